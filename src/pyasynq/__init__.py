@@ -1,0 +1,1 @@
+"""Asynq for Python."""
