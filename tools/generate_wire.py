@@ -27,7 +27,7 @@ STUB_NAME = "asynq_pb2.pyi"
 _BYTES_PER_LINE = 24
 
 _MODULE_HEAD = f'''\
-"""Message classes of `{PROTO_NAME}`. Written by tools/generate_wire.py; change that or the .proto, not this."""
+"""Message classes of `{PROTO_NAME}`. Written by tools/generate_wire.py: change the .proto, not this."""
 
 from google.protobuf import timestamp_pb2
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -56,8 +56,10 @@ class GenerationError(Exception):
 
 
 def generate() -> dict[str, str]:
-    """Return file name and current text of both generated files. Raises GenerationError, or ImportError
-    when grpcio-tools is not installed."""
+    """Return file name and current text of both generated files.
+
+    Raises GenerationError, and ImportError when grpcio-tools is not installed.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         descriptor_set = folder / "descriptors"
@@ -79,7 +81,7 @@ def outdated_files() -> list[Path]:
 
 def _run_protoc(*outputs: str) -> None:
     # Imported late: importing this module must work without the tool, so that a test can say what is missing.
-    from grpc_tools import protoc  # noqa: PLC0415
+    from grpc_tools import protoc  # type: ignore[import-untyped]  # noqa: PLC0415
 
     well_known_types = resources.files("grpc_tools") / "_proto"
     exit_code = protoc.main(
@@ -99,11 +101,12 @@ def _module_text(descriptor_set: bytes) -> str:
         f"    {descriptor[start : start + _BYTES_PER_LINE]!r}\n"
         for start in range(0, len(descriptor), _BYTES_PER_LINE)
     ]
-    classes = [
+    file_line = f'DESCRIPTOR = _pool.FindFileByName("{PROTO_NAME}")\n'
+    class_lines = [
         f'{message.name} = GetMessageClass(_pool.FindMessageTypeByName("{file.package}.{message.name}"))\n'
         for message in file.message_type
     ]
-    return "".join([_MODULE_HEAD, *lines, ")\n\n", f'DESCRIPTOR = _pool.FindFileByName("{PROTO_NAME}")\n', *classes])
+    return "".join([_MODULE_HEAD, *lines, ")\n\n", file_line, *class_lines])
 
 
 def _stub_text(text: str) -> str:
@@ -118,11 +121,11 @@ def _stub_text(text: str) -> str:
 def main() -> int:
     """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(description="Write the message classes of asynq.proto.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is not current")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when not current")
     if parser.parse_args().check:
         outdated = outdated_files()
         for path in outdated:
-            print(f"not current: {path} (run: python tools/generate_wire.py)", file=sys.stderr)
+            sys.stderr.write(f"not current: {path} (run: python tools/generate_wire.py)\n")
         return 1 if outdated else 0
     for name, text in generate().items():
         (WIRE_FOLDER / name).write_text(text)

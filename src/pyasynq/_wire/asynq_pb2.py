@@ -1,4 +1,4 @@
-"""Message classes of `asynq.proto`. Written by tools/generate_wire.py; change that or the .proto, not this."""
+"""Message classes of `asynq.proto`. Written by tools/generate_wire.py: change the .proto, not this."""
 
 from google.protobuf import timestamp_pb2
 from google.protobuf.descriptor_pool import DescriptorPool

@@ -68,11 +68,11 @@ class QueueKeys:
         self.retry = prefix + "retry"  # sorted set: task id, second at which it is due
         self.archived = prefix + "archived"  # sorted set: task id, second at which it was archived
         self.completed = prefix + "completed"  # sorted set: task id, second at which it is to be deleted
-        self.paused = prefix + "paused"  # text, there only while the queue is paused: since which second
+        self.paused = prefix + "paused"  # the second since when; there only while the queue is paused
         self.processed = prefix + "processed"  # number of attempts that ended, failed ones included
         self.failed = prefix + "failed"  # number of attempts that failed
         self.groups = prefix + "groups"  # set of group names
-        self.aggregation_sets = prefix + "aggregation_sets"  # sorted set: full key, second at which it is stale
+        self.aggregation_sets = prefix + "aggregation_sets"  # sorted set: key, second at which it is stale
         self.task_prefix = prefix + "t:"
         self.group_prefix = prefix + "g:"
         # Ours; peers in Go neither read nor write them.
@@ -93,12 +93,12 @@ class QueueKeys:
         return f"{self.group_prefix}{group}:{set_id}"
 
     def group_of_aggregation_set(self, key: str) -> str:
-        """Return the group's name, the inverse of `aggregation_set`. Raises ValueError for another kind of key.
+        """Return the group of an aggregation set. Raises ValueError when the key is not that of one.
 
         A group's name may hold colons; the id of a set does not.
         """
-        group, colon, set_id = key.removeprefix(self.group_prefix).rpartition(":")
-        if not (key.startswith(self.group_prefix) and colon and set_id):
+        group, _, set_id = key.removeprefix(self.group_prefix).rpartition(":")
+        if not (key.startswith(self.group_prefix) and group and set_id):
             message = f"{key!r} is not the key of an aggregation set of queue {self.queue!r}"
             raise ValueError(message)
         return group

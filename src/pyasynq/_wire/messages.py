@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 _AnyMessage = TypeVar("_AnyMessage", bound=Message)
+_EMPTY = "there is nothing to decode"
 
 
 class UndecodableMessageError(ValueError):
@@ -53,10 +54,16 @@ class UndecodableMessageError(ValueError):
 
 
 class InvalidTextError(ValueError):
-    """A text cannot be written as UTF-8, because it holds half of a surrogate pair. `field` says which."""
+    """A text cannot be written as UTF-8, because it holds half of a surrogate pair.
 
-    def __init__(self, kind: str, field: str, text: str) -> None:
-        super().__init__(f"{field} of {kind} is not valid Unicode (a lone surrogate): {ascii(text)[:80]}")
+    `kind` is the name of the message, `field` says where the text is, and `text` is all of it.
+    """
+
+    def __init__(self, kind: str, field: str, text: str, position: int) -> None:
+        super().__init__(
+            f"{field} of {kind} is not valid Unicode: character {position} is {text[position]!a}, "
+            "half of a surrogate pair; decode the text with errors='replace', or send bytes in the payload"
+        )
         self.kind = kind
         self.field = field
         self.text = text
@@ -105,11 +112,11 @@ def decode_task_message(data: bytes) -> TaskMessage:
     removed or damaged the task.
     """
     if not data:
-        raise UndecodableMessageError("TaskMessage", data, "it is empty")
+        raise UndecodableMessageError(TaskMessage.DESCRIPTOR.name, data, _EMPTY)
     try:
         return TaskMessage.FromString(data)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise UndecodableMessageError("TaskMessage", data, str(error)) from error
+        raise UndecodableMessageError(TaskMessage.DESCRIPTOR.name, data, str(error)) from error
 
 
 def encode_task_message(message: TaskMessage) -> bytes:
@@ -138,8 +145,11 @@ class _Record:
     _instants: ClassVar[tuple[str, ...]]
 
     def encode(self) -> bytes:
-        """Return the protobuf bytes. Raises InvalidTextError for a text with a lone surrogate, and
-        ValueError for a naive datetime or a number that its field cannot hold."""
+        """Return the protobuf bytes.
+
+        Raises InvalidTextError for a text with a lone surrogate, and ValueError for a naive datetime or a
+        number that its field cannot hold.
+        """
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         instants = {name: values.pop(name) for name in self._instants}
         message = _build(self._message_class, values)
@@ -149,10 +159,12 @@ class _Record:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Return the record in `data`. Raises UndecodableMessageError, also for no bytes at all: a record
-        always carries its instants and so is never empty."""
+        """Return the record in `data`. Raises UndecodableMessageError, also for no bytes at all.
+
+        A record always carries its instants, so it is never empty.
+        """
         if not data:
-            raise UndecodableMessageError(cls.__name__, data, "it is empty")
+            raise UndecodableMessageError(cls.__name__, data, _EMPTY)
         try:
             message = cls._message_class.FromString(data)
             values = {field.name: cls._value_of(message, field.name) for field in fields(cls)}
@@ -240,8 +252,8 @@ def _build(message_class: type[_AnyMessage], values: Mapping[str, Any]) -> _AnyM
     try:
         return message_class(**values)
     except UnicodeEncodeError as error:
-        kind = message_class.DESCRIPTOR.name
-        raise InvalidTextError(kind, _field_holding(error.object, values), error.object) from None
+        field = _field_holding(error.object, values)
+        raise InvalidTextError(message_class.DESCRIPTOR.name, field, error.object, error.start) from None
 
 
 def _field_holding(text: str, values: Mapping[str, Any]) -> str:
