@@ -1,0 +1,63 @@
+"""Plans: every decision of the broker, and no waiting.
+
+A plan is a generator that yields Redis calls and is sent their replies; what it returns is the
+operation's result. It never waits, so the same plan serves the asyncio driver, the blocking driver,
+batches of plans and tests without Redis:
+
+    def enqueue(...) -> Plan[None]:
+        reply = yield ScriptCall(TASK_ENQUEUE, keys=(...), args=(...), replay=Replay.BY_TOKEN)
+
+An error of a call is thrown into its own plan at the `yield`, as one of the classes of
+:mod:`pyasynq.errors`, and touches no other plan of the batch.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from pyasynq._broker.scripts import Script
+
+T = TypeVar("T")
+
+Argument: TypeAlias = str | bytes | int
+"""What a call may carry; floats are not allowed, since scores and times on the wire are integers."""
+
+Reply: TypeAlias = Any
+"""What Redis answered: int, bytes, None or a list of these."""
+
+
+class Replay(enum.Enum):
+    """May a driver send a call again when the connection broke after it had been sent?"""
+
+    SAFE = "safe"
+    """Yes: running it twice leaves what running it once does."""
+
+    BY_TOKEN = "by_token"  # noqa: S105 - no password
+    """Yes, with ARGV[1] set to 1: the script recognises by id or token what its first run did."""
+
+    NEVER = "never"
+    """No: `ReplyLostError` is thrown into the plan."""
+
+
+class ScriptCall(NamedTuple):
+    """One run of a Lua script. All keys carry the same `{queue}` hash tag."""
+
+    script: Script
+    keys: tuple[str, ...]
+    args: tuple[Argument, ...]
+    replay: Replay
+
+
+class CommandCall(NamedTuple):
+    """One plain Redis command; `key` routes it in a cluster, None is any node."""
+
+    command: tuple[Argument, ...]
+    key: str | None
+    replay: Replay
+
+
+Call: TypeAlias = ScriptCall | CommandCall
+Plan: TypeAlias = Generator[Call, Reply, T]

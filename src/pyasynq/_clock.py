@@ -1,0 +1,77 @@
+"""Times: instants on the wire, and the clock that a test can replace."""
+
+import math
+import time
+from datetime import UTC, datetime
+from typing import NamedTuple, Protocol
+
+_MICROSECONDS = 1_000_000
+
+
+class Instant(NamedTuple):
+    """A point of time as Redis TIME gives it: Unix seconds, and microseconds within the second."""
+
+    seconds: int
+    microseconds: int = 0
+
+    @classmethod
+    def from_timestamp(cls, timestamp: float) -> "Instant":
+        """Return the instant of a Unix time in seconds."""
+        return cls(*divmod(round(timestamp * _MICROSECONDS), _MICROSECONDS))
+
+    @classmethod
+    def from_datetime(cls, moment: datetime) -> "Instant":
+        """Return the instant of an aware datetime, exactly."""
+        return cls(math.floor(moment.timestamp()), moment.microsecond)
+
+    @property
+    def timestamp(self) -> float:
+        """Unix time in seconds."""
+        return self.seconds + self.microseconds / _MICROSECONDS
+
+    @property
+    def ceiling(self) -> int:
+        """The first whole Unix second that is not before this instant."""
+        return self.seconds + (self.microseconds > 0)
+
+    def to_datetime(self) -> datetime:
+        """Return the instant as an aware datetime in UTC."""
+        return datetime.fromtimestamp(self.seconds, UTC).replace(microsecond=self.microseconds)
+
+    def plus(self, seconds: float) -> "Instant":
+        """Return the instant that many seconds later."""
+        whole, microseconds = divmod(self.microseconds + round(seconds * _MICROSECONDS), _MICROSECONDS)
+        return Instant(self.seconds + whole, microseconds)
+
+
+class Clock(Protocol):
+    """Where client and server take the time from."""
+
+    def now(self) -> Instant:
+        """Return the present, for what a client writes: process times, `pending_since`."""
+
+    def redis_now(self) -> Instant | None:
+        """Return what scripts of servers take for the present; None is Redis' own TIME."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never run backwards, for leases and deadlines inside this process."""
+
+
+class SystemClock:
+    """The clock of this host; servers leave the time to Redis, so skew between hosts does no harm."""
+
+    def now(self) -> Instant:
+        """Return the host's wall-clock time."""
+        nanoseconds = time.time_ns()
+        return Instant(nanoseconds // 1_000_000_000, nanoseconds // 1_000 % _MICROSECONDS)
+
+    def redis_now(self) -> Instant | None:
+        """Return None: Redis TIME."""
+        return None
+
+    def monotonic(self) -> float:
+        """Return :func:`time.monotonic`."""
+        return time.monotonic()
+
+
+SYSTEM_CLOCK = SystemClock()

@@ -1,0 +1,92 @@
+"""Settings of a server, with Asynq's words and defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from pyasynq.errors import InvalidOptionError
+from pyasynq.options import DEFAULT_QUEUE, Duration, name_of, seconds_of
+from pyasynq.retry import default_retry_delay
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from pyasynq.retry import RetryDelay
+    from pyasynq.task import Task
+
+    ErrorHandler = Callable[[Task, BaseException], Awaitable[None] | None]
+    HealthCheck = Callable[[BaseException | None], Awaitable[None] | None]
+
+
+def _is_failure(error: BaseException) -> bool:  # noqa: ARG001 - Asynq's default: every error is one
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """How a server works. Durations are `timedelta` or seconds.
+
+    Raises:
+        InvalidOptionError: at construction, for a value that a setting cannot have.
+    """
+
+    concurrency: int = 100
+    """How many tasks run at once in this process."""
+    queues: Mapping[str, int] = field(default_factory=lambda: {DEFAULT_QUEUE: 1})
+    """Queue names and their priorities, which share out the slots by weight."""
+    strict_priority: bool = False
+    """Serve a queue only while all queues of higher priority are empty."""
+    retry_delay: RetryDelay = default_retry_delay
+    is_failure: Callable[[BaseException], bool] = _is_failure
+    """False for an error that is retried without spending a retry, such as "busy, later please"."""
+    error_handler: ErrorHandler | None = None
+    """Called with the task and the error for each failed attempt."""
+    on_unknown: Literal["fail", "return"] = "fail"
+    """A type without a handler: `fail` the task as Asynq does, or `return` it to its queue for others."""
+    crash_limit: int = 3
+    """At so many crashes of its worker a task is archived as poison; 0 archives it at the first."""
+    shutdown_timeout: Duration = 8.0
+    """How long running tasks may go on after a stop."""
+    cancel_timeout: Duration = 1.0
+    """How long cancelled coroutines may clean up after that."""
+    overdue_limit: Duration = 600.0
+    """An attempt so long over its deadline makes the worker drain and exit with code 4."""
+    task_check_interval: Duration = 1.0
+    """How often empty queues are looked at where Redis cannot wake the server."""
+    delayed_task_check_interval: Duration = 5.0
+    """The longest rest of the forwarder."""
+    janitor_interval: Duration = 8.0
+    janitor_batch_size: int = 100
+    health_check: HealthCheck | None = None
+    """Called with None, or with the error, after each ping of Redis."""
+    health_check_interval: Duration = 15.0
+    archive_max_size: int = 9_999
+    """How many archived tasks a queue keeps."""
+    archive_max_age: Duration = 90 * 86_400.0
+    burst: bool = False
+    """Close when all queues are empty and nothing runs."""
+    max_tasks: int | None = None
+    """Close after so many attempts."""
+
+    def __post_init__(self) -> None:
+        for name in ("concurrency", "janitor_batch_size", "archive_max_size"):
+            _at_least(name, getattr(self, name), 1)
+        _at_least("crash_limit", self.crash_limit, 0)
+        if self.max_tasks is not None:
+            _at_least("max_tasks", self.max_tasks, 1)
+        if self.on_unknown not in {"fail", "return"}:
+            raise InvalidOptionError("on_unknown", self.on_unknown, "must be 'fail' or 'return'")
+        if not self.queues:
+            raise InvalidOptionError("queues", self.queues, "name at least one queue")
+        for queue, priority in self.queues.items():
+            name_of("queues", queue)
+            _at_least(f"queues[{queue!r}]", priority, 1)
+        for name in self.__dataclass_fields__:
+            if name.endswith(("_timeout", "_interval", "_limit", "_age")):
+                seconds_of(name, getattr(self, name))
+
+
+def _at_least(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidOptionError(name, value, f"must be a whole number of at least {least}")

@@ -1,0 +1,272 @@
+"""Every error that pyasynq raises: one tree, one class for each cause, the data as attributes.
+
+Catch :class:`PyasynqError` for all of them. Errors about a wrong argument are also ``ValueError``,
+errors about an unreachable Redis are also ``ConnectionError``, so that code that knows nothing of
+pyasynq treats them sensibly.
+"""
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class PyasynqError(Exception):
+    """Base of all errors of pyasynq."""
+
+
+def nearest(name: str, known: "Iterable[str]") -> str:
+    """Return ``"; did you mean 'x'?"`` for the known name most like `name`, or an empty string."""
+    found = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+# Wrong arguments and settings.
+
+
+class ConfigurationError(PyasynqError, ValueError):
+    """A setting, URL or declaration that cannot work."""
+
+
+class InvalidOptionError(ConfigurationError):
+    """An option with a value it cannot have.
+
+    Attributes:
+        option: the option's name.
+        value: what was given.
+    """
+
+    def __init__(self, option: str, value: object, remedy: str) -> None:
+        super().__init__(f"{option}={value!r}: {remedy}")
+        self.option = option
+        self.value = value
+
+
+class UnknownOptionError(ConfigurationError, TypeError):
+    """An option that does not exist; the message suggests the nearest one.
+
+    Attributes:
+        option: the name that was given.
+    """
+
+    def __init__(self, option: str, known: "Iterable[str]") -> None:
+        known = sorted(known)
+        hint = nearest(option, known) or f"; the options are {', '.join(known)}"
+        super().__init__(f"there is no option {option!r}{hint}")
+        self.option = option
+
+
+class PayloadTooLargeError(ConfigurationError):
+    """A task larger than the client's `max_payload`; nothing was sent.
+
+    Attributes:
+        size: bytes of the payload.
+        limit: bytes that are allowed.
+    """
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"the payload has {size:,} bytes and the limit is {limit:,}: "
+            "store the data elsewhere and enqueue a reference to it, or raise max_payload",
+        )
+        self.size = size
+        self.limit = limit
+
+
+class PayloadEncodingError(ConfigurationError):
+    """Arguments that the payload's JSON cannot carry; the message names the argument."""
+
+
+class PayloadDecodingError(PyasynqError):
+    """A payload that does not fit the handler's arguments. An ordinary failure of the task."""
+
+
+# Redis.
+
+
+class RedisError(PyasynqError):
+    """Redis, or the way to it, failed."""
+
+
+class RedisUnavailableError(RedisError, ConnectionError):
+    """No connection could be made or kept within the time-out. What was asked was not done.
+
+    Attributes:
+        address: host and port or socket path, without the password.
+    """
+
+    def __init__(self, address: str, cause: str) -> None:
+        super().__init__(f"Redis at {address} cannot be reached: {cause}")
+        self.address = address
+
+
+class ReplyLostError(RedisError, ConnectionError):
+    """The connection broke after a call was sent: it may or may not have taken effect.
+
+    Attributes:
+        address: host and port or socket path, without the password.
+    """
+
+    def __init__(self, address: str, cause: str) -> None:
+        super().__init__(f"the reply of Redis at {address} was lost, the call may have taken effect: {cause}")
+        self.address = address
+
+
+class RedisAuthenticationError(RedisError):
+    """Redis refused the user name or the password."""
+
+
+class RedisPermissionError(RedisError):
+    """The Redis user lacks a right; the message names the command or key."""
+
+
+class RedisOutOfMemoryError(RedisError):
+    """Redis is at its `maxmemory` and refuses what would make it grow. Nothing was written."""
+
+
+class RedisVersionError(RedisError):
+    """The server is older than Redis 6.2.
+
+    Attributes:
+        version: what the server says it is.
+    """
+
+    def __init__(self, version: str) -> None:
+        super().__init__(f"this server is Redis {version}; pyasynq needs Redis 6.2 or Valkey 7.2 at least")
+        self.version = version
+
+
+class RedisReplyError(RedisError):
+    """Redis answered with an error that pyasynq has no better class for; the message is the server's."""
+
+
+class ClientClosedError(PyasynqError):
+    """The client or server object was used after it had been closed."""
+
+
+# Enqueueing.
+
+
+class EnqueueError(PyasynqError):
+    """A task that could not be enqueued. Nothing was written for it."""
+
+
+class TaskIDConflictError(EnqueueError):
+    """A task with this id exists in the queue, in whatever state.
+
+    Attributes:
+        queue: the queue's name.
+        task_id: the id.
+    """
+
+    def __init__(self, queue: str, task_id: str) -> None:
+        super().__init__(f"task ID conflicts with another task: {task_id!r} exists in queue {queue!r}")
+        self.queue = queue
+        self.task_id = task_id
+
+
+class DuplicateTaskError(EnqueueError):
+    """A unique task of the same type and payload holds the lock in this queue.
+
+    Attributes:
+        queue: the queue's name.
+        unique_key: the lock's key in Redis.
+    """
+
+    def __init__(self, queue: str, unique_key: str) -> None:
+        super().__init__(f"task already exists: the lock {unique_key!r} is held")
+        self.queue = queue
+        self.unique_key = unique_key
+
+
+# Looking at and changing tasks.
+
+
+class QueueNotFoundError(PyasynqError, LookupError):
+    """No such queue.
+
+    Attributes:
+        queue: the queue's name.
+    """
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"queue {queue!r} does not exist")
+        self.queue = queue
+
+
+class TaskNotFoundError(PyasynqError, LookupError):
+    """No such task in the queue.
+
+    Attributes:
+        queue: the queue's name.
+        task_id: the id.
+    """
+
+    def __init__(self, queue: str, task_id: str) -> None:
+        super().__init__(f"cannot find task with id={task_id} in queue {queue!r}")
+        self.queue = queue
+        self.task_id = task_id
+
+
+class UndecodableMessageError(PyasynqError, ValueError):
+    """Bytes in Redis that are no task message.
+
+    Attributes:
+        data: the bytes.
+    """
+
+    def __init__(self, data: bytes, reason: str) -> None:
+        super().__init__(f"{len(data)} bytes are not a task message: {reason}")
+        self.data = data
+
+
+# What handlers raise, and what ends an attempt.
+
+
+class SkipRetry(PyasynqError):  # noqa: N818 - Asynq's word
+    """Raised by a handler (or wrapped as a cause): archive the task now, whatever retries are left."""
+
+
+class RevokeTask(PyasynqError):  # noqa: N818 - Asynq's word
+    """Raised by a handler (or wrapped as a cause): the task is done with; no retry, no archive, no trace."""
+
+
+class HandlerNotFoundError(PyasynqError, LookupError):
+    """No handler is registered for the task's type.
+
+    Attributes:
+        task_type: the type.
+    """
+
+    def __init__(self, task_type: str) -> None:
+        super().__init__(f'handler not found for task "{task_type}"')
+        self.task_type = task_type
+
+
+class TaskTimeoutError(PyasynqError, TimeoutError):
+    """The attempt reached its timeout or deadline."""
+
+    def __init__(self) -> None:
+        super().__init__("context deadline exceeded")
+
+
+class TaskCanceledError(PyasynqError):
+    """The attempt was cancelled through the inspector, the dashboard or the command line."""
+
+    def __init__(self) -> None:
+        super().__init__("context canceled")
+
+
+class LeaseExpiredError(PyasynqError):
+    """The attempt's lease lapsed or went to another worker; this attempt may no longer settle the task."""
+
+    def __init__(self) -> None:
+        super().__init__("asynq: task lease expired")
+
+
+# Servers.
+
+
+class ServerStateError(PyasynqError, RuntimeError):
+    """A server was asked for something that its state does not allow, such as a second start."""

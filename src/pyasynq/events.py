@@ -1,0 +1,199 @@
+"""Events: small immutable values about what happens. Logs, metrics, traces and tests subscribe to them.
+
+An event is built only when somebody has subscribed to its class, so an unwatched one costs a look-up:
+
+    if events.wants(TaskFinished):
+        events.emit(TaskFinished(...))
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_log = logging.getLogger("pyasynq")
+
+
+class Outcome(enum.StrEnum):
+    """What came of one attempt, as it was settled."""
+
+    SUCCEEDED = "succeeded"
+    REVOKED = "revoked"
+    RETRIED = "retried"
+    ARCHIVED = "archived"
+    REQUEUED = "requeued"
+    LET_GO = "let_go"
+    """The lease was lost; nothing was written."""
+
+
+class TaskStarted(NamedTuple):
+    """A handler is about to run."""
+
+    queue: str
+    task_id: str
+    task_type: str
+    retried: int
+
+
+class TaskFinished(NamedTuple):
+    """An attempt has ended and its outcome is decided; writing it down follows."""
+
+    queue: str
+    task_id: str
+    task_type: str
+    retried: int
+    max_retry: int
+    outcome: Outcome
+    seconds: float
+    error: BaseException | None
+
+
+class TaskRecovered(NamedTuple):
+    """A task of a crashed worker is pending again."""
+
+    queue: str
+    task_id: str
+    crashes: int
+    server_id: str
+
+
+class TaskPoisoned(NamedTuple):
+    """A task was archived because its workers crashed `crashes` times."""
+
+    queue: str
+    task_id: str
+    crashes: int
+    server_id: str
+
+
+class LeaseLost(NamedTuple):
+    """An attempt's lease lapsed or was taken over; its handler is cancelled and nothing is written."""
+
+    queue: str
+    task_id: str
+
+
+class SettleDelayed(NamedTuple):
+    """Outcomes could not be written; they are kept, their leases renewed, and tried again."""
+
+    tasks: int
+    error: Exception
+
+
+class GhostsDropped(NamedTuple):
+    """Ids without a task were found in the pending list and removed."""
+
+    queue: str
+    ids: int
+
+
+class MessageQuarantined(NamedTuple):
+    """A message that cannot be decoded was archived, its bytes untouched."""
+
+    queue: str
+    task_id: str
+    reason: str
+
+
+class ArchiveTrimmed(NamedTuple):
+    """The archive of a queue was over its cap or age, and its oldest tasks were deleted."""
+
+    queue: str
+    tasks: int
+
+
+class RoundFinished(NamedTuple):
+    """A service of the server has finished one round of its work."""
+
+    service: str
+    rest: float
+
+
+class RoundFailed(NamedTuple):
+    """A round of a service raised; it is tried again after `rest` seconds."""
+
+    service: str
+    error: Exception
+    rest: float
+
+
+class ServerStateChanged(NamedTuple):
+    """A server is now `new`, `active`, `stopped` or `closed`."""
+
+    server_id: str
+    state: str
+
+
+class LoopBlocked(NamedTuple):
+    """The event loop has not run for `seconds`; `stack` says where it is."""
+
+    seconds: float
+    stack: str
+
+
+class AttemptOverdue(NamedTuple):
+    """A handler still runs `seconds` after its deadline and cannot be stopped."""
+
+    queue: str
+    task_id: str
+    task_type: str
+    seconds: float
+
+
+class AttemptAbandoned(NamedTuple):
+    """A handler's thread outlived the server's closing; its task comes back when its lease has lapsed."""
+
+    queue: str
+    task_id: str
+    task_type: str
+
+
+class ServerWarning(NamedTuple):
+    """Something about Redis or this host endangers tasks: eviction, clock skew, a refused command."""
+
+    code: str
+    message: str
+
+
+Event = TypeVar("Event", bound=tuple[object, ...])
+
+
+class Events:
+    """Who wants to know what. Subscribing and emitting belong to one thread, the event loop's."""
+
+    __slots__ = ("_subscribers",)
+
+    def __init__(self) -> None:
+        self._subscribers: dict[type, tuple[Callable[..., object], ...]] = {}
+
+    def subscribe(self, event_class: type[Event], callback: Callable[[Event], object]) -> Callable[[], None]:
+        """Call `callback` with each event of exactly this class; return a function that ends it.
+
+        What a callback raises is logged and changes nothing for the others.
+        """
+        self._subscribers[event_class] = (*self._subscribers.get(event_class, ()), callback)
+
+        def unsubscribe() -> None:
+            left = tuple(one for one in self._subscribers.get(event_class, ()) if one is not callback)
+            if left:
+                self._subscribers[event_class] = left
+            else:
+                self._subscribers.pop(event_class, None)
+
+        return unsubscribe
+
+    def wants(self, event_class: type) -> bool:
+        """Return whether anybody has subscribed to this class."""
+        return event_class in self._subscribers
+
+    def emit(self, event: tuple[object, ...]) -> None:
+        """Hand the event to its subscribers, in the order of their subscriptions."""
+        for callback in self._subscribers.get(type(event), ()):
+            try:
+                callback(event)
+            except Exception:  # noqa: BLE001 - a subscriber's failure is its own
+                _log.exception("a subscriber of %s raised", type(event).__name__)

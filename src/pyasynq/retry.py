@@ -1,0 +1,26 @@
+"""When a failed task is tried again."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyasynq.options import Duration
+    from pyasynq.task import Task
+
+_FIRST_DELAY_SECONDS = 15
+_JITTER_SECONDS = 30
+
+
+class RetryDelay(Protocol):
+    """A function of your own that says how long to wait before the next attempt."""
+
+    def __call__(self, retried: int, error: BaseException, task: Task) -> Duration:
+        """Return the delay after the failure number `retried` + 1 of `task`."""
+
+
+def default_retry_delay(retried: int, error: BaseException, task: Task) -> float:  # noqa: ARG001 - RetryDelay
+    """Return Asynq's delay in seconds: the fourth power of the retries so far, plus 15 s and some jitter."""
+    jitter = random.randrange(_JITTER_SECONDS)  # noqa: S311 - spreads load, guards nothing
+    return float(retried**4 + _FIRST_DELAY_SECONDS + jitter * (retried + 1))
