@@ -57,7 +57,7 @@ def _connection_options(target: RedisTarget, protocol: int) -> dict[str, Any]:
 
 
 def _without_introduction(connection: Any) -> Any:
-    # A refused CLIENT SETINFO costs a round trip and says nothing. Which attribute silences it differs by version.
+    # CLIENT SETINFO costs a round trip, and some refuse it. Which attribute silences it differs by version.
     connection.driver_info = None
     connection.lib_name = None
     connection.lib_version = None
@@ -69,25 +69,24 @@ def _cause_of(error: BaseException) -> str:
 
 
 class AsyncConnection:
-    """One connection to Redis for asyncio. It belongs to the loop that opened it, and to one exchange at a time."""
+    """One connection to Redis for asyncio: for the loop that opened it, and one exchange at a time."""
 
-    __slots__ = ("_connection", "_loop", "_pid", "_protocol", "_target", "session")
+    __slots__ = ("_connection", "_loop", "_pid", "_protocol", "session")
 
-    def __init__(self, target: RedisTarget, *, protocol: int = 2) -> None:
+    def __init__(self, *, protocol: int = 2) -> None:
         self.session = Session()
-        self._target = target
         self._protocol = protocol
         self._connection: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
 
-    async def open(self, seconds: float) -> ReplyError | str | None:
+    async def open(self, target: RedisTarget, seconds: float) -> ReplyError | str | None:
         """Connect, authenticate and select the database; return None, or why it failed."""
-        if self._target.path is not None:
+        if target.path is not None:
             kind: Any = redis_async.UnixDomainSocketConnection
         else:
-            kind = redis_async.Connection if self._target.tls is None else redis_async.SSLConnection
-        options = _connection_options(self._target, self._protocol)
+            kind = redis_async.Connection if target.tls is None else redis_async.SSLConnection
+        options = _connection_options(target, self._protocol)
         connection = _without_introduction(kind(**options, socket_connect_timeout=seconds))
         try:
             async with asyncio.timeout(seconds):
@@ -207,20 +206,19 @@ def _close_without_loop(transport: Any) -> None:
 class BlockingConnection:
     """One connection to Redis for threads, one exchange at a time."""
 
-    __slots__ = ("_connection", "_target", "session")
+    __slots__ = ("_connection", "session")
 
-    def __init__(self, target: RedisTarget) -> None:
+    def __init__(self) -> None:
         self.session = Session()
-        self._target = target
         self._connection: Any = None
 
-    def open(self, seconds: float) -> ReplyError | str | None:
+    def open(self, target: RedisTarget, seconds: float) -> ReplyError | str | None:
         """Connect, authenticate and select the database; return None, or why it failed."""
-        if self._target.path is not None:
+        if target.path is not None:
             kind: Any = redis_blocking.UnixDomainSocketConnection
         else:
-            kind = redis_blocking.Connection if self._target.tls is None else redis_blocking.SSLConnection
-        options = _connection_options(self._target, protocol=2) | {"socket_timeout": seconds}
+            kind = redis_blocking.Connection if target.tls is None else redis_blocking.SSLConnection
+        options = _connection_options(target, protocol=2) | {"socket_timeout": seconds}
         connection = _without_introduction(kind(**options, socket_connect_timeout=seconds))
         try:
             connection.connect()

@@ -43,6 +43,10 @@ class _AsyncHome:
         self.free = asyncio.Semaphore(MAX_CONNECTIONS)
         self.running: set[asyncio.Task[Any]] = set()
 
+    def is_here(self) -> bool:
+        """Whether this is the running loop, in this process."""
+        return self.loop is asyncio.get_running_loop() and self.pid == os.getpid()
+
 
 class AsyncDriver(DriverBase):
     """Runs plans for asyncio.
@@ -102,16 +106,19 @@ class AsyncDriver(DriverBase):
     async def close(self) -> None:
         """Wait for what is under way, at most the time-out, then close the connections. Twice is harmless."""
         self._closed = True
-        home, self._home = self._home, None
-        if home is None:
-            return
-        if (home.pid, home.loop) != (os.getpid(), asyncio.get_running_loop()):
+        home = self._home
+        if home is not None and home.is_here() and home.running:
+            _, late = await asyncio.wait(home.running, timeout=self.timeout)
+            for task in late:
+                task.cancel()
+        self._home = None
+        if home is not None and home.is_here():
+            while home.idle:
+                await home.idle.pop().close()
+        elif home is not None:
             _abandon(home)
-            return
-        if home.running:
-            await asyncio.wait(home.running, timeout=self.timeout)
-        while home.idle:
-            await home.idle.pop().close()
+        if self._location.must_start:
+            await asyncio.to_thread(self._location.let_go)
 
     def abandon(self) -> bool:
         """Let go of the connections without waiting; return whether there were any. For destructors."""
@@ -126,9 +133,9 @@ class AsyncDriver(DriverBase):
         home = self._at_home()
         if not await self._wait_for_connection(home):
             return [self.all_busy(MAX_CONNECTIONS) for _ in calls]
-        connection = home.idle.pop() if home.idle else AsyncConnection(self.target)
+        connection = home.idle.pop() if home.idle else AsyncConnection()
         try:
-            return await _perform(exchange(calls, connection.session, self._state), connection)
+            return await self._perform(exchange(calls, connection.session, self._state), connection)
         finally:
             home.free.release()
             if home is self._home:
@@ -147,34 +154,42 @@ class AsyncDriver(DriverBase):
 
     def _at_home(self) -> _AsyncHome:
         home = self._home
-        if home is None or home.loop is not asyncio.get_running_loop() or home.pid != os.getpid():
+        if home is None or not home.is_here():
             if home is not None:
                 _abandon(home)
             home = self._home = _AsyncHome()
         return home
 
+    async def _perform(
+        self,
+        steps: Generator[Step, Any, list[Outcome]],
+        connection: AsyncConnection,
+    ) -> list[Outcome]:
+        answer: Any = None
+        try:
+            while True:
+                step = steps.send(answer)
+                answer = None
+                if isinstance(step, Send):
+                    answer = await connection.exchange(step.commands, step.seconds)
+                elif isinstance(step, Open):
+                    answer = await connection.open(await self._find(), step.seconds)
+                elif isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                else:
+                    await connection.close()
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+    async def _find(self) -> RedisTarget:
+        if self._location.must_start:
+            return await asyncio.to_thread(self._location.find)
+        return self.target
+
 
 def _abandon(home: _AsyncHome) -> None:
     while home.idle:
         home.idle.pop().abandon()
-
-
-async def _perform(steps: Generator[Step, Any, list[Outcome]], connection: AsyncConnection) -> list[Outcome]:
-    answer: Any = None
-    try:
-        while True:
-            step = steps.send(answer)
-            answer = None
-            if isinstance(step, Send):
-                answer = await connection.exchange(step.commands, step.seconds)
-            elif isinstance(step, Open):
-                answer = await connection.open(step.seconds)
-            elif isinstance(step, Pause):
-                await asyncio.sleep(step.seconds)
-            else:
-                await connection.close()
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
 
 
 class _BlockingHome:
@@ -228,6 +243,7 @@ class BlockingDriver(DriverBase):
         """Close the connections; one that is in use is closed when its round ends. Twice is harmless."""
         self._closed = True
         self.abandon()
+        self._location.let_go()
 
     def abandon(self) -> bool:
         """Let go of the idle connections; return whether there were any. For destructors."""
@@ -246,31 +262,32 @@ class BlockingDriver(DriverBase):
         try:
             connection = home.idle.pop()
         except IndexError:
-            connection = BlockingConnection(self.target)
+            connection = BlockingConnection()
         try:
-            return _perform_blocking(exchange(calls, connection.session, self._state), connection)
+            return self._perform(exchange(calls, connection.session, self._state), connection)
         finally:
             home.free.release()
             home.idle.append(connection)
             if self._closed:
                 self.abandon()
 
-
-def _perform_blocking(
-    steps: Generator[Step, Any, list[Outcome]], connection: BlockingConnection
-) -> list[Outcome]:
-    answer: Any = None
-    try:
-        while True:
-            step = steps.send(answer)
-            answer = None
-            if isinstance(step, Send):
-                answer = connection.exchange(step.commands, step.seconds)
-            elif isinstance(step, Open):
-                answer = connection.open(step.seconds)
-            elif isinstance(step, Pause):
-                time.sleep(step.seconds)
-            else:
-                connection.close()
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+    def _perform(
+        self,
+        steps: Generator[Step, Any, list[Outcome]],
+        connection: BlockingConnection,
+    ) -> list[Outcome]:
+        answer: Any = None
+        try:
+            while True:
+                step = steps.send(answer)
+                answer = None
+                if isinstance(step, Send):
+                    answer = connection.exchange(step.commands, step.seconds)
+                elif isinstance(step, Open):
+                    answer = connection.open(self._location.find(), step.seconds)
+                elif isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                else:
+                    connection.close()
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]

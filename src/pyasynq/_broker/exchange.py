@@ -190,7 +190,7 @@ class _Round:
         self._breaks += 1
 
     def _make_ready(self) -> Generator[Step, Any, bool]:
-        """Return whether the session is open and, after a long rest, still alive; if not, the next try is due."""
+        """Return whether the session is open and, after a long rest, still alive."""
         session = self._session
         if session.is_open and self._state.monotonic() - session.last_used >= _IDLE_CHECK:
             pinged: Received = yield Send([("PING",)], self._remaining())

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from pyasynq._embedded.address import parse_embedded_url
+from pyasynq._embedded.errors import EmbeddedServerError
 from pyasynq.errors import ConfigurationError, nearest
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ class RedisTarget:
     Attributes:
         scheme: the URL's scheme.
         host, port: of a server on the network; with `path` set they mean nothing.
-        path: of its unix socket, or of an embedded server's data folder ("" is one in memory).
+        path: of its unix socket.
+        embedded: the URL of a server that we start ourselves; it has no address before that.
         username, password: None where the server asks for none.
         database: number of the logical database.
         tls: options of TLS as redis-py names them; None is no TLS.
@@ -43,21 +46,17 @@ class RedisTarget:
     host: str = "localhost"
     port: int = _DEFAULT_PORT
     path: str | None = None
+    embedded: str | None = None
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     database: int = 0
     tls: Mapping[str, str | bool] | None = None
 
     @property
-    def is_embedded(self) -> bool:
-        """Whether the server is one that we start ourselves."""
-        return self.scheme == "embedded"
-
-    @property
     def address(self) -> str:
         """What people may see: host and port, socket path or data folder, never a password."""
-        if self.is_embedded:
-            return f"embedded://{self.path}"
+        if self.embedded is not None:
+            return self.embedded
         if self.path is not None:
             return self.path
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -83,20 +82,24 @@ def parse_redis_url(url: str) -> RedisTarget:
     scheme = scheme.lower()
     if scheme in _LATER_SCHEMES:
         raise ConfigurationError(
-            f"{scheme}:// is not supported: pyasynq speaks to single servers; give the redis:// URL of the primary",
+            f"{scheme}:// is not supported: pyasynq speaks to single servers; name the primary by redis://",
         )
     if scheme not in _SCHEMES:
         hint = nearest(scheme, _SCHEMES) or f"; the schemes are {', '.join(_SCHEMES)}"
         raise ConfigurationError(f"unsupported URI scheme: {scheme!r}{hint}")
     if scheme == "embedded":
-        return RedisTarget(scheme=scheme, path=unquote(url.partition("://")[2]))
+        try:
+            parse_embedded_url(url)
+        except EmbeddedServerError as error:
+            raise ConfigurationError(str(error)) from error
+        return RedisTarget(scheme=scheme, embedded=url)
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - a bad port shows itself only when it is read
     except ValueError:
         # The cause would show the password, which a missing percent sign makes a part of host or port.
         raise ConfigurationError(
-            f"this {scheme}:// URL has a malformed host or port; percent-encode special characters in passwords",
+            f"this {scheme}:// URL has a malformed host or port; percent-encode special characters",
         ) from None
     parameters = _parameters(scheme, parts)
     if scheme in _SOCKET_SCHEMES:

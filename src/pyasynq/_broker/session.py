@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from pyasynq._broker.location import Location
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError
 from pyasynq._broker.steps import Send
 from pyasynq._clock import SYSTEM_CLOCK
@@ -88,6 +89,7 @@ class DriverBase:
         on_warning: Callable[[ServerWarning], object] = log_warning,
     ) -> None:
         self.target = target
+        self._location = Location(target)
         self._state = DriverState(target.address, client_name, timeout, clock, on_warning)
         self._closed = False
 
