@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import stat
@@ -366,7 +367,7 @@ def test_a_folder_whose_server_does_not_end_is_an_error_in_the_end(tmp_path: Pat
     """Waiting is bounded, and the error names the log."""
     data = folder.DataFolder(tmp_path)
     guardian = folder.enter(data, 1)
-    assert folder.try_lock(guardian, launch.guardian.fcntl.LOCK_EX)
+    assert folder.try_lock(guardian, fcntl.LOCK_EX)
     with pytest.raises(DataFolderError, match=r"has not ended within 0\.01 s.*server\.log"):
         folder.enter(data, 0.01)
     os.close(guardian)
