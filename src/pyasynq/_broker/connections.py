@@ -18,6 +18,7 @@ import hiredis
 import redis.asyncio.connection as redis_async
 import redis.connection as redis_blocking
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from pyasynq._broker.reply_errors import ReplyError, reply_error
 from pyasynq._broker.session import Session
@@ -109,7 +110,9 @@ class AsyncConnection:
             return f"no connection within {seconds:.1f} s"
         except _BROKEN as error:
             await _disconnect(connection)
-            return _cause_of(error)
+            # On unix sockets redis-py wraps what the server said to the login.
+            said = error.__cause__
+            return reply_error(said) if isinstance(said, _REPLIES) else _cause_of(error)
         except AttributeError:
             # redis-py takes it for granted that HELLO answers with a map.
             await _disconnect(connection)
@@ -283,7 +286,8 @@ class BlockingConnection:
                     replies.append(reply_error(error))
         except _BROKEN as error:
             self.close()
-            return Received(replies, _cause_of(error))
+            late = isinstance(error, RedisTimeoutError)
+            return Received(replies, f"no reply within {seconds:.1f} s" if late else _cause_of(error))
         except BaseException:
             self.close()
             raise
