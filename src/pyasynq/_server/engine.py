@@ -208,11 +208,13 @@ class Engine:
         """Wait for attempts, cancel those that take too long, stop all services; return what still runs."""
         self.stop_taking()
         if not await self._runner.wait_until_idle(self._shutdown_timeout):
+            self._settles.hold_requeues()
             now = self._clock.monotonic()
             for attempt in list(self._runner.running):
                 if attempt.cancel(ServerStopping(), monotonic=now):
                     self.put_back = True
             await self._runner.wait_until_idle(self._cancel_timeout)
+            self._settles.release_requeues()
         await self._stop_services()
         return [attempt for attempt in self._runner.running if attempt.phase is not Phase.SETTLING]
 
