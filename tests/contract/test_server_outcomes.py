@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import logging
+import weakref
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +16,7 @@ from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
 from pyasynq.errors import RevokeTask, SkipRetry
-from pyasynq.events import Outcome, TaskFinished
+from pyasynq.events import Outcome, RoundFinished, TaskFinished
 from pyasynq.mux import Mux
 from pyasynq.task import Task
 from tests.fix_engine import serving
@@ -333,3 +336,45 @@ async def test_a_result_can_be_written_while_the_handler_runs(redis_url: str, ta
         await running.finished("a")
         await running.settled()
     assert b"partial" == tasks.fields("a")["result"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@run_async
+async def test_a_finished_attempt_is_freed_without_the_garbage_collector(redis_url: str, fails: bool) -> None:
+    """No reference cycle holds it: neither its asyncio task, nor its context, nor its error's traceback."""
+    references = []
+
+    async def handle(task: Task) -> None:
+        del task
+        references.append(weakref.ref(context()._task))
+        if fails:
+            raise ValueError("no")
+
+    logging.getLogger("pyasynq").setLevel(logging.CRITICAL)
+    async with serving(redis_url, handle) as running:
+        running.recorder.seen = Forgetful()
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(3):
+                ended = running.recorder.wait(RoundFinished, lambda event: event.service == "processor", new=True)
+                await running.client.enqueue("t", task_id=str(number))
+                while len(references) <= number:
+                    await ended
+                    ended = running.recorder.wait(RoundFinished, lambda event: event.service == "processor", new=True)
+                ended.close()
+            await running.settled()
+            await running.next_round("deadlines")
+            await running.next_round("heartbeater")
+            await running.next_round("heartbeater")
+            assert [None] * 3 == [reference() for reference in references]
+        finally:
+            gc.enable()
+            logging.getLogger("pyasynq").setLevel(logging.NOTSET)
+
+
+class Forgetful(list[Any]):
+    """Keeps nothing: an event would keep its error alive, the error its frames."""
+
+    def append(self, item: Any) -> None:
+        del item

@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._broker.driver import BlockingDriver
+from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._broker.servers import list_servers
-from pyasynq._wire.keys import queue_keys
+from pyasynq._server.settings import EngineSettings
+from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
 from pyasynq.errors import ConfigurationError, RedisUnavailableError, ServerStateError
 from pyasynq.events import Events, Outcome, ServerStateChanged, ServerWarning, TaskFinished
 from pyasynq.server import Server
 from pyasynq.task import Task
-from tests.fix_engine import QUICK, Recorder, make_server, serving
+from tests.fix_engine import QUICK, make_server, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     import redis
 
     from tests.factories import Tasks
-    from tests.fix_broker import Perform
 
 WEIGHTS = {"critical": 6, "default": 3, "low": 1}
 
@@ -49,8 +51,6 @@ async def test_full_queues_are_served_by_weight(redis_url: str, concurrency: int
 
     config = ServerConfig(queues=WEIGHTS, concurrency=concurrency, max_tasks=2_000)
     server = make_server(redis_url, config)
-    from pyasynq.client import Client  # noqa: PLC0415 - only this test needs it
-
     async with Client(redis_url) as client:
         for queue in WEIGHTS:
             await client.enqueue_many(Task("t", queue=queue) for _ in range(1_500))
@@ -70,8 +70,6 @@ async def test_strict_priority_empties_the_higher_queue_first(redis_url: str) ->
         del task
         order.append(context().queue)
 
-    from pyasynq.client import Client  # noqa: PLC0415 - only this test needs it
-
     async with Client(redis_url) as client:
         for queue in reversed(WEIGHTS):
             await client.enqueue_many(Task("t", queue=queue) for _ in range(20))
@@ -89,8 +87,6 @@ async def test_burst_runs_what_handlers_enqueue_and_ends(redis_url: str, tasks: 
         runs.append(task.type)
         if len(runs) < 5:
             await client.enqueue(f"t{len(runs)}")
-
-    from pyasynq.client import Client  # noqa: PLC0415 - only this test needs it
 
     async with Client(redis_url) as client:
         await client.enqueue("t0")
@@ -176,7 +172,7 @@ async def test_a_paused_queue_gives_nothing_and_wakes_when_it_is_resumed(redis_u
 
 
 @run_async
-async def test_the_server_shows_itself_and_what_it_runs(redis_url: str, perform: Perform) -> None:
+async def test_the_server_shows_itself_and_what_it_runs(redis_url: str) -> None:
     """A record with at most 4 KB of each payload, gone after the shutdown."""
     gate = asyncio.Event()
 
@@ -186,10 +182,11 @@ async def test_the_server_shows_itself_and_what_it_runs(redis_url: str, perform:
 
     async with serving(redis_url, handle, ServerConfig(queues=WEIGHTS, concurrency=7)) as running:
         await running.client.enqueue("t:x", b"x" * 10_000, task_id="a")
-        [record] = perform(list_servers())
+        driver = BlockingDriver(parse_redis_url(redis_url))
+        [record] = driver.run(list_servers())
         while not record.workers:
             await running.next_round("heartbeater")
-            [record] = perform(list_servers())
+            [record] = driver.run(list_servers())
         assert (7, WEIGHTS, "active", running.server.id, "pyasynq") == (
             record.info.concurrency,
             record.info.queues,
@@ -200,10 +197,11 @@ async def test_the_server_shows_itself_and_what_it_runs(redis_url: str, perform:
         [worker] = record.workers
         assert ("a", "t:x", 4_096) == (worker.task_id, worker.task_type, len(worker.task_payload))
         running.server.stop()
-        while "stopped" != perform(list_servers())[0].info.status:
+        while "stopped" != driver.run(list_servers())[0].info.status:
             await running.next_round("heartbeater")
         gate.set()
-    assert [] == perform(list_servers())
+    assert [] == driver.run(list_servers())
+    driver.close()
 
 
 @run_async
@@ -233,8 +231,6 @@ async def test_a_lifespan_surrounds_all_tasks_and_its_state_is_theirs(redis_url:
     async def handle(task: Task) -> None:
         del task
         log.append(context().state)
-
-    from pyasynq.client import Client  # noqa: PLC0415 - only this test needs it
 
     async with Client(redis_url) as client:
         await client.enqueue("t")
@@ -300,16 +296,12 @@ async def test_a_cancelled_run_shuts_down_in_good_order(redis_url: str, tasks: T
 
 @run_async
 async def test_an_idle_server_sends_few_commands(redis_url: str, redis_client: redis.Redis) -> None:
-    """Redis hears from it only now and then."""
-    server = Server(redis_url)
-    recorder = Recorder(server.events)
-    await server.start(do_nothing)
-    await recorder.wait(TaskFinished.__class__) if False else None  # noqa: B018
-    for _ in range(8):
-        await asyncio.sleep(0.25)
-    before = redis_client.info("stats")["total_commands_processed"]
-    await asyncio.sleep(2)
-    sent = redis_client.info("stats")["total_commands_processed"] - before
-    await server.shutdown()
-    assert sent < 40
-    assert queue_keys("default").pending
+    """Redis hears from it only now and then: at most three commands a second, records and scripts included."""
+    async with serving(redis_url, do_nothing, settings=EngineSettings()) as running:
+        for _ in range(4):
+            await running.next_round("deadlines")
+        before = redis_client.info("stats")["total_commands_processed"]
+        for _ in range(8):
+            await running.next_round("deadlines")
+        sent = redis_client.info("stats")["total_commands_processed"] - before
+    assert sent <= 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,7 +22,7 @@ from pyasynq.events import (
     TaskStarted,
 )
 from pyasynq.mux import Mux
-from pyasynq.task import Task
+from pyasynq.task import Task, TaskState
 from tests.fix_engine import QUICK, serving
 from tests.run_async import run_async
 
@@ -125,8 +125,8 @@ async def test_h06_suspects_run_one_at_a_time_and_beside_nobody_young(redis_url:
         now.discard(context().task_id)
 
     for number in range(12):
-        crashes = {"x:crashes": 2} if number % 4 == 1 else {}
-        tasks.put("pending", str(number), extra=crashes)  # type: ignore[arg-type]
+        crashes: dict[str, Any] = {"x:crashes": 2} if number % 4 == 1 else {}
+        tasks.put(TaskState.PENDING, str(number), extra=crashes)
     settings = dataclasses.replace(QUICK, suspect_rest=0.01)
     async with serving(redis_url, handle, settings=settings) as running:
         for number in range(12):

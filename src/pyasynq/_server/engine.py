@@ -143,7 +143,7 @@ class Engine:
         self._runner = Runner(parts, self._threads)
         self._wake_up = WakeUp(self._make_watcher)
         self._intake = Intake(parts, self._runner, self)
-        rule = OverdueRule(self._config, self._settings)
+        self._rule = rule = OverdueRule(self._config, self._settings)
         started = self._redis_time.now().to_datetime()
         self._record = ServerRecord(self.server_id, self._config, self._settings, started)
         deadlines = Deadlines(parts, rule)
@@ -193,7 +193,7 @@ class Engine:
 
     def expect_exit(self) -> None:
         """Let the heartbeat's thread end the process if a blocked event loop does not do it in time."""
-        patience = self._shutdown_timeout + self._cancel_timeout + 2 * self._driver.timeout
+        patience = self._shutdown_timeout + self._cancel_timeout + self._settings.exit_margin
         self._heartbeater.exit_by = self._clock.monotonic() + patience
 
     @property
@@ -227,7 +227,11 @@ class Engine:
             for attempt in running:
                 self._events.emit(AttemptAbandoned(attempt.queue, attempt.id, attempt.message.type))
             return
+        now = self._clock.monotonic()
         for attempt in running:
+            if self.stuck and self._rule.is_overdue(attempt, now):
+                # It is why the process ends: another server recovers it, and counts the crash.
+                continue
             attempt.phase = Phase.SETTLING
             self._settles.put(attempt, Requeue())
             self.put_back = True
