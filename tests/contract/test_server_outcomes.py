@@ -16,15 +16,15 @@ from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
 from pyasynq.errors import RevokeTask, SkipRetry
-from pyasynq.events import Outcome, RoundFinished, TaskFinished
+from pyasynq.events import Outcome, TaskFinished
 from pyasynq.mux import Mux
-from pyasynq.task import Task
 from tests.fix_engine import serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
     import redis
 
+    from pyasynq.task import Task
     from tests.factories import Tasks
 
 
@@ -158,7 +158,9 @@ async def test_the_last_attempt_archives(redis_url: str, tasks: Tasks) -> None:
 
 
 @run_async
-async def test_an_error_that_is_no_failure_spends_nothing(redis_url: str, redis_client: redis.Redis, tasks: Tasks) -> None:
+async def test_an_error_that_is_no_failure_spends_nothing(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks
+) -> None:
     """`is_failure` False: a retry without retried and without a counter."""
 
     async def handle(task: Task) -> None:
@@ -174,10 +176,14 @@ async def test_an_error_that_is_no_failure_spends_nothing(redis_url: str, redis_
     assert redis_client.get(tasks.keys.processed) is None
 
 
-@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit, StopIteration])
+@pytest.mark.parametrize(
+    "kind", [SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit, StopIteration]
+)
 @pytest.mark.parametrize("plain", [False, True])
 @run_async
-async def test_whatever_a_handler_raises_is_its_own_tasks_failure(redis_url: str, tasks: Tasks, kind: type[BaseException], plain: bool) -> None:
+async def test_whatever_a_handler_raises_is_its_own_tasks_failure(
+    redis_url: str, tasks: Tasks, kind: type[BaseException], plain: bool
+) -> None:
     """Any BaseException, in coroutines and threads; the next task runs as if nothing had been."""
 
     async def handle(task: Task) -> None:
@@ -199,10 +205,10 @@ async def test_whatever_a_handler_raises_is_its_own_tasks_failure(redis_url: str
 
 @run_async
 async def test_functions_of_the_user_that_raise_lose_no_settle(redis_url: str, tasks: Tasks) -> None:
-    """`is_failure`, the retry delay, the error handler and an event subscriber are replaced by the defaults."""
+    """`is_failure`, retry delay, error handler and event subscribers are replaced by the defaults."""
 
-    def broken(*args: Any) -> Any:
-        raise RuntimeError(args)
+    def broken(*args: Any, **named: Any) -> Any:
+        raise RuntimeError(args, named)
 
     async def handle(task: Task) -> None:
         del task
@@ -235,7 +241,9 @@ async def test_the_error_handler_gets_task_and_error(redis_url: str, is_async: b
         del task
         raise ValueError("no")
 
-    async with serving(redis_url, handle, ServerConfig(error_handler=waiting if is_async else plain)) as running:
+    async with serving(
+        redis_url, handle, ServerConfig(error_handler=waiting if is_async else plain)
+    ) as running:
         await running.client.enqueue("t:x", task_id="a")
         await running.finished("a")
     assert [("t:x", "no")] == told
@@ -294,7 +302,9 @@ async def test_a_type_without_handler_fails_by_default(redis_url: str, tasks: Ta
 
 
 @run_async
-async def test_h19_a_type_without_handler_is_returned_for_others_on_request(redis_url: str, tasks: Tasks) -> None:
+async def test_h19_a_type_without_handler_is_returned_for_others_on_request(
+    redis_url: str, tasks: Tasks
+) -> None:
     """`on_unknown="return"`: nothing is spent, and it comes back after a pause."""
     async with serving(redis_url, Mux(), ServerConfig(on_unknown="return")) as running:
         await running.client.enqueue("t:x", task_id="a", max_retry=0)
@@ -357,12 +367,9 @@ async def test_a_finished_attempt_is_freed_without_the_garbage_collector(redis_u
         gc.disable()
         try:
             for number in range(3):
-                ended = running.recorder.wait(RoundFinished, lambda event: event.service == "processor", new=True)
                 await running.client.enqueue("t", task_id=str(number))
                 while len(references) <= number:
-                    await ended
-                    ended = running.recorder.wait(RoundFinished, lambda event: event.service == "processor", new=True)
-                ended.close()
+                    await running.next_round("processor")
             await running.settled()
             await running.next_round("deadlines")
             await running.next_round("heartbeater")

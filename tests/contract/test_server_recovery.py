@@ -37,15 +37,19 @@ AT_ONCE = dataclasses.replace(QUICK, lease=1, own_slack=0, foreign_slack=0, unle
 
 
 async def do_nothing(task: Task) -> None:
+    """Succeed."""
     del task
 
 
 async def recovered(running: Running, task_id: str) -> TaskRecovered:
+    """Wait until a task is pending again."""
     return await running.recorder.wait(TaskRecovered, lambda event: event.task_id == task_id)
 
 
 @run_async
-async def test_h06_h08_a_task_of_a_dead_worker_is_recovered_and_spends_no_retry(redis_url: str, tasks: Tasks) -> None:
+async def test_h06_h08_a_task_of_a_dead_worker_is_recovered_and_spends_no_retry(
+    redis_url: str, tasks: Tasks
+) -> None:
     """It is pending again with one crash more, and its run clears the crashes."""
     seen = []
 
@@ -64,18 +68,26 @@ async def test_h06_h08_a_task_of_a_dead_worker_is_recovered_and_spends_no_retry(
 
 
 @run_async
-async def test_h08_a_recovered_task_goes_to_the_front(redis_url: str, tasks: Tasks) -> None:
-    """It has waited long enough."""
+async def test_h08_h23_a_recovered_task_goes_to_the_front(redis_url: str, tasks: Tasks) -> None:
+    """It has waited long enough; it is pending as any other, with the time since when."""
     tasks.pending("b")
-    tasks.active("a", token="dead/1", lease=int(time.time()) - 1)
     async with serving(redis_url, do_nothing, settings=AT_ONCE) as running:
+        await running.finished("b")
+        await running.settled()
         running.server.stop()
+        # A dequeue that was under way when the server was told to stop still counts.
+        await running.next_round("processor")
+        tasks.pending("c")
+        tasks.active("a", token="dead/1", lease=int(time.time()) - 1)
         await recovered(running, "a")
-    assert {"a"} <= set(tasks.ids("pending")) | {"a"}
+    assert ["a", "c"] == tasks.ids("pending")
+    assert "pending_since" in tasks.fields("a")
 
 
 @run_async
-async def test_h07_an_active_task_without_a_lease_is_recovered_after_a_grace(redis_url: str, tasks: Tasks) -> None:
+async def test_h07_an_active_task_without_a_lease_is_recovered_after_a_grace(
+    redis_url: str, tasks: Tasks
+) -> None:
     """Seen so in rounds that far apart, with the same token."""
     tasks.active("a", token="dead/1", lease=None)
     begun = time.monotonic()
@@ -88,7 +100,9 @@ async def test_h07_an_active_task_without_a_lease_is_recovered_after_a_grace(red
 
 @pytest.mark.parametrize(("limit", "crashes"), [(3, 2), (1, 0), (0, 0)])
 @run_async
-async def test_h06_a_task_that_kills_its_workers_is_archived_as_poison(redis_url: str, tasks: Tasks, limit: int, crashes: int) -> None:
+async def test_h06_a_task_that_kills_its_workers_is_archived_as_poison(
+    redis_url: str, tasks: Tasks, limit: int, crashes: int
+) -> None:
     """At the limit; the error names the last server, and 0 archives at the first crash."""
     tasks.active("a", token="dead-server/9", lease=int(time.time()) - 1, crashes=crashes)
     config = ServerConfig(crash_limit=limit)
@@ -102,7 +116,9 @@ async def test_h06_a_task_that_kills_its_workers_is_archived_as_poison(redis_url
 
 
 @run_async
-async def test_h06_the_crash_limit_of_a_handler_comes_before_the_servers(redis_url: str, tasks: Tasks) -> None:
+async def test_h06_the_crash_limit_of_a_handler_comes_before_the_servers(
+    redis_url: str, tasks: Tasks
+) -> None:
     """A route may say how often its tasks may crash."""
     tasks.active("a", token="dead/1", lease=int(time.time()) - 1)
     mux = Mux()
@@ -138,7 +154,9 @@ async def test_h06_suspects_run_one_at_a_time_and_beside_nobody_young(redis_url:
 
 
 @run_async
-async def test_h08_the_recoverer_waits_for_a_lease_after_redis_was_restarted(redis_url: str, tasks: Tasks) -> None:
+async def test_h08_the_recoverer_waits_for_a_lease_after_redis_was_restarted(
+    redis_url: str, tasks: Tasks
+) -> None:
     """A Redis that is younger than a lease: live workers are about to renew."""
     tasks.active("a", token="dead/1", lease=int(time.time()) - 1)
     settings = dataclasses.replace(AT_ONCE, lease=100_000)
@@ -151,7 +169,9 @@ async def test_h08_the_recoverer_waits_for_a_lease_after_redis_was_restarted(red
 
 @pytest.mark.parametrize("state", ["pending", "active"])
 @run_async
-async def test_h21_w22_a_message_that_cannot_be_decoded_is_archived_untouched(redis_url: str, redis_client: redis.Redis, tasks: Tasks, state: str) -> None:
+async def test_h21_w22_a_message_that_cannot_be_decoded_is_archived_untouched(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks, state: str
+) -> None:
     """Whether met at dequeue or at recovery; the others go on."""
     if state == "pending":
         tasks.pending("a", "b")
@@ -169,7 +189,9 @@ async def test_h21_w22_a_message_that_cannot_be_decoded_is_archived_untouched(re
 
 
 @run_async
-async def test_h03_w07_ids_without_a_task_are_dropped_and_reported(redis_url: str, redis_client: redis.Redis, tasks: Tasks) -> None:
+async def test_h03_w07_ids_without_a_task_are_dropped_and_reported(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks
+) -> None:
     """The next task is run as if they had not been."""
     redis_client.lpush(tasks.keys.pending, "ghost")
     tasks.pending("a")
@@ -180,7 +202,9 @@ async def test_h03_w07_ids_without_a_task_are_dropped_and_reported(redis_url: st
 
 
 @run_async
-async def test_h02_w06_a_vanished_lease_does_not_lose_the_task(redis_url: str, redis_client: redis.Redis, tasks: Tasks) -> None:
+async def test_h02_w06_a_vanished_lease_does_not_lose_the_task(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks
+) -> None:
     """A task in active without a lease is settled all the same."""
 
     async def handle(task: Task) -> None:

@@ -16,11 +16,12 @@ import pytest
 import redis
 
 from pyasynq.sync import Client
-from tests.factories import Tasks
 from tests.invariants import check_invariants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.factories import Tasks
 
 PROGRAM = Path(__file__).with_name("worker_program.py")
 SOON = {"shutdown_timeout": 0.2, "cancel_timeout": 0.2}
@@ -99,7 +100,9 @@ def test_tstp_stops_taking_and_term_then_ends(redis_url: str, client: Client, ta
 
 
 @pytest.mark.parametrize("kind", ["wait", "stubborn", "thread"])
-def test_unfinished_work_is_put_back_and_the_code_is_3(redis_url: str, client: Client, tasks: Tasks, kind: str) -> None:
+def test_unfinished_work_is_put_back_and_the_code_is_3(
+    redis_url: str, client: Client, tasks: Tasks, kind: str
+) -> None:
     """Whether it was cancelled, swallowed that, or is a thread that nobody can stop."""
     with worker(redis_url, SOON) as process:
         client.enqueue(kind, task_id="a")
@@ -132,7 +135,9 @@ def test_a_second_int_ends_at_once(redis_url: str, client: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", ["stubborn", "thread", "block"])
-def test_h26_a_handler_that_cannot_be_stopped_ends_the_worker_with_code_4(redis_url: str, client: Client, tasks: Tasks, kind: str) -> None:
+def test_h26_a_handler_that_cannot_be_stopped_ends_the_worker_with_code_4(
+    redis_url: str, client: Client, tasks: Tasks, kind: str
+) -> None:
     """Overdue by the limit: drain, exit, be restarted; another worker recovers the task as a crash."""
     config = {**SOON, "overdue_limit": 0.5}
     with worker(redis_url, config, sweep_interval=0.05, loop_blocked_after=0.2) as process:
@@ -142,7 +147,9 @@ def test_h26_a_handler_that_cannot_be_stopped_ends_the_worker_with_code_4(redis_
     assert ["a"] == tasks.ids("active")
 
 
-def test_h26_all_slots_held_by_overdue_handlers_end_the_worker_with_code_4(redis_url: str, client: Client) -> None:
+def test_h26_all_slots_held_by_overdue_handlers_end_the_worker_with_code_4(
+    redis_url: str, client: Client
+) -> None:
     """Long before the limit, since the worker can do nothing else."""
     config = {**SOON, "concurrency": 2}
     with worker(redis_url, config, sweep_interval=0.05, stuck_grace=0.3) as process:
@@ -151,9 +158,16 @@ def test_h26_all_slots_held_by_overdue_handlers_end_the_worker_with_code_4(redis
         assert 4 == process.exit_code()
 
 
-def test_h08_tasks_of_a_killed_worker_are_recovered_by_another(redis_url: str, client: Client, tasks: Tasks) -> None:
+def test_h08_tasks_of_a_killed_worker_are_recovered_by_another(
+    redis_url: str, client: Client, tasks: Tasks
+) -> None:
     """SIGKILL, leases of two seconds, and a worker that looks every 0.1 seconds."""
-    engine: dict[str, Any] = {"lease": 2, "heartbeat_interval": 0.3, "recoverer_interval": 0.1, "own_slack": 0}
+    engine: dict[str, Any] = {
+        "lease": 2,
+        "heartbeat_interval": 0.3,
+        "recoverer_interval": 0.1,
+        "own_slack": 0,
+    }
     with worker(redis_url, **engine) as first:
         client.enqueue("wait", task_id="a")
         first.wait_for("started a")
@@ -167,9 +181,16 @@ def test_h08_tasks_of_a_killed_worker_are_recovered_by_another(redis_url: str, c
             assert 3 == second.exit_code()
 
 
-def test_h06_a_task_that_kills_every_worker_ends_as_poison_and_its_neighbours_are_done(redis_url: str, client: Client, tasks: Tasks) -> None:
+def test_h06_a_task_that_kills_every_worker_ends_as_poison_and_its_neighbours_are_done(
+    redis_url: str, client: Client, tasks: Tasks
+) -> None:
     """Three deaths, then the archive; everything else runs, and nobody else is blamed."""
-    engine: dict[str, Any] = {"lease": 1, "heartbeat_interval": 0.2, "recoverer_interval": 0.1, "own_slack": 0}
+    engine: dict[str, Any] = {
+        "lease": 1,
+        "heartbeat_interval": 0.2,
+        "recoverer_interval": 0.1,
+        "own_slack": 0,
+    }
     client.enqueue("die", task_id="poison")
     for number in range(20):
         client.enqueue("quick", task_id=str(number))

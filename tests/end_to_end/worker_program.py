@@ -9,17 +9,21 @@ import logging
 import os
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from pyasynq._server.settings import EngineSettings
 from pyasynq.config import ServerConfig
 from pyasynq.events import RoundFinished, ServerStateChanged, TaskFinished, TaskStarted
 from pyasynq.mux import Mux
 from pyasynq.server import Server
-from pyasynq.task import Task
+
+if TYPE_CHECKING:
+    from pyasynq.task import Task
 
 
 def say(*words: object) -> None:
-    print(*words, flush=True)
+    """Tell the test."""
+    print(*words, flush=True)  # noqa: T201 - the test reads it
 
 
 mux = Mux()
@@ -27,17 +31,20 @@ mux = Mux()
 
 @mux.handler("quick")
 async def quick(task: Task) -> None:
+    """Succeed at once."""
     del task
 
 
 @mux.handler("wait")
 async def wait(task: Task) -> None:
+    """Wait to be cancelled."""
     del task
     await asyncio.Event().wait()
 
 
 @mux.handler("stubborn")
 async def stubborn(task: Task) -> None:
+    """Swallow every cancellation."""
     del task
     while True:
         try:
@@ -48,6 +55,7 @@ async def stubborn(task: Task) -> None:
 
 @mux.handler("thread")
 def thread(task: Task) -> None:
+    """Never end, in a thread."""
     del task
     while True:
         time.sleep(0.1)
@@ -55,6 +63,7 @@ def thread(task: Task) -> None:
 
 @mux.handler("block")
 async def block(task: Task) -> None:
+    """Block the event loop."""
     del task
     while True:
         time.sleep(0.1)  # noqa: ASYNC251 - blocking the loop is the point
@@ -62,6 +71,7 @@ async def block(task: Task) -> None:
 
 @mux.handler("die")
 async def die(task: Task) -> None:
+    """Kill the worker."""
     del task
     os._exit(9)
 

@@ -37,6 +37,7 @@ def run(mux: Mux, task_type: str) -> Any:
 
 
 def mux_with(*patterns: str) -> Mux:
+    """Return a mux whose handlers return their patterns."""
     mux = Mux()
     for pattern in patterns:
         mux.handle(pattern, named(pattern))
@@ -151,7 +152,7 @@ def test_middleware_may_answer_in_the_handlers_place() -> None:
 def test_middleware_that_is_no_coroutine_function_is_refused() -> None:
     """It could not await the handler."""
     with pytest.raises(ConfigurationError, match="async def"):
-        Mux().use(lambda task, call_next: call_next(task))  # type: ignore[arg-type,misc]
+        Mux().use(lambda task, call_next: call_next(task))
 
 
 def test_handlers_and_middleware_added_later_count_for_types_seen_before() -> None:

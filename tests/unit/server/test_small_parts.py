@@ -1,4 +1,4 @@
-"""Attempts, the roster, the board of queues, suspects, overdue handlers, Redis' time, log records, signals."""
+"""Attempts, roster, board of queues, suspects, overdue handlers, Redis' time, log records, signals."""
 
 from __future__ import annotations
 
@@ -127,6 +127,7 @@ def test_the_roster_keeps_a_task_that_was_taken_anew() -> None:
 
 @pytest.fixture
 def board() -> QueueBoard:
+    """Two queues that nobody has asked yet."""
     return QueueBoard(["one", "two"])
 
 
@@ -184,7 +185,9 @@ def test_keys_of_others_are_not_the_boards_business(board: QueueBoard) -> None:
     ("threshold", "limits"),
     [(2, [3]), (1, [2, 3]), (0, [1]), (0, [0]), (2, [0, 1, 3]), (0, []), (4, [5, 9])],
 )
-def test_h06_a_suspect_is_one_crash_below_the_smallest_limit_that_leaves_a_second_run(threshold: int, limits: list[int]) -> None:
+def test_h06_a_suspect_is_one_crash_below_the_smallest_limit_that_leaves_a_second_run(
+    threshold: int, limits: list[int]
+) -> None:
     """Limits of 0 and 1 archive at the first crash, so there is nobody to suspect."""
     assert threshold == suspect_threshold(limits)
 
@@ -213,9 +216,18 @@ def test_h06_a_waiting_suspect_stops_the_taking_until_all_others_are_old() -> No
 
 @pytest.mark.parametrize(
     ("stuck", "overdue"),
-    [(False, []), (False, [9.0]), (True, [600.0]), (False, [11.0]), (True, [11.0, 12.0]), (False, [11.0, -5.0])],
+    [
+        (False, []),
+        (False, [9.0]),
+        (True, [600.0]),
+        (False, [11.0]),
+        (True, [11.0, 12.0]),
+        (False, [11.0, -5.0]),
+    ],
 )
-def test_h26_a_worker_is_stuck_by_one_hopeless_handler_or_by_all_slots(stuck: bool, overdue: list[float]) -> None:
+def test_h26_a_worker_is_stuck_by_one_hopeless_handler_or_by_all_slots(
+    stuck: bool, overdue: list[float]
+) -> None:
     """Two slots, a limit of ten minutes, ten seconds of grace."""
     rule = OverdueRule(ServerConfig(concurrency=2), EngineSettings())
     attempts = []
