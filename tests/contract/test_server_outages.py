@@ -70,7 +70,7 @@ async def test_h20_a_redis_that_is_restarted_loses_nothing(own_server: OwnServer
 @pytest.mark.parametrize("cut", list(Cut))
 @run_async
 async def test_h01_h05_connections_that_are_cut_at_any_point_lose_nothing_and_repeat_nothing(
-    redis_url: str, cut: Cut
+    redis_url: str, tasks: Tasks, cut: Cut
 ) -> None:
     """Three hundred tasks, twenty cuts at random moments: each task runs once, and Redis is sound."""
     runs: Counter[str] = Counter()
@@ -86,17 +86,17 @@ async def test_h01_h05_connections_that_are_cut_at_any_point_lose_nothing_and_re
     with Proxy(redis_url) as proxy:
         config = ServerConfig(concurrency=7, shutdown_timeout=5, retry_delay=lambda retried, error, task: 500)
         async with serving(proxy.url, handle, config, SLOW_LEASES) as running:
-            direct = Task("t")
             kinds = ["t", "bad", "t"]
-            tasks = [Task(kinds[number % 3], task_id=str(number)) for number in range(300)]
-            assert direct.type == "t"
-            for result in await running.client.enqueue_many(tasks):
+            made = [Task(kinds[number % 3], task_id=str(number)) for number in range(300)]
+            for result in await running.client.enqueue_many(made):
                 assert result
             for number in range(300):
                 await running.finished(str(number))
             await running.settled()
         assert proxy.cuts > 5
     assert [1] * 300 == list(runs.values())
+    assert 100 == len(tasks.ids("retry"))
+    assert ([], []) == (tasks.ids("pending"), tasks.ids("active"))
 
 
 @run_async

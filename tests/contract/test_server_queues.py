@@ -19,10 +19,10 @@ from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
 from pyasynq.errors import ConfigurationError, RedisUnavailableError, ServerStateError
-from pyasynq.events import Events, Outcome, ServerStateChanged, ServerWarning, TaskFinished
+from pyasynq.events import Events, Outcome, RoundFinished, ServerStateChanged, ServerWarning, TaskFinished
 from pyasynq.server import Server
 from pyasynq.task import Task
-from tests.fix_engine import QUICK, make_server, serving
+from tests.fix_engine import QUICK, Recorder, make_server, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -262,6 +262,30 @@ async def test_a_server_goes_through_its_states_once(redis_url: str) -> None:
     await server.shutdown()
     await server.shutdown()
     assert ["active", "stopped", "closed"] == states
+
+
+@run_async
+async def test_a_shutdown_during_the_start_leaves_nothing_running(redis_url: str) -> None:
+    """The start says so."""
+    server = Server(redis_url)
+    starting = asyncio.create_task(server.start(do_nothing))
+    await asyncio.sleep(0)
+    await server.shutdown()
+    with pytest.raises(ServerStateError, match="while it started"):
+        await starting
+    assert "closed" == server.state
+
+
+@run_async
+async def test_run_ends_when_somebody_else_shuts_the_server_down(redis_url: str) -> None:
+    """Every caller of shutdown waits for its end."""
+    server = Server(redis_url)
+    recorder = Recorder(server.events)
+    running = asyncio.create_task(server.run(do_nothing, signals=False))
+    await recorder.wait(RoundFinished, lambda event: event.service == "deadlines")
+    await recorder.wait(RoundFinished, lambda event: event.service == "processor")
+    await asyncio.gather(server.shutdown(), server.shutdown())
+    assert 0 == await running
 
 
 @run_async

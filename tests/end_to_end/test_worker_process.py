@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 import redis
 
@@ -30,9 +31,15 @@ SOON = {"shutdown_timeout": 0.2, "cancel_timeout": 0.2}
 class Worker:
     """A worker process and what it says."""
 
-    def __init__(self, url: str, config: dict[str, Any], engine: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        url: str,
+        config: dict[str, Any],
+        engine: dict[str, Any],
+        prefix: tuple[str, ...] = (),
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-u", str(PROGRAM), url, json.dumps(config), json.dumps(engine)],
+            [*prefix, sys.executable, "-u", str(PROGRAM), url, json.dumps(config), json.dumps(engine)],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -63,9 +70,14 @@ def client(redis_url: str) -> Iterator[Client]:
 
 
 @contextlib.contextmanager
-def worker(url: str, config: dict[str, Any] | None = None, **engine: Any) -> Iterator[Worker]:
+def worker(
+    url: str,
+    config: dict[str, Any] | None = None,
+    prefix: tuple[str, ...] = (),
+    **engine: Any,
+) -> Iterator[Worker]:
     """Start a worker process; it does not outlive the block."""
-    started = Worker(url, config or {}, engine)
+    started = Worker(url, config or {}, engine, prefix)
     try:
         started.wait_for("working")
         yield started
@@ -119,6 +131,31 @@ def test_term_ends_a_worker_whose_loop_is_blocked(redis_url: str, client: Client
         client.enqueue("block", task_id="a")
         process.wait_for("started a")
         process.signal(signal.SIGTERM)
+        assert 3 == process.exit_code()
+    assert ["a"] == tasks.ids("pending")
+
+
+def can_be_process_1() -> bool:
+    """Return whether this machine lets us make a process number space."""
+    try:
+        return not subprocess.run(
+            ["unshare", "--fork", "--pid", "true"], capture_output=True, check=False
+        ).returncode
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not can_be_process_1(), reason="needs `unshare --pid`, which only root may")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_as_process_1_a_worker_obeys_signals(
+    redis_url: str, client: Client, tasks: Tasks, number: int
+) -> None:
+    """The kernel ignores signals without a handler there."""
+    with worker(redis_url, SOON, prefix=("unshare", "--fork", "--pid", "--kill-child")) as process:
+        client.enqueue("wait", task_id="a")
+        process.wait_for("started a")
+        [child] = psutil.Process(process.process.pid).children()
+        child.send_signal(number)
         assert 3 == process.exit_code()
     assert ["a"] == tasks.ids("pending")
 

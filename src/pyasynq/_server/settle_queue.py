@@ -9,6 +9,7 @@ from pyasynq._broker.settle import Claim
 from pyasynq._server.failure_text import error_line, trace_of
 from pyasynq._server.outcome import Archive, Complete, Decision, Done, LetGo, Requeue, Retry
 from pyasynq._wire.messages import copy_task_message, encode_task_message
+from pyasynq.errors import LeaseExpiredError
 from pyasynq.events import ArchiveTrimmed, LeaseLost, SettleDelayed
 from pyasynq.options import seconds_of
 
@@ -154,7 +155,9 @@ class SettleQueue:
 
     def _drop(self, attempt: Attempt) -> None:
         self._roster.remove(attempt)
-        self._events.emit(LeaseLost(attempt.queue, attempt.id))
+        # An attempt that was cancelled for it has been reported then.
+        if not isinstance(attempt.cause, LeaseExpiredError):
+            self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
     def _sendable(self, entries: Iterable[Entry]) -> list[Entry]:
         now = self._clock.monotonic()
