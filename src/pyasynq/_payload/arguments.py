@@ -148,9 +148,11 @@ class ArgumentsCodec:
                 argument that does not fit its annotation; it names the argument, never the value.
         """
         try:
-            values = from_bytes(payload or _NO_ARGUMENTS)
+            values: dict[str, Any] = from_bytes(payload or _NO_ARGUMENTS)
         except Mismatch as mismatch:
-            raise PayloadDecodingError(f"{self._owner}: the payload is unusable: {mismatch.message}") from None
+            raise PayloadDecodingError(
+                f"{self._owner}: the payload is unusable: {mismatch.message}"
+            ) from None
         if type(values) is not dict or values.keys() != self._parameters:
             self._check_names(values)
         for name, plain, convert in self._decoders:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._payload.converter import Converter, Json, Mismatch, refuse_json, refuse_value
 
 if TYPE_CHECKING:
+    import enum
     from collections.abc import Callable, Sequence
 
 _ENUM_KINDS: Final = frozenset({str, int})
@@ -28,7 +28,7 @@ class AmbiguousUnionError(Exception):
 
 
 def union_of(members: Sequence[Converter]) -> Converter:
-    """Return the converter of a union: the value's type chooses on the way out, the JSON's kind on the way in.
+    """Return the converter of a union: the value's type chooses on the way out, the JSON's kind coming in.
 
     Raises:
         AmbiguousUnionError: for members that JSON cannot tell apart.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _LITERAL_TYPES: Final = (str, int, bool, types.NoneType)
 _LISTS: Final = {list, collections.abc.MutableSequence}
 _MAPPINGS: Final = {dict, collections.abc.Mapping, collections.abc.MutableMapping}
-_SETS: Final[dict[Any, type[collections.abc.Set[Any]]]] = {
+_SETS: Final[dict[Any, type[set[Any] | frozenset[Any]]]] = {
     set: set,
     collections.abc.MutableSet: set,
     frozenset: frozenset,

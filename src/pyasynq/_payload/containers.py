@@ -19,7 +19,7 @@ from pyasynq._payload.converter import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Set as AbstractSet
+    from collections.abc import Callable
 
 C = TypeVar("C")
 
@@ -147,8 +147,7 @@ def fixed_tuple(items: Sequence[Converter]) -> Converter:
     def convert(converters: list[Callable[[Any], Any]], values: Sequence[Any]) -> list[Any]:
         if len(values) != len(converters):
             raise Mismatch(f"expected {name}, got {len(values)} items")
-        rest = iter(converters)
-        return convert_items(lambda value: next(rest)(value), values)
+        return convert_items(lambda pair: pair[0](pair[1]), zip(converters, values, strict=True))
 
     encoders = [item.encode for item in items]
     decoders = [item.decode for item in items]
@@ -162,8 +161,8 @@ def fixed_tuple(items: Sequence[Converter]) -> Converter:
     return Converter(name, _LIST, lambda value: isinstance(value, tuple), encode, decode)
 
 
-def set_of(item: Converter, make: type[AbstractSet[Any]]) -> Converter:
-    """Return the converter of `set[item]` or `frozenset[item]`: a JSON list in a fixed order, without repeats."""
+def set_of(item: Converter, make: type[set[Any] | frozenset[Any]]) -> Converter:
+    """Return the converter of `set[item]` or `frozenset[item]`: a JSON list in a fixed order."""
     name = f"{make.__name__}[{item.name}]"
     sort_key = None if item.writes in _KEY_KINDS else _canonical_json
     decode_list = _list_decoder(item, name)
@@ -173,7 +172,7 @@ def set_of(item: Converter, make: type[AbstractSet[Any]]) -> Converter:
             refuse_value(name, value)
         return sorted(convert_items(item.encode, value), key=sort_key)
 
-    def decode(value: Json) -> AbstractSet[Any]:
+    def decode(value: Json) -> set[Any] | frozenset[Any]:
         try:
             return make(decode_list(value))
         except TypeError:
@@ -199,10 +198,7 @@ def dict_of(key: Converter, item: Converter) -> Converter:
     def encode(value: Any) -> Json:
         if not isinstance(value, Mapping):
             refuse_value(name, value)
-        pairs = [
-            (str(_member(one, key.encode)), _member(value[one], item.encode))
-            for one in value
-        ]
+        pairs = [(str(_member(one, key.encode)), _member(value[one], item.encode)) for one in value]
         pairs.sort(key=_by_key)
         return dict(pairs)
 
@@ -212,8 +208,7 @@ def dict_of(key: Converter, item: Converter) -> Converter:
         if plain_keys and (item.decode is as_is or item.plain.issuperset(map(type, value.values()))):
             return value
         return {
-            _decode_key(text, key, numeric=numeric): _member(one, item.decode)
-            for text, one in value.items()
+            _decode_key(text, key, numeric=numeric): _member(one, item.decode) for text, one in value.items()
         }
 
     return Converter(

@@ -1,4 +1,4 @@
-"""What a converter is: the two functions between a Python value and its JSON, and what unions must know of them."""
+"""What a converter is: the two functions between a Python value and its JSON, and what unions must know."""
 
 from __future__ import annotations
 

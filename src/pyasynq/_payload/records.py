@@ -204,5 +204,7 @@ def pydantic_model(kind: Any) -> Converter:
 
 def _without_input(error: Any) -> str:
     # str(error) would show the values, which may be secrets.
-    problems: list[Mapping[str, Any]] = error.errors(include_url=False, include_context=False, include_input=False)
+    problems: list[Mapping[str, Any]] = error.errors(
+        include_url=False, include_context=False, include_input=False
+    )
     return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'model'}: {one['msg']}" for one in problems)

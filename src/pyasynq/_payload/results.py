@@ -35,6 +35,8 @@ class ResultCodec:
         """
         try:
             return to_bytes(self._converter.encode(value))
+        except RecursionError:
+            raise PayloadEncodingError(f"the result of {self._owner} is nested too deeply for JSON") from None
         except Mismatch as mismatch:
             raise PayloadEncodingError(
                 f"the result{mismatch.path} of {self._owner}: {mismatch.message}",

@@ -21,6 +21,7 @@ T = TypeVar("T")
 _INT: Final = frozenset({int})
 _NUMBER: Final = frozenset({int, float})
 _TEXT: Final = frozenset({str})
+_EXACT_TIMEDELTA: Final = timedelta(seconds=2**33)  # a float of seconds still tells microseconds apart
 
 
 def _plain(kind: type[T], take: Callable[[T], Json]) -> Converter:
@@ -103,10 +104,9 @@ FLOAT: Final = Converter(
 def _encode_timedelta(value: Any) -> float:
     if not isinstance(value, timedelta):
         refuse_value("timedelta", value)
-    seconds = value.total_seconds()
-    if timedelta(seconds=seconds) != value:
-        raise Mismatch("expected timedelta; microseconds of spans over 285 years cannot be written exactly")
-    return seconds
+    if value.microseconds and abs(value) > _EXACT_TIMEDELTA:
+        raise Mismatch("expected timedelta; microseconds of spans over 272 years cannot be written exactly")
+    return value.total_seconds()
 
 
 def _decode_timedelta(value: Json) -> timedelta:
