@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from pyasynq._app.client_middleware import ClientMiddleware
     from pyasynq._app.routes import Middleware
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskDecorator, TypedTask
     from pyasynq._server.routes import Route
+    from pyasynq.client import ClientMiddleware
     from pyasynq.options import EnqueueOptions
     from pyasynq.retry import RetryDelay
     from pyasynq.task import EnqueueResult, Task, TaskInfo

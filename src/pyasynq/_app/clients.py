@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from typing import TYPE_CHECKING
 
+from pyasynq import sync
 from pyasynq._app.client_middleware import blocking_middleware
+from pyasynq.client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq import sync
-    from pyasynq._app.client_middleware import ClientMiddleware
-    from pyasynq.client import Client
+    from pyasynq.client import ClientMiddleware
 
 
 class Clients:
@@ -51,8 +52,6 @@ class Clients:
     def asynchronous(self) -> Client:
         """Return the client for coroutines."""
         if self._client is None:
-            from pyasynq.client import Client
-
             self._client = Client(
                 self._url(),
                 max_payload=self._max_payload,
@@ -65,14 +64,14 @@ class Clients:
         """Return the client for blocking code, which all threads share."""
         with self._opening:
             if self._blocking is None:
-                from pyasynq import sync
-
                 self._blocking = sync.Client(
                     self._url(),
                     max_payload=self._max_payload,
                     timeout=self._timeout,
                     middleware=tuple(map(blocking_middleware, self._middleware)),
                 )
+                # Scripts and web processes that only enqueue have no place where they would close it.
+                atexit.register(self.close_sync)
             return self._blocking
 
     async def close(self) -> None:
@@ -87,4 +86,5 @@ class Clients:
         with self._opening:
             blocking, self._blocking = self._blocking, None
         if blocking is not None:
+            atexit.unregister(self.close_sync)
             blocking.close()

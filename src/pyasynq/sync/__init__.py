@@ -1,1 +1,5 @@
 """The blocking twins of the asyncio API."""
+
+from pyasynq.sync.client import Client
+
+__all__ = ["Client"]
