@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import pytest
 
 from pyasynq._app.client_middleware import blocking_middleware
-from pyasynq._app.clients import Clients
 from pyasynq.app import App
 from pyasynq.errors import (
     ArgumentsError,
@@ -90,8 +89,8 @@ class FakeSender:
 
 def app_on(sender: FakeSender, monkeypatch: pytest.MonkeyPatch) -> App:
     """Return an app whose clients are the sender's."""
-    monkeypatch.setattr(Clients, "asynchronous", lambda _: sender.client)
-    monkeypatch.setattr(Clients, "blocking", lambda _: sender.blocking)
+    monkeypatch.setattr(App, "_open", lambda _: sender.client)
+    monkeypatch.setattr(App, "_open_blocking", lambda _: sender.blocking)
     return App(URL)
 
 
@@ -290,7 +289,8 @@ def test_the_queues_are_those_of_the_tasks_and_default() -> None:
     app = App(URL)
     app.task("a", queue="low")(deliver)
     app.task("b", queue="critical")(resize)
-    assert ("critical", "default", "low") == app.queues
+    assert ("critical", "low") == app.queues
+    assert {"critical": 1, "default": 1, "low": 1} == app.default_weights()
     assert ["a", "b"] == list(app.tasks)
 
 
