@@ -38,7 +38,7 @@ def test_a_misspelt_command_is_a_usage_error_with_a_suggestion() -> None:
         (["shop:app", "--concurrency", "0"], "0 is not in the range x>=1"),
         (["shop:app", "--queues", "a=0"], "'a=0': a weight is a whole number of at least 1"),
         (["shop:app", "--queues", "a=b"], "'a=b': a weight is a whole number"),
-        (["shop:app", "--queues", "a,,b"], "contains an empty name; write it as in critical=6,default=3"),
+        (["shop:app", "--queues", "a,,b"], "contains an empty name; write critical=6,default=3"),
         (["shop:app", "--queues", "a=1, a=2"], "names the queue 'a' twice"),
         (["shop:app", "--log-format", "xml"], "'xml' is not one of 'text', 'json'"),
         (["shop:app", "--que", "a"], "No such option '--que'"),

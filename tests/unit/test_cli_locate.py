@@ -49,13 +49,12 @@ def test_an_app_is_found_in_the_current_folder(folder: Path) -> None:
         ("shop/tasks.py", r"as in shop.tasks:app"),
         (":app", "names no app: write MODULE:APP, as in myapp.tasks:app"),
         ("located_shop:", "names no app"),
-        ("nowhere:app", r"there is no module 'nowhere': looked in the current folder, /.* where Python is"),
+        ("nowhere:app", r"there is no module 'nowhere': looked in the current folder, /.* Python's path"),
         ("nowhere.tasks:app", r"no module 'nowhere.tasks' \(there is no 'nowhere'\)"),
         ("located_shop.py:app", r"no module 'located_shop.py'.*; write located_shop"),
         (
             "located_shop:ap",
-            r"module 'located_shop' was found \(.*located_shop.py\), but it has no 'ap'; did you mean 'app'\?"
-            "; the apps there are: located_shop:app",
+            r"was found \(.*located_shop.py\), but it has no 'ap'; did you mean 'app'\?; the apps there are",
         ),
         (
             "located_shop:deliver",
@@ -64,7 +63,7 @@ def test_an_app_is_found_in_the_current_folder(folder: Path) -> None:
         ("located_empty:app", "it has no 'app'; there is no App in that module"),
         (
             "located_broken:app",
-            r"was found, but importing it failed: ZeroDivisionError: .* \[located_broken.py:2\]",
+            r"was found, but importing it failed: ZeroDivisionError: .* \[located_bro.*:2\]",
         ),
         ("located_lacking:app", r"importing it failed: ModuleNotFoundError: No module named 'not_there'"),
         ("located_syntax:app", r"importing it failed: SyntaxError: .*located_syntax.py, line 1"),

@@ -14,7 +14,7 @@ from pyasynq.cli.logs import JsonFormatter, TextFormatter, install_logging
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TASK = {"task_id": "0123456789abcdef", "task_type": "email", "queue": "low", "attempt": 2}
+TASK: dict[str, Any] = {"task_id": "0123456789abcdef", "task_type": "email", "queue": "low", "attempt": 2}
 
 
 class Terminal(io.StringIO):

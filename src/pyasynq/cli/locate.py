@@ -27,9 +27,8 @@ def find_app(reference: str) -> App:
     """
     module_name, separator, path = reference.partition(":")
     if not separator or not module_name or not path:
-        raise ConfigurationError(
-            f"{reference!r} names no app: write MODULE:APP, as in {_as_module(module_name) or 'myapp.tasks'}:app",
-        )
+        example = _as_module(module_name) or "myapp.tasks"
+        raise ConfigurationError(f"{reference!r} names no app: write MODULE:APP, as in {example}:app")
     module = load_module(module_name)
     found: object = module
     looked_in = f"module {module_name!r}"
@@ -73,7 +72,8 @@ def _not_found(name: str, missing: str, folder: str) -> str:
     found = "" if missing == name else f" (there is no {missing!r})"
     proper = _as_module(name)
     hint = f"; write {proper}" if proper != name else ""
-    return f"there is no module {name!r}{found}: looked in the current folder, {folder}, and where Python is{hint}"
+    looked = f"looked in the current folder, {folder}, and in Python's path"
+    return f"there is no module {name!r}{found}: {looked}{hint}"
 
 
 def _import_failed(name: str, error: Exception) -> str:

@@ -84,7 +84,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, the task's fields, the record's own extra fields."""
+    """One JSON object a line: time, level, logger, message, the task's fields, the record's extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as JSON."""

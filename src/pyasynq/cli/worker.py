@@ -11,7 +11,7 @@ import click
 
 from pyasynq.cli.locate import find_app, load_module
 from pyasynq.cli.logs import LogFormat, install_logging
-from pyasynq.cli.options import QueueWeights
+from pyasynq.cli.queues import queue_weights
 from pyasynq.cli.reload import run_with_reload
 from pyasynq.config import ServerConfig
 from pyasynq.errors import PyasynqError
@@ -41,7 +41,7 @@ _GC_THRESHOLD = (20_000, 10, 10)
 )
 @click.option(
     "--queues",
-    type=QueueWeights(),
+    callback=queue_weights,
     metavar="NAME=WEIGHT,...",
     help="Queues to serve, as in critical=6,default=3. Unless given: every queue that the app's tasks name, "
     "and default, with equal weights.",
@@ -110,7 +110,7 @@ def _work(app: App, modules: Sequence[str], settings: dict[str, Any]) -> int:
         return app.run_worker(config, loop_factory=_loop_factory())
     except PyasynqError:
         raise
-    except Exception:
+    except Exception:  # noqa: BLE001 - reported with its traceback; the process ends
         # Not ours: the lifespan's, most likely, and there the traceback is what helps.
         _log.exception("the worker was ended by an error")
         return _EXIT_ERROR
