@@ -12,12 +12,13 @@ import asyncio
 import contextlib
 import math
 import os
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import hiredis
 import redis.asyncio.connection as redis_async
 import redis.connection as redis_blocking
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from pyasynq._broker.reply_errors import ReplyError, reply_error
 from pyasynq._broker.session import Session
@@ -57,11 +58,21 @@ def _connection_options(target: RedisTarget, protocol: int) -> dict[str, Any]:
 
 
 def _without_introduction(connection: Any) -> Any:
-    # CLIENT SETINFO costs a round trip, and some refuse it. Which attribute silences it differs by version.
+    # CLIENT SETINFO costs a round trip, and some refuse it. Which attribute stops it depends on the version.
     connection.driver_info = None
     connection.lib_name = None
     connection.lib_version = None
     return connection
+
+
+class Push(NamedTuple):
+    """What Redis said without being asked: its kind, such as `invalidate`, and what belongs to it."""
+
+    parts: list[Any]
+
+
+async def _as_push(parts: list[Any]) -> Push:
+    return Push(parts)
 
 
 def _cause_of(error: BaseException) -> str:
@@ -99,10 +110,18 @@ class AsyncConnection:
             return f"no connection within {seconds:.1f} s"
         except _BROKEN as error:
             await _disconnect(connection)
-            return _cause_of(error)
+            # On unix sockets redis-py wraps what the server said to the login.
+            said = error.__cause__
+            return reply_error(said) if isinstance(said, _REPLIES) else _cause_of(error)
+        except AttributeError:
+            # redis-py takes it for granted that HELLO answers with a map.
+            await _disconnect(connection)
+            return ReplyError("NOPROTO", "the server does not speak RESP3")
         except BaseException:
             await _disconnect(connection)
             raise
+        if self._protocol == 3:
+            connection._parser.set_invalidation_push_handler(_as_push)  # noqa: SLF001 - there is no public way
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
@@ -137,17 +156,32 @@ class AsyncConnection:
         return Received(replies, cause)
 
     async def send(self, commands: Iterable[tuple[Argument, ...]]) -> None:
-        """Send commands whose replies another coroutine reads with `read`."""
-        await self._connection.send_packed_command(pack(commands), check_health=False)
-
-    async def read(self) -> Reply | ReplyError:
-        """Wait, for as long as it takes, for the next reply.
+        """Send commands whose replies another coroutine reads with `read`.
 
         Raises:
             ConnectionError: when the connection broke.
         """
+        if self._connection is None:
+            raise ConnectionError("the connection has been closed")
         try:
-            return await self._connection.read_response(timeout=math.inf, disconnect_on_error=False)
+            await self._connection.send_packed_command(pack(commands), check_health=False)
+        except _BROKEN as error:
+            raise ConnectionError(_cause_of(error)) from None
+
+    async def read(self) -> Reply | ReplyError | Push:
+        """Wait, for as long as it takes, for the next reply or, with RESP3, the next push.
+
+        Raises:
+            ConnectionError: when the connection broke.
+        """
+        if self._connection is None:
+            raise ConnectionError("the connection has been closed")
+        try:
+            return await self._connection.read_response(
+                timeout=math.inf,
+                disconnect_on_error=False,
+                push_request=True,
+            )
         except _REPLIES as error:
             return reply_error(error)
         except _BROKEN as error:
@@ -252,7 +286,8 @@ class BlockingConnection:
                     replies.append(reply_error(error))
         except _BROKEN as error:
             self.close()
-            return Received(replies, _cause_of(error))
+            late = isinstance(error, RedisTimeoutError)
+            return Received(replies, f"no reply within {seconds:.1f} s" if late else _cause_of(error))
         except BaseException:
             self.close()
             raise
