@@ -122,7 +122,7 @@ def read_excuses(path: Path) -> dict[Place, str]:
     return excuses
 
 
-def tests_by_script(
+def rank_tests(
     sources: Mapping[str, str], records: Mapping[str, Recorded]
 ) -> dict[str, list[tuple[str, float]]]:
     """Return the tests that run each script, with their seconds; the most telling and quickest first.
@@ -157,7 +157,7 @@ def judge(
 
 def _try_all(chosen: list[Candidate], sources: Mapping[str, str], *, processes: int) -> list[bool]:
     print(f"running {TESTS} once, unbroken, to learn which test runs which script", flush=True)
-    tests = tests_by_script(sources, record_tests(TESTS))
+    tests = rank_tests(sources, record_tests(TESTS))
     jobs = []
     for number, (script, mutant) in enumerate(chosen):
         names = tuple(test for test, _ in tests[script])

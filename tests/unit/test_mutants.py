@@ -6,7 +6,7 @@ import pytest
 
 from tools.lua_mutator import Mutant
 from tools.mutant_runner import Recorded
-from tools.mutants import Candidate, ExcuseError, Place, judge, read_excuses, tests_by_script
+from tools.mutants import Candidate, ExcuseError, Place, judge, rank_tests, read_excuses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ def test_the_most_telling_and_quickest_tests_come_first() -> None:
     }
 
     assert ["quick", "slow", "journey"] == [
-        test for test, _ in tests_by_script({"task/done": ""}, records)["task/done"]
+        test for test, _ in rank_tests({"task/done": ""}, records)["task/done"]
     ]
 
 
@@ -69,7 +69,7 @@ def test_a_fragment_is_run_by_the_tests_of_every_script_that_uses_it() -> None:
     sources = {"shared/now": "", "task/done": "-- Done.\n-- Uses: counters, now\n\nreturn 1", "task/run": ""}
     records = {"a": Recorded(frozenset({"task/done"}), 0.1), "b": Recorded(frozenset({"task/run"}), 0.1)}
 
-    assert [("a", 0.1)] == tests_by_script(sources, records)["shared/now"]
+    assert [("a", 0.1)] == rank_tests(sources, records)["shared/now"]
 
 
 def test_the_list_of_survivors_is_read(tmp_path: Path) -> None:
