@@ -145,7 +145,7 @@ class _Record:
         return cls(**values)
 
     @classmethod
-    def _value_of(cls, message: Message, name: str) -> Any:  # noqa: ANN401  the fields have many types
+    def _value_of(cls, message: Message, name: str) -> Any:
         value = getattr(message, name)
         if name in cls._instants:
             return read_timestamp(value)
