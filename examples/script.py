@@ -11,7 +11,7 @@ app = App("embedded://./script-data")
 
 
 @app.task("count-words")
-def count_words(text: str) -> int:
+async def count_words(text: str) -> int:
     """Count the words of a text."""
     count = len(text.split())
     print(f"{count} words")

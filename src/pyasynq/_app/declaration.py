@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._payload import ArgumentsCodec, ResultCodec
-from pyasynq.errors import ConfigurationError
+from pyasynq.errors import ConfigurationError, InvalidOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +51,10 @@ class Declaration:
         self.retry_delay = retry_delay
         self.is_failure = is_failure
         self.crash_limit = crash_limit
+        if crash_limit is not None and crash_limit < 0:
+            raise InvalidOptionError(
+                "crash_limit", crash_limit, "cannot be negative"
+            )
         self.is_coroutine = _is_coroutine(function)
         _check_kind(function, self.owner)
         try:
