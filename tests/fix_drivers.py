@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+import redis
 
 import pyasynq.sync
 from pyasynq._broker.driver import AsyncDriver, BlockingDriver
@@ -121,6 +122,10 @@ class OwnServer:
             cwd=self._folder,
             stdout=subprocess.DEVNULL,
         )
+
+    def connect(self) -> redis.Redis:
+        """Return a client of redis-py."""
+        return redis.Redis.from_url(self.url)
 
     def stop(self) -> None:
         """Kill it, if it runs, and wait for its end."""

@@ -30,11 +30,13 @@ EVERYWHERE = pytest.mark.parametrize("cut", list(Cut))
 
 
 def enqueue(*ids: str) -> Plan[list[EnqueueResult]]:
+    """Enqueue tasks by a client that knows nothing yet."""
     [run] = split_runs([composed(one) for one in ids])
     return enqueue_run(run, now=SYSTEM_CLOCK.now(), registry=QueueRegistry())
 
 
 def take(token: str) -> Plan[Dequeued]:
+    """Dequeue up to ten tasks."""
     return dequeue("default", limit=10, token=token, suspect_from=0, suspect_room=True, now=None)
 
 
@@ -78,7 +80,7 @@ def test_what_may_never_be_replayed_raises_when_its_reply_is_lost(
         driver.run(take("token"))
     assert driver.driver.last_disconnect is not None
     assert ["a"] == tasks.ids("active")
-    assert ["a"] == [task.id for task in driver.run(find_dequeued("default", token="token", now=None))]
+    assert ["a"] == [task.id for task in driver.run(find_dequeued("default", token="token"))]
 
 
 def test_the_plans_of_a_batch_are_resent_each_by_its_own_rule(
@@ -97,6 +99,7 @@ def test_the_plans_of_a_batch_are_resent_each_by_its_own_rule(
 
 
 def enqueue_again(task_id: str) -> Plan[list[EnqueueResult]]:
+    """Enqueue a task by a client that knows the queue, so that it is one call."""
     registry = QueueRegistry()
     registry.remember("default")
     [run] = split_runs([composed(task_id)])

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 
 def form(text: str) -> ScriptForm:
+    """Make the form of a text."""
     return ScriptForm(text.encode(), hashlib.sha1(text.encode()).hexdigest())
 
 
 def lua(body: str) -> Script:
+    """Make a script."""
     return Script("test/script", False, form(body), form(body))
 
 
@@ -39,11 +41,13 @@ INCREMENT = lua("return redis.call('INCRBY', KEYS[1], ARGV[2])")
 
 
 def increment(by: int = 1, replay: Replay = Replay.NEVER) -> Plan[int]:
+    """Add to a counter, and return its value."""
     value = yield ScriptCall(INCREMENT, ("{q}:n",), ("0", by), replay)
     return int(value)
 
 
 def run(*words: str | int, replay: Replay = Replay.NEVER) -> Plan[Any]:
+    """Run a plain command."""
     return (yield CommandCall(words, None, replay))
 
 
@@ -123,6 +127,7 @@ def test_a_wrong_password_is_an_error_at_once(make_driver: MakeDriver, own_serve
 
 
 def with_user(make_driver: MakeDriver, server: OwnServer, *rules: str, **settings: Any) -> DriverFace:
+    """Make a user of these rules, and a driver that logs in as that user."""
     make_driver(server.url).run(run("ACL", "SETUSER", "bob", "on", ">pw", "~*", "&*", "+@all", *rules))
     return make_driver(server.url.replace("unix://", "unix://bob:pw@"), **settings)
 

@@ -198,13 +198,18 @@ class AsyncConnection:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        transport = connection._writer.transport  # noqa: SLF001 - there is no public way to it
-        connection._writer = connection._reader = None  # noqa: SLF001 - keeps its destructor off the loop
+        # Nothing of it may be destroyed before it is closed: destructors of redis-py and asyncio use the loop.
+        writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001 - there is no public way to it
+        connection._writer = connection._reader = None  # noqa: SLF001
         if self._pid == os.getpid() and self._loop is not None and not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):  # the loop was closed in this very moment
-                self._loop.call_soon_threadsafe(transport.abort)
+                self._loop.call_soon_threadsafe(_abort, writer)
                 return
-        _close_without_loop(transport)
+        _close_without_loop(writer.transport)
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
 
 
 def _is_over(connection: Any) -> bool:
