@@ -1,0 +1,160 @@
+"""Fixtures: how contract tests perform plans, and where they look at what the plans left."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import pytest
+import redis
+from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
+
+from pyasynq._broker.driver import AsyncDriver, BlockingDriver
+from pyasynq._broker.plan import Call, Plan, Replay, ScriptCall
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq.errors import RedisError, RedisOutOfMemoryError, RedisReplyError
+from tests.factories import Tasks
+from tests.invariants import check_invariants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+T = TypeVar("T")
+
+
+class Perform(Protocol):
+    """Performs a plan and returns what it returns."""
+
+    def __call__(self, plan: Plan[T]) -> T: ...
+
+
+class BlockingPerformer:
+    """The simplest driver there can be: one call after another over one connection.
+
+    `flags` is False for a server that knows no flags line. With `replay`, each call is sent twice, as after
+    a lost reply, and only the second reply is seen. `calls` is what was sent.
+    """
+
+    def __init__(self, client: redis.Redis, *, flags: bool = True, replay: bool = False) -> None:
+        self._client = client
+        self._flags = flags
+        self._replay = replay
+        self.calls: list[Call] = []
+
+    def __call__(self, plan: Plan[T]) -> T:
+        try:
+            call = next(plan)
+            while True:
+                try:
+                    reply = self._send(call)
+                except RedisError as error:
+                    call = plan.throw(error)
+                else:
+                    call = plan.send(reply)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _send(self, call: Call) -> Any:
+        self.calls.append(call)
+        reply = self._send_once(call)
+        if not self._replay:
+            return reply
+        assert call.replay is not Replay.NEVER
+        if isinstance(call, ScriptCall) and call.replay is Replay.BY_TOKEN:
+            call = call._replace(args=("1", *call.args[1:]))
+        return self._send_once(call)
+
+    def _send_once(self, call: Call) -> Any:
+        try:
+            if not isinstance(call, ScriptCall):
+                return self._exchange(*call.command)
+            text, sha = call.script.form(self._flags)
+            arguments = (len(call.keys), *call.keys, *call.args)
+            try:
+                return self._exchange("EVALSHA", sha, *arguments)
+            except NoScriptError:
+                return self._exchange("EVAL", text, *arguments)
+        except OutOfMemoryError as error:
+            raise RedisOutOfMemoryError(str(error)) from error
+        except ResponseError as error:
+            raise RedisReplyError(str(error)) from error
+
+    def _exchange(self, *command: Any) -> Any:
+        # A connection gives the reply as it is; the client would make its own types of some.
+        pool = self._client.connection_pool
+        connection = pool.get_connection()
+        try:
+            connection.send_command(*command)
+            return connection.read_response()
+        finally:
+            pool.release(connection)
+
+
+class Drivers:
+    """The four ways in which drivers run plans."""
+
+    def __init__(self, url: str) -> None:
+        target = parse_redis_url(url)
+        self._runner = asyncio.Runner()
+        self._blocking = BlockingDriver(target)
+        self._async = AsyncDriver(target)
+
+    def close(self) -> None:
+        self._blocking.close()
+        self._runner.run(self._async.close())
+        self._runner.close()
+
+    def run(self, plan: Plan[T]) -> T:
+        return self._blocking.run(plan)
+
+    def run_batch(self, plan: Plan[T]) -> T:
+        return _only(self._blocking.run_batch([plan]))
+
+    def run_async(self, plan: Plan[T]) -> T:
+        return self._runner.run(self._async.run(plan))
+
+    def run_batch_async(self, plan: Plan[T]) -> T:
+        return _only(self._runner.run(self._async.run_batch([plan])))
+
+
+def _only(results: Sequence[T | Exception]) -> T:
+    [result] = results
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+@pytest.fixture(scope="session")
+def drivers(server_url: str) -> Iterator[Drivers]:
+    """Drivers of this test process; their connections are made once."""
+    drivers = Drivers(server_url)
+    yield drivers
+    drivers.close()
+
+
+@pytest.fixture(params=["run", "run_batch", "run_async", "run_batch_async"])
+def perform(drivers: Drivers, request: pytest.FixtureRequest, redis_client: redis.Redis) -> Perform:
+    """What performs plans: each test that asks for it runs with all drivers."""
+    performer: Perform = getattr(drivers, request.param)
+    return performer
+
+
+@pytest.fixture
+def damage_allowed() -> None:
+    """For tests that leave a database that is not sound, on purpose."""
+
+
+@pytest.fixture
+def redis_client(redis_url: str, request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
+    """A client of the empty server under test; at the end what is in it must be sound."""
+    with redis.Redis.from_url(redis_url) as client:
+        yield client
+        if "damage_allowed" not in request.fixturenames:
+            check_invariants(client)
+
+
+@pytest.fixture
+def tasks(redis_client: redis.Redis) -> Tasks:
+    """Makes and shows tasks of the queue `default`."""
+    return Tasks(redis_client)
