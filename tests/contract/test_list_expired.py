@@ -10,14 +10,16 @@ from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
-    import redis
+    from tests.invariants import RedisClient
 
 
 def expired(perform: Perform, **arguments: Any) -> list[ExpiredTask]:
+    """List at NOW."""
     return perform(list_expired("default", **({"now": NOW} | arguments)))
 
 
 def ids(found: list[ExpiredTask]) -> list[str]:
+    """Return the ids in the order in which they came."""
     return [task.id for task in found]
 
 
@@ -53,7 +55,7 @@ def test_the_graces_are_the_callers(perform: Perform, tasks: Tasks) -> None:
 
 @pytest.mark.usefixtures("damage_allowed")
 def test_h03_a_lease_without_a_task_is_listed_without_a_message(
-    perform: Perform, redis_client: redis.Redis, tasks: Tasks
+    perform: Perform, redis_client: RedisClient, tasks: Tasks
 ) -> None:
     """For `recover`, which drops it."""
     redis_client.zadd(tasks.keys.lease, {"ghost": NOW.seconds - 60})
@@ -76,7 +78,7 @@ def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> No
 
 @pytest.mark.usefixtures("damage_allowed")
 def test_h07_active_tasks_without_a_lease_are_listed(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
     """Sees the loss of the LRANGE, the ZMSCORE and the HMGET; Asynq never finds them."""
     tasks.active("leased")
@@ -91,7 +93,9 @@ def test_h07_active_tasks_without_a_lease_are_listed(
 
 
 @pytest.mark.usefixtures("damage_allowed")
-def test_h07_thousands_of_active_tasks_are_looked_at_page_by_page(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_h07_thousands_of_active_tasks_are_looked_at_page_by_page(
+    redis_client: RedisClient, tasks: Tasks
+) -> None:
     """1,000 ids a call, up to the last one."""
     tasks.active("last", lease=None)
     tasks.active(*(f"{number}" for number in range(1999)))
@@ -101,7 +105,7 @@ def test_h07_thousands_of_active_tasks_are_looked_at_page_by_page(redis_client: 
     assert 3 == len(perform.calls)
 
 
-def test_h07_an_empty_page_ends_the_look(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_h07_an_empty_page_ends_the_look(redis_client: RedisClient, tasks: Tasks) -> None:
     """A number of tasks that fills its pages is followed by one without ids."""
     tasks.active(*(f"{number}" for number in range(1000)))
     perform = BlockingPerformer(redis_client)

@@ -181,8 +181,12 @@ def _scan_active(queue: str, token_prefix: str) -> Plan[list[ExpiredTask]]:
 def _expired_tasks(reply: Reply) -> list[ExpiredTask]:
     fields = iter(reply)
     return [
-        ExpiredTask(task_id.decode(), message, crashes, token.decode(), None if score == b"" else int(float(score)))
-        for task_id, message, crashes, token, score in zip(fields, fields, fields, fields, fields, strict=True)
+        ExpiredTask(
+            task_id.decode(), message, crashes, token.decode(), None if score == b"" else int(float(score))
+        )
+        for task_id, message, crashes, token, score in zip(
+            fields, fields, fields, fields, fields, strict=True
+        )
     ]
 
 
@@ -242,7 +246,9 @@ def archive_poison(
     for chunk in chunks(tasks, most=min(MAX_TASKS, max_size), size_of=lambda task: len(task.message)):
         today = Instant(chunk[0].archived_at)
         tail = [
-            argument for task in chunk for argument in (*_seen(task), task.message, task.archived_at, task.trace)
+            argument
+            for task in chunk
+            for argument in (*_seen(task), task.message, task.archived_at, task.trace)
         ]
         reply = yield ScriptCall(
             LEASE_ARCHIVE_POISON,
@@ -277,6 +283,6 @@ def quarantine(
     cutoff: int,
     now: Instant,
 ) -> Plan[Settled]:
-    """Archive an active task whose message cannot be decoded: the bytes stay, the reason becomes its trace."""
+    """Archive an active task whose message cannot be decoded: its bytes stay, its trace is the reason."""
     task = ArchiveTask(claim, b"", now.ceiling, reason.encode(errors="replace"))
     return (yield from settle_archive(queue, [task], max_size=max_size, cutoff=cutoff, now=now))
