@@ -60,7 +60,7 @@ def test_a_lease_from_a_whole_second_ends_on_one(perform: Perform, tasks: Tasks)
     assert {"a": NOW.seconds + 10} == tasks.scores("lease")
 
 
-def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
+def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: leases follow the clock of Redis, not of this host's program."""
     tasks.pending("a")
     before = time.time_ns() // 1000

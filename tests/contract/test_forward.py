@@ -69,7 +69,7 @@ def test_all_due_tasks_are_moved_some_at_a_time(
     assert ["later"] == tasks.ids(source.value)
 
 
-def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
+def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: NOW lies in its future."""
     tasks.put(TaskState.SCHEDULED, "past", score=1)
     tasks.put(TaskState.SCHEDULED, "future")
@@ -130,7 +130,7 @@ def test_completed_tasks_are_deleted_some_at_a_time(redis_client: RedisClient, t
     assert 3 == len(perform.calls)
 
 
-def test_h15_without_a_time_redis_tells_when_retention_ends(perform: Perform, tasks: Tasks) -> None:
+def test_h15_w23_without_a_time_redis_tells_when_retention_ends(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME."""
     tasks.put(TaskState.COMPLETED, "past", score=61, completed_at=1, retention=60)
     tasks.put(TaskState.COMPLETED, "future", completed_at=NOW.seconds - 60, retention=60)

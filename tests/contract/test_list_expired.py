@@ -45,6 +45,25 @@ def test_the_longest_expired_come_first_up_to_the_limit(perform: Perform, tasks:
     assert ["70", "60"] == ids(expired(perform, limit=2))
 
 
+def test_h08_tasks_of_go_whose_grace_lasts_do_not_hide_our_own(
+    redis_client: RedisClient, tasks: Tasks
+) -> None:
+    """However many of them ended before ours did: leases are looked at page by page, up to the last one."""
+    tasks.active(*(f"{number}" for number in range(1999)), token="", lease=NOW.seconds - 20)
+    tasks.active("own", lease=NOW.seconds - 6)
+    perform = BlockingPerformer(redis_client)
+    assert ["own"] == ids(expired(perform))
+    assert 3 == len(perform.calls)
+
+
+def test_a_full_list_of_expired_tasks_ends_the_look(redis_client: RedisClient, tasks: Tasks) -> None:
+    """What is beyond the limit comes the next time."""
+    tasks.active(*(f"{number}" for number in range(1500)), lease=NOW.seconds - 6)
+    perform = BlockingPerformer(redis_client)
+    assert 1000 == len(expired(perform))
+    assert 1 == len(perform.calls)
+
+
 def test_the_graces_are_the_callers(perform: Perform, tasks: Tasks) -> None:
     """Whichever of the two is the shorter."""
     tasks.active("own", lease=NOW.seconds - 15)
@@ -69,7 +88,7 @@ def test_h21_w22_one_undecodable_message_hides_no_other_task(perform: Perform, t
     assert [b"\xff\xff", message_bytes("good")] == [task.message for task in expired(perform)]
 
 
-def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
+def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME."""
     tasks.active("past", lease=int(time.time()) - 10)
     tasks.active("future", lease=int(time.time()) + 20)

@@ -68,7 +68,7 @@ def test_h04_poison_whose_lease_has_not_ended_stays(perform: Perform, tasks: Tas
     assert frozenset() == archived(perform, seen[1], foreign_slack=29).refused
 
 
-def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
+def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: this lease lies in the future of Redis."""
     tasks.active("a", lease=EXPIRED)
     assert {"a"} == archived(perform, poison("a"), now=None).refused

@@ -98,7 +98,7 @@ def test_h08_the_tasks_of_a_server_known_to_be_dead_need_not_wait(perform: Perfo
     assert {"a": 1} == recovered(perform, *looked_at, own_slack=None)
 
 
-def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
+def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: this lease lies in the future of Redis."""
     tasks.active("a", lease=LEASE_SCORE)
     assert {} == recovered(perform, seen("a", lease_score=LEASE_SCORE), now=None)

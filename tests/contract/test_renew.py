@@ -38,7 +38,7 @@ def test_the_length_of_a_lease_is_the_callers(perform: Perform, tasks: Tasks) ->
     assert {"a": NOW.seconds + 160} == tasks.scores("lease")
 
 
-def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
+def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: the clock of this host's program does not matter."""
     tasks.active("a", lease=int(time.time()) + 5)
     before = time.time_ns() // 1000

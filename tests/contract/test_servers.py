@@ -75,7 +75,7 @@ def test_a_later_record_replaces_an_earlier_one(perform: Perform, redis_client: 
     assert 0 == redis_client.exists(WORKERS), "without tasks there is no hash"
 
 
-def test_h15_without_a_time_redis_tells_it(perform: Perform, redis_client: RedisClient) -> None:
+def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, redis_client: RedisClient) -> None:
     """Sees the loss of TIME."""
     perform(write_server_state(server(), []))
     seconds = redis_client.time()[0]

@@ -33,7 +33,7 @@ def test_a_settled_task_is_not_active_and_has_no_lease(
 def test_h05_a_claim_that_does_not_hold_is_refused(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Settle
 ) -> None:
-    """Sees the loss of the HMGET and of the ZMSCORE: another token, none, or a later lease is not ours."""
+    """Sees the loss of the HGET and of the ZMSCORE: another token, none, or a later lease is not ours."""
     tasks.active("other", token="server/2")
     tasks.active("go", token="")
     tasks.active("later", lease=LEASE_SCORE + 1)
@@ -100,7 +100,7 @@ def test_h24_w14_one_occurrence_is_removed_from_the_end_where_old_tasks_stand(
 
 
 @every_settle
-def test_a_call_that_is_sent_again_settles_once(
+def test_h01_w01_a_call_that_is_sent_again_settles_once(
     redis_client: RedisClient, tasks: Tasks, settle: Settle
 ) -> None:
     """What the first run settled is not refused; what it refused is refused again; nothing counts twice."""
@@ -121,10 +121,10 @@ def test_without_a_replay_a_settled_task_is_refused(perform: Perform, tasks: Tas
 
 
 @every_settle
-def test_two_thousand_and_one_tasks_go_in_three_calls(
+def test_w11_two_thousand_and_one_tasks_go_in_three_calls(
     redis_client: RedisClient, tasks: Tasks, settle: Settle
 ) -> None:
-    """W11: no call carries more than 1,000 ids, so Lua's limits are far."""
+    """No call carries more than 1,000 ids, so Lua's limits are far."""
     ids = [f"{number:04}" for number in range(2001)]
     tasks.active(*ids)
     perform = BlockingPerformer(redis_client)

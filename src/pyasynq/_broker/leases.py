@@ -142,13 +142,19 @@ def list_expired(
     `own_slack` seconds ago for tasks that a pyasynq worker took, `foreign_slack` for those of Go.
     """
     keys = queue_keys(queue)
-    reply = yield ScriptCall(
-        LEASE_LIST_EXPIRED,
-        (keys.lease,),
-        (keys.task_prefix, own_slack, foreign_slack, limit, *time_arguments(now)),
-        Replay.SAFE,
-    )
-    return _expired_tasks(reply)
+    found: list[ExpiredTask] = []
+    start, looked_at = 0, MAX_TASKS
+    # Tasks of Go whose grace lasts stand in front of our own that ended later; they must not hide them.
+    while len(found) < limit and looked_at == MAX_TASKS:
+        looked_at, *reply = yield ScriptCall(
+            LEASE_LIST_EXPIRED,
+            (keys.lease,),
+            (keys.task_prefix, own_slack, foreign_slack, start, MAX_TASKS, *time_arguments(now)),
+            Replay.SAFE,
+        )
+        found += _expired_tasks(reply)
+        start += MAX_TASKS
+    return found[:limit]
 
 
 def list_unleased(queue: str) -> Plan[list[ExpiredTask]]:
