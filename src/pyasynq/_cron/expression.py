@@ -205,10 +205,10 @@ class _FieldReader:
             return field.least + field.names.index(text.lower())
         if number is not None and field.least <= int(number[1]) <= field.most:
             return int(number[1])
-        place = "" if text == item else f"{text!r} in it "
+        place = "it" if text == item else f"{text!r} in it"
         names = f", nor one of {' '.join(field.names)}" if field.names else ""
         sunday = "; Sunday is 0" if field.names == _WEEKDAYS else ""
-        raise self._error(item, f"{place}is no number from {field.least} to {field.most}{names}{sunday}")
+        raise self._error(item, f"{place} is no number from {field.least} to {field.most}{names}{sunday}")
 
     def _error(self, item: str, remedy: str) -> CronError:
         return CronError(self._expression, item, remedy, field=self._field.name)
