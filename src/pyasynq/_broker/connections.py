@@ -198,7 +198,7 @@ class AsyncConnection:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        # Nothing of it may be destroyed before it is closed: destructors of redis-py and asyncio use the loop.
+        # Nothing of it may be destroyed before it is closed: the destructors in there use the loop.
         writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001 - there is no public way to it
         connection._writer = connection._reader = None  # noqa: SLF001
         if self._pid == os.getpid() and self._loop is not None and not self._loop.is_closed():
