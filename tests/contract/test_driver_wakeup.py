@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -87,8 +87,8 @@ def test_h14_arming_an_armed_key_costs_nothing(redis_url: str, redis_client: red
     """A server that looks at its queues often does not read each time."""
 
     def reads() -> int:
-        stats: dict[str, dict[str, int]] = redis_client.info("commandstats")  # type: ignore[assignment]
-        return stats.get("cmdstat_exists", {"calls": 0})["calls"]
+        stats: Any = redis_client.info("commandstats")  # type: ignore[assignment]
+        return int(stats.get("cmdstat_exists", {"calls": 0})["calls"])
 
     async def test(watching: Watching) -> None:
         await watching.connected(PENDING)
@@ -157,17 +157,17 @@ def test_h14_an_arm_that_is_not_confirmed_in_time_is_none(proxy: Proxy) -> None:
     watch(test, proxy.url, timeout=0.2)
 
 
-@pytest.mark.parametrize("refused", ["hello", "client"])
+@pytest.mark.parametrize("refused", ["HELLO", "CLIENT"])
 def test_h14_where_redis_cannot_wake_anybody_one_warning_says_so(own_server: OwnServer, refused: str) -> None:
     """A proxy that speaks RESP2 only, or a server that refuses CLIENT TRACKING: the caller polls."""
-    with own_server.connect() as client:
-        client.execute_command("ACL", "SETUSER", "default", f"-{refused}")
+    own_server.stop()
+    own_server.start("--rename-command", refused, "")
     warnings: list[ServerWarning] = []
 
     async def test(watching: Watching) -> None:
         assert not await watching.watcher.arm(PENDING)
         while watching.watcher.supported:  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
         assert not await watching.watcher.arm(PENDING)
 
     watch(test, own_server.url, on_warning=warnings.append)
