@@ -87,7 +87,7 @@ def test_h14_arming_an_armed_key_costs_nothing(redis_url: str, redis_client: red
     """A server that looks at its queues often does not read each time."""
 
     def reads() -> int:
-        stats: Any = redis_client.info("commandstats")  # type: ignore[assignment]
+        stats: Any = redis_client.info("commandstats")
         return int(stats.get("cmdstat_exists", {"calls": 0})["calls"])
 
     async def test(watching: Watching) -> None:
