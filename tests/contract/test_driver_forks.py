@@ -1,4 +1,4 @@
-"""Forks: a child never touches the sockets of its parent. In programs of their own, for pytest has threads."""
+"""Forks: a child never touches the sockets of its parent. Programs of their own, since pytest has threads."""
 
 from __future__ import annotations
 
