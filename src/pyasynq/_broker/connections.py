@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import math
 import os
+import socket
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import hiredis
@@ -33,6 +34,18 @@ if TYPE_CHECKING:
 # redis-py makes these error replies a ConnectionError; here the connection is as good as before.
 _REPLIES: Final = (ResponseError, AuthenticationError, BusyLoadingError)
 _BROKEN: Final = (RedisError, OSError)
+# Seconds of silence until the first probe, seconds between probes, lost probes until the connection is dead.
+# Linux and macOS name the first one differently; where a name is missing, the system's own value holds.
+_KEEP_ALIVE: Final = {
+    getattr(socket, name): value
+    for name, value in (
+        ("TCP_KEEPIDLE", 30),
+        ("TCP_KEEPALIVE", 30),
+        ("TCP_KEEPINTVL", 5),
+        ("TCP_KEEPCNT", 3),
+    )
+    if hasattr(socket, name)
+}
 _pack: Callable[[tuple[Argument, ...]], bytes] = cast("Any", hiredis.pack_command)
 
 
@@ -53,7 +66,8 @@ def _connection_options(target: RedisTarget, protocol: int) -> dict[str, Any]:
     if target.path is not None:
         options["path"] = target.path
     else:
-        options |= {"host": target.host, "port": target.port, "socket_keepalive": True, **(target.tls or {})}
+        options |= {"host": target.host, "port": target.port, **(target.tls or {})}
+        options |= {"socket_keepalive": True, "socket_keepalive_options": _KEEP_ALIVE}
     return options
 
 
