@@ -215,10 +215,13 @@ class AsyncConnection:
         # Nothing of it may be destroyed before it is closed: the destructors in there use the loop.
         writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001 - there is no public way to it
         connection._writer = connection._reader = None  # noqa: SLF001
-        if self._pid == os.getpid() and self._loop is not None and not self._loop.is_closed():
+        forked = self._pid != os.getpid()
+        if not forked and self._loop is not None and not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):  # the loop was closed in this very moment
                 self._loop.call_soon_threadsafe(_abort, writer)
                 return
+        if forked:
+            _kept.append(writer)
         _close_without_loop(writer.transport)
 
 
@@ -237,6 +240,7 @@ async def _disconnect(connection: Any) -> None:
 
 
 _kept: Final[list[object]] = []
+"""What a child process inherited and must not destroy."""
 
 
 def _close_without_loop(transport: Any) -> None:
@@ -247,8 +251,7 @@ def _close_without_loop(transport: Any) -> None:
     """
     raw = getattr(getattr(transport, "_ssl_protocol", None), "_transport", transport)
     sock = getattr(raw, "_sock", None)
-    if sock is None:
-        _kept.append(transport)  # uvloop's: closed with its loop, and to be left alone in a child
+    if sock is None:  # uvloop's: it was closed with its loop
         return
     raw._closing = True  # noqa: SLF001
     raw._sock = None  # noqa: SLF001
