@@ -57,6 +57,29 @@ class UnknownOptionError(ConfigurationError, TypeError):
         self.option = option
 
 
+class CronError(ConfigurationError):
+    """A cron expression that cannot be read; the message says what to write instead.
+
+    Attributes:
+        expression: all of it.
+        field: name of the field that is wrong, such as ``"day of week"``; None if it is not one of the five.
+        value: the part that is wrong.
+    """
+
+    def __init__(self, expression: str, value: str, remedy: str, *, field: str | None = None) -> None:
+        place = f"{field} " if field else ""
+        shown = "" if value == expression else f": {place}{_shortened(value)}"
+        super().__init__(f"cron expression {_shortened(expression)}{shown}: {remedy}")
+        self.expression = expression
+        self.field = field
+        self.value = value
+
+
+def _shortened(text: str) -> str:
+    """Return the text in quotes, cut to what fits a message."""
+    return repr(text if len(text) <= 100 else text[:99] + "\N{HORIZONTAL ELLIPSIS}")
+
+
 class PayloadTooLargeError(ConfigurationError):
     """A task larger than the client's `max_payload`; nothing was sent.
 
@@ -72,6 +95,18 @@ class PayloadTooLargeError(ConfigurationError):
         )
         self.size = size
         self.limit = limit
+
+
+class ArgumentsError(ConfigurationError, TypeError):
+    """A typed task called with missing, unknown or surplus arguments.
+
+    Attributes:
+        argument: the unknown argument's name, or None.
+    """
+
+    def __init__(self, message: str, argument: str | None) -> None:
+        super().__init__(message)
+        self.argument = argument
 
 
 class PayloadEncodingError(ConfigurationError):
@@ -210,15 +245,40 @@ class TaskNotFoundError(PyasynqError, LookupError):
 
 
 class UndecodableMessageError(PyasynqError, ValueError):
-    """Bytes in Redis that are no task message.
+    """Bytes from Redis that are not the message they should be.
+
+    The text of the error holds no part of the bytes, since they may hold a payload.
 
     Attributes:
-        data: the bytes.
+        kind: name of the message.
+        data: the bytes, untouched.
+        reason: what is wrong with them.
     """
 
-    def __init__(self, data: bytes, reason: str) -> None:
-        super().__init__(f"{len(data)} bytes are not a task message: {reason}")
+    def __init__(self, kind: str, data: bytes, reason: str) -> None:
+        super().__init__(f"cannot decode {len(data)} bytes as {kind}: {reason}")
+        self.kind = kind
         self.data = data
+        self.reason = reason
+
+
+class InvalidTextError(PyasynqError, ValueError):
+    """A text cannot be written as UTF-8, because it holds half of a surrogate pair.
+
+    Attributes:
+        kind: name of the message.
+        field: where the text is.
+        text: all of it.
+    """
+
+    def __init__(self, kind: str, field: str, text: str, position: int) -> None:
+        super().__init__(
+            f"{field} of {kind} is not valid Unicode: character {position} is {text[position]!a}, "
+            "half of a surrogate pair; decode the text with errors='replace', or send bytes in the payload"
+        )
+        self.kind = kind
+        self.field = field
+        self.text = text
 
 
 # What handlers raise, and what ends an attempt.
