@@ -1,0 +1,113 @@
+"""The last page of the demo: what was found in the files, what happened to the tasks, what to type next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pyasynq.cli.demo.text import table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyasynq.cli.demo.summary import Failure, Kill, Module, Summary
+
+_ROWS = 5
+_FAILURES = 12
+
+NEXT_STEPS = """\
+  pyasynq demo ~/my/project     the same with your own files
+  pyasynq worker --help         serve tasks of your own; fifteen lines are enough:
+
+      # hello.py
+      from pyasynq import App
+
+      app = App("embedded://./data")     # or redis://localhost:6379/0
+
+      @app.task
+      def hello(name: str) -> None:
+          print(f"Hello, {name}!")
+
+  pyasynq worker hello:app --burst
+  python -c "import hello; hello.hello.enqueue_sync(name='world'); hello.app.close_sync()\""""
+
+
+def report(summary: Summary) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the sections of the report, each a heading and its lines of at most 80 columns."""
+    if summary.modules:
+        yield "Largest modules", largest_modules(summary.modules)
+        yield "Longest functions", longest_functions(summary.modules)
+        yield "Most imported modules", most_imported(summary.modules)
+    yield "Failures, as the archive tells them", failures(summary.failures)
+    yield "Proof, read from Redis", proof(summary)
+    yield "What to type next", NEXT_STEPS.splitlines()
+
+
+def largest_modules(modules: Sequence[Module]) -> list[str]:
+    """Return the table of the files with the most lines."""
+    rows = sorted(modules, key=lambda module: (-module.facts.lines, module.name))[:_ROWS]
+    return table(
+        ("module", "lines", "functions", "classes"),
+        [(module.name, module.facts.lines, module.facts.functions, module.facts.classes) for module in rows],
+    )
+
+
+def longest_functions(modules: Sequence[Module]) -> list[str]:
+    """Return the table of the longest functions, at most one a file."""
+    rows = sorted(modules, key=lambda module: (-module.facts.longest_function_lines, module.name))[:_ROWS]
+    return table(
+        ("function", "module", "lines"),
+        [(row.facts.longest_function or "-", row.name, row.facts.longest_function_lines) for row in rows],
+    )
+
+
+def most_imported(modules: Sequence[Module]) -> list[str]:
+    """Return the table of the modules that most files import."""
+    counts = Counter(name for module in modules for name in module.facts.imports)
+    rows = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:_ROWS]
+    return table(("module", "imported by files"), rows) if rows else ["no file imports anything"]
+
+
+def failures(found: Sequence[Failure]) -> list[str]:
+    """Return the table of the archived tasks, the planted ones first."""
+    if not found:
+        return ["none"]
+    rows = [
+        (failure.name, failure.attempts, "planted" if failure.is_planted else "", failure.error)
+        for failure in found[:_FAILURES]
+    ]
+    more = len(found) - _FAILURES
+    lines = table(("file", "attempts", "", "error"), rows)
+    return [*lines, f"and {more:,} more"] if more > 0 else lines
+
+
+def proof(summary: Summary) -> list[str]:
+    """Return the lines that say whether each task ended exactly once, and what the kill did."""
+    queue = summary.queue
+    states = ("pending", "active", "scheduled", "retry", "aggregating")
+    attempts_sign = "=" if queue.processed_total == summary.expected_attempts else "≠"
+    lines = [
+        f"{len(summary.enqueued):>7,} tasks enqueued",
+        f"{queue.completed:>7,} completed",
+        f"{queue.archived:>7,} archived",
+        f"{queue.unfinished:>7,} left: " + ", ".join(f"{state} {getattr(queue, state)}" for state in states),
+        f"{summary.lost:>7,} lost",
+        f"{queue.processed_total:>7,} attempts counted by Redis {attempts_sign} one for each completed task and all"
+        " of the archived",
+        *_kill_lines(summary.kill, len(summary.run_again)),
+    ]
+    violations = summary.violations()
+    if violations:
+        return [*lines, *(f"VIOLATED: {violation}" for violation in violations)]
+    return [*lines, "The sums agree: nothing was lost and no outcome was written twice."]
+
+
+def _kill_lines(kill: Kill | None, run_again: int) -> Iterator[str]:
+    if kill is None:
+        yield "No worker was killed."
+        return
+    yield f"{run_again:>7,} run twice: those that {kill.worker} held when it was killed"
+    if kill.first_back is not None and kill.last_back is not None:
+        when = f"{kill.first_back:.0f} to {kill.last_back:.0f} s"
+        yield f"        {kill.worker} (pid {kill.pid}) was killed with SIGKILL when {kill.at_share:.0%} was done;"
+        yield f"        its tasks were pending again {when} later, and then finished"

@@ -1,0 +1,55 @@
+"""The demo's application, as the worker processes import it: one task, which reads one source file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq import App
+from pyasynq.cli.demo.analysis import analyze_file
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+QUEUE: Final = "sources"
+MAX_RETRY: Final = 3
+RETRY_DELAY_SECONDS: Final = 5.0
+RETENTION_SECONDS: Final = 3600
+
+
+@asynccontextmanager
+async def end_with_the_demo(app: App) -> AsyncIterator[None]:  # noqa: ARG001 - a lifespan is given its app
+    """Stop this worker when the demo that started it is gone, however it went.
+
+    The demo holds the other end of our standard input and never writes: its end is the end of the demo.
+    """
+    threading.Thread(target=_stop_at_end_of_input, name="demo-watch", daemon=True).start()
+    yield
+
+
+def _stop_at_end_of_input() -> None:
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+app = App(lifespan=end_with_the_demo)
+
+
+@app.task(
+    "source:measure",
+    queue=QUEUE,
+    max_retry=MAX_RETRY,
+    retention=RETENTION_SECONDS,
+    timeout=60,
+    retry_delay=lambda retried, error, task: RETRY_DELAY_SECONDS,  # noqa: ARG005 - the signature of RetryDelay
+)
+def measure(path: str) -> dict[str, Any]:
+    """Tokenize one source file and return its figures, with the process that did it."""
+    return {"worker_pid": os.getpid(), **asdict(analyze_file(Path(path)))}
