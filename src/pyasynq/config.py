@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -11,7 +10,7 @@ from pyasynq.options import DEFAULT_QUEUE, Duration, name_of, seconds_of
 from pyasynq.retry import default_retry_delay
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from pyasynq.retry import RetryDelay
     from pyasynq.task import Task
@@ -44,7 +43,7 @@ class ServerConfig:
     error_handler: ErrorHandler | None = None
     """Called with the task and the error for each failed attempt."""
     on_unknown: Literal["fail", "return"] = "fail"
-    """A task type without a handler: `fail` it as Asynq does, or `return` it to the queue for other servers."""
+    """A type without a handler: `fail` the task as Asynq does, or `return` it to its queue for others."""
     crash_limit: int = 3
     """At so many crashes of its worker a task is archived as poison; 0 archives it at the first."""
     shutdown_timeout: Duration = 8.0

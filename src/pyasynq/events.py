@@ -145,7 +145,7 @@ class AttemptOverdue(NamedTuple):
 
 
 class AttemptAbandoned(NamedTuple):
-    """A handler's thread did not end before the server closed; its task comes back when its lease has lapsed."""
+    """A handler's thread outlived the server's closing; its task comes back when its lease has lapsed."""
 
     queue: str
     task_id: str
@@ -195,5 +195,5 @@ class Events:
         for callback in self._subscribers.get(type(event), ()):
             try:
                 callback(event)
-            except Exception:
+            except Exception:  # noqa: BLE001 - a subscriber's failure is its own
                 _log.exception("a subscriber of %s raised", type(event).__name__)

@@ -36,11 +36,11 @@ class EnqueueOptions(TypedDict, total=False):
     max_retry: int
     """How often the task may be retried after its first failure, 25 unless given."""
     timeout: Duration
-    """Longest run of one attempt. 30 minutes unless this or `deadline` is given; rounded up to whole seconds."""
+    """Longest run of an attempt: 30 minutes unless this or `deadline` is given. Rounded up to seconds."""
     deadline: datetime
     """Aware time at which an attempt is cut off, however late it began."""
     unique: Duration
-    """At least 1 s: how long no task of equal type and payload may join the queue while this one is unfinished."""
+    """At least 1 s: so long, while this one is unfinished, the queue takes none of equal type and payload."""
     process_at: datetime
     """Aware time before which the task is not run."""
     process_in: Duration
@@ -108,7 +108,9 @@ def resolve_options(options: Mapping[str, object]) -> EnqueueSettings:
         return DEFAULT_SETTINGS
     check_option_names(options)
     if "process_at" in options and "process_in" in options:
-        raise InvalidOptionError("process_at", options["process_at"], "give process_at or process_in, not both")
+        raise InvalidOptionError(
+            "process_at", options["process_at"], "give process_at or process_in, not both"
+        )
     settings: dict[str, object] = {}
     for name, value in options.items():
         field, reader = _READERS[name]
@@ -175,7 +177,9 @@ def _utf8(name: str, value: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidOptionError(name, value, "must be text that UTF-8 can carry, without lone surrogates") from None
+        raise InvalidOptionError(
+            name, value, "must be text that UTF-8 can carry, without lone surrogates"
+        ) from None
     return value
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from pyasynq.errors import InvalidOptionError
 from pyasynq.options import EnqueueOptions, check_option_names, name_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime, timedelta
     from typing import Unpack
 
@@ -35,7 +35,7 @@ class Task:
     Args:
         type: the task's type, such as `"email:deliver"`; not blank.
         payload: bytes for the handler. None is Go's nil and differs from empty bytes only for uniqueness.
-        options: as in `EnqueueOptions`, headers among them; their values are checked when the task is enqueued.
+        options: as in `EnqueueOptions`, headers among them; values are checked when the task is enqueued.
 
     Raises:
         InvalidOptionError: for a blank type, or a payload that is not bytes.

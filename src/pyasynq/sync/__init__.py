@@ -1,1 +1,1 @@
-
+"""The blocking twins of the asyncio API."""

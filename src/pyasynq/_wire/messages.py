@@ -1,0 +1,270 @@
+"""What Asynq peers keep in Redis as protobuf: tasks, and the records of servers, workers and schedulers.
+
+A task stays the protobuf object it was decoded into: one decode per run, and fields that a newer peer wrote
+and we do not know survive, because a message is rewritten by copying that object and setting fields in it.
+The records are read and written whole, so they are plain dataclasses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, MutableSequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar, Unpack
+
+from google.protobuf.message import DecodeError, Message
+
+from pyasynq._wire import asynq_pb2
+from pyasynq._wire.asynq_pb2 import TaskMessage
+from pyasynq._wire.timestamps import read_timestamp, write_timestamp
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = [
+    "InvalidTextError",
+    "SchedulerEnqueueEvent",
+    "SchedulerEntry",
+    "ServerInfo",
+    "TaskMessage",
+    "TaskMessageFields",
+    "UndecodableMessageError",
+    "WorkerInfo",
+    "copy_task_message",
+    "decode_task_message",
+    "encode_task_message",
+    "new_task_message",
+]
+
+_AnyMessage = TypeVar("_AnyMessage", bound=Message)
+_EMPTY = "there is nothing to decode"
+
+
+class UndecodableMessageError(ValueError):
+    """Bytes from Redis are not the message that they should be.
+
+    `kind` is the name of the message, `data` the bytes, untouched, and `reason` what is wrong with them.
+    The text of the error holds no part of the bytes, since they may hold a payload.
+    """
+
+    def __init__(self, kind: str, data: bytes, reason: str) -> None:
+        super().__init__(f"cannot decode {len(data)} bytes as {kind}: {reason}")
+        self.kind = kind
+        self.data = data
+        self.reason = reason
+
+
+class InvalidTextError(ValueError):
+    """A text cannot be written as UTF-8, because it holds half of a surrogate pair.
+
+    `kind` is the name of the message, `field` says where the text is, and `text` is all of it.
+    """
+
+    def __init__(self, kind: str, field: str, text: str, position: int) -> None:
+        super().__init__(
+            f"{field} of {kind} is not valid Unicode: character {position} is {text[position]!a}, "
+            "half of a surrogate pair; decode the text with errors='replace', or send bytes in the payload"
+        )
+        self.kind = kind
+        self.field = field
+        self.text = text
+
+
+class TaskMessageFields(TypedDict, total=False):
+    """The fields of a new TaskMessage; what is not given is zero or empty, and then takes no bytes."""
+
+    type: str
+    payload: bytes | None
+    id: str
+    queue: str
+    retry: int
+    """How many retries are allowed."""
+    retried: int
+    """How many retries have been spent."""
+    error_msg: str
+    timeout: int
+    """Seconds; 0 means no limit."""
+    deadline: int
+    """Unix time in seconds; 0 means none."""
+    unique_key: str
+    last_failed_at: int
+    """Unix time in seconds; 0 means never."""
+    retention: int
+    """Seconds that a completed task is kept."""
+    completed_at: int
+    """Unix time in seconds; 0 means not completed."""
+    group_key: str
+    headers: Mapping[str, str] | None
+
+
+def new_task_message(**values: Unpack[TaskMessageFields]) -> TaskMessage:
+    """Return a new message. None for payload or headers is the same as empty.
+
+    Raises InvalidTextError naming the field with a lone surrogate, and ValueError for a number that its
+    field cannot hold.
+    """
+    return _build(TaskMessage, values)
+
+
+def decode_task_message(data: bytes) -> TaskMessage:
+    """Return the message in `data`. Raises UndecodableMessageError, also for no bytes at all.
+
+    Protobuf reads an empty string as a message with every field empty; in Redis it means that somebody
+    removed or damaged the task.
+    """
+    if not data:
+        raise UndecodableMessageError(TaskMessage.DESCRIPTOR.name, data, _EMPTY)
+    try:
+        return TaskMessage.FromString(data)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise UndecodableMessageError(TaskMessage.DESCRIPTOR.name, data, str(error)) from error
+
+
+def encode_task_message(message: TaskMessage) -> bytes:
+    """Return the bytes of a message; equal messages give equal bytes."""
+    # Only map entries come in random order, and sorting costs time even when there are none.
+    if message.headers:
+        return message.SerializeToString(deterministic=True)
+    return message.SerializeToString()
+
+
+def copy_task_message(message: TaskMessage) -> TaskMessage:
+    """Return an independent copy, with the fields that this version does not know."""
+    copy = TaskMessage()
+    copy.CopyFrom(message)
+    return copy
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A message that is written whole and read whole: its fields are those of the protobuf class.
+
+    Instants are aware datetimes, in microseconds; None is "never". Each one is always written.
+    """
+
+    _message_class: ClassVar[type[Message]]
+    _instants: ClassVar[tuple[str, ...]]
+
+    def encode(self) -> bytes:
+        """Return the protobuf bytes.
+
+        Raises InvalidTextError for a text with a lone surrogate, and ValueError for a naive datetime or a
+        number that its field cannot hold.
+        """
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        instants = {name: values.pop(name) for name in self._instants}
+        message = _build(self._message_class, values)
+        for name, instant in instants.items():
+            write_timestamp(getattr(message, name), instant, field=name)
+        return message.SerializeToString(deterministic=True)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Return the record in `data`. Raises UndecodableMessageError, also for no bytes at all.
+
+        A record always carries its instants, so it is never empty.
+        """
+        if not data:
+            raise UndecodableMessageError(cls.__name__, data, _EMPTY)
+        try:
+            message = cls._message_class.FromString(data)
+            values = {field.name: cls._value_of(message, field.name) for field in fields(cls)}
+        except (DecodeError, UnicodeDecodeError, OverflowError) as error:
+            raise UndecodableMessageError(cls.__name__, data, str(error)) from error
+        return cls(**values)
+
+    @classmethod
+    def _value_of(cls, message: Message, name: str) -> Any:  # noqa: ANN401  the fields have many types
+        value = getattr(message, name)
+        if name in cls._instants:
+            return read_timestamp(value)
+        if isinstance(value, MutableMapping):
+            return dict(value)
+        if isinstance(value, MutableSequence):
+            return tuple(value)
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo(_Record):
+    """A running server. `queues` maps each name to its configured priority; `engine` is empty for Go."""
+
+    _message_class: ClassVar[type[Message]] = asynq_pb2.ServerInfo
+    _instants: ClassVar[tuple[str, ...]] = ("start_time",)
+
+    host: str
+    pid: int
+    server_id: str
+    concurrency: int
+    queues: Mapping[str, int]
+    strict_priority: bool
+    status: str
+    start_time: datetime | None
+    active_worker_count: int
+    engine: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInfo(_Record):
+    """A task that a server is working on."""
+
+    _message_class: ClassVar[type[Message]] = asynq_pb2.WorkerInfo
+    _instants: ClassVar[tuple[str, ...]] = ("start_time", "deadline")
+
+    host: str
+    pid: int
+    server_id: str
+    task_id: str
+    task_type: str
+    task_payload: bytes
+    queue: str
+    start_time: datetime | None
+    deadline: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerEntry(_Record):
+    """A periodic task of a running scheduler; `prev_enqueue_time` is None before its first enqueue."""
+
+    _message_class: ClassVar[type[Message]] = asynq_pb2.SchedulerEntry
+    _instants: ClassVar[tuple[str, ...]] = ("next_enqueue_time", "prev_enqueue_time")
+
+    id: str
+    spec: str
+    task_type: str
+    task_payload: bytes
+    enqueue_options: tuple[str, ...]
+    next_enqueue_time: datetime | None
+    prev_enqueue_time: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerEnqueueEvent(_Record):
+    """One enqueue that a scheduler has done."""
+
+    _message_class: ClassVar[type[Message]] = asynq_pb2.SchedulerEnqueueEvent
+    _instants: ClassVar[tuple[str, ...]] = ("enqueue_time",)
+
+    task_id: str
+    enqueue_time: datetime | None
+
+
+def _build(message_class: type[_AnyMessage], values: Mapping[str, Any]) -> _AnyMessage:
+    try:
+        return message_class(**values)
+    except UnicodeEncodeError as error:
+        field = _field_holding(error.object, values)
+        raise InvalidTextError(message_class.DESCRIPTOR.name, field, error.object, error.start) from None
+
+
+def _field_holding(text: str, values: Mapping[str, Any]) -> str:
+    """Return the name of the field where protobuf met `text`; of a map, with the key of the entry."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            for key, entry in value.items():
+                if text == key:
+                    return f"a key of {name}"
+                if text == entry:
+                    return f"{name}[{key!r}]"
+        elif value == text or (isinstance(value, tuple) and text in value):
+            return name
+    return "a field"
