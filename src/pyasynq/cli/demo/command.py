@@ -17,7 +17,6 @@ from pyasynq.cli.demo.display import choose_display
 from pyasynq.cli.demo.report import report
 from pyasynq.cli.demo.run import Demo
 from pyasynq.cli.demo.sources import PLANTED_FOLDER, Sources, find_sources, plant_broken_files, standard_library
-from pyasynq.cli.demo.tasks import app
 from pyasynq.cli.demo.workers import Workers
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.inspector import Inspector
@@ -44,7 +43,7 @@ def demo(folder: Path | None, *, no_kill: bool, as_json: bool) -> None:
     """
     display = choose_display(quiet=as_json)
     try:
-        summary = asyncio.run(_until_interrupted(_demo(folder or standard_library(), display, kill=not no_kill)))
+        summary = asyncio.run(_demo(folder or standard_library(), display, kill=not no_kill))
     except asyncio.CancelledError:
         click.echo("Stopped; the workers and the server have ended.", err=True)
         raise SystemExit(_INTERRUPTED) from None
@@ -54,3 +53,42 @@ def demo(folder: Path | None, *, no_kill: bool, as_json: bool) -> None:
         _print_report(summary)
     if summary.violations():
         raise SystemExit(1)
+
+
+def _print_report(summary: Summary) -> None:
+    color = None if "NO_COLOR" not in os.environ else False
+    for heading, lines in report(summary):
+        click.secho(f"\n{heading}", bold=True, color=color)
+        for line in lines:
+            click.echo(f"  {line}".rstrip())
+
+
+async def _demo(folder: Path, display: Display, *, kill: bool) -> Summary:
+    _cancel_this_task_on_signals()
+    with display, _set_up(folder.resolve(), display) as (url, sources, workers):
+        async with Inspector(url) as inspector:
+            return await Demo(inspector, workers.all, sources, display).run(kill=kill)
+
+
+def _cancel_this_task_on_signals() -> None:
+    """Let the first SIGINT, SIGTERM or SIGHUP cancel the demo at its next await; further ones change nothing.
+
+    Cancellation comes between two steps and never inside one, so each `with` block below ends as it should.
+    """
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - for the type checker: a coroutine runs in a task
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, lambda: task.cancelling() or task.cancel())
+
+
+@contextlib.contextmanager
+def _set_up(folder: Path, display: Display) -> Iterator[tuple[str, Sources, Workers]]:
+    """Find the files, and hold a temporary folder, a server in memory and two workers for the `with` block."""
+    with tempfile.TemporaryDirectory(prefix="pyasynq-demo-") as temporary:
+        scratch = Path(temporary)
+        sources = Sources(folder, find_sources(folder), plant_broken_files(scratch / PLANTED_FOLDER))
+        with EmbeddedServer() as server:
+            display.say(f"{server.name} {server.version} is up; {len(sources.files):,} Python files in {folder}")
+            with Workers(server.url, scratch) as workers:
+                yield server.url, sources, workers
