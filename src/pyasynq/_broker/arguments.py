@@ -1,0 +1,45 @@
+"""What all plans share about the arguments of a call: its time, and how much one call may carry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyasynq._broker.plan import Argument
+    from pyasynq._clock import Instant
+
+T = TypeVar("T")
+
+MAX_TASKS: Final = 1_000
+"""Ids in one call: keeps every `unpack` of a script far below Lua's limit of about 8,000 values."""
+
+MAX_BYTES: Final = 4_000_000
+"""Bytes of messages in one call or reply, so that no call blocks Redis or a connection for long."""
+
+FIRST_SEND: Final = "0"
+"""What `ARGV[1] replay` is unless a driver sends the call again."""
+
+
+def time_arguments(now: Instant | None) -> tuple[Argument, Argument]:
+    """Return `now_seconds, now_microseconds`; empty for None, which makes the script ask Redis' TIME."""
+    return ("", "") if now is None else (now.seconds, now.microseconds)
+
+
+def chunks(
+    items: Sequence[T],
+    *,
+    most: int = MAX_TASKS,
+    size_of: Callable[[T], int] | None = None,
+) -> Iterator[Sequence[T]]:
+    """Cut items into slices of at most `most` items and, if sizes are known, about 4 MB; one item is never cut."""
+    first = size = 0
+    for position, item in enumerate(items):
+        item_size = size_of(item) if size_of else 0
+        if position > first and (position - first == most or size + item_size > MAX_BYTES):
+            yield items[first:position]
+            first, size = position, 0
+        size += item_size
+    if first < len(items):
+        yield items[first:]

@@ -1,0 +1,127 @@
+"""The one function that makes a message of a task, its options and the time."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._clock import Instant
+from pyasynq._wire.keys import queue_keys
+from pyasynq._wire.messages import TaskMessage, encode_task_message
+from pyasynq.options import merge_options, resolve_options
+from pyasynq.task import Task, TaskInfo, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_IDS_AT_ONCE: Final = 128
+_VARIANTS: Final = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
+
+_ids: list[str] = []
+
+
+def new_task_id() -> str:
+    """Return a random UUID (version 4) as text; a system call serves 128 of them."""
+    try:
+        return _ids.pop()
+    except IndexError:
+        fresh = os.urandom(16 * _IDS_AT_ONCE).hex()
+        ids = [_uuid4(fresh[start : start + 32]) for start in range(0, len(fresh), 32)]
+        _ids.extend(ids[1:])
+        return ids[0]
+
+
+def _uuid4(digits: str) -> str:
+    return (
+        f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANTS[digits[16]]}{digits[17:20]}-{digits[20:]}"
+    )
+
+
+if hasattr(os, "register_at_fork"):
+    # A child that kept the parent's pool would hand out the ids that the parent hands out.
+    os.register_at_fork(after_in_child=_ids.clear)
+
+
+class Composed(NamedTuple):
+    """A task as it goes to Redis; queue, id and lock key stand in the message.
+
+    Attributes:
+        message: the message; its fields are not to be changed, since `encoded` would not follow.
+        encoded: the message's bytes.
+        state: pending or scheduled.
+        score: Unix time in whole seconds from which a scheduled task may run; 0 for a pending one.
+        unique_ttl: how many seconds the lock of a unique task holds; 0 for a task without one.
+    """
+
+    message: TaskMessage
+    encoded: bytes
+    state: TaskState
+    score: int
+    unique_ttl: int
+
+
+def compose(
+    task: Task,
+    call_options: Mapping[str, object],
+    *,
+    now: Instant,
+    new_id: Callable[[], str] = new_task_id,
+) -> Composed:
+    """Make the message of a task. The call's options win over the task's own, setting by setting.
+
+    A task is scheduled if its process time lies after `now`, pending otherwise. Times and locks are
+    rounded up to whole seconds, so nothing runs early and no lock is cut short.
+
+    Raises:
+        UnknownOptionError: for a name that is no option.
+        InvalidOptionError: for a value that its option cannot have.
+    """
+    settings = resolve_options(merge_options(task.options, call_options) if call_options else task.options)
+    unique_key = ""
+    if settings.unique_ttl:
+        unique_key = queue_keys(settings.queue).unique(task.type, task.payload)
+    message = TaskMessage(
+        type=task.type,
+        payload=task.payload,
+        id=settings.task_id or new_id(),
+        queue=settings.queue,
+        retry=settings.max_retry,
+        timeout=settings.timeout,
+        deadline=settings.deadline,
+        unique_key=unique_key,
+        retention=settings.retention,
+        headers=settings.headers,
+    )
+    process_at = settings.process_at
+    if settings.process_in is not None:
+        process_at = now.plus(settings.process_in)
+    if process_at is None or process_at <= now:
+        return Composed(message, encode_task_message(message), TaskState.PENDING, 0, settings.unique_ttl)
+    unique_ttl = settings.unique_ttl and settings.unique_ttl + _whole_seconds_between(now, process_at)
+    encoded = encode_task_message(message)
+    return Composed(message, encoded, TaskState.SCHEDULED, process_at.ceiling, unique_ttl)
+
+
+def _whole_seconds_between(earlier: Instant, later: Instant) -> int:
+    return later.seconds - earlier.seconds + (later.microseconds > earlier.microseconds)
+
+
+def task_info(composed: Composed, now: Instant) -> TaskInfo:
+    """Describe a task that has just been enqueued; a pending one is due `now`."""
+    message = composed.message
+    due = composed.score
+    return TaskInfo(
+        id=message.id,
+        queue=message.queue,
+        type=message.type,
+        payload=message.payload,
+        state=composed.state,
+        max_retry=message.retry,
+        retried=message.retried,
+        timeout=timedelta(seconds=message.timeout) if message.timeout else None,
+        deadline=datetime.fromtimestamp(message.deadline, UTC) if message.deadline else None,
+        next_process_at=datetime.fromtimestamp(due, UTC) if due else now.to_datetime(),
+        retention=timedelta(seconds=message.retention),
+        headers=dict(message.headers),
+    )

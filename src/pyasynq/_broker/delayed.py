@@ -1,0 +1,68 @@
+"""What time moves: scheduled and retry tasks that are due, completed tasks whose retention has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyasynq._broker.arguments import MAX_TASKS, time_arguments
+from pyasynq._broker.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.scripts import TASK_DELETE_EXPIRED, TASK_FORWARD
+from pyasynq._clock import Instant
+from pyasynq._wire.keys import queue_keys
+
+_FORWARD_AT_ONCE = 100
+
+
+class Forwarded(NamedTuple):
+    """What a forward did.
+
+    Attributes:
+        moved: how many tasks left `scheduled` and `retry`.
+        next_due: Unix time at which the next one is due; None when none waits.
+        redis_now: the time at which Redis looked last.
+    """
+
+    moved: int
+    next_due: int | None
+    redis_now: Instant
+
+
+def forward(queue: str, *, now: Instant | None = None, limit: int = _FORWARD_AT_ONCE) -> Plan[Forwarded]:
+    """Move every due task of `scheduled` and `retry` to pending or into its group, `limit` in one call."""
+    keys = queue_keys(queue)
+    moved, redis_now = 0, Instant(0)
+    due: list[int] = []
+    for source in (keys.scheduled, keys.retry):
+        more = True
+        while more:
+            just_moved, more, next_due, seconds, microseconds = yield ScriptCall(
+                TASK_FORWARD,
+                (source, keys.pending, keys.groups),
+                (keys.task_prefix, keys.group_prefix, min(limit, MAX_TASKS), *time_arguments(now)),
+                Replay.SAFE,
+            )
+            moved += just_moved
+            redis_now = Instant(seconds, microseconds)
+        if next_due != b"":
+            due.append(int(next_due))
+    return Forwarded(moved, min(due, default=None), redis_now)
+
+
+def delete_expired_completed(queue: str, *, batch: int, now: Instant | None = None) -> Plan[int]:
+    """Delete the completed tasks whose retention has ended, `batch` in one call; return how many.
+
+    Their locks were released when they were completed.
+    """
+    keys = queue_keys(queue)
+    batch = min(batch, MAX_TASKS)
+    total = 0
+    deleted = batch
+    while deleted == batch:
+        deleted = yield ScriptCall(
+            TASK_DELETE_EXPIRED,
+            (keys.completed,),
+            (keys.task_prefix, batch, *time_arguments(now)),
+            Replay.SAFE,
+        )
+        total += deleted
+    return total

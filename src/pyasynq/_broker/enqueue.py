@@ -1,0 +1,141 @@
+"""Putting tasks into a queue, many at once: a lone task is a batch of one."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._broker.arguments import FIRST_SEND, MAX_BYTES, MAX_TASKS, time_arguments
+from pyasynq._broker.plan import Argument, CommandCall, Plan, Replay, ScriptCall
+from pyasynq._broker.scripts import (
+    TASK_ENQUEUE,
+    TASK_ENQUEUE_UNIQUE,
+    TASK_SCHEDULE,
+    TASK_SCHEDULE_UNIQUE,
+    Script,
+)
+from pyasynq._wire.keys import ALL_QUEUES, queue_keys
+from pyasynq.errors import DuplicateTaskError, TaskIDConflictError
+from pyasynq.task import EnqueueResult, EnqueueStatus, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyasynq._broker.compose import Composed
+    from pyasynq._clock import Instant
+
+_KNOWN_SECONDS: Final = 60.0
+_CONFLICT: Final = 0
+
+_SCRIPTS: Final[dict[tuple[TaskState, bool], Script]] = {
+    (TaskState.PENDING, False): TASK_ENQUEUE,
+    (TaskState.PENDING, True): TASK_ENQUEUE_UNIQUE,
+    (TaskState.SCHEDULED, False): TASK_SCHEDULE,
+    (TaskState.SCHEDULED, True): TASK_SCHEDULE_UNIQUE,
+}
+
+
+class QueueRegistry:
+    """Which queues are known to stand in `asynq:queues`.
+
+    An entry is believed for 60 seconds, so a queue that another process removed is registered again.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._known_until: dict[str, float] = {}
+
+    def knows(self, queue: str) -> bool:
+        """Was the queue registered within the last 60 seconds?"""
+        return self._monotonic() < self._known_until.get(queue, 0.0)
+
+    def remember(self, queue: str) -> None:
+        """Note that Redis has just confirmed the registration."""
+        self._known_until[queue] = self._monotonic() + _KNOWN_SECONDS
+
+    def forget(self, queue: str) -> None:
+        """Register the queue again with the next task, whatever was known."""
+        self._known_until.pop(queue, None)
+
+
+class EnqueueRun(NamedTuple):
+    """Tasks of one queue that one script call takes.
+
+    Attributes:
+        queue: the queue's name.
+        script: what stores tasks of this kind.
+        tasks: in the order in which they join the queue.
+        positions: where each task stood in the sequence that was split.
+    """
+
+    queue: str
+    script: Script
+    tasks: list[Composed]
+    positions: list[int]
+
+
+def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
+    """Split tasks into runs of one queue and one kind, at most 1,000 tasks or about 4 MB each.
+
+    Runs of one queue follow one another in the order of their tasks; tasks of other queues between them do
+    not cut a run.
+    """
+    runs: list[EnqueueRun] = []
+    open_runs: dict[str, tuple[EnqueueRun, int]] = {}
+    for position, item in enumerate(composed):
+        queue, size = item.message.queue, len(item.encoded)
+        script = _SCRIPTS[item.state, item.unique_ttl > 0]
+        run, filled = open_runs.get(queue, (None, 0))
+        if run is None or run.script is not script or len(run.tasks) == MAX_TASKS or filled + size > MAX_BYTES:
+            run, filled = EnqueueRun(queue, script, [], []), 0
+            runs.append(run)
+        run.tasks.append(item)
+        run.positions.append(position)
+        open_runs[queue] = run, filled + size
+    return runs
+
+
+def enqueue_run(
+    run: EnqueueRun,
+    *,
+    now: Instant | None,
+    registry: QueueRegistry,
+) -> Plan[list[EnqueueResult]]:
+    """Put the tasks of a run into their queue; return a result for each, in the run's order.
+
+    Of a task that is refused nothing is written. After a lost reply the call is sent again, and a task that
+    stands in Redis as it was sent is enqueued, not in conflict.
+    """
+    queue = run.queue
+    keys = queue_keys(queue)
+    if not registry.knows(queue):
+        yield CommandCall(("SADD", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)
+        registry.remember(queue)
+    args: list[Argument] = [FIRST_SEND, keys.task_prefix, *time_arguments(now)]
+    for item in run.tasks:
+        args += _task_arguments(item)
+    target = keys.scheduled if run.tasks[0].state is TaskState.SCHEDULED else keys.pending
+    refusals = yield ScriptCall(run.script, (target,), tuple(args), Replay.BY_TOKEN)
+    results = [EnqueueResult(EnqueueStatus.ENQUEUED, item.message.id, queue) for item in run.tasks]
+    for position, code in zip(refusals[::2], refusals[1::2], strict=True):
+        results[position] = _refusal(run.tasks[position], code)
+    return results
+
+
+def _task_arguments(item: Composed) -> list[Argument]:
+    message = item.message
+    args: list[Argument] = [message.id, item.encoded]
+    if item.state is TaskState.SCHEDULED:
+        args.append(item.score)
+    if item.unique_ttl:
+        args += [message.unique_key, item.unique_ttl]
+    return args
+
+
+def _refusal(item: Composed, code: int) -> EnqueueResult:
+    message = item.message
+    if code == _CONFLICT:
+        conflict = TaskIDConflictError(message.queue, message.id)
+        return EnqueueResult(EnqueueStatus.CONFLICT, message.id, message.queue, conflict)
+    duplicate = DuplicateTaskError(message.queue, message.unique_key)
+    return EnqueueResult(EnqueueStatus.DUPLICATE, message.id, message.queue, duplicate)

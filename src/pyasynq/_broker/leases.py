@@ -1,0 +1,282 @@
+"""Leases: renewing them while a task runs, and taking back the tasks of workers that died."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
+from pyasynq._broker.plan import Plan, Replay, Reply, ScriptCall
+from pyasynq._broker.scripts import (
+    LEASE_ARCHIVE_POISON,
+    LEASE_LIST_EXPIRED,
+    LEASE_RECOVER,
+    LEASE_RENEW,
+    LEASE_SCAN_ACTIVE,
+)
+from pyasynq._broker.settle import (
+    ArchiveTask,
+    Claim,
+    Settled,
+    counters,
+    read_ids,
+    settle_archive,
+    statistics_end,
+    trim_rest,
+)
+from pyasynq._clock import Instant
+from pyasynq._wire.constants import LEASE_GRACE_SECONDS, LEASE_SECONDS
+from pyasynq._wire.keys import queue_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OWN_SLACK_SECONDS = 5
+"""How long after its lease ended a task of a pyasynq worker is left alone."""
+
+
+class Renewed(NamedTuple):
+    """What a renewal did.
+
+    Attributes:
+        lease_score: Unix time at which the renewed leases end.
+        redis_now: the time at which Redis did it.
+        lost: ids of tasks that were not ours any more.
+    """
+
+    lease_score: int
+    redis_now: Instant
+    lost: list[str]
+
+
+class ExpiredTask(NamedTuple):
+    """An active task that nobody seems to work on.
+
+    Attributes:
+        id: the task's id.
+        message: the bytes of its message; empty when there is no task behind the id, which `recover` drops.
+        crashes: how many workers have died with it before this one.
+        token: of the attempt that had it; empty for a worker in Go.
+        lease_score: Unix time at which its lease ended; None when it has none.
+    """
+
+    id: str
+    message: bytes
+    crashes: int
+    token: str
+    lease_score: int | None
+
+
+class RecoverTask(NamedTuple):
+    """A task to take back, if token and lease are still those that were seen."""
+
+    id: str
+    token: str
+    lease_score: int | None
+
+
+class Recovered(NamedTuple):
+    """A task that is pending again, and how many workers have died with it."""
+
+    id: str
+    crashes: int
+
+
+class PoisonTask(NamedTuple):
+    """A task to archive because workers die with it, if token and lease are still those that were seen.
+
+    An empty message leaves the stored one untouched. `archived_at` is Unix time.
+    """
+
+    id: str
+    token: str
+    lease_score: int | None
+    message: bytes
+    archived_at: int
+    trace: bytes
+
+
+def renew(
+    queue: str,
+    claims: Sequence[Claim],
+    *,
+    lease_seconds: int = LEASE_SECONDS,
+    now: Instant | None = None,
+) -> Plan[Renewed]:
+    """Move the ends of leases to `lease_seconds` from now; tasks that are not ours any more are lost.
+
+    A lease that has vanished is written again while the task is still active with our token.
+    """
+    keys = queue_keys(queue)
+    lost: list[str] = []
+    lease_score, redis_now = 0, Instant(0)
+    for chunk in chunks(claims):
+        reply = yield ScriptCall(
+            LEASE_RENEW,
+            (keys.active, keys.lease),
+            (
+                FIRST_SEND,
+                keys.task_prefix,
+                lease_seconds,
+                *time_arguments(now),
+                *(argument for claim in chunk for argument in claim),
+            ),
+            Replay.BY_TOKEN,
+        )
+        # Later chunks end later; the earliest end is true of all.
+        lease_score = lease_score or reply[0]
+        redis_now = Instant(reply[1], reply[2])
+        lost += read_ids(reply[3:])
+    return Renewed(lease_score, redis_now, lost)
+
+
+def list_expired(
+    queue: str,
+    *,
+    own_slack: int = OWN_SLACK_SECONDS,
+    foreign_slack: int = LEASE_GRACE_SECONDS,
+    limit: int = MAX_TASKS,
+    now: Instant | None = None,
+) -> Plan[list[ExpiredTask]]:
+    """Return up to `limit` active tasks whose lease ended long enough ago, the longest ago first.
+
+    `own_slack` seconds ago for tasks that a pyasynq worker took, `foreign_slack` for those of Go.
+    """
+    keys = queue_keys(queue)
+    reply = yield ScriptCall(
+        LEASE_LIST_EXPIRED,
+        (keys.lease,),
+        (keys.task_prefix, own_slack, foreign_slack, limit, *time_arguments(now)),
+        Replay.SAFE,
+    )
+    return _expired_tasks(reply)
+
+
+def list_unleased(queue: str) -> Plan[list[ExpiredTask]]:
+    """Return the active tasks that have no lease. Recover those that a later look still finds so."""
+    return [task for task in (yield from _scan_active(queue, "")) if task.lease_score is None]
+
+
+def list_of_server(queue: str, *, server_id: str) -> Plan[list[ExpiredTask]]:
+    """Return the active tasks that the server with this id took; for a server that is known to be dead."""
+    return [task for task in (yield from _scan_active(queue, f"{server_id}/")) if task.token]
+
+
+def _scan_active(queue: str, token_prefix: str) -> Plan[list[ExpiredTask]]:
+    keys = queue_keys(queue)
+    found: dict[str, ExpiredTask] = {}
+    scanned = start = 0
+    while start == 0 or scanned == MAX_TASKS:
+        scanned, *reply = yield ScriptCall(
+            LEASE_SCAN_ACTIVE,
+            (keys.active, keys.lease),
+            (keys.task_prefix, token_prefix, start, MAX_TASKS),
+            Replay.SAFE,
+        )
+        # The list moves between two calls, so an id may come twice.
+        found.update((task.id, task) for task in _expired_tasks(reply))
+        start += MAX_TASKS
+    return list(found.values())
+
+
+def _expired_tasks(reply: Reply) -> list[ExpiredTask]:
+    fields = iter(reply)
+    return [
+        ExpiredTask(task_id.decode(), message, crashes, token.decode(), None if score == b"" else int(score))
+        for task_id, message, crashes, token, score in zip(fields, fields, fields, fields, fields, strict=True)
+    ]
+
+
+def recover(
+    queue: str,
+    tasks: Sequence[RecoverTask],
+    *,
+    own_slack: int | None = OWN_SLACK_SECONDS,
+    foreign_slack: int = LEASE_GRACE_SECONDS,
+    now: Instant | None = None,
+) -> Plan[list[Recovered]]:
+    """Put tasks of dead workers back to the front of their queue, and count the crash in the task.
+
+    Each is tested again in the same call: still active, token and lease unchanged, and the lease ended long
+    enough ago. `own_slack` None leaves that last test out, for a worker that is known to be dead. Ids
+    without a task are dropped. After a lost reply what the first run recovered is missing in the result.
+    """
+    keys = queue_keys(queue)
+    recovered: list[Recovered] = []
+    for chunk in chunks(tasks):
+        reply = yield ScriptCall(
+            LEASE_RECOVER,
+            (keys.active, keys.lease, keys.pending),
+            (
+                keys.task_prefix,
+                "" if own_slack is None else own_slack,
+                foreign_slack,
+                *time_arguments(now),
+                *(argument for task in chunk for argument in _seen(task)),
+            ),
+            Replay.SAFE,
+        )
+        recovered += [
+            Recovered(task_id.decode(), crashes)
+            for task_id, crashes in zip(reply[::2], reply[1::2], strict=True)
+        ]
+    return recovered
+
+
+def archive_poison(
+    queue: str,
+    tasks: Sequence[PoisonTask],
+    *,
+    max_size: int,
+    cutoff: int,
+    own_slack: int | None = OWN_SLACK_SECONDS,
+    foreign_slack: int = LEASE_GRACE_SECONDS,
+    now: Instant | None = None,
+) -> Plan[Settled]:
+    """Archive tasks with which too many workers have died, tested again as `recover` does, counted as failed.
+
+    `refused` names those that somebody has again. Trims like `settle_archive`.
+    """
+    keys = queue_keys(queue)
+    refused: set[str] = set()
+    trimmed = 0
+    for chunk in chunks(tasks, most=min(MAX_TASKS, max_size), size_of=lambda task: len(task.message)):
+        today = Instant(chunk[0].archived_at)
+        tail = [
+            argument for task in chunk for argument in (*_seen(task), task.message, task.archived_at, task.trace)
+        ]
+        reply = yield ScriptCall(
+            LEASE_ARCHIVE_POISON,
+            (keys.active, keys.lease, keys.archived, *counters(keys, today)),
+            (
+                keys.task_prefix,
+                "" if own_slack is None else own_slack,
+                foreign_slack,
+                *time_arguments(now),
+                statistics_end(today),
+                max_size,
+                cutoff,
+                *tail,
+            ),
+            Replay.SAFE,
+        )
+        refused.update(read_ids(reply[2:]))
+        trimmed += yield from trim_rest(keys, reply, max_size=max_size, cutoff=cutoff)
+    return Settled(frozenset(refused), trimmed)
+
+
+def _seen(task: RecoverTask | PoisonTask) -> tuple[str, str, int | str]:
+    return task.id, task.token, "" if task.lease_score is None else task.lease_score
+
+
+def quarantine(
+    queue: str,
+    claim: Claim,
+    *,
+    reason: str,
+    max_size: int,
+    cutoff: int,
+    now: Instant,
+) -> Plan[Settled]:
+    """Archive an active task whose message cannot be decoded: the bytes stay, the reason becomes its trace."""
+    task = ArchiveTask(claim, b"", now.ceiling, reason.encode(errors="replace"))
+    return (yield from settle_archive(queue, [task], max_size=max_size, cutoff=cutoff, now=now))

@@ -1,0 +1,97 @@
+"""The Lua scripts: read from `lua/` once, put together with the fragments they use, and named here.
+
+A script's file says on its first line whether it may run while Redis is at `maxmemory`:
+`#!lua flags=allow-oom`. Redis 7 and Valkey read that line; Redis 6.2 knows no such line, so for it the
+loader leaves it out, and those scripts begin their writes with a command that frees memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from dataclasses import dataclass
+from importlib import resources
+from typing import Final, NamedTuple
+
+_FLAGS_LINE: Final = "#!lua flags=allow-oom\n"
+_USES: Final = re.compile(r"^-- Uses: (.+)$", re.MULTILINE)
+
+
+class ScriptForm(NamedTuple):
+    """One text of a script and its SHA-1 in hex, by which EVALSHA names it."""
+
+    text: bytes
+    sha: str
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script in its two forms.
+
+    Attributes:
+        name: folder and file, such as `"task/enqueue"`.
+        drains: the script may run while Redis is at `maxmemory`, since it makes room or keeps work going.
+        flagged: for Redis 7 and Valkey.
+        plain: for Redis 6.2.
+    """
+
+    name: str
+    drains: bool
+    flagged: ScriptForm
+    plain: ScriptForm
+
+    def form(self, flags: bool) -> ScriptForm:  # noqa: FBT001 - the form's one property
+        """Return the form for a server that reads, or does not read, the flags line."""
+        return self.flagged if flags else self.plain
+
+
+def _read(name: str) -> str:
+    return resources.files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
+
+
+def _form(text: str) -> ScriptForm:
+    encoded = text.encode()
+    return ScriptForm(encoded, hashlib.sha1(encoded, usedforsecurity=False).hexdigest())
+
+
+@functools.cache
+def load_script(name: str) -> Script:
+    """Return the script `lua/<name>.lua`, together with the fragments that its `-- Uses:` line names."""
+    source = _read(name)
+    drains = source.startswith(_FLAGS_LINE)
+    uses = _USES.search(source)
+    fragments = [_read(f"shared/{fragment}") for fragment in uses[1].split(", ")] if uses else []
+    body = "".join([*fragments, source.removeprefix(_FLAGS_LINE)])
+    return Script(name, drains, _form(_FLAGS_LINE + body if drains else body), _form(body))
+
+
+TASK_ENQUEUE: Final = load_script("task/enqueue")
+TASK_ENQUEUE_UNIQUE: Final = load_script("task/enqueue_unique")
+TASK_SCHEDULE: Final = load_script("task/schedule")
+TASK_SCHEDULE_UNIQUE: Final = load_script("task/schedule_unique")
+TASK_DONE: Final = load_script("task/done")
+TASK_COMPLETE: Final = load_script("task/complete")
+TASK_RETRY: Final = load_script("task/retry")
+TASK_ARCHIVE: Final = load_script("task/archive")
+TASK_REQUEUE: Final = load_script("task/requeue")
+TASK_TRIM_ARCHIVED: Final = load_script("task/trim_archived")
+TASK_FORWARD: Final = load_script("task/forward")
+TASK_DELETE_EXPIRED: Final = load_script("task/delete_expired")
+TASK_WRITE_RESULT: Final = load_script("task/write_result")
+LEASE_DEQUEUE: Final = load_script("lease/dequeue")
+LEASE_FIND_DEQUEUED: Final = load_script("lease/find_dequeued")
+LEASE_RENEW: Final = load_script("lease/renew")
+LEASE_LIST_EXPIRED: Final = load_script("lease/list_expired")
+LEASE_SCAN_ACTIVE: Final = load_script("lease/scan_active")
+LEASE_RECOVER: Final = load_script("lease/recover")
+LEASE_ARCHIVE_POISON: Final = load_script("lease/archive_poison")
+SERVER_ANNOUNCE: Final = load_script("server/announce")
+SERVER_WRITE_STATE: Final = load_script("server/write_state")
+SERVER_LIST: Final = load_script("server/list")
+INSPECT_QUEUE: Final = load_script("inspect/queue")
+INSPECT_LIST_TASKS: Final = load_script("inspect/list_tasks")
+INSPECT_GET_TASK: Final = load_script("inspect/get_task")
+
+ALL_SCRIPTS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Script))
+"""Every script, for loading them ahead and for tests."""

@@ -1,0 +1,59 @@
+"""What the Redis or Valkey at the other end is."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from pyasynq._broker.plan import CommandCall, Plan, Replay
+from pyasynq._clock import Instant
+from pyasynq.errors import RedisVersionError
+
+_OLDEST: Final = (6, 2)
+
+
+class ServerFacts(NamedTuple):
+    """What a server says of itself.
+
+    Attributes:
+        name: `"redis"` or `"valkey"`.
+        version: such as `(7, 0, 15)`; for Valkey its own, not the Redis version it is compatible with.
+        maxmemory_policy: what it does when it is full; empty if it does not say.
+        uptime_seconds: since its last start; 0 if it does not say.
+        redis_now: its clock.
+    """
+
+    name: str
+    version: tuple[int, ...]
+    maxmemory_policy: str
+    uptime_seconds: int
+    redis_now: Instant
+
+
+def server_facts() -> Plan[ServerFacts]:
+    """Ask the server what it is, with INFO and TIME, which managed services allow."""
+    info = _parse_info((yield CommandCall(("INFO",), None, Replay.SAFE)))
+    seconds, microseconds = yield CommandCall(("TIME",), None, Replay.SAFE)
+    valkey = info.get("valkey_version")
+    return ServerFacts(
+        name="valkey" if valkey else "redis",
+        version=_version(valkey or info.get("redis_version", "")),
+        maxmemory_policy=info.get("maxmemory_policy", ""),
+        uptime_seconds=int(info.get("uptime_in_seconds", "0")),
+        redis_now=Instant(int(seconds), int(microseconds)),
+    )
+
+
+def require_supported(facts: ServerFacts) -> None:
+    """Raise `RedisVersionError` for a server that is older than Redis 6.2."""
+    if facts.version < _OLDEST:
+        raise RedisVersionError(".".join(map(str, facts.version)) or "of an unknown version")
+
+
+def _parse_info(reply: bytes) -> dict[str, str]:
+    pairs = (line.split(":", 1) for line in reply.decode(errors="replace").splitlines() if ":" in line)
+    return {name: value for name, value in pairs}
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:3])

@@ -1,0 +1,75 @@
+"""The records by which servers show themselves and what they are working on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyasynq._broker.arguments import time_arguments
+from pyasynq._broker.plan import Argument, CommandCall, Plan, Replay, ScriptCall
+from pyasynq._broker.scripts import SERVER_ANNOUNCE, SERVER_LIST, SERVER_WRITE_STATE
+from pyasynq._wire.constants import SERVER_RECORD_SECONDS
+from pyasynq._wire.keys import SERVERS, WORKERS, server_key, workers_key
+from pyasynq._wire.messages import ServerInfo, UndecodableMessageError, WorkerInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._clock import Instant
+
+
+class ServerRecord(NamedTuple):
+    """A running server, and the tasks it is working on."""
+
+    info: ServerInfo
+    workers: list[WorkerInfo]
+
+
+def write_server_state(
+    info: ServerInfo,
+    workers: Sequence[WorkerInfo],
+    *,
+    ttl: int = SERVER_RECORD_SECONDS,
+    now: Instant | None = None,
+) -> Plan[None]:
+    """Write what a server says of itself; it vanishes `ttl` seconds later unless it is written again."""
+    server = server_key(info.host, info.pid, info.server_id)
+    running = workers_key(info.host, info.pid, info.server_id)
+    for index, key in ((SERVERS, server), (WORKERS, running)):
+        yield ScriptCall(SERVER_ANNOUNCE, (index,), (key, ttl, *time_arguments(now)), Replay.SAFE)
+    tail: list[Argument] = []
+    for worker in workers:
+        tail += (worker.task_id, worker.encode())
+    yield ScriptCall(SERVER_WRITE_STATE, (server, running), (ttl, info.encode(), *tail), Replay.SAFE)
+
+
+def clear_server_state(host: str, pid: int, server_id: str) -> Plan[None]:
+    """Remove a server's records when it closes."""
+    server, running = server_key(host, pid, server_id), workers_key(host, pid, server_id)
+    yield CommandCall(("ZREM", SERVERS, server), SERVERS, Replay.SAFE)
+    yield CommandCall(("ZREM", WORKERS, running), WORKERS, Replay.SAFE)
+    yield CommandCall(("DEL", server, running), server, Replay.SAFE)
+
+
+def list_servers(now: Instant | None = None) -> Plan[list[ServerRecord]]:
+    """Return the servers whose heartbeat has not lapsed; records that cannot be decoded are left out."""
+    servers = []
+    for key in (yield ScriptCall(SERVER_LIST, (SERVERS,), time_arguments(now), Replay.SAFE)):
+        data = yield CommandCall(("GET", key), key.decode(), Replay.SAFE)
+        try:
+            info = ServerInfo.decode(data or b"")
+        except UndecodableMessageError:
+            continue
+        running = workers_key(info.host, info.pid, info.server_id)
+        values = yield CommandCall(("HVALS", running), running, Replay.SAFE)
+        servers.append(ServerRecord(info, _workers(values)))
+    return servers
+
+
+def _workers(values: Sequence[bytes]) -> list[WorkerInfo]:
+    workers = []
+    for data in values:
+        try:
+            workers.append(WorkerInfo.decode(data))
+        except UndecodableMessageError:
+            continue
+    return workers

@@ -1,0 +1,258 @@
+"""Settling: writing down what became of attempts, many at once, one call for each queue and kind.
+
+Every settle checks first that the attempt still owns its task, and takes nothing from anyone else: the
+ids of tasks that were not ours any more come back as `Settled.refused`, and nothing was written for them.
+After a lost reply a call is sent again; what its first run settled is not refused then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
+from pyasynq._broker.plan import Argument, Plan, Reply, Replay, ScriptCall
+from pyasynq._broker.scripts import (
+    TASK_ARCHIVE,
+    TASK_COMPLETE,
+    TASK_DONE,
+    TASK_REQUEUE,
+    TASK_RETRY,
+    TASK_TRIM_ARCHIVED,
+)
+from pyasynq._wire.constants import STATISTICS_SECONDS
+from pyasynq._wire.keys import QueueKeys, queue_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyasynq._broker.scripts import Script
+    from pyasynq._clock import Instant
+
+
+class Claim(NamedTuple):
+    """What an attempt shows to prove that its task is still its own.
+
+    Attributes:
+        id: the task's id.
+        token: the token of the dequeue call that took it.
+        lease_score: the latest lease end, Unix time, that this attempt has asked for. A later one in
+            Redis means that another worker has the task now. After a renewal whose reply was lost this
+            is the latest score that the renewal may have set.
+    """
+
+    id: str
+    token: str
+    lease_score: int
+
+
+class DoneTask(NamedTuple):
+    """Finished, nothing kept. `unique_key` is the message's, empty for none."""
+
+    claim: Claim
+    unique_key: str
+
+
+class CompleteTask(NamedTuple):
+    """Finished, kept until `expires_at` (Unix time). A result of None leaves the one written before."""
+
+    claim: Claim
+    unique_key: str
+    message: bytes
+    expires_at: int
+    result: bytes | None
+
+
+class RetryTask(NamedTuple):
+    """To be tried again at `retry_at` (Unix time); only a failure counts in the statistics."""
+
+    claim: Claim
+    message: bytes
+    retry_at: int
+    is_failure: bool
+    trace: bytes
+
+
+class ArchiveTask(NamedTuple):
+    """Failed for good at `archived_at` (Unix time). An empty message leaves the stored one untouched."""
+
+    claim: Claim
+    message: bytes
+    archived_at: int
+    trace: bytes
+
+
+class RequeueTask(NamedTuple):
+    """Not finished: back to the front of its queue, as if it had not been taken."""
+
+    claim: Claim
+
+
+class Settled(NamedTuple):
+    """What a settle did.
+
+    Attributes:
+        refused: ids of tasks that were not ours any more; nothing was written for them.
+        trimmed: how many archived tasks were deleted because of the archive's size or age.
+    """
+
+    refused: frozenset[str]
+    trimmed: int = 0
+
+
+Decision = TypeVar("Decision", DoneTask, CompleteTask, RetryTask, RequeueTask)
+
+
+def settle_done(queue: str, tasks: Sequence[DoneTask], *, now: Instant) -> Plan[Settled]:
+    """Delete finished tasks, release the locks they own, and count them as processed."""
+    keys = queue_keys(queue)
+    return (
+        yield from _settle(
+            TASK_DONE,
+            (keys.active, keys.lease, keys.processed, keys.processed_on(now.to_datetime())),
+            (keys.task_prefix, statistics_end(now)),
+            tasks,
+            lambda task: (*task.claim, task.unique_key),
+        )
+    )
+
+
+def settle_complete(queue: str, tasks: Sequence[CompleteTask], *, now: Instant) -> Plan[Settled]:
+    """Keep finished tasks until their retention ends, release the locks they own, count them as processed."""
+    keys = queue_keys(queue)
+    return (
+        yield from _settle(
+            TASK_COMPLETE,
+            (keys.active, keys.lease, keys.completed, keys.processed, keys.processed_on(now.to_datetime())),
+            (keys.task_prefix, statistics_end(now)),
+            tasks,
+            _complete_arguments,
+            size_of=lambda task: len(task.message) + len(task.result or b""),
+        )
+    )
+
+
+def settle_retry(queue: str, tasks: Sequence[RetryTask], *, now: Instant) -> Plan[Settled]:
+    """Set tasks aside until they are to be tried again; failures among them are counted."""
+    keys = queue_keys(queue)
+    return (
+        yield from _settle(
+            TASK_RETRY,
+            (keys.active, keys.lease, keys.retry, *counters(keys, now)),
+            (keys.task_prefix, statistics_end(now)),
+            tasks,
+            lambda task: (*task.claim, task.message, task.retry_at, int(task.is_failure), task.trace),
+            size_of=lambda task: len(task.message) + len(task.trace),
+        )
+    )
+
+
+def settle_archive(
+    queue: str,
+    tasks: Sequence[ArchiveTask],
+    *,
+    max_size: int,
+    cutoff: int,
+    now: Instant,
+) -> Plan[Settled]:
+    """Archive tasks and count them as failed.
+
+    Before that, archived tasks from `cutoff` (Unix time) or before are deleted, and the oldest ones
+    beyond `max_size`, with the locks they own.
+    """
+    keys = queue_keys(queue)
+    refused: set[str] = set()
+    trimmed = 0
+    for chunk in chunks(tasks, most=min(MAX_TASKS, max_size), size_of=_archive_size):
+        tail = [argument for task in chunk for argument in _archive_arguments(task)]
+        reply = yield ScriptCall(
+            TASK_ARCHIVE,
+            (keys.active, keys.lease, keys.archived, *counters(keys, now)),
+            (FIRST_SEND, keys.task_prefix, statistics_end(now), max_size, cutoff, *tail),
+            Replay.BY_TOKEN,
+        )
+        refused.update(read_ids(reply[2:]))
+        trimmed += yield from trim_rest(keys, reply, max_size=max_size, cutoff=cutoff)
+    return Settled(frozenset(refused), trimmed)
+
+
+def settle_requeue(queue: str, tasks: Sequence[RequeueTask], *, now: Instant | None) -> Plan[Settled]:
+    """Put unfinished tasks back to the front of their queue; the first one will be taken first.
+
+    Nothing is counted, and the messages stay as they are.
+    """
+    keys = queue_keys(queue)
+    refused: frozenset[str] = frozenset()
+    # The last chunk goes first: each call puts its tasks in front of what is there.
+    for chunk in reversed(list(chunks(tasks))):
+        settled = yield from _settle(
+            TASK_REQUEUE,
+            (keys.active, keys.lease, keys.pending),
+            (keys.task_prefix, *time_arguments(now)),
+            chunk,
+            lambda task: task.claim,
+        )
+        refused |= settled.refused
+    return Settled(refused)
+
+
+def trim_rest(keys: QueueKeys, reply: Reply, *, max_size: int, cutoff: int) -> Plan[int]:
+    """Return how many archived tasks a call trimmed, after trimming in calls of their own what it left.
+
+    `reply` begins with the number trimmed and 1 or 0 for "there is more"; a call trims 1,000 at most.
+    """
+    trimmed, more = reply[:2]
+    while more:
+        just_trimmed, more = yield ScriptCall(
+            TASK_TRIM_ARCHIVED,
+            (keys.archived,),
+            (keys.task_prefix, max_size, cutoff),
+            Replay.SAFE,
+        )
+        trimmed += just_trimmed
+    return int(trimmed)
+
+
+def counters(keys: QueueKeys, now: Instant) -> tuple[str, str, str, str]:
+    """Return the keys that a failure counts in: processed and failed, in total and on this day."""
+    day = now.to_datetime()
+    return keys.processed, keys.processed_on(day), keys.failed, keys.failed_on(day)
+
+
+def statistics_end(now: Instant) -> int:
+    """Return the Unix time at which today's counters may go."""
+    return now.seconds + STATISTICS_SECONDS
+
+
+def read_ids(reply: Sequence[bytes]) -> list[str]:
+    """Return ids as text."""
+    return [task_id.decode() for task_id in reply]
+
+
+def _settle(
+    script: Script,
+    keys: tuple[str, ...],
+    head: tuple[Argument, ...],
+    tasks: Sequence[Decision],
+    arguments_of: Callable[[Decision], tuple[Argument, ...]],
+    *,
+    size_of: Callable[[Decision], int] | None = None,
+) -> Plan[Settled]:
+    refused: list[str] = []
+    for chunk in chunks(tasks, size_of=size_of):
+        tail = [argument for task in chunk for argument in arguments_of(task)]
+        reply = yield ScriptCall(script, keys, (FIRST_SEND, *head, *tail), Replay.BY_TOKEN)
+        refused += read_ids(reply)
+    return Settled(frozenset(refused))
+
+
+def _complete_arguments(task: CompleteTask) -> tuple[Argument, ...]:
+    has_result = task.result is not None
+    return *task.claim, task.unique_key, task.message, task.expires_at, int(has_result), task.result or b""
+
+
+def _archive_arguments(task: ArchiveTask) -> tuple[Argument, ...]:
+    return *task.claim, task.message, task.archived_at, task.trace
+
+
+def _archive_size(task: ArchiveTask) -> int:
+    return len(task.message) + len(task.trace)
