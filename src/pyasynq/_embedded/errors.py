@@ -1,0 +1,46 @@
+"""What can go wrong with an embedded server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq.errors import PyasynqError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class EmbeddedServerError(PyasynqError):
+    """The embedded server cannot be used; the message says why and what to do."""
+
+
+class ServerBinaryError(EmbeddedServerError):
+    """There is no server program that can be started, or the chosen one is too old."""
+
+
+class DataFolderError(EmbeddedServerError):
+    """The data folder cannot be used: foreign, newer than this pyasynq, out of reach or held by another host.
+
+    Attributes:
+        folder: the data folder.
+    """
+
+    def __init__(self, folder: Path, message: str) -> None:
+        super().__init__(message)
+        self.folder = folder
+
+
+class ServerStartError(EmbeddedServerError):
+    """The server program was started and ended, or did not answer in time.
+
+    Attributes:
+        folder: the data folder.
+        binary: the program.
+        log: the last lines that the server wrote.
+    """
+
+    def __init__(self, message: str, *, folder: Path, binary: Path, log: str) -> None:
+        super().__init__(message)
+        self.folder = folder
+        self.binary = binary
+        self.log = log

@@ -1,0 +1,212 @@
+"""The data folder: whose it is, and the locks by which processes that know nothing of one another share a server.
+
+Each user holds a shared lock on the marker file; the guardian waits for the exclusive one, which it gets when
+the last user is gone. The guardian itself holds an exclusive lock on the state file, the server one on the
+log. The kernel frees the locks of a process that dies, however it dies, so nothing has to be tidied up after a kill.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyasynq._embedded.errors import DataFolderError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MARKER_NAME = "pyasynq-embedded.json"
+FORMAT = 1
+
+_ABANDONED_AFTER = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """The files of ours in a data folder."""
+
+    path: Path
+    in_memory: bool = False
+
+    @property
+    def marker(self) -> Path:
+        """Says that the folder is ours; its lock counts the users."""
+        return self.path / MARKER_NAME
+
+    @property
+    def state(self) -> Path:
+        """Says where the server listens; its lock says that a guardian is alive."""
+        return self.path / "server.json"
+
+    @property
+    def log(self) -> Path:
+        """What the server prints; its lock says that a server is alive."""
+        return self.path / "server.log"
+
+
+def rests(seconds: float) -> Iterator[None]:
+    """Yield at once, and again after growing rests of 2 to 50 ms, until *seconds* are over."""
+    deadline = time.monotonic() + seconds
+    rest = 0.002
+    yield
+    while time.monotonic() < deadline:
+        time.sleep(rest)
+        rest = min(rest * 1.5, 0.05)
+        yield
+
+
+def try_lock(descriptor: int, kind: int) -> bool:
+    """Take a lock (`LOCK_SH` or `LOCK_EX`) on an open file if that needs no waiting."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_locked(path: Path) -> bool:
+    """Tell whether a process holds the exclusive lock on a file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        return not try_lock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def is_same_file(descriptor: int, path: Path) -> bool:
+    """Tell whether *path* still names the file that was opened."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def enter(folder: DataFolder, seconds: float) -> int:
+    """Become a user of the folder: make it, or see that it is ours, and take the shared lock of its marker.
+
+    Returns:
+        The descriptor that holds the lock. Closing it (or dying) leaves.
+
+    Raises:
+        DataFolderError: the folder is foreign, newer, out of reach, or its last server does not end within *seconds*.
+    """
+    for _ in rests(seconds):
+        try:
+            descriptor = _open_marker(folder)
+        except FileNotFoundError:
+            continue  # removed between two steps, by the guardian of a server in memory
+        except OSError as error:
+            message = f"The data folder {folder.path} cannot be used: {error}."
+            raise DataFolderError(folder.path, message) from error
+        try:
+            if try_lock(descriptor, fcntl.LOCK_SH) and is_same_file(descriptor, folder.marker):
+                _check_format(folder, descriptor)
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    message = f"The last server of {folder.path} has not ended within {seconds:g} s; its log is {folder.log}."
+    raise DataFolderError(folder.path, message)
+
+
+def leave(folder: DataFolder, descriptor: int, seconds: float) -> bool:
+    """Give up the shared lock; who was the last waits until the guardian and its server are gone.
+
+    Returns:
+        False if they are still there after *seconds*.
+    """
+    # A lock belongs to the open file, which forked children share: closing leaves them theirs, unlocking would
+    # not. So whether others are left is found out with a descriptor of its own.
+    try:
+        probe = os.open(folder.marker, os.O_RDWR)
+        state = os.open(folder.state, os.O_RDWR | os.O_CREAT, 0o600)
+    except FileNotFoundError:
+        os.close(descriptor)
+        return True
+    os.close(descriptor)
+    try:
+        return any(try_lock(state, fcntl.LOCK_SH) or _others_are_left(probe) for _ in rests(seconds))
+    finally:
+        os.close(probe)
+        os.close(state)
+
+
+def _others_are_left(probe: int) -> bool:
+    if try_lock(probe, fcntl.LOCK_EX):
+        fcntl.flock(probe, fcntl.LOCK_UN)
+        return False
+    # Refused by users or by a guardian that is ending its server; only users let a shared lock in.
+    if try_lock(probe, fcntl.LOCK_SH):
+        fcntl.flock(probe, fcntl.LOCK_UN)
+        return True
+    return False
+
+
+def read_state(folder: DataFolder) -> dict[str, Any]:
+    """Read what the guardian has written; empty while there is nothing whole to read."""
+    try:
+        state = json.loads(folder.state.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def remove_abandoned(runtime: Path) -> None:
+    """Remove the working folders of servers in memory whose guardian was killed together with its server."""
+    for path in (*runtime.glob("memory-*"), *runtime.glob("gone-*")):
+        folder = DataFolder(path)
+        with suppress(FileNotFoundError):
+            is_old = time.time() - path.stat().st_mtime > _ABANDONED_AFTER
+            if is_old and not is_locked(folder.state) and not is_locked(folder.log):
+                if socket := read_state(folder).get("socket"):
+                    Path(socket).unlink(missing_ok=True)
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _open_marker(folder: DataFolder) -> int:
+    folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        return os.open(folder.marker, os.O_RDWR)
+    except FileNotFoundError:
+        _check_not_foreign(folder)
+    return os.open(folder.marker, os.O_RDWR | os.O_CREAT, 0o600)
+
+
+def _check_not_foreign(folder: DataFolder) -> None:
+    names = sorted(os.listdir(folder.path))  # noqa: PTH208 -- names are wanted, not paths
+    if names and MARKER_NAME not in names:
+        shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")  # noqa: PLR2004
+        message = (
+            f"{folder.path} is not empty and was not made by pyasynq: it holds {shown} and no {MARKER_NAME}. "
+            f"Name a new or an empty folder, for example {folder.path / 'pyasynq'}."
+        )
+        raise DataFolderError(folder.path, message)
+
+
+def _check_format(folder: DataFolder, descriptor: int) -> None:
+    text = os.pread(descriptor, 4096, 0)
+    if not text:  # just made; whoever makes it at the same time writes the same
+        os.pwrite(descriptor, json.dumps({"format": FORMAT}).encode(), 0)
+        return
+    try:
+        version = json.loads(text)["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"{folder.marker} was not written by pyasynq ({text[:60]!r}). Name another folder."
+        raise DataFolderError(folder.path, message) from error
+    if version != FORMAT:
+        message = (
+            f"{folder.path} has format {version!r}, and this pyasynq knows format {FORMAT} only: "
+            "it was made by a newer one. Upgrade pyasynq, or name another folder."
+        )
+        raise DataFolderError(folder.path, message)

@@ -1,0 +1,254 @@
+"""The guardian: a small process that owns one embedded server and ends it when the last of its users is gone.
+
+It is run as a script by an interpreter without site packages, to be small and quick to start, so it imports
+the standard library only. Its order is a JSON object on standard input; its answer is one on standard
+output, given when the server is ready or has failed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHUTDOWN_SECONDS = 10.0
+LONGEST_LOG = 1_000_000
+
+_SHOWN_LOG_LINES = 8
+_PR_SET_PDEATHSIG = 1
+
+
+class NotStartedError(Exception):
+    """The server did not become ready; the text says what happened."""
+
+
+def ask(socket_path: str, password: str | None, command: str) -> bytes:
+    """Send one inline command to a server on a unix socket and return the first line of its reply.
+
+    Raises:
+        OSError: the server cannot be reached, or is silent for two seconds.
+    """
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(2)
+        connection.connect(os.fsencode(socket_path))
+        with connection.makefile("rwb") as stream:
+            if password:
+                stream.write(f"AUTH {password}\r\n".encode())
+                stream.flush()
+                stream.readline()
+            stream.write(f"{command}\r\n".encode())
+            stream.flush()
+            return stream.readline().rstrip()
+
+
+def is_ready(socket_path: str, password: str | None) -> bool:
+    """Tell whether a server answers there and has loaded its data."""
+    try:
+        return ask(socket_path, password, "PING") == b"+PONG"
+    except OSError:
+        return False
+
+
+def main() -> None:
+    """Leave the caller's process tree, take the order, and stay until the server has ended."""
+    order = json.load(sys.stdin)
+    # A grandchild of the caller need not be collected by the caller.
+    if os.fork():
+        os._exit(0)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    os.umask(0o077)
+    guardian = Guardian(order)
+    if guardian.take_charge():
+        guardian.guard()
+    else:
+        answer({"outcome": "busy"})
+
+
+class Guardian:
+    """Runs the server of one data folder for as long as it has users."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._order = order
+        self._socket: str = order["socket"]
+        self._log = Path(order["log"])
+        self._log_begin = 0
+        self._unused = threading.Event()
+        self._state = os.open(order["state"], os.O_RDWR | os.O_CREAT, 0o600)
+        self._users = os.open(order["marker"], os.O_RDWR)
+        # systemd-tmpfiles ages the files of a temporary folder, except those of a folder that is locked.
+        fcntl.flock(os.open(Path(self._socket).parent, os.O_RDONLY), fcntl.LOCK_SH)
+
+    def take_charge(self) -> bool:
+        """Become the one guardian of the folder; False if there is one already."""
+        try:
+            fcntl.flock(self._state, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def guard(self) -> None:
+        """Start the server, answer, and wait for its end: its last user leaves, or it ends by itself."""
+        last = self._read_state()
+        last_server = f"{last['name']} {last['version']}" if "version" in last else last.get("last_server")
+        self._write_state({"last_server": last_server})
+        failure: dict[str, Any] | None = None
+        try:
+            self._run(self._claim_log(last))
+        except NotStartedError as error:
+            failure = {"reason": str(error), "log": self._end_of_log(), "last_server": last_server}
+        Path(self._socket).unlink(missing_ok=True)
+        # After a crash there are users left, whose next start finds the folder as it is.
+        if self._order["in_memory"] and (failure or self._unused.is_set()):
+            self._remove_folder()
+        if failure:
+            answer({"outcome": "failed", **failure})
+
+    def _run(self, log: int) -> None:
+        server = self._start_server(log)
+        try:
+            threading.Thread(target=self._stop_when_unused, args=[server], daemon=True).start()
+            signal.signal(signal.SIGTERM, lambda *_: server.terminate())
+            self._wait_until_ready(server)
+            running = {**self._order["server"], "pid": server.pid, "guardian_pid": os.getpid()}
+            self._write_state(running)
+            answer({"outcome": "ready", "server": running})
+            server.wait()
+        finally:
+            server.kill()
+            server.wait()
+
+    def _claim_log(self, last: dict[str, Any]) -> int:
+        """Open the log and lock it. The server keeps the lock, as its standard output: two never run on one folder.
+
+        A server that outlived its guardian, as it can on macOS, is asked to end.
+        """
+        log = os.open(self._log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        deadline = time.monotonic() + SHUTDOWN_SECONDS
+        while True:
+            try:
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    message = f"an earlier server (process {last.get('pid')}) still uses the folder; end it"
+                    raise NotStartedError(message) from None
+                with suppress(OSError, KeyError):
+                    ask(last["socket"], last["password"], "SHUTDOWN")
+                time.sleep(0.02)
+            else:
+                break
+        if os.fstat(log).st_size > LONGEST_LOG:
+            os.ftruncate(log, 0)
+        self._log_begin = os.fstat(log).st_size
+        return log
+
+    def _start_server(self, log: int) -> subprocess.Popen[bytes]:
+        # The configuration goes by standard input because every user of the machine can read a command line.
+        # It is far smaller than what a pipe holds.
+        source, sink = os.pipe()
+        os.write(sink, self._order["configuration"].encode())
+        os.close(sink)
+        try:
+            return subprocess.Popen(  # noqa: S603 -- the program that the user chose
+                [self._order["binary"], "-"],
+                stdin=source,
+                stdout=log,
+                stderr=log,
+                preexec_fn=end_with_parent() if sys.platform == "linux" else None,  # noqa: PLW1509 -- no threads yet
+            )
+        except OSError as error:
+            message = f"could not be run: {error}"
+            raise NotStartedError(message) from error
+        finally:
+            os.close(log)
+            os.close(source)
+
+    def _stop_when_unused(self, server: subprocess.Popen[bytes]) -> None:
+        fcntl.flock(self._users, fcntl.LOCK_EX)  # waits for the last user, and keeps new ones waiting
+        self._unused.set()
+        # The command ends the server at once, the signal within a tenth of a second, but also while it is loading.
+        with suppress(OSError):
+            ask(self._socket, self._order["server"]["password"], "SHUTDOWN")
+        server.terminate()
+        time.sleep(SHUTDOWN_SECONDS)
+        server.kill()
+
+    def _wait_until_ready(self, server: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + self._order["seconds"]
+        rest = 0.002
+        while not is_ready(self._socket, self._order["server"]["password"]):
+            try:
+                status = server.wait(rest)
+            except subprocess.TimeoutExpired:
+                rest = min(rest * 1.5, 0.05)
+            else:
+                message = f"ended with status {status}"
+                raise NotStartedError(message)
+            if time.monotonic() > deadline:
+                message = f"was not ready within {self._order['seconds']:g} s (start_timeout=)"
+                raise NotStartedError(message)
+
+    def _end_of_log(self) -> str:
+        if not self._log.exists():
+            return ""
+        with self._log.open(errors="replace") as log:
+            log.seek(self._log_begin)
+            return "\n".join(log.read().rstrip().splitlines()[-_SHOWN_LOG_LINES:])
+
+    def _read_state(self) -> dict[str, Any]:
+        try:
+            state = json.loads(os.pread(self._state, 65536, 0))
+        except ValueError:
+            return {}
+        return state if isinstance(state, dict) else {}
+
+    def _write_state(self, state: dict[str, Any]) -> None:
+        os.ftruncate(self._state, 0)
+        os.pwrite(self._state, json.dumps(state).encode(), 0)
+
+    def _remove_folder(self) -> None:
+        # Renamed first: who comes meanwhile finds either the folder with its locks or none.
+        folder = Path(self._order["folder"])
+        gone = folder.with_name(folder.name.replace("memory-", "gone-"))
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder.rename(gone))
+
+
+def answer(message: dict[str, Any]) -> None:
+    """Tell the starter, if it still lives, and close standard output and error, for whose end it waits."""
+    with suppress(BrokenPipeError):
+        sys.stdout.write(json.dumps(message))
+        sys.stdout.flush()
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(nowhere, descriptor)
+
+
+def end_with_parent() -> Callable[[], None]:
+    """Make what a child runs before the server program so that Linux ends it, cleanly, when its parent is killed."""
+    prctl = ctypes.CDLL(None).prctl
+    parent = os.getpid()
+
+    def before_program() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return before_program
+
+
+if __name__ == "__main__":
+    main()
