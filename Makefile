@@ -1,0 +1,67 @@
+# The workshop. `make` alone says what there is. Works with GNU Make 3.81 (macOS) and later.
+
+VENV   := .venv
+PYTHON := $(VENV)/bin/python
+
+# What the tests get beside their folders: make test PYTEST_ARGS="tests/unit -k lease"
+PYTEST_ARGS ?=
+# Options of the other long runs.
+FOLDER     ?=
+RUNS       ?= 10
+SAMPLE     ?=
+SEED       ?=
+BENCH_ARGS ?=
+
+# The name of the stamp holds what the environment was made from, so it is made anew when that changes and
+# at no other time: not on a checkout that only touches files, and never from the network without a reason.
+STAMP := $(VENV)/made-$(shell { pwd; cat pyproject.toml requirements/dev.txt; } | cksum | tr ' ' '-')
+
+# Each writes files that are checked in, and with --check says whether they are current.
+GENERATORS := $(wildcard tools/generate_wire.py tools/unasync.py)
+
+.PHONY: help demo test check fix bench sync mutants chaos-kill pins clean
+
+help: ## print this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+demo: $(STAMP) ## watch two workers process real files, one of them killed halfway [FOLDER=path]
+	@$(VENV)/bin/pyasynq demo $(FOLDER)
+
+test: $(STAMP) ## run the tests that need neither Go nor a browser [PYTEST_ARGS="tests/unit -k lease"]
+	@$(PYTHON) -m pytest -rs $(PYTEST_ARGS)
+
+check: $(STAMP) ## lint, format, types, floors, generated files; print the size report
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m mypy
+	$(VENV)/bin/lint-imports
+	@for tool in $(GENERATORS); do echo "$(PYTHON) $$tool --check"; $(PYTHON) $$tool --check || exit 1; done
+	$(PYTHON) tools/size_report.py
+
+fix: $(STAMP) ## format and repair what ruff can repair
+	$(PYTHON) -m ruff format
+	$(PYTHON) -m ruff check --fix
+	$(PYTHON) -m ruff format
+
+bench: $(STAMP) ## measure enqueue and drain on this machine [BENCH_ARGS=...]
+	@$(PYTHON) bench/run.py $(BENCH_ARGS)
+
+sync: $(STAMP) ## write the generated files anew: pyasynq.sync and the wire module
+	@for tool in $(GENERATORS); do echo "$(PYTHON) $$tool"; $(PYTHON) $$tool || exit 1; done
+
+mutants: $(STAMP) ## break the Lua scripts one statement at a time; the tests must notice [SAMPLE=60 SEED=1]
+	@$(PYTHON) -m tools.mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
+
+chaos-kill: $(STAMP) ## kill a random worker every second while 10,000 tasks run; none may be lost [RUNS=10]
+	@$(PYTHON) tests/chaos/kill.py --runs $(RUNS)
+
+pins: ## write requirements/dev.txt anew from pyproject.toml (needs uv)
+	@tools/pins.sh
+
+clean: ## remove the environment, caches and what builds leave
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP):
+	@tools/environment.sh $(VENV)
+	@touch $@

@@ -1,0 +1,209 @@
+"""Run tests against mutants: each in a fork of this warm process, on a copy of the package.
+
+A fork starts with pytest and the libraries already imported; the package itself is imported in the fork,
+from a copy in which one Lua script is wrong.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import psutil
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "pyasynq"
+SCRIPTS = Path("_broker", "lua")
+"""Where the scripts are inside the package."""
+
+_TEST_TIMEOUT = 15
+"""Seconds: a mutated script may loop for ever, and then a test of it never ends."""
+_EXTRA_TIME = 30.0
+"""Seconds a fork may take beyond four times what its tests took unbroken."""
+_POLL = 0.01
+_PASSED, _FAILED = 0, 1
+# What every test imports, but never pyasynq: its copies differ.
+_PRELOADED = (
+    "asyncio",
+    "click",
+    "google.protobuf.message_factory",
+    "hiredis",
+    "hypothesis.stateful",
+    "redis.asyncio",
+    "uvloop",
+)
+
+
+class RunError(Exception):
+    """The tests could not be run, which says nothing about the scripts."""
+
+
+class Recorded(NamedTuple):
+    """What one test did when nothing was broken."""
+
+    scripts: frozenset[str]
+    seconds: float
+
+
+class Job(NamedTuple):
+    """One mutant to try."""
+
+    number: int
+    script: str
+    """Name without suffix, as in `lease/dequeue`."""
+    source: str
+    tests: tuple[str, ...]
+    """Ids of the tests that run the script, the most telling first."""
+    seconds: float
+    """What these tests took when nothing was broken."""
+
+
+def record_tests(folder: str) -> dict[str, Recorded]:
+    """Run all tests of a folder unbroken; return what each ran. Raises RunError if one fails."""
+    with tempfile.TemporaryDirectory() as temporary:
+        record = Path(temporary, "record.json")
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "tools.record_scripts",
+        ]
+        environment = {**os.environ, "RECORD_SCRIPTS_TO": str(record)}
+        run = subprocess.run(
+            [*command, folder], cwd=ROOT, env=environment, text=True, capture_output=True, check=False
+        )
+        if run.returncode != _PASSED:
+            message = f"the tests fail before anything is broken:\n{run.stdout[-4000:]}{run.stderr[-2000:]}"
+            raise RunError(message)
+        return {
+            test: Recorded(frozenset(entry["scripts"]), entry["seconds"])
+            for test, entry in json.loads(record.read_text(encoding="utf-8")).items()
+        }
+
+
+def run_jobs(jobs: Iterable[Job], *, processes: int) -> Iterator[tuple[int, bool]]:
+    """Try every job, some at a time; yield its number and whether a test failed (the mutant is killed)."""
+    for module in _PRELOADED:
+        with suppress(ImportError):
+            importlib.import_module(module)
+    gc.freeze()
+    waiting = iter(jobs)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as temporary:
+        free = [_Bench(Path(temporary, str(number))) for number in range(processes)]
+        busy: list[_Bench] = []
+        try:
+            while True:
+                while free and (job := next(waiting, None)):
+                    busy.append(free.pop())
+                    busy[-1].start(job)
+                if not busy:
+                    return
+                for bench in list(busy):
+                    if (killed := bench.outcome()) is not None:
+                        busy.remove(bench)
+                        free.append(bench)
+                        yield bench.job.number, killed
+                time.sleep(_POLL)
+        finally:
+            for bench in busy:
+                bench.stop()
+
+
+class _Bench:
+    """A copy of the package, and the process that works on it."""
+
+    job: Job
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._log = folder / "log"
+        self._pid = 0
+        self._deadline = 0.0
+        # copytree keeps the times of files, so the compiled modules stay valid.
+        shutil.copytree(PACKAGE, folder / PACKAGE.name)
+
+    def start(self, job: Job) -> None:
+        """Break the script and run the tests in a fork."""
+        self.job = job
+        self._script.write_text(job.source, encoding="utf-8")
+        self._deadline = time.monotonic() + _EXTRA_TIME + 4 * job.seconds
+        sys.stdout.flush()
+        self._pid = os.fork()
+        if self._pid == 0:
+            exit_code = 70
+            try:
+                exit_code = self._run_tests()
+            finally:
+                os._exit(exit_code)
+
+    def outcome(self) -> bool | None:
+        """Return whether the mutant is killed, or None while the tests run. Raises RunError."""
+        pid, status = os.waitpid(self._pid, os.WNOHANG)
+        if pid == 0:
+            if time.monotonic() < self._deadline:
+                return None
+            self.stop()
+            return True
+        self._pid = 0
+        self._repair()
+        exit_code = os.waitstatus_to_exitcode(status)
+        if exit_code not in (_PASSED, _FAILED):
+            log = self._log.read_text(encoding="utf-8", errors="replace")
+            message = (
+                f"the tests of {self.job.script} could not be run (exit code {exit_code}):\n{log[-4000:]}"
+            )
+            raise RunError(message)
+        return exit_code == _FAILED
+
+    def stop(self) -> None:
+        """End the fork and all that it started."""
+        with suppress(psutil.NoSuchProcess):
+            for process in [*psutil.Process(self._pid).children(recursive=True), psutil.Process(self._pid)]:
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+        self._pid = 0
+        self._repair()
+
+    @property
+    def _script(self) -> Path:
+        return self._folder / PACKAGE.name / SCRIPTS / f"{self.job.script}.lua"
+
+    def _repair(self) -> None:
+        shutil.copy2(PACKAGE / SCRIPTS / f"{self.job.script}.lua", self._script)
+
+    def _run_tests(self) -> int:
+        os.setsid()
+        log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.chdir(ROOT)
+        os.environ["PYTHONPATH"] = str(self._folder)
+        os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(self._folder / "hypothesis")
+        sys.path.insert(0, str(self._folder))
+        package = importlib.import_module(PACKAGE.name)
+        if not str(package.__file__).startswith(str(self._folder)):
+            message = f"the copy of the package is not the one imported: {package.__file__}"
+            raise RunError(message)
+        options = ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", f"--timeout={_TEST_TIMEOUT}"]
+        return int(pytest.main([*options, *self.job.tests]))
