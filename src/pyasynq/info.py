@@ -1,4 +1,4 @@
-"""What the inspector tells about queues and servers. Tasks are told of by `TaskInfo`, which stands in `task`."""
+"""What the inspector tells about queues and servers; of tasks it tells `TaskInfo` (module `task`)."""
 
 from __future__ import annotations
 

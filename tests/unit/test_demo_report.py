@@ -41,7 +41,9 @@ QUEUE = QueueInfo(
 )
 
 
-def task(path: Path, state: TaskState, *, worker_pid: int | None = None, retried: int = 0, error: str = "") -> TaskInfo:
+def task(
+    path: Path, state: TaskState, *, worker_pid: int | None = None, retried: int = 0, error: str = ""
+) -> TaskInfo:
     facts = {"lines": 9, "functions": 2, "classes": 1, "longest_function": "f", "longest_function_lines": 4}
     result = None
     if worker_pid is not None:
@@ -72,7 +74,9 @@ ENQUEUED = ("a", "b", "one", "two", "three")
 KILL = Kill("worker 1", DEAD, 0.12, frozenset({"b", "two"}), 31.2, 34.9)
 
 
-def summary(*, kill: Kill | None = KILL, enqueued: tuple[str, ...] = ENQUEUED, queue: QueueInfo = QUEUE) -> Summary:
+def summary(
+    *, kill: Kill | None = KILL, enqueued: tuple[str, ...] = ENQUEUED, queue: QueueInfo = QUEUE
+) -> Summary:
     remains = Remains(queue, COMPLETED, ARCHIVED)
     return summarize(remains, Sources(ROOT, (), PLANTED), enqueued=enqueued, kill=kill, seconds=51.0)
 
@@ -94,7 +98,9 @@ def test_an_unfinished_task_is_a_violation() -> None:
 
 def test_an_outcome_written_twice_is_a_violation() -> None:
     """Redis' own counter of attempts must be what the final states explain."""
-    assert ["15 attempts were counted instead of 14"] == summary(queue=replace(QUEUE, processed_total=15)).violations()
+    assert ["15 attempts were counted instead of 14"] == summary(
+        queue=replace(QUEUE, processed_total=15)
+    ).violations()
 
 
 def test_only_tasks_that_the_dead_worker_held_and_another_finished_ran_twice() -> None:
@@ -142,7 +148,9 @@ def test_most_imported_modules_are_counted_by_files() -> None:
 def test_the_summary_can_be_written_as_json() -> None:
     """`--json` prints it."""
     written = json.loads(json.dumps(summary().to_json()))
-    assert (5, 2, 3, 0, 2) == tuple(written[key] for key in ("enqueued", "completed", "archived", "lost", "run_again"))
+    assert (5, 2, 3, 0, 2) == tuple(
+        written[key] for key in ("enqueued", "completed", "archived", "lost", "run_again")
+    )
     assert 34.9 == written["kill"]["last_back_seconds"]
 
 

@@ -16,7 +16,13 @@ import click
 from pyasynq.cli.demo.display import choose_display
 from pyasynq.cli.demo.report import report
 from pyasynq.cli.demo.run import Demo
-from pyasynq.cli.demo.sources import PLANTED_FOLDER, Sources, find_sources, plant_broken_files, standard_library
+from pyasynq.cli.demo.sources import (
+    PLANTED_FOLDER,
+    Sources,
+    find_sources,
+    plant_broken_files,
+    standard_library,
+)
 from pyasynq.cli.demo.workers import Workers
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.inspector import Inspector
@@ -89,6 +95,8 @@ def _set_up(folder: Path, display: Display) -> Iterator[tuple[str, Sources, Work
         scratch = Path(temporary)
         sources = Sources(folder, find_sources(folder), plant_broken_files(scratch / PLANTED_FOLDER))
         with EmbeddedServer() as server:
-            display.say(f"{server.name} {server.version} is up; {len(sources.files):,} Python files in {folder}")
+            display.say(
+                f"{server.name} {server.version} is up; {len(sources.files):,} Python files in {folder}"
+            )
             with Workers(server.url, scratch) as workers:
                 yield server.url, sources, workers

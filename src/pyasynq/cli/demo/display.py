@@ -98,11 +98,16 @@ def plain_line(snapshot: Snapshot) -> str:
 def picture(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     """Yield the lines of the live picture, each with the name of its part: progress, states, worker, dead, lease."""
     queue = snapshot.queue
-    figures = f"{snapshot.share:4.0%}  {snapshot.finished:,} of {snapshot.total:,}  {snapshot.rate:,.0f} tasks/s"
+    figures = (
+        f"{snapshot.share:4.0%}  {snapshot.finished:,} of {snapshot.total:,}  {snapshot.rate:,.0f} tasks/s"
+    )
     yield "progress", f"{bar(snapshot.share, WIDTH - len(figures) - 3)} {figures}"
-    yield "states", (
-        f"pending {queue.pending:,}  active {queue.active}  retry {queue.retry}  "
-        f"completed {queue.completed:,}  archived {queue.archived}"
+    yield (
+        "states",
+        (
+            f"pending {queue.pending:,}  active {queue.active}  retry {queue.retry}  "
+            f"completed {queue.completed:,}  archived {queue.archived}"
+        ),
     )
     for worker in snapshot.workers:
         yield ("worker" if worker.killed_for is None else "dead"), worker_line(worker)

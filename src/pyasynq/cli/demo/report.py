@@ -29,7 +29,7 @@ NEXT_STEPS = """\
           print(f"Hello, {name}!")
 
   pyasynq worker hello:app --burst
-  python -c "import hello; hello.hello.enqueue_sync(name='world'); hello.app.close_sync()\""""
+  python -c "import hello; hello.hello.enqueue_sync(name='world')\""""
 
 
 def report(summary: Summary) -> Iterator[tuple[str, Sequence[str]]]:
@@ -92,8 +92,7 @@ def proof(summary: Summary) -> list[str]:
         f"{queue.archived:>7,} archived",
         f"{queue.unfinished:>7,} left: " + ", ".join(f"{state} {getattr(queue, state)}" for state in states),
         f"{summary.lost:>7,} lost",
-        f"{queue.processed_total:>7,} attempts counted by Redis {attempts_sign} one for each completed task and all"
-        " of the archived",
+        f"{queue.processed_total:>7,} attempts counted {attempts_sign} 1 for each completed task, all of the archived",
         *_kill_lines(summary.kill, len(summary.run_again)),
     ]
     violations = summary.violations()

@@ -54,7 +54,9 @@ class _Course:
 class Demo:
     """One run, on workers that have been started. The inspector is all that it knows Redis by."""
 
-    def __init__(self, inspector: Inspector, workers: Sequence[Worker], sources: Sources, display: Display) -> None:
+    def __init__(
+        self, inspector: Inspector, workers: Sequence[Worker], sources: Sources, display: Display
+    ) -> None:
         self._inspector = inspector
         self._workers = workers
         self._sources = sources
@@ -93,7 +95,9 @@ class Demo:
                     message = f"{worker.name} did not start; its log ends with:\n{worker.last_words}"
                     raise DemoError(message)
             await asyncio.sleep(_LOOK_INTERVAL_SECONDS / 4)
-        self._display.say(" and ".join(f"{worker.name} (pid {worker.pid})" for worker in self._workers) + " are ready.")
+        self._display.say(
+            " and ".join(f"{worker.name} (pid {worker.pid})" for worker in self._workers) + " are ready."
+        )
 
     async def _enqueue(self) -> _Course:
         started = time.monotonic()
@@ -105,7 +109,9 @@ class Demo:
                 message = f"a task was not enqueued: {result.error or result.status}"
                 raise DemoError(message)
         took = time.monotonic() - started
-        self._display.say(f"{len(results):,} tasks enqueued in {took:.2f} s, {len(self._sources.planted)} of them broken files planted by the demo.")
+        self._display.say(
+            f"{len(results):,} tasks enqueued in {took:.2f} s, {len(self._sources.planted)} of them broken files planted by the demo."
+        )
         return _Course(started, [result.task_id for result in results if result.task_id], changed=started)
 
     def _check_course(self, course: _Course, queue: QueueInfo) -> None:
@@ -147,7 +153,9 @@ class Demo:
             course.first_back = since_kill
         if not still_held & course.held:
             course.last_back = since_kill
-            self._display.say(f"The tasks of {course.victim.name} are pending again, {since_kill:.0f} s after the kill.")
+            self._display.say(
+                f"The tasks of {course.victim.name} are pending again, {since_kill:.0f} s after the kill."
+            )
 
     def _snapshot(self, course: _Course, queue: QueueInfo, active: Sequence[TaskInfo]) -> Snapshot:
         now = time.monotonic()
@@ -163,7 +171,10 @@ class Demo:
         ]
         abandoned = self._held_by(course.victim, active) if course.victim else []
         leases = [
-            LeaseView(self._sources.name_of(path_of(task)), (task.lease_expires_at - queue.timestamp).total_seconds())
+            LeaseView(
+                self._sources.name_of(path_of(task)),
+                (task.lease_expires_at - queue.timestamp).total_seconds(),
+            )
             for task in abandoned
             if task.lease_expires_at is not None
         ]

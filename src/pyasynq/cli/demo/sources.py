@@ -50,7 +50,9 @@ def plant_broken_files(folder: Path) -> tuple[Path, ...]:
     """
     folder.mkdir()
     planted = []
-    for stored in sorted(resources.files(__package__).joinpath(PLANTED_FOLDER).iterdir(), key=lambda file: file.name):
+    for stored in sorted(
+        resources.files(__package__).joinpath(PLANTED_FOLDER).iterdir(), key=lambda file: file.name
+    ):
         copy = folder / stored.name.replace(".txt", ".py")
         copy.write_bytes(stored.read_bytes())
         planted.append(copy)

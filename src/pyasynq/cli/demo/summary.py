@@ -81,10 +81,12 @@ class Summary:
             f"{self.lost} tasks are lost": self.lost == 0,
             f"{len(self.found - self.enqueued)} unknown tasks appeared": self.found <= self.enqueued,
             f"{self.queue.unfinished} tasks are unfinished": self.queue.unfinished == 0,
-            f"{len(self.found)} ids, but {self.queue.completed} completed and {self.queue.archived} archived":
-                len(self.found) == self.queue.completed + self.queue.archived,
-            f"{self.queue.processed_total} attempts were counted instead of {self.expected_attempts}":
-                self.queue.processed_total == self.expected_attempts,
+            f"{len(self.found)} ids, but {self.queue.completed} completed and {self.queue.archived} archived": len(
+                self.found
+            )
+            == self.queue.completed + self.queue.archived,
+            f"{self.queue.processed_total} attempts were counted instead of {self.expected_attempts}": self.queue.processed_total
+            == self.expected_attempts,
             f"only {len(planted)} of 3 planted files are in the archive": len(planted) == 3,  # noqa: PLR2004
         }
         return [text for text, holds in checks.items() if not holds]
@@ -102,7 +104,9 @@ class Summary:
             "run_again": len(self.run_again),
             "violations": self.violations(),
             "seconds": round(self.seconds, 2),
-            "kill": None if kill is None else {
+            "kill": None
+            if kill is None
+            else {
                 "worker": kill.worker,
                 "pid": kill.pid,
                 "at_share": round(kill.at_share, 3),

@@ -28,7 +28,9 @@ def bar(share: float, width: int) -> str:
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str | int]], *, width: int = WIDTH) -> list[str]:
     """Return the lines of a table: texts to the left, numbers to the right, the widest text shortened to fit."""
-    cells = [[f"{cell:,}" if isinstance(cell, int) else " ".join(cell.split()) for cell in row] for row in rows]
+    cells = [
+        [f"{cell:,}" if isinstance(cell, int) else " ".join(cell.split()) for cell in row] for row in rows
+    ]
     is_number = [all(isinstance(row[column], int) for row in rows) for column in range(len(headers))]
     widths = [max(len(text) for text in column) for column in zip(headers, *cells, strict=True)]
     too_wide = sum(widths) + len(_GAP) * (len(widths) - 1) - width
