@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Inspector:
     """Tells what Redis holds of queues, tasks and servers, those of Go peers included.
 
-    Use it as a context manager, or call `close`. It belongs to one event loop and one process, as a client does.
+    Use it as a context manager, or call `close`. Like a client, it belongs to one event loop and one process.
 
     Args:
         url: where Redis is, as for `Client`.
@@ -58,9 +58,9 @@ class Inspector:
     ) -> list[TaskInfo]:
         """Return a page of the tasks of one state.
 
-        Pending tasks come in the order in which they will be taken and active ones in that in which they were,
-        scheduled and retry ones by the time they are due, archived ones by the time they were archived, completed
-        ones by the time they will be deleted.
+        Pending tasks come in the order in which they will be taken, active ones in that in which they were
+        taken, scheduled and retry ones by the time they are due, archived ones by the time they were
+        archived, completed ones by the time they will be deleted.
 
         Raises:
             InvalidOptionError: for another state, and for a `page` or `page_size` below 1.
@@ -78,7 +78,7 @@ class Inspector:
         return await self._driver.run(views.servers())
 
     async def close(self) -> None:
-        """Close the connections. Closing twice is harmless; other calls raise `ClientClosedError` from then on."""
+        """Close the connections; further calls raise `ClientClosedError`. Closing twice is harmless."""
         await self._driver.close()
 
     async def __aenter__(self) -> Self:

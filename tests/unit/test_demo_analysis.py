@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from pyasynq.cli.demo.sources import find_sources, plant_broken_files, standard_
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 SOURCE = '''\
 """A module."""
@@ -41,36 +41,36 @@ x = 1  # ends every block
 '''
 
 
-def analyze(source: str) -> SourceFacts:
+def _analyze(source: str) -> SourceFacts:
     return analyze_tokens(tokenize.generate_tokens(io.StringIO(source).readline))
 
 
 def test_functions_classes_and_lines_are_counted() -> None:
     """Methods, coroutines and inner functions count; lines end with the last statement."""
-    facts = analyze(SOURCE)
+    facts = _analyze(SOURCE)
     assert (3, 1) == (facts.functions, facts.classes)
     assert 21 == facts.lines
 
 
 def test_the_longest_function_reaches_from_def_to_its_last_statement() -> None:
     """Decorators before and blank lines after it are not counted."""
-    facts = analyze(SOURCE)
+    facts = _analyze(SOURCE)
     assert ("open", 6) == (facts.longest_function, facts.longest_function_lines)
 
 
 def test_imports_are_top_level_names_without_relative_ones() -> None:
     """`import a.b` is an import of `a`; `from .x` stays in the package."""
-    assert ("collections", "os", "sys") == analyze(SOURCE).imports
+    assert ("collections", "os", "sys") == _analyze(SOURCE).imports
 
 
 def test_imports_are_found_wherever_a_statement_may_stand() -> None:
     """A statement after a semicolon or inside a block is a statement."""
-    assert ("json", "re") == analyze("x = 1; import json\nif x:\n    import re\n").imports
+    assert ("json", "re") == _analyze("x = 1; import json\nif x:\n    import re\n").imports
 
 
 def test_an_empty_file_has_no_figures() -> None:
     """No statement, no line."""
-    assert SourceFacts(0, 0, 0, "", 0, ()) == analyze("")
+    assert SourceFacts(0, 0, 0, "", 0, ()) == _analyze("")
 
 
 def test_the_figures_agree_with_the_syntax_tree() -> None:
@@ -113,7 +113,7 @@ def test_exactly_three_files_are_planted(tmp_path: Path) -> None:
 def test_a_string_that_ends_with_its_line_is_an_error() -> None:
     """Python 3.11's tokenizer hands out such a quote as a token instead of raising."""
     with pytest.raises((tokenize.TokenError, SyntaxError)):
-        analyze("x = 'abc\n")
+        _analyze("x = 'abc\n")
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
-"""What one Python source file says about itself, read from its tokens alone. Pure but for reading the file."""
+"""What one Python source file says about itself, read from its tokens alone."""
 
 from __future__ import annotations
 
 import tokenize
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def analyze_file(path: Path) -> SourceFacts:
     """Tokenize one source file and return its figures.
 
     Raises:
-        SyntaxError: for a declared encoding that does not exist, bytes that do not fit it, and bad indentation.
+        SyntaxError: for an encoding that does not exist, and for bad indentation.
+        UnicodeDecodeError: for bytes that do not fit the encoding.
         tokenize.TokenError: for a string or bracket that is never closed.
         OSError: when the file cannot be read.
     """
@@ -118,4 +120,4 @@ def _modules(words: list[str]) -> list[str]:
     if words[0] == "from":
         return words[1:2] if words[1:2] and words[1].isidentifier() else []
     # After `import` and after each comma stands a dotted name; its first word is the module.
-    return [word for before, word in zip(words, words[1:], strict=False) if before in {"import", ","}]
+    return [word for before, word in pairwise(words) if before in {"import", ","}]

@@ -9,7 +9,7 @@ import os
 import signal
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -23,6 +23,7 @@ from pyasynq.cli.demo.sources import (
     plant_broken_files,
     standard_library,
 )
+from pyasynq.cli.demo.text import INDENT
 from pyasynq.cli.demo.workers import Workers
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.inspector import Inspector
@@ -44,12 +45,12 @@ _READABLE_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 def demo(folder: Path | None, *, no_kill: bool, as_json: bool) -> None:
     """Watch two workers read every Python source file of FOLDER (or of Python's own library).
 
-    Nothing needs to be installed or running: the demo starts a real Valkey server for itself, kills one of the workers on
-    the way, and proves at the end that no task was lost. It leaves nothing behind.
+    Nothing needs to be installed or running: the demo starts a real Valkey server for itself, kills one of
+    the workers on the way, and proves at the end that no task was lost. It leaves nothing behind.
     """
     display = choose_display(quiet=as_json)
     try:
-        summary = asyncio.run(_demo(folder or standard_library(), display, kill=not no_kill))
+        summary = asyncio.run(_demo((folder or standard_library()).resolve(), display, kill=not no_kill))
     except asyncio.CancelledError:
         click.echo("Stopped; the workers and the server have ended.", err=True)
         raise SystemExit(_INTERRUPTED) from None
@@ -66,23 +67,21 @@ def _print_report(summary: Summary) -> None:
     for heading, lines in report(summary):
         click.secho(f"\n{heading}", bold=True, color=color)
         for line in lines:
-            click.echo(f"  {line}".rstrip())
+            click.echo(f"{INDENT}{line}".rstrip())
 
 
 async def _demo(folder: Path, display: Display, *, kill: bool) -> Summary:
-    _cancel_this_task_on_signals()
-    with display, _set_up(folder.resolve(), display) as (url, sources, workers):
+    _cancel_on_signals(cast("asyncio.Task[Summary]", asyncio.current_task()))
+    with display, _set_up(folder, display) as (url, sources, workers):
         async with Inspector(url) as inspector:
             return await Demo(inspector, workers.all, sources, display).run(kill=kill)
 
 
-def _cancel_this_task_on_signals() -> None:
-    """Let the first SIGINT, SIGTERM or SIGHUP cancel the demo at its next await; further ones change nothing.
+def _cancel_on_signals(task: asyncio.Task[Summary]) -> None:
+    """Let the first SIGINT, SIGTERM or SIGHUP cancel the task at its next await; further ones change nothing.
 
     Cancellation comes between two steps and never inside one, so each `with` block below ends as it should.
     """
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - for the type checker: a coroutine runs in a task
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, lambda: task.cancelling() or task.cancel())
@@ -90,7 +89,7 @@ def _cancel_this_task_on_signals() -> None:
 
 @contextlib.contextmanager
 def _set_up(folder: Path, display: Display) -> Iterator[tuple[str, Sources, Workers]]:
-    """Find the files, and hold a temporary folder, a server in memory and two workers for the `with` block."""
+    """Find the files; hold a temporary folder, a server in memory and two workers for the `with` block."""
     with tempfile.TemporaryDirectory(prefix="pyasynq-demo-") as temporary:
         scratch = Path(temporary)
         sources = Sources(folder, find_sources(folder), plant_broken_files(scratch / PLANTED_FOLDER))

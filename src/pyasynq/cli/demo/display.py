@@ -1,4 +1,4 @@
-"""How the demo shows itself: a live picture in a terminal, a line now and then in a pipe, nothing for `--json`."""
+"""How the demo shows itself: a live picture in a terminal, lines in a pipe, nothing for `--json`."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def plain_line(snapshot: Snapshot) -> str:
     """Return the state in one line of at most 80 columns."""
     queue = snapshot.queue
     line = (
-        f"{snapshot.elapsed:5.1f} s {snapshot.share:5.0%}  done {queue.completed:,}  pending {queue.pending:,}  "
-        f"active {queue.active}  retry {queue.retry}"
+        f"{snapshot.elapsed:5.1f} s {snapshot.share:5.0%}  done {queue.completed:,}  "
+        f"pending {queue.pending:,}  active {queue.active}  retry {queue.retry}"
     )
     if snapshot.leases:
         longest = max(lease.seconds_left for lease in snapshot.leases)
@@ -96,7 +96,7 @@ def plain_line(snapshot: Snapshot) -> str:
 
 
 def picture(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Yield the lines of the live picture, each with the name of its part: progress, states, worker, dead, lease."""
+    """Yield the lines of the live picture, each after its part: progress, states, worker, dead or lease."""
     queue = snapshot.queue
     figures = (
         f"{snapshot.share:4.0%}  {snapshot.finished:,} of {snapshot.total:,}  {snapshot.rate:,.0f} tasks/s"
@@ -124,7 +124,7 @@ def worker_line(worker: WorkerView) -> str:
         return f"{worker.name}  pid {worker.pid}  running {held}"
     if worker.running:
         return f"{worker.name}  pid {worker.pid}  killed {worker.killed_for:.0f} s ago, {held} in its name:"
-    return f"{worker.name}  pid {worker.pid}  killed {worker.killed_for:.0f} s ago, its tasks are back in the queue"
+    return f"{worker.name}  pid {worker.pid}  killed {worker.killed_for:.0f} s ago, its tasks are recovered"
 
 
 def lease_line(lease: LeaseView) -> str:

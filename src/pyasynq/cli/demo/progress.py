@@ -63,7 +63,7 @@ class RateMeter:
         self._counts: list[tuple[float, int]] = []
 
     def rate(self, at: float, count: int) -> float:
-        """Note that `count` tasks were finished at the time `at`, and return the rate since the window's begin."""
+        """Note that `count` tasks were finished at `at` (seconds), and return the rate over the window."""
         self._counts.append((at, count))
         while len(self._counts) > 1 and self._counts[0][0] < at - self._window:
             del self._counts[0]

@@ -85,14 +85,15 @@ def proof(summary: Summary) -> list[str]:
     """Return the lines that say whether each task ended exactly once, and what the kill did."""
     queue = summary.queue
     states = ("pending", "active", "scheduled", "retry", "aggregating")
-    attempts_sign = "=" if queue.processed_total == summary.expected_attempts else "≠"
+    attempts = queue.processed_total
+    failed = sum(failure.attempts for failure in summary.failures)
     lines = [
         f"{len(summary.enqueued):>7,} tasks enqueued",
         f"{queue.completed:>7,} completed",
         f"{queue.archived:>7,} archived",
         f"{queue.unfinished:>7,} left: " + ", ".join(f"{state} {getattr(queue, state)}" for state in states),
         f"{summary.lost:>7,} lost",
-        f"{queue.processed_total:>7,} attempts counted {attempts_sign} 1 for each completed task, all of the archived",
+        f"{attempts:>7,} attempts: {attempts - failed:,} that succeeded, {failed:,} of the archived tasks",
         *_kill_lines(summary.kill, len(summary.run_again)),
     ]
     violations = summary.violations()
@@ -103,10 +104,10 @@ def proof(summary: Summary) -> list[str]:
 
 def _kill_lines(kill: Kill | None, run_again: int) -> Iterator[str]:
     if kill is None:
-        yield "No worker was killed."
+        yield "        No worker was killed."
         return
-    yield f"{run_again:>7,} run twice: those that {kill.worker} held when it was killed"
+    killed = f"{kill.worker} (pid {kill.pid}) was killed with SIGKILL when {kill.at_share:.0%} was done"
+    yield f"{run_again:>7,} run twice: what {kill.worker} held at its death"
+    yield f"        {killed}."
     if kill.first_back is not None and kill.last_back is not None:
-        when = f"{kill.first_back:.0f} to {kill.last_back:.0f} s"
-        yield f"        {kill.worker} (pid {kill.pid}) was killed with SIGKILL when {kill.at_share:.0%} was done;"
-        yield f"        its tasks were pending again {when} later, and then finished"
+        yield f"        Its tasks were pending again {kill.first_back:.0f} to {kill.last_back:.0f} s later."

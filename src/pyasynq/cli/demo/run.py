@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from pyasynq.cli.demo.casualty import Casualty
 from pyasynq.cli.demo.progress import LeaseView, RateMeter, Snapshot, WorkerView
-from pyasynq.cli.demo.summary import Kill, Remains, Summary, path_of, summarize
-from pyasynq.cli.demo.tasks import QUEUE, measure
+from pyasynq.cli.demo.summary import Remains, Summary, path_of, summarize
+from pyasynq.cli.demo.tasks import QUEUE, app, measure
 from pyasynq.errors import PyasynqError
 from pyasynq.task import TaskState
 
@@ -34,23 +34,6 @@ class DemoError(PyasynqError):
     """The demo could not go on; the message quotes the log of the worker concerned."""
 
 
-@dataclass(slots=True)
-class _Course:
-    """What the demo itself must remember between two looks at Redis."""
-
-    started: float
-    enqueued: list[str]
-    meter: RateMeter = field(default_factory=RateMeter)
-    victim: Worker | None = None
-    killed: float = 0.0
-    killed_at_share: float = 0.0
-    held: frozenset[str] = frozenset()
-    first_back: float | None = None
-    last_back: float | None = None
-    changed: float = 0.0
-    last_counts: tuple[int, ...] = ()
-
-
 class Demo:
     """One run, on workers that have been started. The inspector is all that it knows Redis by."""
 
@@ -62,26 +45,30 @@ class Demo:
         self._sources = sources
         self._display = display
         self._worker_of_server: dict[str, Worker] = {}
+        self._meter = RateMeter()
+        self._patience = _Patience()
+        self._casualty: Casualty | None = None
 
     async def run(self, *, kill: bool) -> Summary:
-        """Enqueue every file, wait until each task is completed or archived, and sum up what Redis holds then.
+        """Enqueue every file, wait until each task is completed or archived, and sum up what Redis holds.
 
         Raises:
             DemoError: when a worker ends by itself, or nothing moves for 90 seconds.
         """
         await self._workers_ready()
-        course = await self._enqueue()
+        started = time.monotonic()
+        enqueued = await self._enqueue()
         while True:
             queue = await self._inspector.queue_info(QUEUE)
-            active = await self._inspector.list_tasks(QUEUE, TaskState.ACTIVE, page_size=_PAGE_SIZE)
-            self._check_course(course, queue)
-            self._note_recovery(course, active)
-            snapshot = self._snapshot(course, queue, active)
+            active = await self._active()
+            self._note_recovery(active)
+            snapshot = self._snapshot(time.monotonic() - started, len(enqueued), queue, active)
             self._display.show(snapshot)
             if queue.unfinished == 0:
-                return await self._sum_up(course)
-            if kill and course.victim is None and snapshot.share >= _KILL_AT_SHARE:
-                await self._kill_one(course, snapshot.share, active)
+                return await self._sum_up(enqueued, time.monotonic() - started)
+            if kill and self._casualty is None and snapshot.share >= _KILL_AT_SHARE:
+                await self._kill_one(snapshot.share, active)
+            self._check_workers(queue)
             await asyncio.sleep(_LOOK_INTERVAL_SECONDS)
 
     async def _workers_ready(self) -> None:
@@ -92,119 +79,96 @@ class Demo:
             self._worker_of_server = {server.id: pids[server.pid] for server in servers if server.pid in pids}
             for worker in self._workers:
                 if worker.exit_code is not None or time.monotonic() > deadline:
-                    message = f"{worker.name} did not start; its log ends with:\n{worker.last_words}"
-                    raise DemoError(message)
+                    raise DemoError(f"{worker.name} did not start; its log ends with:\n{worker.last_words}")
             await asyncio.sleep(_LOOK_INTERVAL_SECONDS / 4)
-        self._display.say(
-            " and ".join(f"{worker.name} (pid {worker.pid})" for worker in self._workers) + " are ready."
-        )
+        names = " and ".join(f"{worker.name} (pid {worker.pid})" for worker in self._workers)
+        self._display.say(f"{names} are ready.")
 
-    async def _enqueue(self) -> _Course:
+    async def _enqueue(self) -> list[str]:
         started = time.monotonic()
-        files = (*self._sources.planted, *self._sources.files)
-        async with measure.app:
-            results = await measure.enqueue_many({"path": str(path)} for path in files)
+        planted = self._sources.planted
+        async with app:
+            results = await measure.enqueue_many(
+                {"path": str(path)} for path in (*planted, *self._sources.files)
+            )
         for result in results:
             if not result:
-                message = f"a task was not enqueued: {result.error or result.status}"
-                raise DemoError(message)
+                raise DemoError(f"a task was not enqueued: {result.error or result.status}")
         took = time.monotonic() - started
         self._display.say(
-            f"{len(results):,} tasks enqueued in {took:.2f} s, {len(self._sources.planted)} of them broken files planted by the demo."
+            f"{len(results):,} tasks enqueued in {took:.2f} s, {len(planted)} planted ones first."
         )
-        return _Course(started, [result.task_id for result in results if result.task_id], changed=started)
+        return [result.task_id for result in results if result.task_id]
 
-    def _check_course(self, course: _Course, queue: QueueInfo) -> None:
-        for worker in self._workers:
-            if worker is not course.victim and worker.exit_code is not None:
-                message = f"{worker.name} ended with exit code {worker.exit_code}; its log ends with:\n{worker.last_words}"
-                raise DemoError(message)
-        counts = (queue.pending, queue.active, queue.retry, queue.completed, queue.archived)
-        now = time.monotonic()
-        if counts != course.last_counts:
-            course.last_counts, course.changed = counts, now
-        elif now > course.changed + _STANDSTILL_SECONDS:
-            words = "\n".join(worker.last_words for worker in self._workers)
-            message = f"nothing has moved for {_STANDSTILL_SECONDS:g} s; the workers' logs end with:\n{words}"
-            raise DemoError(message)
+    async def _active(self) -> list[TaskInfo]:
+        return await self._inspector.list_tasks(QUEUE, TaskState.ACTIVE, page_size=_PAGE_SIZE)
 
-    def _held_by(self, worker: Worker | None, active: Sequence[TaskInfo]) -> list[TaskInfo]:
+    def _held_by(self, worker: Worker, active: Sequence[TaskInfo]) -> list[TaskInfo]:
         return [task for task in active if self._worker_of_server.get(task.server_id) is worker]
 
-    async def _kill_one(self, course: _Course, share: float, active: Sequence[TaskInfo]) -> None:
+    async def _kill_one(self, share: float, active: Sequence[TaskInfo]) -> None:
         victim = max(self._workers, key=lambda worker: len(self._held_by(worker, active)))
         if not self._held_by(victim, active):
             return
         victim.kill()
-        course.victim, course.killed, course.killed_at_share = victim, time.monotonic(), share
-        # What a dead server holds is what Redis says after its death; what it said before may be settled by now.
-        active = await self._inspector.list_tasks(QUEUE, TaskState.ACTIVE, page_size=_PAGE_SIZE)
-        course.held = frozenset(task.id for task in self._held_by(victim, active))
-        self._display.say(
-            f"{victim.name} (pid {victim.pid}) is killed with SIGKILL; it holds {len(course.held)} tasks, whose leases now run down."
-        )
+        held = [task.id for task in self._held_by(victim, await self._active())]
+        self._casualty = Casualty(victim, share, held)
+        self._display.say(f"{victim.name} (pid {victim.pid}) is killed with SIGKILL, {share:.0%} is done.")
+        self._display.say(f"It holds {len(held)} tasks; nobody renews their leases, which now run down.")
 
-    def _note_recovery(self, course: _Course, active: Sequence[TaskInfo]) -> None:
-        if course.victim is None or course.last_back is not None:
-            return
-        still_held = {task.id for task in self._held_by(course.victim, active)}
-        since_kill = time.monotonic() - course.killed
-        if course.first_back is None and course.held - still_held:
-            course.first_back = since_kill
-        if not still_held & course.held:
-            course.last_back = since_kill
-            self._display.say(
-                f"The tasks of {course.victim.name} are pending again, {since_kill:.0f} s after the kill."
-            )
+    def _note_recovery(self, active: Sequence[TaskInfo]) -> None:
+        casualty = self._casualty
+        if casualty and casualty.note(task.id for task in self._held_by(casualty.worker, active)):
+            name, age = casualty.worker.name, casualty.age
+            self._display.say(f"The tasks of {name} are pending again, {age:.0f} s after the kill.")
 
-    def _snapshot(self, course: _Course, queue: QueueInfo, active: Sequence[TaskInfo]) -> Snapshot:
-        now = time.monotonic()
-        finished = queue.completed + queue.archived
+    def _check_workers(self, queue: QueueInfo) -> None:
+        for worker in self._workers:
+            is_dead = self._casualty is not None and worker is self._casualty.worker
+            if worker.exit_code is not None and not is_dead:
+                how = f"{worker.name} ended with exit code {worker.exit_code}"
+                raise DemoError(f"{how}; its log ends with:\n{worker.last_words}")
+        if self._patience.is_over(queue):
+            words = "\n".join(worker.last_words for worker in self._workers)
+            how = f"nothing has moved for {_STANDSTILL_SECONDS:g} s"
+            raise DemoError(f"{how}; the workers' logs end with:\n{words}")
+
+    def _snapshot(self, elapsed: float, total: int, queue: QueueInfo, active: Sequence[TaskInfo]) -> Snapshot:
+        dead = self._casualty.worker if self._casualty else None
         workers = [
             WorkerView(
                 worker.name,
                 worker.pid,
-                len(self._held_by(worker, active)),
-                now - course.killed if worker is course.victim else None,
+                running=len(self._held_by(worker, active)),
+                killed_for=self._casualty.age if self._casualty and worker is dead else None,
             )
             for worker in self._workers
         ]
-        abandoned = self._held_by(course.victim, active) if course.victim else []
         leases = [
             LeaseView(
                 self._sources.name_of(path_of(task)),
                 (task.lease_expires_at - queue.timestamp).total_seconds(),
             )
-            for task in abandoned
+            for task in (self._held_by(dead, active) if dead else ())
             if task.lease_expires_at is not None
         ]
         return Snapshot(
-            elapsed=now - course.started,
-            total=len(course.enqueued),
+            elapsed=elapsed,
+            total=total,
             queue=queue,
-            rate=course.meter.rate(now, finished),
+            rate=self._meter.rate(elapsed, queue.completed + queue.archived),
             workers=workers,
             leases=sorted(leases, key=lambda lease: lease.seconds_left),
         )
 
-    async def _sum_up(self, course: _Course) -> Summary:
-        seconds = time.monotonic() - course.started
-        kill = None
-        if course.victim is not None:
-            kill = Kill(
-                worker=course.victim.name,
-                pid=course.victim.pid,
-                at_share=course.killed_at_share,
-                held=course.held,
-                first_back=course.first_back,
-                last_back=course.last_back,
-            )
+    async def _sum_up(self, enqueued: Sequence[str], seconds: float) -> Summary:
         remains = Remains(
             queue=await self._inspector.queue_info(QUEUE),
             completed=await self._all_tasks(TaskState.COMPLETED),
             archived=await self._all_tasks(TaskState.ARCHIVED),
         )
-        return summarize(remains, self._sources, enqueued=course.enqueued, kill=kill, seconds=seconds)
+        kill = self._casualty.to_kill() if self._casualty else None
+        return summarize(remains, self._sources, enqueued=enqueued, kill=kill, seconds=seconds)
 
     async def _all_tasks(self, state: TaskState) -> list[TaskInfo]:
         tasks: list[TaskInfo] = []
@@ -214,3 +178,17 @@ class Demo:
             tasks.extend(found)
             if len(found) < _PAGE_SIZE:
                 return tasks
+
+
+class _Patience:
+    """Ends when the counts of a queue have not changed for a time that no lease and no retry takes."""
+
+    def __init__(self) -> None:
+        self._counts: tuple[int, ...] = ()
+        self._changed = time.monotonic()
+
+    def is_over(self, queue: QueueInfo) -> bool:
+        counts = (queue.pending, queue.active, queue.retry, queue.completed, queue.archived)
+        if counts != self._counts:
+            self._counts, self._changed = counts, time.monotonic()
+        return time.monotonic() > self._changed + _STANDSTILL_SECONDS

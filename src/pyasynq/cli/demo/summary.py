@@ -77,17 +77,17 @@ class Summary:
     def violations(self) -> list[str]:
         """Return what contradicts "each task ended exactly once, and none was lost"; empty is the proof."""
         planted = [failure for failure in self.failures if failure.is_planted]
+        queue, attempts = self.queue, self.queue.processed_total
+        ended = queue.completed + queue.archived
         checks = {
             f"{self.lost} tasks are lost": self.lost == 0,
             f"{len(self.found - self.enqueued)} unknown tasks appeared": self.found <= self.enqueued,
-            f"{self.queue.unfinished} tasks are unfinished": self.queue.unfinished == 0,
-            f"{len(self.found)} ids, but {self.queue.completed} completed and {self.queue.archived} archived": len(
-                self.found
-            )
-            == self.queue.completed + self.queue.archived,
-            f"{self.queue.processed_total} attempts were counted instead of {self.expected_attempts}": self.queue.processed_total
-            == self.expected_attempts,
-            f"only {len(planted)} of 3 planted files are in the archive": len(planted) == 3,  # noqa: PLR2004
+            f"{queue.unfinished} tasks are unfinished": queue.unfinished == 0,
+            f"{len(self.found)} ids were found, but {ended} tasks counted": len(self.found) == ended,
+            f"{attempts} attempts were counted instead of {self.expected_attempts}": (
+                attempts == self.expected_attempts
+            ),
+            f"only {len(planted)} of 3 planted files are in the archive": len(planted) == 3,
         }
         return [text for text, holds in checks.items() if not holds]
 

@@ -17,6 +17,8 @@ from pyasynq.cli.demo.analysis import analyze_file
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from pyasynq import Task
+
 QUEUE: Final = "sources"
 MAX_RETRY: Final = 3
 RETRY_DELAY_SECONDS: Final = 5.0
@@ -24,7 +26,7 @@ RETENTION_SECONDS: Final = 3600
 
 
 @asynccontextmanager
-async def end_with_the_demo(app: App) -> AsyncIterator[None]:  # noqa: ARG001 - a lifespan is given its app
+async def end_with_the_demo(app: App) -> AsyncIterator[None]:  # noqa: ARG001 - a lifespan takes its app
     """Stop this worker when the demo that started it is gone, however it went.
 
     The demo holds the other end of our standard input and never writes: its end is the end of the demo.
@@ -39,6 +41,11 @@ def _stop_at_end_of_input() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def retry_soon(retried: int, error: BaseException, task: Task) -> float:  # noqa: ARG001 - as RetryDelay has it
+    """Return a delay in seconds that an onlooker waits for gladly."""
+    return RETRY_DELAY_SECONDS
+
+
 app = App(lifespan=end_with_the_demo)
 
 
@@ -48,7 +55,7 @@ app = App(lifespan=end_with_the_demo)
     max_retry=MAX_RETRY,
     retention=RETENTION_SECONDS,
     timeout=60,
-    retry_delay=lambda retried, error, task: RETRY_DELAY_SECONDS,  # noqa: ARG005 - the signature of RetryDelay
+    retry_delay=retry_soon,
 )
 def measure(path: str) -> dict[str, Any]:
     """Tokenize one source file and return its figures, with the process that did it."""

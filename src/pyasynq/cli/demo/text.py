@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WIDTH: Final = 80
+INDENT: Final = "  "
 _GAP: Final = "  "
 
 
@@ -26,8 +27,10 @@ def bar(share: float, width: int) -> str:
     return "█" * filled + "░" * (width - filled)
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str | int]], *, width: int = WIDTH) -> list[str]:
-    """Return the lines of a table: texts to the left, numbers to the right, the widest text shortened to fit."""
+def table(
+    headers: Sequence[str], rows: Sequence[Sequence[str | int]], *, width: int = WIDTH - len(INDENT)
+) -> list[str]:
+    """Return the lines of a table: texts left, numbers right, the widest column shortened to fit."""
     cells = [
         [f"{cell:,}" if isinstance(cell, int) else " ".join(cell.split()) for cell in row] for row in rows
     ]

@@ -29,8 +29,8 @@ class Worker:
         command = [sys.executable, "-m", "pyasynq.cli", "worker", "pyasynq.cli.demo.tasks:app"]
         options = ["--concurrency", str(CONCURRENCY), "--queues", f"{QUEUE}=1", "--log-level", "warning"]
         with self._log.open("wb") as log:
-            # A session of its own: Ctrl-C in the terminal reaches the demo alone, which then ends its workers in order.
-            self._process = subprocess.Popen(  # noqa: S603 - our own command
+            # In a session of its own, so that Ctrl-C reaches the demo alone, which ends its workers in order.
+            self._process = subprocess.Popen(
                 [*command, *options],
                 env={**os.environ, "PYASYNQ_REDIS_URL": url},
                 stdin=subprocess.PIPE,
