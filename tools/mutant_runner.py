@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -36,7 +37,7 @@ _TEST_TIMEOUT = 15
 _EXTRA_TIME = 30.0
 """Seconds a fork may take beyond four times what its tests took unbroken."""
 _POLL = 0.01
-_PASSED, _FAILED = 0, 1
+_PASSED, _FAILED, _BROKE_OFF = 0, 1, 70
 # What every test imports, but never pyasynq: its copies differ.
 _PRELOADED = (
     "asyncio",
@@ -149,10 +150,13 @@ class _Bench:
         sys.stdout.flush()
         self._pid = os.fork()
         if self._pid == 0:
-            exit_code = 70
+            exit_code = _BROKE_OFF
             try:
                 exit_code = self._run_tests()
+            except BaseException:  # noqa: BLE001 - a fork must not run on into its parent's code
+                traceback.print_exc()
             finally:
+                sys.stderr.flush()
                 os._exit(exit_code)
 
     def outcome(self) -> bool | None:
@@ -175,7 +179,9 @@ class _Bench:
         return exit_code == _FAILED
 
     def stop(self) -> None:
-        """End the fork and all that it started."""
+        """End the fork, if one runs, and all that it started."""
+        if not self._pid:
+            return
         with suppress(psutil.NoSuchProcess):
             for process in [*psutil.Process(self._pid).children(recursive=True), psutil.Process(self._pid)]:
                 with suppress(psutil.NoSuchProcess):
@@ -206,4 +212,6 @@ class _Bench:
             message = f"the copy of the package is not the one imported: {package.__file__}"
             raise RunError(message)
         options = ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", f"--timeout={_TEST_TIMEOUT}"]
+        # Plugins are among the preloaded modules.
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
         return int(pytest.main([*options, *self.job.tests]))

@@ -6,7 +6,7 @@ import pytest
 
 from tools.lua_mutator import Mutant
 from tools.mutant_runner import Recorded
-from tools.mutants import Candidate, ExcuseError, Place, judge, read_excuses, rank_tests
+from tools.mutants import Candidate, ExcuseError, Place, judge, rank_tests, read_excuses
 
 if TYPE_CHECKING:
     from pathlib import Path

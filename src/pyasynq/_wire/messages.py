@@ -18,6 +18,7 @@ from pyasynq._wire.asynq_pb2 import TaskMessage
 from pyasynq._wire.timestamps import read_timestamp, write_timestamp
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
 __all__ = [
@@ -251,20 +252,25 @@ class SchedulerEnqueueEvent(_Record):
 def _build(message_class: type[_AnyMessage], values: Mapping[str, Any]) -> _AnyMessage:
     try:
         return message_class(**values)
-    except UnicodeEncodeError as error:
-        field = _field_holding(error.object, values)
-        raise InvalidTextError(message_class.DESCRIPTOR.name, field, error.object, error.start) from None
+    except ValueError:
+        # Protobuf does not say which field it was, and its implementations raise different errors.
+        for field, text in _texts_in(values):
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise InvalidTextError(message_class.DESCRIPTOR.name, field, text, error.start) from None
+        raise
 
 
-def _field_holding(text: str, values: Mapping[str, Any]) -> str:
-    """Return the name of the field where protobuf met `text`; of a map, with the key of the entry."""
+def _texts_in(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each text in the fields of a message, with the place where it stands."""
     for name, value in values.items():
-        if isinstance(value, Mapping):
-            for key, entry in value.items():
-                if text == key:
-                    return f"a key of {name}"
-                if text == entry:
-                    return f"{name}[{key!r}]"
-        elif value == text or (isinstance(value, tuple) and text in value):
-            return name
-    return "a field"
+        if isinstance(value, str):
+            yield name, value
+        elif isinstance(value, tuple):
+            yield from ((name, item) for item in value)
+        elif isinstance(value, Mapping):
+            for key, item in value.items():
+                yield f"a key of {name}", key
+                if isinstance(item, str):
+                    yield f"{name}[{key!r}]", item

@@ -1,0 +1,293 @@
+"""Drivers: they wait, so that plans need not. One for asyncio, one for threads.
+
+    driver = AsyncDriver(parse_redis_url(url), client_name="pyasynq")
+    result = await driver.run(plan)
+    results = await driver.run_batch(plans)  # a result or an exception for each
+
+Both keep a few connections, one for each round that is under way. What is decided, is decided in `exchange`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pyasynq._broker.connections import AsyncConnection, BlockingConnection
+from pyasynq._broker.exchange import advance, exchange
+from pyasynq._broker.session import DriverBase
+from pyasynq._broker.steps import Open, Pause, Send
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from pyasynq._broker.exchange import Outcome
+    from pyasynq._broker.plan import Call, Plan
+    from pyasynq._broker.redis_url import RedisTarget
+    from pyasynq._broker.steps import Step
+
+T = TypeVar("T")
+
+MAX_CONNECTIONS: Final = 10
+
+
+class _AsyncHome:
+    """The event loop and process that a driver lives in now, and its connections there."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.loop = asyncio.get_running_loop()
+        self.idle: list[AsyncConnection] = []
+        self.free = asyncio.Semaphore(MAX_CONNECTIONS)
+        self.running: set[asyncio.Task[Any]] = set()
+
+    def is_here(self) -> bool:
+        """Whether this is the running loop, in this process."""
+        return self.loop is asyncio.get_running_loop() and self.pid == os.getpid()
+
+
+class AsyncDriver(DriverBase):
+    """Runs plans for asyncio.
+
+    It belongs to the event loop and process that use it: called from another loop or after a fork it
+    connects anew there, and leaves the old sockets alone.
+
+    Args:
+        target: the server.
+        client_name: what `CLIENT LIST` shows.
+        timeout: seconds that one round of calls may take, with reconnecting and sending again.
+        clock: for `last_disconnect`; time-outs run in real time.
+        on_warning: told, once each, what the server refuses and we can do without; logs unless given.
+    """
+
+    _home: _AsyncHome | None = None
+
+    async def run(self, plan: Plan[T]) -> T:
+        """Run one plan and return what it returns.
+
+        Cancelled, it raises `CancelledError` at once; the plan runs to its end and may take effect.
+
+        Raises:
+            ClientClosedError: after `close`.
+            PyasynqError: whatever the plan raises, errors of Redis among it.
+        """
+        [result] = await self.run_batch([plan])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def run_batch(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
+        """Run plans in step, each round of theirs as one pipeline; return a result or an exception for each.
+
+        Cancelled, it raises `CancelledError` at once; the plans run to their ends and may take effect.
+
+        Raises:
+            ClientClosedError: after `close`.
+        """
+        self.check_open()
+        running = self._at_home().running
+        task = asyncio.get_running_loop().create_task(self.run_unshielded(plans))
+        running.add(task)
+        task.add_done_callback(running.discard)
+        return await asyncio.shield(task)
+
+    async def run_unshielded(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
+        """Run plans as `run_batch` does, but in the caller's own task: cancelling it cuts the connection."""
+        rounds = advance(plans)
+        try:
+            calls = next(rounds)
+            while True:
+                calls = rounds.send(await self._route(calls))
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        """Wait for what is under way, at most the time-out, then close the connections. Twice is harmless."""
+        self._closed = True
+        home = self._home
+        if home is not None and home.is_here() and home.running:
+            _, late = await asyncio.wait(home.running, timeout=self.timeout)
+            for task in late:
+                task.cancel()
+        self._home = None
+        if home is not None and home.is_here():
+            while home.idle:
+                await home.idle.pop().close()
+        elif home is not None:
+            _abandon(home)
+        if self._location.must_start:
+            await asyncio.to_thread(self._location.let_go)
+
+    def abandon(self) -> bool:
+        """Let go of the connections without waiting; return whether there were any. For destructors."""
+        home, self._home = self._home, None
+        if home is None or not home.idle:
+            return False
+        _abandon(home)
+        return True
+
+    async def _route(self, calls: list[Call]) -> list[Outcome]:
+        """Send calls to the node that serves their keys: with a single server, all of them to that one."""
+        home = self._at_home()
+        if not await self._wait_for_connection(home):
+            return [self.all_busy(MAX_CONNECTIONS) for _ in calls]
+        connection = home.idle.pop() if home.idle else AsyncConnection()
+        try:
+            return await self._perform(exchange(calls, connection.session, self._state), connection)
+        finally:
+            home.free.release()
+            if home is self._home:
+                home.idle.append(connection)
+            else:
+                await connection.close()
+
+    async def _wait_for_connection(self, home: _AsyncHome) -> bool:
+        if not home.free.locked():
+            return await home.free.acquire()
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await home.free.acquire()
+        except TimeoutError:
+            return False
+
+    def _at_home(self) -> _AsyncHome:
+        home = self._home
+        if home is None or not home.is_here():
+            if home is not None:
+                _abandon(home)
+            home = self._home = _AsyncHome()
+        return home
+
+    async def _perform(
+        self,
+        steps: Generator[Step, Any, list[Outcome]],
+        connection: AsyncConnection,
+    ) -> list[Outcome]:
+        answer: Any = None
+        try:
+            while True:
+                step = steps.send(answer)
+                answer = None
+                if isinstance(step, Send):
+                    answer = await connection.exchange(step.commands, step.seconds)
+                elif isinstance(step, Open):
+                    answer = await connection.open(await self._find(), step.seconds)
+                elif isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                else:
+                    await connection.close()
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+    async def _find(self) -> RedisTarget:
+        if self._location.must_start:
+            return await asyncio.to_thread(self._location.find)
+        return self.target
+
+
+def _abandon(home: _AsyncHome) -> None:
+    while home.idle:
+        home.idle.pop().abandon()
+
+
+class _BlockingHome:
+    """The process that a driver lives in now, and its connections there."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.idle: list[BlockingConnection] = []
+        self.free = threading.Semaphore(MAX_CONNECTIONS)
+
+
+class BlockingDriver(DriverBase):
+    """Runs plans for threads; any number of them may use it at once.
+
+    After a fork it connects anew in the child, and leaves the parent's sockets alone. The arguments are
+    those of `AsyncDriver`.
+    """
+
+    def __init__(self, target: RedisTarget, **settings: Any) -> None:
+        super().__init__(target, **settings)
+        self._home = _BlockingHome()
+
+    def run(self, plan: Plan[T]) -> T:
+        """Run one plan and return what it returns.
+
+        Raises:
+            ClientClosedError: after `close`.
+            PyasynqError: whatever the plan raises, errors of Redis among it.
+        """
+        [result] = self.run_batch([plan])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def run_batch(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
+        """Run plans in step, each round of theirs as one pipeline; return a result or an exception for each.
+
+        Raises:
+            ClientClosedError: after `close`.
+        """
+        self.check_open()
+        rounds = advance(plans)
+        try:
+            calls = next(rounds)
+            while True:
+                calls = rounds.send(self._route(calls))
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Close the connections; one that is in use is closed when its round ends. Twice is harmless."""
+        self._closed = True
+        self.abandon()
+        self._location.let_go()
+
+    def abandon(self) -> bool:
+        """Let go of the idle connections; return whether there were any. For destructors."""
+        idle, self._home.idle = self._home.idle, []
+        for connection in idle:
+            connection.close()
+        return bool(idle)
+
+    def _route(self, calls: list[Call]) -> list[Outcome]:
+        """Send calls to the node that serves their keys: with a single server, all of them to that one."""
+        if self._home.pid != os.getpid():
+            self._home = _BlockingHome()
+        home = self._home
+        if not home.free.acquire(timeout=self.timeout):
+            return [self.all_busy(MAX_CONNECTIONS) for _ in calls]
+        try:
+            connection = home.idle.pop()
+        except IndexError:
+            connection = BlockingConnection()
+        try:
+            return self._perform(exchange(calls, connection.session, self._state), connection)
+        finally:
+            home.free.release()
+            home.idle.append(connection)
+            if self._closed:
+                self.abandon()
+
+    def _perform(
+        self,
+        steps: Generator[Step, Any, list[Outcome]],
+        connection: BlockingConnection,
+    ) -> list[Outcome]:
+        answer: Any = None
+        try:
+            while True:
+                step = steps.send(answer)
+                answer = None
+                if isinstance(step, Send):
+                    answer = connection.exchange(step.commands, step.seconds)
+                elif isinstance(step, Open):
+                    answer = connection.open(self._location.find(), step.seconds)
+                elif isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                else:
+                    connection.close()
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]

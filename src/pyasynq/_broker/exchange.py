@@ -1,0 +1,266 @@
+"""What goes to Redis, what each reply means, and what is sent again: all of it without waiting.
+
+`advance` turns plans into rounds of calls. `exchange` is one round with one server: a generator of
+steps (`Open`, `Send`, `Pause`, `Close`) that a driver performs on a connection and answers. So the
+asyncio driver, the blocking driver and tests without Redis share every decision.
+
+What a driver promises: a call whose reply says that it did not run (a missing script, a server that is
+loading or read-only) is sent again until the time-out; a call whose reply was lost is sent again as its
+`Replay` allows; every other error belongs to its own plan alone.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+
+from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError, translate
+from pyasynq._broker.session import greet
+from pyasynq._broker.steps import Close, Open, Pause, Send
+from pyasynq.errors import RedisUnavailableError, RedisVersionError, ReplyLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from pyasynq._broker.plan import Argument, Call, Reply
+    from pyasynq._broker.session import DriverState, Session
+    from pyasynq._broker.steps import Received, Step
+
+T = TypeVar("T")
+Outcome: TypeAlias = "Reply | Exception"
+
+_IDLE_CHECK: Final = 15.0
+_SHORTEST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 1.0
+
+
+class _Unsettled:
+    """Stands in the list of outcomes for a call that has none yet."""
+
+
+_UNSETTLED: Final = _Unsettled()
+
+
+def advance(plans: Sequence[Plan[T]]) -> Generator[list[Call], list[Outcome], list[T | Exception]]:
+    """Advance many plans in step: yield the calls of each round, and take an outcome for each.
+
+    Returns:
+        what each plan returned, or the exception it ended with.
+    """
+    results: list[T | Exception | None] = [None] * len(plans)
+    running = list(enumerate(plans))
+    outcomes: list[Outcome] = [None] * len(plans)
+    while running:
+        calls: list[Call] = []
+        waiting: list[tuple[int, Plan[T]]] = []
+        for (position, plan), outcome in zip(running, outcomes, strict=True):
+            try:
+                call = plan.throw(outcome) if isinstance(outcome, Exception) else plan.send(outcome)
+            except StopIteration as stop:
+                results[position] = stop.value
+            except Exception as error:  # noqa: BLE001 - whatever ends a plan is that plan's result
+                results[position] = error
+            else:
+                calls.append(call)
+                waiting.append((position, plan))
+        running = waiting
+        if calls:
+            outcomes = yield calls
+    return cast("list[T | Exception]", results)
+
+
+def exchange(
+    calls: Sequence[Call], session: Session, state: DriverState
+) -> Generator[Step, Any, list[Outcome]]:
+    """Send calls to one server until each has an outcome or the time-out has passed."""
+    started = state.monotonic()
+    if not session.is_open or started - session.last_used >= _IDLE_CHECK:
+        unsettled = _Round(calls, session, state, started)
+    else:
+        # Nearly every round is this: nothing to open, nothing refused, nothing lost.
+        received: Received = yield Send([command_of(call, session) for call in calls], state.timeout)
+        if received.broken is None and not any(isinstance(reply, ReplyError) for reply in received.replies):
+            session.last_used = started
+            return received.replies
+        unsettled = _Round(calls, session, state, started)
+        unsettled.settle(received)
+    yield from unsettled.go_on()
+    return unsettled.outcomes
+
+
+def command_of(
+    call: Call, session: Session, *, replayed: bool = False, by_text: bool = False
+) -> tuple[Argument, ...]:
+    """Return the Redis command of a call, in the script form that the session's server understands."""
+    if isinstance(call, CommandCall):
+        return call.command
+    form = call.script.form(session.script_flags)
+    args = ("1", *call.args[1:]) if replayed and call.replay is Replay.BY_TOKEN else call.args
+    if by_text:
+        return ("EVAL", form.text, len(call.keys), *call.keys, *args)
+    return ("EVALSHA", form.sha, len(call.keys), *call.keys, *args)
+
+
+class _Round:
+    """The calls of one round that are not settled yet, and what has happened to them."""
+
+    def __init__(self, calls: Sequence[Call], session: Session, state: DriverState, started: float) -> None:
+        self.outcomes: list[Outcome] = [_UNSETTLED] * len(calls)
+        self._calls = calls
+        self._session = session
+        self._state = state
+        self._deadline = started + state.timeout
+        self._waiting = list(range(len(calls)))
+        self._replayed: set[int] = set()
+        self._scripts_missing: dict[int, int] = {}
+        self._scripts_to_load: set[bytes] = set()
+        self._must_pause = False
+        self._pauses = 0
+        self._breaks = 0
+        self._cause = "the time-out passed"
+
+    def go_on(self) -> Generator[Step, Any, None]:
+        """Send what is unsettled, again and again, until nothing is or the deadline has passed."""
+        while self._waiting:
+            if self._must_pause:
+                yield from self._pause()
+            if self._remaining() <= 0:
+                self._give_up()
+                return
+            if not (yield from self._make_ready()):
+                continue
+            yield from self._load_missing_scripts()
+            if not self._session.is_open:
+                continue
+            commands = [self._command(position) for position in self._waiting]
+            self.settle((yield Send(commands, self._remaining())))
+
+    def settle(self, received: Received) -> None:
+        """Take what came back for the waiting calls, in their order."""
+        still_waiting = []
+        for position, reply in zip(self._waiting, received.replies, strict=False):
+            if not isinstance(reply, ReplyError):
+                self.outcomes[position] = reply
+            elif self._will_take_it_later(position, reply):
+                still_waiting.append(position)
+            else:
+                self.outcomes[position] = translate(reply, _subject(self._calls[position]))
+        if received.broken is not None:
+            still_waiting += self._after_break(self._waiting[len(received.replies) :], received)
+        self._waiting = still_waiting
+        self._session.last_used = self._state.monotonic()
+
+    def _will_take_it_later(self, position: int, reply: ReplyError) -> bool:
+        call = self._calls[position]
+        if reply.code == "NOSCRIPT" and isinstance(call, ScriptCall):
+            times = self._scripts_missing[position] = self._scripts_missing.get(position, 0) + 1
+            if times == 1:
+                self._scripts_to_load.add(call.script.form(self._session.script_flags).text)
+            return times <= 2  # loaded the first time, sent with its text the second
+        if reply.code not in WAITED_OUT:
+            return False
+        self._cause = str(reply)
+        self._must_pause = True
+        if reply.code == "READONLY":
+            # A demoted primary: the name may lead to the new one by now, this connection never will.
+            self._session.is_open = False
+        return True
+
+    def _after_break(self, unanswered: list[int], received: Received) -> list[int]:
+        """Return which of the calls without a reply may be sent again."""
+        self._note_break(received)
+        if not received.sent:
+            return unanswered
+        self._state.note_disconnect()
+        again = []
+        for position in unanswered:
+            if self._calls[position].replay is Replay.NEVER:
+                self.outcomes[position] = ReplyLostError(self._state.address, self._cause)
+            else:
+                self._replayed.add(position)
+                again.append(position)
+        return again
+
+    def _note_break(self, received: Received) -> None:
+        self._cause = received.broken or ""
+        self._session.is_open = False
+        # The first time the server may just have been restarted; it does not help to ask faster than that.
+        self._must_pause |= self._breaks > 0
+        self._breaks += 1
+
+    def _make_ready(self) -> Generator[Step, Any, bool]:
+        """Return whether the session is open and, after a long rest, still alive."""
+        session = self._session
+        if session.is_open and self._state.monotonic() - session.last_used >= _IDLE_CHECK:
+            pinged: Received = yield Send([("PING",)], self._remaining())
+            session.last_used = self._state.monotonic()
+            session.is_open = pinged.broken is None
+        if session.is_open:
+            return True
+        yield Close()
+        opened: ReplyError | RedisVersionError | str | None = yield Open(self._remaining())
+        if opened is None:
+            opened = yield from greet(session, self._state, self._remaining())
+        if opened is None:
+            session.is_open = True
+            return True
+        yield Close()
+        if isinstance(opened, ReplyError) and opened.code not in WAITED_OUT:
+            for position in self._waiting:
+                self.outcomes[position] = translate(opened, "the connection")
+            self._waiting = []
+        elif isinstance(opened, RedisVersionError):
+            for position in self._waiting:
+                self.outcomes[position] = RedisVersionError(opened.version)
+            self._waiting = []
+        self._cause = str(opened)
+        self._must_pause = True
+        return False
+
+    def _load_missing_scripts(self) -> Generator[Step, Any, None]:
+        texts, self._scripts_to_load = sorted(self._scripts_to_load), set()
+        if not texts or self._session.scripts_refused:
+            return
+        received: Received = yield Send([("SCRIPT", "LOAD", text) for text in texts], self._remaining())
+        if received.broken is not None:
+            self._note_break(received)
+        elif any(
+            isinstance(reply, ReplyError) and reply.code not in WAITED_OUT for reply in received.replies
+        ):
+            self._session.scripts_refused = True
+
+    def _command(self, position: int) -> tuple[Argument, ...]:
+        times = self._scripts_missing.get(position, 0)
+        return command_of(
+            self._calls[position],
+            self._session,
+            replayed=position in self._replayed,
+            by_text=times > 1 or (times == 1 and self._session.scripts_refused),
+        )
+
+    def _pause(self) -> Generator[Step, Any, None]:
+        self._must_pause = False
+        longest = min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**self._pauses)
+        self._pauses += 1
+        seconds = min(longest * random.uniform(0.5, 1.0), self._remaining())  # noqa: S311 - spreads clients
+        if seconds > 0:
+            yield Pause(seconds)
+
+    def _remaining(self) -> float:
+        return self._deadline - self._state.monotonic()
+
+    def _give_up(self) -> None:
+        address = self._state.address
+        for position in self._waiting:
+            lost = position in self._replayed
+            self.outcomes[position] = (ReplyLostError if lost else RedisUnavailableError)(
+                address, self._cause
+            )
+        self._waiting = []
+
+
+def _subject(call: Call) -> str:
+    if isinstance(call, ScriptCall):
+        return f"script {call.script.name}"
+    return f"command {call.command[0]!s}"

@@ -1,0 +1,49 @@
+"""Where a target's server is right now: an embedded one has to be started before it has an address."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq.embedded import open_embedded
+
+if TYPE_CHECKING:
+    from pyasynq._broker.redis_url import RedisTarget
+    from pyasynq.embedded import EmbeddedServer
+
+
+class Location:
+    """Finds the server of a target; holds an embedded one from the first `find` to `let_go`. Thread-safe."""
+
+    def __init__(self, target: RedisTarget) -> None:
+        self._target = target
+        self._lock = threading.Lock()
+        self._server: EmbeddedServer | None = None
+
+    @property
+    def must_start(self) -> bool:
+        """Whether `find` may block for longer, because the server is ours to start."""
+        return self._target.embedded is not None
+
+    def find(self) -> RedisTarget:
+        """Return a target with an address, and see to it that an embedded server runs.
+
+        Raises:
+            EmbeddedServerError: when the embedded server cannot be started.
+        """
+        if self._target.embedded is None:
+            return self._target
+        with self._lock:
+            if self._server is None:
+                self._server = open_embedded(self._target.embedded)
+            else:
+                self._server.start()
+            return parse_redis_url(self._server.url)
+
+    def let_go(self) -> None:
+        """Release an embedded server; the last holder waits until it has written its data and ended."""
+        with self._lock:
+            server, self._server = self._server, None
+            if server is not None:
+                server.stop()

@@ -1,0 +1,173 @@
+"""Where Redis is: connection URLs, read once and checked, with the password out of sight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from pyasynq._embedded.address import parse_embedded_url
+from pyasynq._embedded.errors import EmbeddedServerError
+from pyasynq.errors import ConfigurationError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DEFAULT_PORT: Final = 6379
+_NETWORK_SCHEMES: Final = ("redis", "rediss")
+_SOCKET_SCHEMES: Final = ("unix", "redis-socket")
+_LATER_SCHEMES: Final = ("redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster")
+_SCHEMES: Final = (*_NETWORK_SCHEMES, *_SOCKET_SCHEMES, "embedded")
+_TLS_OPTIONS: Final = {
+    "ssl_ca_certs": "path of the certificates to trust",
+    "ssl_ca_path": "folder of the certificates to trust",
+    "ssl_certfile": "path of our certificate",
+    "ssl_keyfile": "path of our certificate's key",
+    "ssl_cert_reqs": "required, optional or none",
+    "ssl_check_hostname": "true or false",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisTarget:
+    """One Redis server, and as whom to speak to it.
+
+    Attributes:
+        scheme: the URL's scheme.
+        host, port: of a server on the network; with `path` set they mean nothing.
+        path: of its unix socket.
+        embedded: the URL of a server that we start ourselves; it has no address before that.
+        username, password: None where the server asks for none.
+        database: number of the logical database.
+        tls: options of TLS as redis-py names them; None is no TLS.
+    """
+
+    scheme: str = "redis"
+    host: str = "localhost"
+    port: int = _DEFAULT_PORT
+    path: str | None = None
+    embedded: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    database: int = 0
+    tls: Mapping[str, str | bool] | None = None
+
+    @property
+    def address(self) -> str:
+        """What people may see: host and port, socket path or data folder, never a password."""
+        if self.embedded is not None:
+            return self.embedded
+        if self.path is not None:
+            return self.path
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_redis_url(url: str) -> RedisTarget:
+    """Read a connection URL.
+
+    `redis://[[user]:password@]host[:port][/database]`, `rediss://` for TLS (with the parameters
+    `ssl_ca_certs`, `ssl_ca_path`, `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs`, `ssl_check_hostname`),
+    `unix://[[user]:password@]/path[?db=number]` or the same as `redis-socket://`, and `embedded://[folder]`.
+    Special characters of a user name or password are percent-encoded.
+
+    Raises:
+        ConfigurationError: for a URL that cannot work. The message never shows the password.
+    """
+    if not isinstance(url, str):
+        raise ConfigurationError(f"a Redis URL is text, not {type(url).__name__}")
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        raise ConfigurationError("a Redis URL begins with its scheme, as in redis://localhost:6379/0")
+    scheme = scheme.lower()
+    if scheme in _LATER_SCHEMES:
+        raise ConfigurationError(
+            f"{scheme}:// is not supported: pyasynq speaks to single servers; name the primary by redis://",
+        )
+    if scheme not in _SCHEMES:
+        hint = nearest(scheme, _SCHEMES) or f"; the schemes are {', '.join(_SCHEMES)}"
+        raise ConfigurationError(f"unsupported URI scheme: {scheme!r}{hint}")
+    if scheme == "embedded":
+        try:
+            parse_embedded_url(url)
+        except EmbeddedServerError as error:
+            raise ConfigurationError(str(error)) from error
+        return RedisTarget(scheme=scheme, embedded=url)
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - a bad port shows itself only when it is read
+    except ValueError:
+        # The cause would show the password, which a missing percent sign makes a part of host or port.
+        raise ConfigurationError(
+            f"this {scheme}:// URL has a malformed host or port; percent-encode special characters",
+        ) from None
+    parameters = _parameters(scheme, parts)
+    if scheme in _SOCKET_SCHEMES:
+        return _socket_target(scheme, parts, parameters)
+    return _network_target(scheme, parts, parameters)
+
+
+def _network_target(scheme: str, parts: SplitResult, parameters: dict[str, str]) -> RedisTarget:
+    database = parts.path.strip("/")
+    if database and "db" in parameters:
+        raise ConfigurationError("the URL names the database twice, as path and as db=; give one of them")
+    tls = None
+    if scheme == "rediss":
+        tls = {name: _tls_option(name, value) for name, value in parameters.items() if name in _TLS_OPTIONS}
+    return RedisTarget(
+        scheme=scheme,
+        host=parts.hostname or "localhost",
+        port=parts.port or _DEFAULT_PORT,
+        username=_unquoted(parts.username),
+        password=_unquoted(parts.password),
+        database=_database(database or parameters.get("db", "")),
+        tls=tls,
+    )
+
+
+def _socket_target(scheme: str, parts: SplitResult, parameters: dict[str, str]) -> RedisTarget:
+    if parts.hostname or not parts.path.strip("/"):
+        raise ConfigurationError(
+            f"{scheme}:// needs the absolute path of a socket, as in {scheme}:///run/redis.sock"
+        )
+    return RedisTarget(
+        scheme=scheme,
+        path=unquote(parts.path),
+        username=_unquoted(parts.username),
+        password=_unquoted(parts.password),
+        database=_database(parameters.get("db", "")),
+    )
+
+
+def _parameters(scheme: str, parts: SplitResult) -> dict[str, str]:
+    known = {"db", *(_TLS_OPTIONS if scheme == "rediss" else ())}
+    parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
+    for name in parameters:
+        if name not in known:
+            hint = nearest(name, known) or f"; the parameters are {', '.join(sorted(known))}"
+            raise ConfigurationError(f"{scheme}:// has no parameter {name!r}{hint}")
+    return parameters
+
+
+def _tls_option(name: str, value: str) -> str | bool:
+    if name == "ssl_cert_reqs" and value not in {"required", "optional", "none"}:
+        raise ConfigurationError(f"{name}={value!r}: must be {_TLS_OPTIONS[name]}")
+    if name != "ssl_check_hostname":
+        return value
+    if value.lower() not in {"true", "false"}:
+        raise ConfigurationError(f"{name}={value!r}: must be {_TLS_OPTIONS[name]}")
+    return value.lower() == "true"
+
+
+def _database(text: str) -> int:
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigurationError(
+            f"{text!r} is no database: a Redis database is a number, as in redis://localhost:6379/0"
+        )
+    return int(text)
+
+
+def _unquoted(text: str | None) -> str | None:
+    return unquote(text) if text else None

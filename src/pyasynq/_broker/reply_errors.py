@@ -1,0 +1,90 @@
+"""Error replies of Redis: what they mean for a call, and which of our errors they become."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import redis.exceptions as redis_errors
+
+from pyasynq.errors import (
+    RedisAuthenticationError,
+    RedisOutOfMemoryError,
+    RedisPermissionError,
+    RedisReplyError,
+)
+
+if TYPE_CHECKING:
+    from pyasynq.errors import RedisError
+
+WAITED_OUT: Final = frozenset(
+    {"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "NOREPLICAS", "BUSY", "READONLY"},
+)
+"""Redis refused the call before it ran and will take it later: it is sent again until the time-out."""
+
+_AUTHENTICATION: Final = frozenset({"NOAUTH", "WRONGPASS"})
+
+# redis-py cuts the code off the message of the errors that it has classes for.
+_CODES: Final[dict[type[Exception], str]] = {
+    redis_errors.NoScriptError: "NOSCRIPT",
+    redis_errors.BusyLoadingError: "LOADING",
+    redis_errors.ReadOnlyError: "READONLY",
+    redis_errors.OutOfMemoryError: "OOM",
+    redis_errors.NoPermissionError: "NOPERM",
+    redis_errors.AuthenticationError: "WRONGPASS",
+    redis_errors.AuthenticationWrongNumberOfArgsError: "WRONGPASS",
+    redis_errors.TryAgainError: "TRYAGAIN",
+    redis_errors.ClusterDownError: "CLUSTERDOWN",
+    redis_errors.MasterDownError: "MASTERDOWN",
+    redis_errors.ClusterCrossSlotError: "CROSSSLOT",
+    redis_errors.MovedError: "MOVED",
+    redis_errors.AskError: "ASK",
+    redis_errors.ExecAbortError: "EXECABORT",
+}
+_CODE: Final = re.compile(r"-?([A-Z][A-Z0-9_]+)(?: |$)")
+# Redis 6.2 wraps what a command inside a script answered into an ERR of its own.
+_INSIDE_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
+_SCRIPT_DENIED: Final = ("ACL failure in script", "The user executing the script can't")
+
+
+class ReplyError(Exception):
+    """An error reply: its first word, such as `NOSCRIPT` or `ERR`, and the text after it."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code} {message}")
+        self.code = code
+        self.message = message
+
+
+def reply_error(error: Exception) -> ReplyError:
+    """Bring an error reply from redis-py's classes back to the server's code and text."""
+    text = str(error)
+    code = _CODES.get(type(error))
+    if code is None:
+        inside = _INSIDE_SCRIPT.search(text)
+        if inside is not None:
+            return ReplyError(inside[1], text)
+        found = _CODE.match(text)
+        if found is None:
+            code = "ERR"
+        else:
+            code, text = found[1], text[found.end() :]
+    if code == "ERR" and any(words in text for words in _SCRIPT_DENIED):
+        code = "NOPERM"
+    return ReplyError(code, text)
+
+
+def translate(error: ReplyError, subject: str) -> RedisError:
+    """Return our error for an error reply.
+
+    Args:
+        error: the reply.
+        subject: the command or script that was refused.
+    """
+    if error.code in _AUTHENTICATION:
+        return RedisAuthenticationError(f"Redis refused the user name or password: {error.message}")
+    if error.code == "NOPERM":
+        return RedisPermissionError(f"{subject} was refused: {error.message}")
+    if error.code == "OOM":
+        return RedisOutOfMemoryError(f"{subject} was refused: {error.message}")
+    return RedisReplyError(f"{subject} was refused: {error}")

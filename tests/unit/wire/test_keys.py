@@ -1,0 +1,126 @@
+"""The names of keys, letter by letter."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from pyasynq._wire import keys
+from pyasynq._wire.keys import queue_keys
+
+EMAIL = queue_keys("email")
+
+
+@pytest.mark.parametrize(
+    ("expected", "key"),
+    [
+        ("asynq:{email}:pending", EMAIL.pending),
+        ("asynq:{email}:active", EMAIL.active),
+        ("asynq:{email}:lease", EMAIL.lease),
+        ("asynq:{email}:scheduled", EMAIL.scheduled),
+        ("asynq:{email}:retry", EMAIL.retry),
+        ("asynq:{email}:archived", EMAIL.archived),
+        ("asynq:{email}:completed", EMAIL.completed),
+        ("asynq:{email}:paused", EMAIL.paused),
+        ("asynq:{email}:processed", EMAIL.processed),
+        ("asynq:{email}:failed", EMAIL.failed),
+        ("asynq:{email}:groups", EMAIL.groups),
+        ("asynq:{email}:aggregation_sets", EMAIL.aggregation_sets),
+        ("asynq:{email}:t:", EMAIL.task_prefix),
+        ("asynq:{email}:g:", EMAIL.group_prefix),
+        ("asynq:{email}:x:cancel", EMAIL.cancellations),
+        ("asynq:{email}:x:limits", EMAIL.limits),
+        ("asynq:{email}:x:ticks", EMAIL.ticks),
+        ("asynq:{email}:t:id:1", EMAIL.task("id:1")),
+        ("asynq:{email}:g:user:1", EMAIL.group("user:1")),
+        ("asynq:{email}:g:user:1:set", EMAIL.aggregation_set("user:1", "set")),
+        ("asynq:{email}:processed:2026-03-04", EMAIL.processed_on(date(2026, 3, 4))),
+        ("asynq:{email}:failed:2026-12-31", EMAIL.failed_on(date(2026, 12, 31))),
+        ("asynq:queues", keys.ALL_QUEUES),
+        ("asynq:servers", keys.SERVERS),
+        ("asynq:workers", keys.WORKERS),
+        ("asynq:schedulers", keys.SCHEDULERS),
+        ("asynq:cancel", keys.CANCEL_CHANNEL),
+        ("asynq:servers:{h:7:s}", keys.server_key("h", 7, "s")),
+        ("asynq:workers:{h:7:s}", keys.workers_key("h", 7, "s")),
+        ("asynq:schedulers:{h:7:u}", keys.scheduler_key("h:7:u")),
+        ("asynq:scheduler_history:e", keys.scheduler_history_key("e")),
+        ("asynq:sema:api", keys.semaphore_key("api")),
+    ],
+)
+def test_a_key_is_named_as_in_asynq(expected: str, key: str) -> None:
+    """Peers in Go look under exactly these names."""
+    assert expected == key
+
+
+@pytest.mark.parametrize(
+    ("expected", "payload"),
+    [
+        ("asynq:{default}:unique:reindex:", None),
+        ("asynq:{default}:unique:reindex:d41d8cd98f00b204e9800998ecf8427e", b""),
+        ("asynq:{default}:unique:reindex:99914b932bd37a50b983c5e7c90ae93b", b"{}"),
+    ],
+)
+def test_a_lock_tells_no_payload_from_an_empty_one(expected: str, payload: bytes | None) -> None:
+    """The lock is named after the MD5 of the payload; without a payload that part is empty."""
+    assert expected == queue_keys("default").unique("reindex", payload)
+
+
+@pytest.mark.parametrize("group", ["g", "user:1", "a:b:c", ":", "g:1", " "])
+def test_the_group_of_an_aggregation_set_is_found_again(group: str) -> None:
+    """A group's name may hold colons, the id of a set does not."""
+    assert group == EMAIL.group_of_aggregation_set(EMAIL.aggregation_set(group, "0ad1ce62-accc"))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "asynq:{other}:g:group:set",
+        "asynq:{email}:g:group",
+        "asynq:{email}:g:group:",
+        "asynq:{email}:g::set",
+    ],
+)
+def test_a_key_that_is_no_aggregation_set_is_refused(key: str) -> None:
+    """The error names the key and the queue."""
+    with pytest.raises(ValueError, match="is not the key of an aggregation set of queue 'email'"):
+        EMAIL.group_of_aggregation_set(key)
+
+
+@pytest.mark.parametrize(("slot", "queue"), [(5718, "default"), (8726, "dump_feature")])
+def test_a_queue_has_the_slot_that_redis_cluster_gives_it(slot: int, queue: str) -> None:
+    """Slots as CLUSTER KEYSLOT answers them."""
+    assert slot == keys.hash_slot(queue_keys(queue).pending)
+
+
+def test_all_keys_of_a_queue_share_a_slot() -> None:
+    """A script may touch them together on Redis Cluster."""
+    names = [getattr(EMAIL, name) for name in EMAIL.__slots__ if name != "queue"]
+    made = [EMAIL.task("{t}"), EMAIL.unique("{a}", b"x"), EMAIL.aggregation_set("{g}", "s")]
+    assert {keys.hash_slot("email")} == {keys.hash_slot(key) for key in [*names, *made]}
+
+
+def test_the_keys_of_a_server_share_a_slot() -> None:
+    """Its record and its running tasks are written together."""
+    assert keys.hash_slot(keys.server_key("h", 7, "s")) == keys.hash_slot(keys.workers_key("h", 7, "s"))
+
+
+def test_a_key_without_braces_is_hashed_whole() -> None:
+    """The check value of CRC16 as Redis documents it: 123456789 gives 0x31C3."""
+    assert 0x31C3 == keys.hash_slot("123456789")
+
+
+def test_the_keys_of_a_queue_are_made_once() -> None:
+    """The hot path asks for them with every task."""
+    assert queue_keys("email") is queue_keys("email")
+
+
+def test_the_keys_of_many_queues_do_not_pile_up() -> None:
+    """A program that names queues after its users keeps a bounded number of them."""
+    kept = queue_keys.cache_info().maxsize
+    assert kept is not None
+    for number in range(kept + 1):
+        queue_keys(f"queue-{number}")
+    assert kept == queue_keys.cache_info().currsize
