@@ -181,7 +181,7 @@ def _scan_active(queue: str, token_prefix: str) -> Plan[list[ExpiredTask]]:
 def _expired_tasks(reply: Reply) -> list[ExpiredTask]:
     fields = iter(reply)
     return [
-        ExpiredTask(task_id.decode(), message, crashes, token.decode(), None if score == b"" else int(score))
+        ExpiredTask(task_id.decode(), message, crashes, token.decode(), None if score == b"" else int(float(score)))
         for task_id, message, crashes, token, score in zip(fields, fields, fields, fields, fields, strict=True)
     ]
 

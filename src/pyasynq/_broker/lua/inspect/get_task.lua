@@ -1,0 +1,28 @@
+#!lua flags=allow-oom
+-- Returns one task.
+-- KEYS[1] task: the task's hash
+-- KEYS[2] lease: sorted set of ids by the second their lease ends
+-- KEYS[3] scheduled: sorted set of ids by the second they are due
+-- KEYS[4] retry: sorted set of ids by the second they are due
+-- KEYS[5] archived: sorted set of ids by the second they were archived
+-- KEYS[6] completed: sorted set of ids by the second they are to be deleted
+-- ARGV[1] id: of the task
+-- Returns: id, message, state, score, result, crashes, trace, of which the last four may be null; nothing for no task
+
+local task, lease, scheduled, retry, archived, completed = unpack(KEYS)
+local id = ARGV[1]
+
+local fields = redis.call('HMGET', task, 'msg', 'state', 'result', 'x:crashes', 'x:trace')
+if not fields[1] or not fields[2] then
+  return {}
+end
+local collections = {
+  active = lease,
+  scheduled = scheduled,
+  retry = retry,
+  archived = archived,
+  completed = completed,
+}
+local collection = collections[fields[2]]
+local score = collection and redis.call('ZSCORE', collection, id) or false
+return { id, fields[1], fields[2], score, fields[3], fields[4], fields[5] }

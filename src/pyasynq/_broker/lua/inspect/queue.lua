@@ -1,0 +1,52 @@
+#!lua flags=allow-oom
+-- Counts the tasks of a queue.
+-- KEYS[1] pending: list of ids
+-- KEYS[2] active: list of ids
+-- KEYS[3] scheduled: sorted set of ids by the second they are due
+-- KEYS[4] retry: sorted set of ids by the second they are due
+-- KEYS[5] archived: sorted set of ids by the second they were archived
+-- KEYS[6] completed: sorted set of ids by the second they are to be deleted
+-- KEYS[7] groups: set of the names of groups
+-- KEYS[8] processed_today: number of attempts that ended this day
+-- KEYS[9] failed_today: number of attempts that failed this day
+-- KEYS[10] processed: number of attempts that ended
+-- KEYS[11] failed: number of attempts that failed
+-- KEYS[12] paused: there while the queue is paused
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] group_prefix: what stands before a name in the key of a group
+-- ARGV[3] now_seconds: empty for the clock of Redis
+-- ARGV[4] now_microseconds: within the second
+-- Returns: tasks in the six states and in groups, groups, the four counters, paused, latency in microseconds
+-- Uses: now
+
+local pending, active, scheduled, retry, archived, completed, groups, processed_today, failed_today, processed,
+  failed, paused = unpack(KEYS)
+local task_prefix, group_prefix, now_seconds, now_microseconds = unpack(ARGV)
+
+local aggregating, names = 0, redis.call('SMEMBERS', groups)
+for _, name in ipairs(names) do
+  aggregating = aggregating + redis.call('ZCARD', group_prefix .. name)
+end
+local latency = 0
+local oldest = redis.call('LINDEX', pending, -1)
+local since = oldest and redis.call('HGET', task_prefix .. oldest, 'pending_since')
+if since then
+  local seconds, microseconds = now(now_seconds, now_microseconds)
+  latency = seconds * 1000000 + microseconds - tonumber(since) / 1000
+end
+return {
+  redis.call('LLEN', pending),
+  redis.call('LLEN', active),
+  redis.call('ZCARD', scheduled),
+  redis.call('ZCARD', retry),
+  redis.call('ZCARD', archived),
+  redis.call('ZCARD', completed),
+  aggregating,
+  #names,
+  redis.call('GET', processed_today) or '0',
+  redis.call('GET', failed_today) or '0',
+  redis.call('GET', processed) or '0',
+  redis.call('GET', failed) or '0',
+  redis.call('EXISTS', paused),
+  math.max(latency, 0),
+}

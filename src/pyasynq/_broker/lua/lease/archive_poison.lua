@@ -1,0 +1,34 @@
+#!lua flags=allow-oom
+-- Archives tasks that too many workers died with, makes room for them first, and counts them.
+-- KEYS[1] active: list of ids
+-- KEYS[2] lease: sorted set of ids by the second their lease ends
+-- KEYS[3] archived: sorted set of ids by the second they were archived
+-- KEYS[4] processed: number of attempts that ended
+-- KEYS[5] processed_today: the same for this day
+-- KEYS[6] failed: number of attempts that failed
+-- KEYS[7] failed_today: the same for this day
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] own_slack: seconds that a task with a token is left alone; empty if its worker is known to be dead
+-- ARGV[3] foreign_slack: seconds that a task without one is left alone
+-- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[5] now_microseconds: within the second
+-- ARGV[6] day_end: second at which the day's counters go
+-- ARGV[7] max_size: how many archived tasks are kept
+-- ARGV[8] cutoff: tasks archived in this second or before are deleted
+-- ARGV[9...] id, token, lease_score, message, archived_at, trace: for each task; all but id and time may be empty
+-- Returns: trimmed, 1 if there is more to trim, and the ids of tasks that are not as they were seen
+-- Uses: now, take_expired, trim_archived, archive, count
+
+local active, lease, archived, processed, processed_today, failed, failed_today = unpack(KEYS)
+local task_prefix, own_slack, foreign_slack, now_seconds, now_microseconds, day_end, max_size, cutoff =
+  unpack(ARGV, 1, 8)
+
+local seconds = now(now_seconds, now_microseconds)
+local held, refused = take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, 9, 6)
+local trimmed, more = trim_archived(archived, task_prefix, max_size - #held, cutoff)
+archive(archived, task_prefix, held)
+if #held > 0 then
+  local restarted = count(processed, processed_today, #held, day_end)
+  count(failed, failed_today, #held, day_end, restarted)
+end
+return { trimmed, more, unpack(refused) }

@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- Finds the active tasks that one dequeue call took.
+-- KEYS[1] active: list of ids
+-- KEYS[2] lease: sorted set of ids by the second their lease ends
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] token: of that call
+-- ARGV[3] limit: how many of the newest ids are looked at
+-- Returns: id, message, crashes, lease_score (0 for none): for each task, oldest first
+
+local active, lease = unpack(KEYS)
+local task_prefix, token, limit = unpack(ARGV)
+
+local ids = redis.call('LRANGE', active, 0, limit - 1)
+local found = {}
+for i = #ids, 1, -1 do
+  local fields = redis.call('HMGET', task_prefix .. ids[i], 'x:attempt', 'msg', 'x:crashes')
+  if fields[1] == token and fields[2] then
+    found[#found + 1] = ids[i]
+    found[#found + 1] = fields[2]
+    found[#found + 1] = tonumber(fields[3] or 0)
+    found[#found + 1] = tonumber(redis.call('ZSCORE', lease, ids[i]) or 0)
+  end
+end
+return found

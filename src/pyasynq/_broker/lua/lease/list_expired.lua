@@ -1,0 +1,32 @@
+#!lua flags=allow-oom
+-- Lists active tasks whose lease ended long enough ago, the longest ago first.
+-- KEYS[1] lease: sorted set of ids by the second their lease ends
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] own_slack: seconds that a task with a token is left alone
+-- ARGV[3] foreign_slack: seconds that a task without one is left alone
+-- ARGV[4] limit: how many leases are looked at
+-- ARGV[5] now_seconds: empty for the clock of Redis
+-- ARGV[6] now_microseconds: within the second
+-- Returns: id, message, crashes, token, lease_score: for each task; message and token may be empty
+-- Uses: now
+
+local lease = KEYS[1]
+local task_prefix, own_slack, foreign_slack, limit, now_seconds, now_microseconds = unpack(ARGV)
+
+local seconds = now(now_seconds, now_microseconds)
+local latest = seconds - math.min(own_slack, foreign_slack)
+local entries = redis.call('ZRANGEBYSCORE', lease, '-inf', latest, 'WITHSCORES', 'LIMIT', 0, limit)
+local found = {}
+for i = 1, #entries, 2 do
+  local id, score = entries[i], entries[i + 1]
+  local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'x:crashes', 'x:attempt')
+  local slack = fields[3] and own_slack or foreign_slack
+  if tonumber(score) <= seconds - slack then
+    found[#found + 1] = id
+    found[#found + 1] = fields[1] or ''
+    found[#found + 1] = tonumber(fields[2] or 0)
+    found[#found + 1] = fields[3] or ''
+    found[#found + 1] = score
+  end
+end
+return found

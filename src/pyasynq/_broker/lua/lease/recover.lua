@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- Puts tasks of dead workers back to the front of their queue, the first one foremost, and counts the crash.
+-- KEYS[1] active: list of ids
+-- KEYS[2] lease: sorted set of ids by the second their lease ends
+-- KEYS[3] pending: list of ids
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] own_slack: seconds that a task with a token is left alone; empty if its worker is known to be dead
+-- ARGV[3] foreign_slack: seconds that a task without one is left alone
+-- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[5] now_microseconds: within the second
+-- ARGV[6...] id, token, lease_score: for each task, as it was seen; the last two may be empty
+-- Returns: id, crashes: for each task that is pending again
+-- Uses: now, nanoseconds, take_expired
+
+local active, lease, pending = unpack(KEYS)
+local task_prefix, own_slack, foreign_slack, now_seconds, now_microseconds = unpack(ARGV, 1, 5)
+
+local seconds, microseconds = now(now_seconds, now_microseconds)
+local pending_since = nanoseconds(seconds, microseconds)
+local held = take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, 6, 3)
+local recovered = {}
+for i = #held, 1, -1 do
+  local id = ARGV[held[i]]
+  local task = task_prefix .. id
+  redis.call('HDEL', task, 'x:attempt')
+  redis.call('HSET', task, 'state', 'pending', 'pending_since', pending_since)
+  redis.call('RPUSH', pending, id)
+  recovered[#recovered + 1] = id
+  recovered[#recovered + 1] = redis.call('HINCRBY', task, 'x:crashes', 1)
+end
+return recovered

@@ -1,0 +1,33 @@
+#!lua flags=allow-oom
+-- Lists a page of the active tasks: those that a server took, or those that have no lease.
+-- KEYS[1] active: list of ids
+-- KEYS[2] lease: sorted set of ids by the second their lease ends
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] token_prefix: what the tokens of that server begin with; empty for the tasks without a lease
+-- ARGV[3] start: how many of the newest ids are left out
+-- ARGV[4] limit: how many ids are looked at
+-- Returns: number of ids looked at, and id, message, crashes, token, lease_score for each task; all but id may be empty
+
+local active, lease = unpack(KEYS)
+local task_prefix, token_prefix, start, limit = unpack(ARGV)
+
+local ids = redis.call('LRANGE', active, start, start + limit - 1)
+local found = { #ids }
+if #ids == 0 then
+  return found
+end
+local scores = redis.call('ZMSCORE', lease, unpack(ids))
+for i, id in ipairs(ids) do
+  if token_prefix ~= '' or not scores[i] then
+    local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'x:crashes', 'x:attempt')
+    local token = fields[3] or ''
+    if token:sub(1, #token_prefix) == token_prefix then
+      found[#found + 1] = id
+      found[#found + 1] = fields[1] or ''
+      found[#found + 1] = tonumber(fields[2] or 0)
+      found[#found + 1] = token
+      found[#found + 1] = scores[i] or ''
+    end
+  end
+end
+return found

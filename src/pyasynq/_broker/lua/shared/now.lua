@@ -1,0 +1,8 @@
+-- Returns the time as two numbers; empty arguments stand for the clock of Redis.
+local function now(seconds, microseconds)
+  if seconds == '' then
+    local time = redis.call('TIME')
+    return tonumber(time[1]), tonumber(time[2])
+  end
+  return tonumber(seconds), tonumber(microseconds)
+end

@@ -1,0 +1,22 @@
+-- Deletes up to 1,000 archived tasks, oldest first, from the cutoff or before, or beyond `keep`, with the
+-- locks they own. Returns how many, and 1 if there are more.
+local function trim_archived(archived, task_prefix, keep, cutoff)
+  local surplus = redis.call('ZCARD', archived) - keep
+  local old = redis.call('ZCOUNT', archived, '-inf', cutoff)
+  local number = math.min(math.max(surplus, old), 1000)
+  if number <= 0 then
+    return 0, 0
+  end
+  local ids = redis.call('ZRANGE', archived, 0, number - 1)
+  local doomed = {}
+  for _, id in ipairs(ids) do
+    local lock = redis.call('HGET', task_prefix .. id, 'unique_key')
+    if lock and lock ~= '' and redis.call('GET', lock) == id then
+      doomed[#doomed + 1] = lock
+    end
+    doomed[#doomed + 1] = task_prefix .. id
+  end
+  redis.call('DEL', unpack(doomed))
+  redis.call('ZREM', archived, unpack(ids))
+  return number, math.max(surplus, old) > number and 1 or 0
+end

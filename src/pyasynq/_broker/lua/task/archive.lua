@@ -1,0 +1,29 @@
+#!lua flags=allow-oom
+-- Archives tasks that failed for good, makes room for them first, and counts them.
+-- KEYS[1] active: list of ids
+-- KEYS[2] lease: sorted set of ids by the second their lease ends
+-- KEYS[3] archived: sorted set of ids by the second they were archived
+-- KEYS[4] processed: number of attempts that ended
+-- KEYS[5] processed_today: the same for this day
+-- KEYS[6] failed: number of attempts that failed
+-- KEYS[7] failed_today: the same for this day
+-- ARGV[1] replay: 1 when the call is sent again after its reply was lost
+-- ARGV[2] task_prefix: what stands before an id in the key of a task
+-- ARGV[3] day_end: second at which the day's counters go
+-- ARGV[4] max_size: how many archived tasks are kept
+-- ARGV[5] cutoff: tasks archived in this second or before are deleted
+-- ARGV[6...] id, token, lease_score, message, archived_at, trace: for each task; an empty message is not written
+-- Returns: trimmed, 1 if there is more to trim, and the ids of tasks that the claims do not hold
+-- Uses: take_claimed, trim_archived, archive, count
+
+local active, lease, archived, processed, processed_today, failed, failed_today = unpack(KEYS)
+local replay, task_prefix, day_end, max_size, cutoff = unpack(ARGV, 1, 5)
+
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'archived', 6, 6)
+local trimmed, more = trim_archived(archived, task_prefix, max_size - #held, cutoff)
+archive(archived, task_prefix, held)
+if #held > 0 then
+  local restarted = count(processed, processed_today, #held, day_end)
+  count(failed, failed_today, #held, day_end, restarted)
+end
+return { trimmed, more, unpack(refused) }

@@ -1,0 +1,41 @@
+#!lua flags=allow-oom
+-- Keeps finished tasks for their retention, releases the locks they own, and counts them.
+-- KEYS[1] active: list of ids
+-- KEYS[2] lease: sorted set of ids by the second their lease ends
+-- KEYS[3] completed: sorted set of ids by the second they are to be deleted
+-- KEYS[4] processed: number of attempts that ended
+-- KEYS[5] processed_today: the same for this day
+-- ARGV[1] replay: 1 when the call is sent again after its reply was lost
+-- ARGV[2] task_prefix: what stands before an id in the key of a task
+-- ARGV[3] day_end: second at which the day's counters go
+-- ARGV[4...] id, token, lease_score, unique_key, message, expires_at, has_result, result: for each task
+-- Returns: the ids of tasks that the claims do not hold
+-- Uses: take_claimed, count
+
+local active, lease, completed, processed, processed_today = unpack(KEYS)
+local replay, task_prefix, day_end = unpack(ARGV, 1, 3)
+
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'completed', 4, 8)
+local added, locks = {}, {}
+for _, at in ipairs(held) do
+  local id, _, _, unique_key, message, expires_at, has_result, result = unpack(ARGV, at, at + 7)
+  local task = task_prefix .. id
+  redis.call('HDEL', task, 'x:attempt', 'x:crashes')
+  redis.call('HSET', task, 'msg', message, 'state', 'completed')
+  if has_result == '1' then
+    redis.call('HSET', task, 'result', result)
+  end
+  if unique_key ~= '' and redis.call('GET', unique_key) == id then
+    locks[#locks + 1] = unique_key
+  end
+  added[#added + 1] = expires_at
+  added[#added + 1] = id
+end
+if #held > 0 then
+  redis.call('ZADD', completed, unpack(added))
+  count(processed, processed_today, #held, day_end)
+end
+if #locks > 0 then
+  redis.call('DEL', unpack(locks))
+end
+return refused

@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- Deletes completed tasks whose retention has ended.
+-- KEYS[1] completed: sorted set of ids by the second they are to be deleted
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] limit: how many tasks at most
+-- ARGV[3] now_seconds: empty for the clock of Redis
+-- ARGV[4] now_microseconds: within the second
+-- Returns: how many were deleted
+-- Uses: now
+
+local completed = KEYS[1]
+local task_prefix, limit, now_seconds, now_microseconds = unpack(ARGV)
+
+local seconds = now(now_seconds, now_microseconds)
+local ids = redis.call('ZRANGEBYSCORE', completed, '-inf', seconds, 'LIMIT', 0, limit)
+if #ids > 0 then
+  local doomed = {}
+  for i, id in ipairs(ids) do
+    doomed[i] = task_prefix .. id
+  end
+  redis.call('ZREM', completed, unpack(ids))
+  redis.call('DEL', unpack(doomed))
+end
+return #ids

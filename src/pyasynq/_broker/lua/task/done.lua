@@ -1,0 +1,30 @@
+#!lua flags=allow-oom
+-- Deletes finished tasks, releases the locks they own, and counts them.
+-- KEYS[1] active: list of ids
+-- KEYS[2] lease: sorted set of ids by the second their lease ends
+-- KEYS[3] processed: number of attempts that ended
+-- KEYS[4] processed_today: the same for this day
+-- ARGV[1] replay: 1 when the call is sent again after its reply was lost
+-- ARGV[2] task_prefix: what stands before an id in the key of a task
+-- ARGV[3] day_end: second at which the day's counters go
+-- ARGV[4...] id, token, lease_score, unique_key: for each task; the key is empty for a task without a lock
+-- Returns: the ids of tasks that the claims do not hold
+-- Uses: take_claimed, count
+
+local active, lease, processed, processed_today = unpack(KEYS)
+local replay, task_prefix, day_end = unpack(ARGV, 1, 3)
+
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'done', 4, 4)
+local doomed = {}
+for _, at in ipairs(held) do
+  local id, unique_key = ARGV[at], ARGV[at + 3]
+  doomed[#doomed + 1] = task_prefix .. id
+  if unique_key ~= '' and redis.call('GET', unique_key) == id then
+    doomed[#doomed + 1] = unique_key
+  end
+end
+if #held > 0 then
+  redis.call('DEL', unpack(doomed))
+  count(processed, processed_today, #held, day_end)
+end
+return refused

@@ -1,0 +1,30 @@
+-- Puts tasks at the end of a queue.
+-- KEYS[1] pending: list of ids
+-- ARGV[1] replay: 1 when the call is sent again after its reply was lost
+-- ARGV[2] task_prefix: what stands before an id in the key of a task
+-- ARGV[3] now_seconds: empty for the clock of Redis
+-- ARGV[4] now_microseconds: within the second
+-- ARGV[5...] id, message: for each task
+-- Returns: position (from 0), 0: for each task whose id exists
+-- Uses: now, nanoseconds
+
+local pending = KEYS[1]
+local replay, task_prefix, now_seconds, now_microseconds = unpack(ARGV, 1, 4)
+
+local pending_since = nanoseconds(now(now_seconds, now_microseconds))
+local refused, added = {}, {}
+for at = 5, #ARGV, 2 do
+  local id, message = ARGV[at], ARGV[at + 1]
+  local task = task_prefix .. id
+  if redis.call('EXISTS', task) == 0 then
+    redis.call('HSET', task, 'msg', message, 'state', 'pending', 'pending_since', pending_since)
+    added[#added + 1] = id
+  elseif replay == '0' or redis.call('HGET', task, 'msg') ~= message then
+    refused[#refused + 1] = (at - 5) / 2
+    refused[#refused + 1] = 0
+  end
+end
+if #added > 0 then
+  redis.call('LPUSH', pending, unpack(added))
+end
+return refused

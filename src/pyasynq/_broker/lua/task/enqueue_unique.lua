@@ -1,0 +1,39 @@
+-- Puts unique tasks at the end of a queue, each with its lock.
+-- KEYS[1] pending: list of ids
+-- ARGV[1] replay: 1 when the call is sent again after its reply was lost
+-- ARGV[2] task_prefix: what stands before an id in the key of a task
+-- ARGV[3] now_seconds: empty for the clock of Redis
+-- ARGV[4] now_microseconds: within the second
+-- ARGV[5...] id, message, unique_key, unique_ttl: for each task
+-- Returns: position (from 0), 0 or -1: for each task whose id exists (0) or whose lock is held (-1)
+-- Uses: now, nanoseconds
+
+local pending = KEYS[1]
+local replay, task_prefix, now_seconds, now_microseconds = unpack(ARGV, 1, 4)
+
+local pending_since = nanoseconds(now(now_seconds, now_microseconds))
+local refused, added = {}, {}
+for at = 5, #ARGV, 4 do
+  local id, message, unique_key, unique_ttl = unpack(ARGV, at, at + 3)
+  local task = task_prefix .. id
+  local code
+  if redis.call('EXISTS', task) == 1 then
+    if replay == '0' or redis.call('HGET', task, 'msg') ~= message then
+      code = 0
+    end
+  elseif redis.call('SET', unique_key, id, 'NX', 'EX', unique_ttl) then
+    redis.call('HSET', task, 'msg', message, 'state', 'pending', 'pending_since', pending_since,
+      'unique_key', unique_key)
+    added[#added + 1] = id
+  elseif replay == '0' or redis.call('GET', unique_key) ~= id then
+    code = -1
+  end
+  if code then
+    refused[#refused + 1] = (at - 5) / 4
+    refused[#refused + 1] = code
+  end
+end
+if #added > 0 then
+  redis.call('LPUSH', pending, unpack(added))
+end
+return refused

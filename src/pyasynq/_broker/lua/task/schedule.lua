@@ -1,0 +1,27 @@
+-- Stores tasks that are to run later.
+-- KEYS[1] scheduled: sorted set of ids by the second they are due
+-- ARGV[1] replay: 1 when the call is sent again after its reply was lost
+-- ARGV[2] task_prefix: what stands before an id in the key of a task
+-- ARGV[3...] id, message, score: for each task
+-- Returns: position (from 0), 0: for each task whose id exists
+
+local scheduled = KEYS[1]
+local replay, task_prefix = unpack(ARGV, 1, 2)
+
+local refused, added = {}, {}
+for at = 3, #ARGV, 3 do
+  local id, message, score = unpack(ARGV, at, at + 2)
+  local task = task_prefix .. id
+  if redis.call('EXISTS', task) == 0 then
+    redis.call('HSET', task, 'msg', message, 'state', 'scheduled')
+    added[#added + 1] = score
+    added[#added + 1] = id
+  elseif replay == '0' or redis.call('HGET', task, 'msg') ~= message then
+    refused[#refused + 1] = (at - 3) / 3
+    refused[#refused + 1] = 0
+  end
+end
+if #added > 0 then
+  redis.call('ZADD', scheduled, unpack(added))
+end
+return refused
