@@ -16,20 +16,18 @@ _ROWS = 5
 _FAILURES = 12
 
 NEXT_STEPS = """\
-  pyasynq demo ~/my/project     the same with your own files
-  pyasynq worker --help         serve tasks of your own; fifteen lines are enough:
+pyasynq demo ~/my/project     the same with your own files
+pyasynq worker hello:app      serve tasks of your own, such as this hello.py:
 
-      # hello.py
-      from pyasynq import App
+    from pyasynq import App
 
-      app = App("embedded://./data")     # or redis://localhost:6379/0
+    app = App("embedded://./data")  # or redis://localhost:6379/0
 
-      @app.task
-      def hello(name: str) -> None:
-          print(f"Hello, {name}!")
+    @app.task
+    def hello(name: str) -> None:
+        print(f"Hello, {name}!")
 
-  pyasynq worker hello:app --burst
-  python -c "import hello; hello.hello.enqueue_sync(name='world')\""""
+python -c "import hello; hello.hello.enqueue_sync(name='world')"  # gives it one"""
 
 
 def report(summary: Summary) -> Iterator[tuple[str, Sequence[str]]]:
