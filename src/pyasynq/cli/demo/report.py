@@ -27,7 +27,7 @@ pyasynq worker hello:app      serve tasks of your own, such as this hello.py:
     def hello(name: str) -> None:
         print(f"Hello, {name}!")
 
-python -c "import hello; hello.hello.enqueue_sync(name='world')"  # gives it one"""
+python -c "import hello; hello.hello.enqueue_sync(name='world')\""""
 
 
 def report(summary: Summary) -> Iterator[tuple[str, Sequence[str]]]:
