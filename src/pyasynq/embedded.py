@@ -3,7 +3,7 @@
     with EmbeddedServer("./data") as server:
         ...  # server.url is a URL that redis-py and pyasynq take
 
-Processes that name the same folder share one server. It ends with the last of them, also when that one is killed.
+Processes that name the same folder share one server. It ends with the last of them, even if that is killed.
 """
 
 from __future__ import annotations
@@ -48,19 +48,20 @@ class EmbeddedServer:
     """One user's hold on an embedded server; use it as a context manager, or call `start` and `stop`.
 
     The server runs on Linux and macOS as the child of a small guardian process, in a session of its own, so
-    Ctrl-C in a terminal does not reach it before its users have finished. It listens on a unix socket that only
-    this user can reach. With *path*, it keeps its data there (append-only file, written to disk every second),
-    and every process that names the same folder shares it. Without, it keeps its data in memory for this object
-    alone; other processes reach it by its `url` for as long as this process holds it.
+    Ctrl-C in a terminal does not reach it before its users have finished. It listens on a unix socket that
+    only this user can reach. With *path*, it keeps its data there (append-only file, written to disk every
+    second), and every process that names the same folder shares it. Without, it keeps its data in memory for
+    this object alone; other processes reach it by its `url` for as long as this process holds it.
 
-    A hold lasts until `stop` or the end of the process, whatever ends it. A forked child has the hold too, until
-    it calls `stop` or ends. Objects are not thread-safe; any number of them may be made for one folder.
+    A hold lasts until `stop` or the end of the process, whatever ends it. A forked child has the hold too,
+    until it calls `stop` or ends. Objects are not thread-safe; any number of them may be made for one folder.
 
-    If the guardian itself is killed, Linux ends the server at once; on macOS the next start on that folder does.
+    If the guardian itself is killed, Linux ends the server at once; on macOS the next start on that folder
+    does.
 
     Args:
         path: the data folder, made if it is missing; None for a server in memory.
-        port: a TCP port on 127.0.0.1 to listen on as well, protected by a random password that `url` contains;
+        port: a TCP port on 127.0.0.1 to listen on as well, protected by a random password that `url` has;
             0 for any free one.
         binary: the server program, instead of the one that `find_server_binary` finds.
         start_timeout: seconds that `start` may take, loading the data included.
@@ -91,7 +92,7 @@ class EmbeddedServer:
         self._running: RunningServer | None = None
 
     def start(self) -> Self:
-        """Join the server of the folder, or start it. On a started object: see that it answers, or start it anew.
+        """Join the server of the folder, or start it. If started: see that it answers, or start it anew.
 
         Blocks, about a tenth of a second when it starts a server on an empty folder. An exception,
         KeyboardInterrupt included, leaves no hold.
@@ -100,7 +101,7 @@ class EmbeddedServer:
             ServerBinaryError: there is no server program, or it is too old.
             DataFolderError: the folder is foreign, newer than this pyasynq, or out of reach.
             ServerStartError: the server did not become ready; the error quotes its log.
-            EmbeddedServerError: this is Windows, or the running server listens on another port than the wanted one.
+            EmbeddedServerError: this is Windows, or the running server listens on another port.
         """
         refuse_windows(sys.platform)
         # Locks and signals of these modules do not exist on Windows, where this module must be importable.
@@ -134,8 +135,9 @@ class EmbeddedServer:
         users, self._users, self._running = self._users, None, None
         folder = self._folder()
         if not folders.leave(folder, users, _STOP_SECONDS):
-            message = f"The server of {folder.path} has not ended within {_STOP_SECONDS:g} s; its log is {folder.log}."
-            raise EmbeddedServerError(message)
+            raise EmbeddedServerError(
+                f"The server of {folder.path} has not ended in {_STOP_SECONDS:g} s; see {folder.log}."
+            )
 
     def __enter__(self) -> Self:
         """Call `start`."""
@@ -166,7 +168,7 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """The URL of the server: `unix://...`, or `redis://:PASSWORD@127.0.0.1:PORT` if a port was asked for."""
+        """The server's URL: `unix://...`, or `redis://:PASSWORD@127.0.0.1:PORT` if a port was asked for."""
         return self._started().url
 
     @property
@@ -207,8 +209,8 @@ def open_embedded(url: str) -> EmbeddedServer:
     """Start or join the server that an `embedded://` URL names; the caller calls `stop` on what is returned.
 
     `embedded://./data` and `embedded:///var/lib/data` name a folder. `embedded://` is a server in memory that
-    all callers within this process share. `?port=6390` adds a TCP port. Raises what `EmbeddedServer.start` does,
-    and `EmbeddedServerError` for a malformed URL.
+    all callers within this process share. `?port=6390` adds a TCP port. Raises what `EmbeddedServer.start`
+    does, and `EmbeddedServerError` for a malformed URL.
     """
     parsed = parse_embedded_url(url)
     server = EmbeddedServer(parsed.path, port=parsed.port)
@@ -225,7 +227,7 @@ def refuse_windows(platform: str) -> None:
     """
     if platform == "win32":
         message = (
-            "The embedded server runs on Linux and macOS, not on Windows. Run Valkey in WSL or Docker and give "
-            "its address, for example redis://localhost:6379."
+            "The embedded server runs on Linux and macOS, not on Windows. Run Valkey in WSL or Docker and "
+            "give its address, for example redis://localhost:6379."
         )
         raise EmbeddedServerError(message)

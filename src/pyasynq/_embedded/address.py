@@ -32,7 +32,7 @@ class EmbeddedURL(NamedTuple):
 
 
 def parse_embedded_url(url: str) -> EmbeddedURL:
-    """Read `embedded://PATH[?port=N]`: a relative, absolute or `~` path, percent-encoded, or none (in memory).
+    """Read `embedded://PATH[?port=N]`: a relative, absolute or `~` path, percent-encoded; none is memory.
 
     Raises:
         EmbeddedServerError: the URL is malformed.
@@ -115,8 +115,8 @@ def check_private_folder(folder: Path) -> None:
 def socket_path(folder: Path) -> Path:
     """Name the socket of the server of a data folder: short whatever the length of the folder's path.
 
-    A folder that was deleted and made again has another inode and so another socket: the server of the deleted
-    one may still be about to remove its own.
+    A folder that was deleted and made again has another inode and so another socket: the server of the
+    deleted one may still be about to remove its own.
     """
     identity = b"%s %d" % (os.fsencode(folder), folder.stat().st_ino)
     return runtime_folder() / f"{hashlib.sha256(identity).hexdigest()[:16]}.sock"

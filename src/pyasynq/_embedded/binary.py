@@ -83,7 +83,7 @@ def inspect_binary(path: Path) -> ServerBinary:
         ServerBinaryError: it does not run, is not a Valkey or Redis server, or is too old.
     """
     try:
-        answer = subprocess.run(  # noqa: S603 -- the user's own choice of program
+        answer = subprocess.run(
             [path, "--version"], capture_output=True, text=True, errors="replace", timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -92,7 +92,7 @@ def inspect_binary(path: Path) -> ServerBinary:
     match = _VERSION_LINE.search(answer.stdout)
     if match is None:
         words = (answer.stdout + answer.stderr).strip()[:200]
-        message = f"{path} is no Valkey or Redis server: --version ended with {answer.returncode}, saying {words!r}."
+        message = f"{path} is no Valkey or Redis server: --version gave {answer.returncode} and {words!r}."
         raise ServerBinaryError(message)
     binary = ServerBinary(path, match["name"], match["version"])
     oldest = OLDEST_VERSIONS[binary.name]

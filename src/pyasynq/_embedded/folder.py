@@ -1,8 +1,9 @@
-"""The data folder: whose it is, and the locks by which processes that know nothing of one another share a server.
+"""The data folder: whose it is, and the locks by which processes that do not know one another share a server.
 
 Each user holds a shared lock on the marker file; the guardian waits for the exclusive one, which it gets when
 the last user is gone. The guardian itself holds an exclusive lock on the state file, the server one on the
-log. The kernel frees the locks of a process that dies, however it dies, so nothing has to be tidied up after a kill.
+log. The kernel frees the locks of a process that dies, however it dies, so nothing has to be tidied up after
+a kill.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def enter(folder: DataFolder, seconds: float) -> int:
         The descriptor that holds the lock. Closing it (or dying) leaves.
 
     Raises:
-        DataFolderError: the folder is foreign, newer, out of reach, or its last server does not end within *seconds*.
+        DataFolderError: the folder is foreign, newer or out of reach, or its last server does not end.
     """
     for _ in rests(seconds):
         try:
@@ -126,8 +127,8 @@ def leave(folder: DataFolder, descriptor: int, seconds: float) -> bool:
     Returns:
         False if they are still there after *seconds*.
     """
-    # A lock belongs to the open file, which forked children share: closing leaves them theirs, unlocking would
-    # not. So whether others are left is found out with a descriptor of its own.
+    # A lock belongs to the open file, which forked children share: closing leaves them theirs, unlocking
+    # would not. So whether others are left is found out with a descriptor of its own.
     try:
         probe = os.open(folder.marker, os.O_RDWR)
         state = os.open(folder.state, os.O_RDWR | os.O_CREAT, 0o600)
@@ -186,7 +187,7 @@ def _open_marker(folder: DataFolder) -> int:
 def _check_not_foreign(folder: DataFolder) -> None:
     names = sorted(os.listdir(folder.path))  # noqa: PTH208 -- names are wanted, not paths
     if names and MARKER_NAME not in names:
-        shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")  # noqa: PLR2004
+        shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
         message = (
             f"{folder.path} is not empty and was not made by pyasynq: it holds {shown} and no {MARKER_NAME}. "
             f"Name a new or an empty folder, for example {folder.path / 'pyasynq'}."

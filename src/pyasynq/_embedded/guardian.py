@@ -126,13 +126,14 @@ class Guardian:
             running = {**self._order["server"], "pid": server.pid, "guardian_pid": os.getpid()}
             self._write_state(running)
             answer({"outcome": "ready", "server": running})
+            os.dup2(os.open(self._log, os.O_WRONLY | os.O_APPEND), 2)
             server.wait()
         finally:
             server.kill()
             server.wait()
 
     def _claim_log(self, last: dict[str, Any]) -> int:
-        """Open the log and lock it. The server keeps the lock, as its standard output: two never run on one folder.
+        """Open the log and lock it. The server keeps the lock, as its standard output: there are never two.
 
         A server that outlived its guardian, as it can on macOS, is asked to end.
         """
@@ -162,7 +163,7 @@ class Guardian:
         os.write(sink, self._order["configuration"].encode())
         os.close(sink)
         try:
-            return subprocess.Popen(  # noqa: S603 -- the program that the user chose
+            return subprocess.Popen(
                 [self._order["binary"], "-"],
                 stdin=source,
                 stdout=log,
@@ -179,7 +180,7 @@ class Guardian:
     def _stop_when_unused(self, server: subprocess.Popen[bytes]) -> None:
         fcntl.flock(self._users, fcntl.LOCK_EX)  # waits for the last user, and keeps new ones waiting
         self._unused.set()
-        # The command ends the server at once, the signal within a tenth of a second, but also while it is loading.
+        # The command works at once; the signal takes a tenth of a second, but also works during loading.
         with suppress(OSError):
             ask(self._socket, self._order["server"]["password"], "SHUTDOWN")
         server.terminate()
@@ -238,7 +239,7 @@ def answer(message: dict[str, Any]) -> None:
 
 
 def end_with_parent() -> Callable[[], None]:
-    """Make what a child runs before the server program so that Linux ends it, cleanly, when its parent is killed."""
+    """Make what a child runs first so that Linux terminates it when its parent is killed."""
     prctl = ctypes.CDLL(None).prctl
     parent = os.getpid()
 

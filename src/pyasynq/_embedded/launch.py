@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shlex
 import socket
@@ -24,11 +25,7 @@ if TYPE_CHECKING:
 _GUARDIAN_SCRIPT = guardian.__file__
 _ANSWER_MARGIN = 2 * guardian.SHUTDOWN_SECONDS
 _PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
-_DAMAGED = (
-    "Bad file format reading the append only",
-    "Unexpected end of file reading the append only",
-    "check-aof",
-)
+_DAMAGED_FILE = re.compile(r"reading the append only file ([^\s:]+):")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +70,8 @@ def join_or_start(folder: DataFolder, options: StartOptions) -> RunningServer:
             _check_port(folder, running, options.port)
             return running
     message = (
-        f"A server holds {folder.path} and did not answer within {options.seconds:g} s. It may be loading its "
-        f"data (see {folder.log}), or belong to another host or container that cannot share its socket."
+        f"A server holds {folder.path} and did not answer within {options.seconds:g} s. It may be loading "
+        f"its data (see {folder.log}), or belong to another host or container that cannot share its socket."
     )
     raise DataFolderError(folder.path, message)
 
@@ -174,7 +171,7 @@ def _run_guardian(folder: DataFolder, order: dict[str, Any], seconds: float) -> 
         )
         raise EmbeddedServerError(message)
     try:
-        run = subprocess.run(  # noqa: S603 -- our own script
+        run = subprocess.run(
             [sys.executable, "-I", "-S", _GUARDIAN_SCRIPT],
             input=json.dumps(order).encode(),
             capture_output=True,
@@ -208,27 +205,28 @@ def _raise_start_error(folder: DataFolder, binary: ServerBinary, answer: dict[st
 
 def _remedies(folder: DataFolder, binary: ServerBinary, answer: dict[str, Any]) -> list[str]:
     remedies = []
-    if any(words in answer["log"] for words in _DAMAGED):
-        command = repair_command(folder, binary)
+    if "-check-aof" in answer["log"]:
+        command = repair_command(folder, binary, answer["log"])
         remedies.append(f"Its append-only file is damaged. Copy the folder, then type: {command}")
     last_server, this_server = answer["last_server"], f"{binary.name} {binary.version}"
     if last_server and last_server != this_server:
         remedies.append(
-            f"The folder was last used by {last_server}, and this is {this_server}, which may be unable to read "
-            f"it. Name the other program in {BINARY_VARIABLE}."
+            f"The folder was last used by {last_server}, and this is {this_server}, which may be unable to "
+            f"read it. Name the other program in {BINARY_VARIABLE}."
         )
     return remedies
 
 
-def repair_command(folder: DataFolder, binary: ServerBinary) -> str:
+def repair_command(folder: DataFolder, binary: ServerBinary, log: str) -> str:
     """Write the command that cuts a damaged append-only file after its last whole entry.
 
     The checker is the server program itself under another name, so it is there even where only the server is.
+    It gets the damaged part, not the manifest: the checker of Valkey 9.1 takes a sound base file for damaged.
     """
-    manifests = sorted(folder.path.glob("appendonlydir/*.manifest"))
-    target = manifests[0] if manifests else folder.path / "appendonly.aof"
+    named = _DAMAGED_FILE.search(log)
+    damaged = folder.path / ("appendonlydir" if named else "") / (named[1] if named else "appendonly.aof")
     checker = f'exec -a {binary.name.lower()}-check-aof "$0" --fix "$1"'
-    return shlex.join(["bash", "-c", checker, os.fspath(binary.path), os.fspath(target)])
+    return shlex.join(["bash", "-c", checker, os.fspath(binary.path), os.fspath(damaged)])
 
 
 def _free_port() -> int:
