@@ -8,8 +8,9 @@ import pytest
 import redis
 from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 
-from pyasynq._broker.plan import Call, Plan, ScriptCall
+from pyasynq._broker.plan import Call, Plan, Replay, ScriptCall
 from pyasynq.errors import RedisError, RedisOutOfMemoryError, RedisReplyError
+from tests.factories import Tasks
 from tests.invariants import check_invariants
 
 if TYPE_CHECKING:
@@ -27,13 +28,15 @@ class Perform(Protocol):
 class BlockingPerformer:
     """The simplest driver there can be: one call after another over one connection.
 
-    With `replay`, each call is sent twice, as after a lost reply, and only the second reply is seen.
+    `flags` is False for a server that knows no flags line. With `replay`, each call is sent twice, as after
+    a lost reply, and only the second reply is seen. `calls` is what was sent.
     """
 
     def __init__(self, client: redis.Redis, *, flags: bool = True, replay: bool = False) -> None:
         self._client = client
         self._flags = flags
         self._replay = replay
+        self.calls: list[Call] = []
 
     def __call__(self, plan: Plan[T]) -> T:
         try:
@@ -46,24 +49,66 @@ class BlockingPerformer:
                 else:
                     call = plan.send(reply)
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+            result: T = end.value
+            return result
 
     def _send(self, call: Call) -> Any:
+        self.calls.append(call)
         reply = self._send_once(call)
-        return self._send_once(replayed(call)) if self._replay else reply
+        if not self._replay:
+            return reply
+        assert call.replay is not Replay.NEVER
+        if isinstance(call, ScriptCall) and call.replay is Replay.BY_TOKEN:
+            call = call._replace(args=("1", *call.args[1:]))
+        return self._send_once(call)
 
     def _send_once(self, call: Call) -> Any:
         try:
             if not isinstance(call, ScriptCall):
-                # A connection's reply, not what redis-py makes of it.
-                return self._client.execute_command(*call.command, NEVER_DECODE=True)
+                return self._exchange(*call.command)
             text, sha = call.script.form(self._flags)
             arguments = (len(call.keys), *call.keys, *call.args)
             try:
-                return self._client.execute_command("EVALSHA", sha, *arguments)
+                return self._exchange("EVALSHA", sha, *arguments)
             except NoScriptError:
-                return self._client.execute_command("EVAL", text, *arguments)
+                return self._exchange("EVAL", text, *arguments)
         except OutOfMemoryError as error:
             raise RedisOutOfMemoryError(str(error)) from error
         except ResponseError as error:
             raise RedisReplyError(str(error)) from error
+
+    def _exchange(self, *command: Any) -> Any:
+        # A connection gives the reply as it is; the client would make its own types of some.
+        pool = self._client.connection_pool
+        connection = pool.get_connection()
+        try:
+            connection.send_command(*command)
+            return connection.read_response()
+        finally:
+            pool.release(connection)
+
+
+@pytest.fixture
+def damage_allowed() -> None:
+    """For tests that leave a database that is not sound, on purpose."""
+
+
+@pytest.fixture
+def redis_client(redis_url: str, request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
+    """A client of the empty server under test; at the end what is in it must be sound."""
+    with redis.Redis.from_url(redis_url) as client:
+        yield client
+        if "damage_allowed" not in request.fixturenames:
+            check_invariants(client)
+
+
+@pytest.fixture
+def perform(redis_client: redis.Redis) -> Perform:
+    """What performs plans."""
+    return BlockingPerformer(redis_client)
+
+
+@pytest.fixture
+def tasks(redis_client: redis.Redis) -> Tasks:
+    """Makes and shows tasks of the queue `default`."""
+    return Tasks(redis_client)

@@ -111,10 +111,14 @@ def enqueue_run(
     if not registry.knows(queue):
         yield CommandCall(("SADD", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)
         registry.remember(queue)
-    args: list[Argument] = [FIRST_SEND, keys.task_prefix, *time_arguments(now)]
+    args: list[Argument] = [FIRST_SEND, keys.task_prefix]
+    if run.tasks[0].state is TaskState.PENDING:
+        target = keys.pending
+        args += time_arguments(now)
+    else:
+        target = keys.scheduled
     for item in run.tasks:
         args += _task_arguments(item)
-    target = keys.scheduled if run.tasks[0].state is TaskState.SCHEDULED else keys.pending
     refusals = yield ScriptCall(run.script, (target,), tuple(args), Replay.BY_TOKEN)
     results = [EnqueueResult(EnqueueStatus.ENQUEUED, item.message.id, queue) for item in run.tasks]
     for position, code in zip(refusals[::2], refusals[1::2], strict=True):

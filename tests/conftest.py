@@ -1,0 +1,1 @@
+pytest_plugins = ["tests.fix_server", "tests.fix_broker"]

@@ -1,0 +1,29 @@
+"""Helpers of the tests about enqueueing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyasynq._broker.compose import Composed, compose
+from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq.task import EnqueueResult, Task
+from tests.factories import NOW
+
+if TYPE_CHECKING:
+    from tests.fix_broker import Perform
+
+
+def composed(task_id: str, payload: bytes = b"{}", **options: Any) -> Composed:
+    """Return a task of the queue `default`, unless the options say otherwise."""
+    return compose(Task("email:deliver", payload, task_id=task_id, **options), {}, now=NOW)
+
+
+def enqueue(perform: Perform, *items: Composed) -> list[EnqueueResult]:
+    """Enqueue tasks of one kind with one call."""
+    [run] = split_runs(items)
+    return perform(enqueue_run(run, now=NOW, registry=QueueRegistry()))
+
+
+def statuses(results: list[EnqueueResult]) -> list[str]:
+    """Return the results' words."""
+    return [result.status.value for result in results]

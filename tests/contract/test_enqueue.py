@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.plan import CommandCall
+from pyasynq.errors import TaskIDConflictError
+from pyasynq.task import TaskState
+from tests.contract.enqueueing import composed, enqueue, statuses
+from tests.factories import NOW, PENDING_SINCE, Tasks
+from tests.fix_broker import BlockingPerformer, Perform
+
+if TYPE_CHECKING:
+    import redis
+
+
+
+def test_tasks_join_the_end_of_the_queue_in_their_order(perform: Perform, tasks: Tasks) -> None:
+    """Sees the loss of the LPUSH, and a push at the wrong end."""
+    tasks.pending("first")
+    assert ["enqueued", "enqueued"] == statuses(enqueue(perform, composed("a"), composed("b")))
+    assert ["first", "a", "b"] == tasks.ids("pending")
+
+
+def test_a_pending_task_is_a_hash_of_message_state_and_time(perform: Perform, tasks: Tasks) -> None:
+    """Sees the loss of the HSET; a plain task has no lock and none of our own fields."""
+    task = composed("a")
+    enqueue(perform, task)
+    assert {"msg": task.encoded, "state": b"pending", "pending_since": PENDING_SINCE} == tasks.fields("a")
+
+
+def test_microseconds_are_padded_in_pending_since(perform: Perform, tasks: Tasks) -> None:
+    """7 microseconds after the second are 000007000 nanoseconds."""
+    [run] = split_runs([composed("a")])
+    perform(enqueue_run(run, now=NOW._replace(microseconds=7), registry=QueueRegistry()))
+    assert b"1700000000000007000" == tasks.fields("a")["pending_since"]
+
+
+def test_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
+    """Sees the loss of TIME: the time written lies between before and after the call on this host."""
+    [run] = split_runs([composed("a")])
+    before = time.time_ns()
+    perform(enqueue_run(run, now=None, registry=QueueRegistry()))
+    assert before // 1000 <= int(tasks.fields("a")["pending_since"]) // 1000 <= time.time_ns() // 1000
+
+
+@pytest.mark.parametrize("state", [state for state in TaskState if state is not TaskState.AGGREGATING])
+def test_an_id_that_exists_in_any_state_is_a_conflict(perform: Perform, tasks: Tasks, state: TaskState) -> None:
+    """Sees the loss of the EXISTS; the tasks beside it are enqueued, and the existing one stays as it was."""
+    if state is TaskState.ACTIVE:
+        tasks.active("b")
+    else:
+        tasks.put(state, "b", score=NOW.seconds + 60, retention=60, completed_at=NOW.seconds)
+    before = tasks.fields("b")
+    results = enqueue(perform, composed("a"), composed("b", b"other"), composed("c"))
+    assert ["enqueued", "conflict", "enqueued"] == statuses(results)
+    assert isinstance(results[1].error, TaskIDConflictError)
+    assert before == tasks.fields("b")
+    assert {"a", "c"} <= set(tasks.ids("pending"))
+
+
+def test_an_id_given_twice_in_one_call_is_enqueued_once(perform: Perform, tasks: Tasks) -> None:
+    """The second one finds the first one."""
+    assert ["enqueued", "conflict"] == statuses(enqueue(perform, composed("a", b"1"), composed("a", b"2")))
+    assert ["a"] == tasks.ids("pending")
+
+
+def test_when_all_are_refused_nothing_is_pushed(perform: Perform, tasks: Tasks) -> None:
+    """An LPUSH without ids would be an error."""
+    tasks.pending("a")
+    assert ["conflict"] == statuses(enqueue(perform, composed("a", b"other")))
+    assert ["a"] == tasks.ids("pending")
+
+
+def test_w29_each_task_has_its_own_result_and_its_headers(perform: Perform, tasks: Tasks) -> None:
+    """Asynq's batch reports conflicts as success and drops header options."""
+    tasks.pending("b")
+    results = enqueue(perform, composed("a", headers={"k": "v"}), composed("b", b"other"))
+    assert [("a", True), ("b", False)] == [(result.task_id, bool(result)) for result in results]
+    assert b"\n\x01k\x12\x01v" in tasks.fields("a")["msg"]
+
+
+def test_w25_a_task_stored_before_the_reply_was_lost_is_enqueued(
+    redis_client: redis.Redis, tasks: Tasks, perform: Perform
+) -> None:
+    """Sees the loss of the HGET that compares the stored message: an id taken by another task stays a conflict."""
+    tasks.pending("b")
+    results = enqueue(BlockingPerformer(redis_client, replay=True), composed("a"), composed("b", b"other"))
+    assert ["enqueued", "conflict"] == statuses(results)
+    assert ["b", "a"] == tasks.ids("pending")
+    assert ["conflict"] == statuses(enqueue(perform, composed("a"))), "without a replay an equal message conflicts"
+
+
+def test_a_queue_is_registered_before_its_first_task(perform: Perform, redis_client: redis.Redis) -> None:
+    """Sees the loss of the SADD."""
+    enqueue(perform, composed("a", queue="critical"))
+    assert {b"critical"} == redis_client.smembers("asynq:queues")
+
+
+class _Time:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_w08_a_queue_that_was_removed_is_registered_again(perform: Perform, redis_client: redis.Redis) -> None:
+    """Within 60 seconds the registration is believed; then it is written again."""
+    clock = _Time()
+    registry = QueueRegistry(clock)
+
+    def enqueue_one(task_id: str) -> None:
+        [run] = split_runs([composed(task_id)])
+        perform(enqueue_run(run, now=NOW, registry=registry))
+
+    enqueue_one("a")
+    redis_client.delete("asynq:queues")
+    clock.now += 59.9
+    enqueue_one("b")
+    assert set() == redis_client.smembers("asynq:queues")
+    clock.now += 0.1
+    enqueue_one("c")
+    assert {b"default"} == redis_client.smembers("asynq:queues")
+
+
+def test_w08_a_registration_that_failed_is_not_believed() -> None:
+    """The registry is filled after Redis has confirmed, not before."""
+    registry = QueueRegistry()
+    [run] = split_runs([composed("a")])
+    plan = enqueue_run(run, now=NOW, registry=registry)
+    assert isinstance(next(plan), CommandCall)
+    with pytest.raises(OSError, match="away"):
+        plan.throw(OSError("away"))
+    assert not registry.knows("default")
+
+
+def test_w08_a_forgotten_queue_is_registered_with_the_next_task() -> None:
+    """For the process that removes a queue itself."""
+    registry = QueueRegistry()
+    registry.remember("default")
+    assert registry.knows("default")
+    registry.forget("default")
+    registry.forget("unknown")
+    assert not registry.knows("default")
+
+
+def test_a_thousand_tasks_go_with_one_call(redis_client: redis.Redis, tasks: Tasks) -> None:
+    """The largest run stays within Lua's limits."""
+    perform = BlockingPerformer(redis_client)
+    results = enqueue(perform, *(composed(f"{number}") for number in range(1000)))
+    assert all(results)
+    assert 2 == len(perform.calls)
+    assert [str(number) for number in range(1000)] == tasks.ids("pending")
+
+

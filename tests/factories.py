@@ -1,0 +1,123 @@
+"""Putting tasks straight into any state of a real server, without any code under test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack
+
+from pyasynq._broker.settle import Claim
+from pyasynq._clock import Instant
+from pyasynq._wire.keys import ALL_QUEUES, queue_keys
+from pyasynq._wire.messages import TaskMessageFields, encode_task_message, new_task_message
+from pyasynq.task import TaskState
+
+if TYPE_CHECKING:
+    import redis
+
+NOW = Instant(1_700_000_000, 250_000)
+"""The present of contract tests; a time with a fraction shows who rounds which way."""
+
+LEASE_SCORE = NOW.ceiling + 30
+TOKEN = "server/1"
+DAY = "2023-11-14"
+PENDING_SINCE = b"1700000000250000000"
+
+
+def message_bytes(task_id: str, queue: str = "default", **fields: Unpack[TaskMessageFields]) -> bytes:
+    """Return the bytes of a message as a client makes it."""
+    values: TaskMessageFields = {"type": "email:deliver", "payload": b"{}", "retry": 25, "timeout": 1800}
+    values |= fields
+    values |= {"id": task_id, "queue": queue}
+    return encode_task_message(new_task_message(**values))
+
+
+def claim(task_id: str, *, token: str = TOKEN, lease_score: int = LEASE_SCORE) -> Claim:
+    """Return what the attempt of a task that `put_active` made would show."""
+    return Claim(task_id, token, lease_score)
+
+
+class Tasks:
+    """Makes tasks in one queue."""
+
+    def __init__(self, client: redis.Redis, queue: str = "default") -> None:
+        self._client = client
+        self.keys = queue_keys(queue)
+
+    def put(
+        self,
+        state: TaskState,
+        *ids: str,
+        score: int | None = None,
+        group: str = "",
+        extra: dict[str, Any] | None = None,
+        **fields: Unpack[TaskMessageFields],
+    ) -> None:
+        """Put tasks into a state. A score that is not given is now, or what the message's times ask for."""
+        for task_id in ids:
+            data = message_bytes(task_id, self.keys.queue, group_key=group, **fields)
+            values: dict[str, Any] = {"msg": data, "state": state.value, **(extra or {})}
+            if state is TaskState.PENDING:
+                values["pending_since"] = PENDING_SINCE
+            if group:
+                values["group"] = group
+            if unique_key := fields.get("unique_key"):
+                values["unique_key"] = unique_key
+                self._client.set(unique_key, task_id, ex=3600)
+            self._client.sadd(ALL_QUEUES, self.keys.queue)
+            self._client.hset(self.keys.task(task_id), mapping=values)
+            self._place(state, task_id, NOW.seconds if score is None else score, group)
+
+    def _place(self, state: TaskState, task_id: str, score: int, group: str) -> None:
+        if state is TaskState.AGGREGATING:
+            self._client.zadd(self.keys.group(group), {task_id: score})
+            self._client.sadd(self.keys.groups, group)
+        elif state in {TaskState.PENDING, TaskState.ACTIVE}:
+            self._client.lpush(getattr(self.keys, state.value), task_id)
+        else:
+            self._client.zadd(getattr(self.keys, state.value), {task_id: score})
+
+    def pending(self, *ids: str, **fields: Unpack[TaskMessageFields]) -> None:
+        """Put tasks at the end of the queue, one after another."""
+        self.put(TaskState.PENDING, *ids, **fields)
+
+    def active(
+        self,
+        *ids: str,
+        token: str = TOKEN,
+        lease: int | None = LEASE_SCORE,
+        crashes: int = 0,
+        extra: dict[str, Any] | None = None,
+        **fields: Unpack[TaskMessageFields],
+    ) -> None:
+        """Make tasks active; an empty token is what a worker in Go leaves, None as lease is damage."""
+        own = {"x:attempt": token} if token else {}
+        counted = {"x:crashes": crashes} if crashes else {}
+        self.put(TaskState.ACTIVE, *ids, extra=own | counted | (extra or {}), **fields)
+        if lease is not None:
+            self._client.zadd(self.keys.lease, dict.fromkeys(ids, lease))
+
+    def fields(self, task_id: str) -> dict[str, bytes]:
+        """Return a task's hash."""
+        return {name.decode(): value for name, value in self._client.hgetall(self.keys.task(task_id)).items()}
+
+    def ids(self, collection: str) -> list[str]:
+        """Return the ids of a collection: a list's in the order in which they are taken, a set's by score."""
+        key = getattr(self.keys, collection)
+        if self._client.type(key) == b"list":
+            return [task_id.decode() for task_id in reversed(self._client.lrange(key, 0, -1))]
+        return [task_id.decode() for task_id in self._client.zrange(key, 0, -1)]
+
+    def scores(self, collection: str) -> dict[str, int]:
+        """Return ids and scores of a sorted set."""
+        entries = self._client.zrange(getattr(self.keys, collection), 0, -1, withscores=True)
+        return {task_id.decode(): int(score) for task_id, score in entries}
+
+    def counts(self) -> dict[str, int]:
+        """Return the four counters that are not zero; `_today` is that of the day of NOW."""
+        names = {
+            "processed": self.keys.processed,
+            "failed": self.keys.failed,
+            "processed_today": f"{self.keys.processed}:{DAY}",
+            "failed_today": f"{self.keys.failed}:{DAY}",
+        }
+        values = {name: self._client.get(key) for name, key in names.items()}
+        return {name: int(value) for name, value in values.items() if value}

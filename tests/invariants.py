@@ -1,0 +1,267 @@
+"""What must hold in Redis after every operation, whoever did it.
+
+`check_invariants` looks at a live database and names each violation. The numbers I1 to I18 are those of the
+list of invariants in the documentation of the layout. What speaks of single operations (a failed enqueue
+changes nothing, leases never move backward, first in first out, conservation) is the business of the tests
+that perform operations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyasynq._wire.keys import ALL_QUEUES, QueueKeys, queue_keys
+from pyasynq._wire.messages import TaskMessage, UndecodableMessageError, decode_task_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+
+MAX_ARCHIVED = 9_999
+_QUEUE_KEY = re.compile(r"asynq:\{(.*?)\}:(.*)", re.DOTALL)
+_DAY = re.compile(r"(processed|failed):\d{4}-\d{2}-\d{2}")
+_LISTS = ("pending", "active")
+_SORTED_SETS = ("scheduled", "retry", "archived", "completed")
+_PLAIN = {*_LISTS, *_SORTED_SETS, "lease", "paused", "processed", "failed", "groups", "aggregation_sets"}
+_FIELDS = {"msg", "state", "pending_since", "unique_key", "group", "result"}
+_OWN_FIELDS = {"x:attempt", "x:crashes", "x:group", "x:unique_ttl", "x:trace", "x:attempts", "x:progress"}
+
+
+@dataclass
+class _Queue:
+    """All that Redis holds under one queue's name; keys without their prefix."""
+
+    keys: QueueKeys
+    values: dict[str, Any] = field(default_factory=dict)
+    ttls: dict[str, int] = field(default_factory=dict)
+    places: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Task id, names of the collections it is in."""
+
+    def task(self, task_id: str) -> dict[str, bytes] | None:
+        return self.values.get(f"t:{task_id}")
+
+    def tasks(self) -> Iterator[tuple[str, dict[str, bytes]]]:
+        for name, value in self.values.items():
+            if name.startswith("t:"):
+                yield name.removeprefix("t:"), value
+
+    def collections(self) -> Iterator[tuple[str, list[str]]]:
+        """Name and ids of every collection that says where a task is."""
+        for name in _LISTS:
+            yield name, self.values.get(name, [])
+        for name in _SORTED_SETS:
+            yield name, list(self.values.get(name, {}))
+        for name, value in self.values.items():
+            if name.startswith("g:"):
+                yield name, list(value)
+
+    def messages(self) -> Iterator[tuple[str, TaskMessage]]:
+        for task_id, fields in self.tasks():
+            try:
+                yield task_id, decode_task_message(fields.get("msg", b""))
+            except UndecodableMessageError:
+                continue
+
+
+def check_invariants(client: redis.Redis, *, max_archived: int = MAX_ARCHIVED) -> None:
+    """Fail with every violation there is."""
+    found = violations(client, max_archived=max_archived)
+    assert not found, "\n".join(["the database is not sound:", *found])
+
+
+def violations(client: redis.Redis, *, max_archived: int = MAX_ARCHIVED) -> list[str]:
+    """Return every violation as a sentence that begins with the queue's name."""
+    registered = {name.decode() for name in client.smembers(ALL_QUEUES)}
+    found = []
+    for name, queue in sorted(_read(client).items()):
+        checks = (
+            _unknown_keys(queue),
+            _places(queue),
+            _fields(queue),
+            _messages(queue),
+            _leases(queue),
+            _groups(queue),
+            _locks(queue),
+            _counters(queue),
+            _scores(queue),
+        )
+        found += [f"{name}: {message}" for check in checks for message in check]
+        if any(queue.tasks()) and name not in registered:
+            found.append(f"{name}: I18 has tasks and is not in {ALL_QUEUES}")
+        if len(queue.values.get("archived", ())) > max_archived:
+            found.append(f"{name}: I14 keeps more than {max_archived} archived tasks")
+    return found
+
+
+def _read(client: redis.Redis) -> dict[str, _Queue]:
+    names = sorted(client.scan_iter(match="asynq:{*", count=10_000))
+    pipeline = client.pipeline(transaction=False)
+    for key in names:
+        pipeline.type(key)
+        pipeline.ttl(key)
+    kinds = pipeline.execute()
+    for key, kind in zip(names, kinds[::2], strict=True):
+        _ask_value(pipeline, key, kind)
+    queues: dict[str, _Queue] = {}
+    for key, ttl, value in zip(names, kinds[1::2], pipeline.execute(), strict=True):
+        match = _QUEUE_KEY.fullmatch(key.decode())
+        assert match, key
+        queue = queues.setdefault(match[1], _Queue(queue_keys(match[1])))
+        queue.values[match[2]] = _decoded(match[2], value)
+        queue.ttls[match[2]] = ttl
+    for queue in queues.values():
+        for name, ids in queue.collections():
+            for task_id in ids:
+                queue.places[task_id].append(name)
+    return queues
+
+
+def _ask_value(pipeline: Any, key: bytes, kind: bytes) -> None:
+    match kind:
+        case b"list":
+            pipeline.lrange(key, 0, -1)
+        case b"zset":
+            pipeline.zrange(key, 0, -1, withscores=True)
+        case b"hash":
+            pipeline.hgetall(key)
+        case b"set":
+            pipeline.smembers(key)
+        case _:
+            pipeline.get(key)
+
+
+def _decoded(name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key.decode(): text for key, text in value.items()}
+    if isinstance(value, set):
+        return {member.decode() for member in value}
+    if isinstance(value, list) and name in _LISTS:
+        return [member.decode() for member in value]
+    if isinstance(value, list):
+        return {member.decode(): score for member, score in value}
+    return value
+
+
+def _unknown_keys(queue: _Queue) -> Iterator[str]:
+    for name in queue.values:
+        known = name in _PLAIN or name.startswith(("t:", "g:", "unique:", "x:")) or _DAY.fullmatch(name)
+        if not known:
+            yield f"key {name!r} is none of Asynq's or ours"
+
+
+def _places(queue: _Queue) -> Iterator[str]:
+    for task_id, names in queue.places.items():
+        if len(names) > 1:
+            yield f"I2 {task_id} is in {', '.join(sorted(names))}"
+        if queue.task(task_id) is None:
+            yield f"I1 {task_id} is in {names[0]} and has no hash"
+    for task_id, fields in queue.tasks():
+        names = queue.places.get(task_id, [])
+        state = fields.get("state", b"").decode()
+        if not names:
+            yield f"I4 {task_id} has a hash in state {state!r} and is in no collection"
+        for name in names:
+            if state != ("aggregating" if name.startswith("g:") else name):
+                yield f"I3 {task_id} is in {name} and its hash says {state!r}"
+
+
+def _fields(queue: _Queue) -> Iterator[str]:
+    for task_id, fields in queue.tasks():
+        for missing in sorted({"msg", "state"} - fields.keys()):
+            yield f"I1 {task_id} has no field {missing}"
+        for unknown in sorted(fields.keys() - _FIELDS - _OWN_FIELDS):
+            yield f"{task_id} has the unknown field {unknown}"
+        state = fields.get("state", b"")
+        if (state == b"pending") != ("pending_since" in fields):
+            yield f"I8 {task_id} is {state.decode()} and pending_since is {fields.get('pending_since')!r}"
+        if "x:attempt" in fields and state != b"active":
+            yield f"{task_id} is {state.decode()} and has an x:attempt"
+        if "x:group" in fields and state != b"scheduled":
+            yield f"{task_id} is {state.decode()} and has an x:group"
+        if "x:crashes" in fields and state in {b"retry", b"archived", b"completed"}:
+            yield f"{task_id} is {state.decode()} and has an x:crashes"
+
+
+def _messages(queue: _Queue) -> Iterator[str]:
+    for task_id, fields in queue.tasks():
+        try:
+            message = decode_task_message(fields.get("msg", b""))
+        except UndecodableMessageError:
+            # Such a task is kept as it is, in the archive and nowhere else for long.
+            if fields.get("state") not in {b"archived", b"active", b"pending"}:
+                yield f"I6 the message of {task_id} cannot be decoded"
+            continue
+        if (message.id, message.queue) != (task_id, queue.keys.queue):
+            yield f"I6 the message of {task_id} says {message.id} in queue {message.queue}"
+        if fields.get("unique_key", b"").decode() != message.unique_key and not message.group_key:
+            yield f"{task_id} has unique_key {fields.get('unique_key')!r}, its message {message.unique_key!r}"
+        if not 0 <= message.retried <= message.retry:
+            yield f"I10 {task_id} was retried {message.retried} times of {message.retry}"
+
+
+def _leases(queue: _Queue) -> Iterator[str]:
+    active, leases = set(queue.values.get("active", ())), set(queue.values.get("lease", ()))
+    for task_id in sorted(active - leases):
+        yield f"I5 {task_id} is active without a lease"
+    for task_id in sorted(leases - active):
+        yield f"I5 {task_id} has a lease and is not active"
+
+
+def _groups(queue: _Queue) -> Iterator[str]:
+    sets = {queue_key.removeprefix(queue.keys.group_prefix) for queue_key in queue.values.get("aggregation_sets", {})}
+    listed = queue.values.get("groups", set())
+    for name in (name.removeprefix("g:") for name in queue.values if name.startswith("g:")):
+        group = name.rpartition(":")[0] if name in sets else name
+        if name not in sets and name not in listed:
+            yield f"I7 group {name} has tasks and is not in groups"
+        for task_id in queue.values[f"g:{name}"]:
+            if (queue.task(task_id) or {}).get("group", b"").decode() != group:
+                yield f"I7 {task_id} is in group {group} and its hash says otherwise"
+    for name in sorted(sets):
+        if f"g:{name}" not in queue.values:
+            yield f"I7 aggregation set {name} is empty"
+
+
+def _locks(queue: _Queue) -> Iterator[str]:
+    keys_of = {task_id: message.unique_key for task_id, message in queue.messages()}
+    for name, value in queue.values.items():
+        if not name.startswith("unique:"):
+            continue
+        if queue.ttls[name] < 0:
+            yield f"I9 lock {name} never expires"
+        owner, key = value.decode(), f"asynq:{{{queue.keys.queue}}}:{name}"
+        if keys_of.get(owner, key) != key:
+            yield f"I9 lock {name} belongs to {owner}, whose message names {keys_of[owner]!r}"
+
+
+def _counters(queue: _Queue) -> Iterator[str]:
+    numbers = Counter({name: int(value) for name, value in queue.values.items() if name in {"processed", "failed"}})
+    if numbers["failed"] > numbers["processed"]:
+        yield f"I11 {numbers['failed']} failed of {numbers['processed']} processed"
+    for name, value in queue.values.items():
+        if not _DAY.fullmatch(name):
+            continue
+        if queue.ttls[name] < 0:
+            yield f"I11 counter {name} never expires"
+        kind, _, day = name.partition(":")
+        if kind == "failed" and int(value) > int(queue.values.get(f"processed:{day}", 0)):
+            yield f"I12 {name} is {int(value)}, more than processed"
+
+
+def _scores(queue: _Queue) -> Iterator[str]:
+    messages = dict(queue.messages())
+    for name in (*_SORTED_SETS, "lease"):
+        for task_id, score in queue.values.get(name, {}).items():
+            if score != int(score):
+                yield f"the score of {task_id} in {name} is {score}, not a whole second"
+            message = messages.get(task_id)
+            if name == "completed" and message and score != message.completed_at + message.retention:
+                yield f"I13 {task_id} is deleted at {score:.0f}, not when its retention ends"
+            if name == "completed" and message and not message.retention:
+                yield f"I13 {task_id} is completed without retention"
+            if name == "archived" and message and score < message.last_failed_at:
+                yield f"I13 {task_id} was archived before it failed"
