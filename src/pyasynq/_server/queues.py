@@ -1,0 +1,81 @@
+"""Which queue gives how many of the free slots."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class QueueOrder(Protocol):
+    """Divides free slots among the queues that are not known to be empty."""
+
+    def split(self, slots: int, queues: Sequence[str]) -> dict[str, int]:
+        """Return how many tasks to ask each queue for; queues that get none are left out."""
+
+    def forget(self, queue: str) -> None:
+        """Save nothing up for a queue that turned out to be empty."""
+
+
+class WeightedOrder:
+    """Each queue gets its share by weight, to within a few slots, over any stretch of rounds.
+
+    Every queue has a balance: it earns its share of the slots of each round and pays for what it gets.
+    The highest balances are served first, so that even one free slot at a time goes round by weight.
+    """
+
+    __slots__ = ("_balance", "_weights")
+
+    def __init__(self, weights: Mapping[str, int]) -> None:
+        self._weights = dict(weights)
+        self._balance = dict.fromkeys(weights, 0.0)
+
+    def split(self, slots: int, queues: Sequence[str]) -> dict[str, int]:
+        """Divide the slots by weight and by what earlier rounds left over."""
+        if len(queues) == 1:
+            return {queues[0]: slots}
+        total = sum(self._weights[queue] for queue in queues)
+        balance = self._balance
+        most = len(queues)
+        for queue in queues:
+            # Queues that run empty and fill again must not add up what the others are owed.
+            kept = max(-most, min(most, balance[queue]))
+            balance[queue] = kept + slots * self._weights[queue] / total
+        shares: dict[str, int] = {}
+        left = slots
+        for queue in sorted(queues, key=balance.__getitem__, reverse=True):
+            share = min(left, max(0, math.floor(balance[queue])))
+            balance[queue] -= share
+            shares[queue] = share
+            left -= share
+        while left:
+            # Rounding down leaves at most a few slots, one for each of the highest balances.
+            for queue in sorted(queues, key=balance.__getitem__, reverse=True)[:left]:
+                balance[queue] -= 1
+                shares[queue] += 1
+                left -= 1
+        return {queue: share for queue, share in shares.items() if share}
+
+    def forget(self, queue: str) -> None:
+        """Clear the balance of an empty queue: a queue cannot save up while it has nothing to run."""
+        self._balance[queue] = 0.0
+
+
+class StrictOrder:
+    """The queue of the highest priority gets everything until it is empty."""
+
+    __slots__ = ("_ranks",)
+
+    def __init__(self, weights: Mapping[str, int]) -> None:
+        # Sorting is stable: equal priorities are served in the order in which they were written down.
+        ranked = sorted(weights, key=weights.__getitem__, reverse=True)
+        self._ranks = {queue: rank for rank, queue in enumerate(ranked)}
+
+    def split(self, slots: int, queues: Sequence[str]) -> dict[str, int]:
+        """Ask only the queue of the highest priority."""
+        return {min(queues, key=self._ranks.__getitem__): slots}
+
+    def forget(self, queue: str) -> None:
+        """Do nothing: strict order keeps no accounts."""

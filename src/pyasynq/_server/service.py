@@ -1,0 +1,125 @@
+"""The one shape of all background parts of a server: enter once, work in rounds, leave once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from pyasynq._server.bell import Backoff, Bell
+from pyasynq.events import RoundFailed, RoundFinished
+
+if TYPE_CHECKING:
+    from pyasynq.events import Events
+
+
+class Service:
+    """A background part of a server. A subclass writes `round`, and `enter`, `leave`, `interrupt` if it must.
+
+    Starting twice, stopping before a start, stopping twice and stopping from several tasks at once all
+    do what one would expect; a stopped service can be started again. All of it belongs to one event loop.
+    """
+
+    name = "service"
+    first_rest = 0.0
+    """Seconds before the first round."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self._bell = Bell()
+        self._backoff = Backoff()
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+
+    async def enter(self) -> None:
+        """Do what comes once before the first round. What it raises, `start` raises."""
+
+    async def round(self) -> float:
+        """Do one piece of work and return how many seconds to rest after it."""
+        raise NotImplementedError
+
+    async def leave(self) -> None:
+        """Do what comes once after the last round."""
+
+    def interrupt(self) -> None:
+        """End what a round waits for without end; called once when the service is being stopped."""
+
+    @property
+    def running(self) -> bool:
+        """Whether the service has been started and not stopped."""
+        return self._task is not None
+
+    @property
+    def closing(self) -> bool:
+        """Whether the round that is going on is the last."""
+        return self._closing
+
+    def wake(self) -> None:
+        """End the rest, or the next one when a round is going on."""
+        self._bell.ring()
+
+    async def start(self) -> None:
+        """Enter and begin with the rounds; nothing happens when the service is running."""
+        if self._task is not None:
+            return
+        self._closing = False
+        self._bell.silence()
+        # The task comes first, so that a second start sees it while the first still enters.
+        entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run(entered), name=f"pyasynq {self.name}")
+        try:
+            await asyncio.shield(entered)
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+        except Exception:
+            self._task = None
+            raise
+
+    async def stop(self) -> None:
+        """Cut the rest short, let the round finish, and leave. A cancelled caller does not undo the stop."""
+        task = self._task
+        if task is None:
+            return
+        if not self._closing:
+            self._closing = True
+            self._bell.ring()
+            self.interrupt()
+        await asyncio.wait({task})
+        if self._task is task:
+            self._task = None
+        if not task.cancelled():
+            task.result()
+
+    async def _run(self, entered: asyncio.Future[None]) -> None:
+        try:
+            await self.enter()
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                entered.cancel()
+                raise
+            entered.set_exception(error)
+            return
+        entered.set_result(None)
+        try:
+            if self.first_rest and not self._closing:
+                await self._bell.rest(self.first_rest)
+            while not self._closing:
+                self._bell.silence()
+                rest = await self._one_round()
+                if self._closing:
+                    break
+                await self._bell.rest(rest)
+        finally:
+            await self.leave()
+
+    async def _one_round(self) -> float:
+        try:
+            rest = await self.round()
+        except Exception as error:
+            rest = self._backoff.next()
+            self.events.emit(RoundFailed(self.name, error, rest))
+            return rest
+        self._backoff.reset()
+        if self.events.wants(RoundFinished):
+            self.events.emit(RoundFinished(self.name, rest))
+        return rest

@@ -1,0 +1,53 @@
+"""Numbers of the engine that no user sets. Tests shorten them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyasynq._wire.constants import LEASE_GRACE_SECONDS, LEASE_SECONDS, SERVER_RECORD_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Intervals and limits in seconds, sizes in bytes."""
+
+    lease: int = LEASE_SECONDS
+    heartbeat_interval: float = 5.0
+    server_record_ttl: int = SERVER_RECORD_SECONDS
+    syncer_interval: float = 5.0
+    recoverer_interval: float = 5.0
+    own_slack: int = 5
+    """How long after the end of its lease a task of a pyasynq worker is recovered."""
+    foreign_slack: int = LEASE_GRACE_SECONDS
+    """The same for the tasks of peers in Go, which count on it."""
+    unleased_grace: float = 10.0
+    """How long an active task must be seen without a lease before it is recovered."""
+    safety_poll: float = 5.0
+    """How often empty queues are looked at although Redis wakes the server."""
+    sweep_interval: float = 0.25
+    """How often deadlines are looked at."""
+    watch_interval: float = 0.5
+    """How often the heartbeat's thread looks at the event loop."""
+    loop_blocked_after: float = 1.0
+    loop_blocked_again: float = 10.0
+    overdue_after: float = 1.0
+    """How long after its deadline a handler that still runs is reported."""
+    overdue_again: float = 60.0
+    stuck_grace: float = 10.0
+    """How long after their deadlines handlers may hold all slots."""
+    suspect_age: float = 10.0
+    """An attempt of this age is not blamed for the next crash."""
+    suspect_rest: float = 1.0
+    unknown_pause: float = 5.0
+    """How long a task that this server has no handler for is left to others."""
+    forward_gap: float = 0.25
+    """Changes of delayed tasks that come closer together cause one round."""
+    max_clock_skew: float = 2.0
+    error_message_bytes: int = 2_048
+    trace_bytes: int = 16_384
+    worker_payload_bytes: int = 4_096
+    server_record_bytes: int = 1_048_576
+    settle_bytes: int = 4_194_304
+
+
+DEFAULT_ENGINE_SETTINGS = EngineSettings()

@@ -1,0 +1,234 @@
+"""The only writer of outcomes: what attempts came to, on its way to Redis, many at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyasynq._broker import settle
+from pyasynq._broker.settle import Claim
+from pyasynq._server.failure_text import error_line, trace_of
+from pyasynq._server.outcome import Archive, Complete, Decision, Done, LetGo, Requeue, Retry
+from pyasynq._wire.messages import copy_task_message, encode_task_message
+from pyasynq.events import ArchiveTrimmed, LeaseLost, SettleDelayed
+from pyasynq.options import seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyasynq._broker.plan import Plan
+    from pyasynq._broker.settle import Settled
+    from pyasynq._clock import Clock
+    from pyasynq._server.attempt import Attempt
+    from pyasynq._server.redis_time import RedisTime
+    from pyasynq._server.roster import Roster
+    from pyasynq._server.settings import EngineSettings
+    from pyasynq.config import ServerConfig
+    from pyasynq.events import Events
+
+
+class Entry:
+    """One outcome that Redis has not confirmed."""
+
+    __slots__ = ("attempt", "decision", "message", "sent", "trace")
+
+    def __init__(self, attempt: Attempt, decision: Decision, message: bytes, trace: bytes) -> None:
+        self.attempt = attempt
+        self.decision = decision
+        self.message = message
+        self.trace = trace
+        self.sent = False
+        """Whether a call with it may have taken effect; then a refusal means that it did."""
+
+    @property
+    def claim(self) -> Claim:
+        """The proof of ownership, as of now: the heartbeat moves the lease forward."""
+        return Claim(self.attempt.id, self.attempt.token, self.attempt.lease_score)
+
+
+class Batch(NamedTuple):
+    """Outcomes of one queue and one kind, and the plan that writes them."""
+
+    queue: str
+    entries: Sequence[Entry]
+    plan: Plan[Settled]
+
+
+class SettleQueue:
+    """Holds each outcome until Redis has confirmed it. All of it belongs to the event loop.
+
+    New outcomes leave with the next round of the processor, grouped by queue and kind. What could not be
+    written is kept for the syncer, which sends each outcome on its own, so that one that Redis will not
+    have cannot hold up the others. Without a valid lease nothing is sent; the heartbeat tries to renew it.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        settings: EngineSettings,
+        *,
+        roster: Roster,
+        events: Events,
+        clock: Clock,
+        redis_time: RedisTime,
+    ) -> None:
+        self._settings = settings
+        self._archive_max_size = config.archive_max_size
+        self._archive_max_age = int(seconds_of("archive_max_age", config.archive_max_age))
+        self._roster = roster
+        self._events = events
+        self._clock = clock
+        self._redis_time = redis_time
+        self._fresh: list[Entry] = []
+        self._delayed: list[Entry] = []
+        self._in_flight = 0
+        self.on_put: Callable[[], None] = lambda: None
+
+    @property
+    def fresh(self) -> int:
+        """How many outcomes have not been sent yet."""
+        return len(self._fresh)
+
+    @property
+    def delayed(self) -> int:
+        """How many outcomes could not be written and wait for the syncer."""
+        return len(self._delayed)
+
+    @property
+    def outstanding(self) -> int:
+        """How many outcomes Redis has not confirmed."""
+        return len(self._fresh) + len(self._delayed) + self._in_flight
+
+    def put(self, attempt: Attempt, decision: Decision, error: BaseException | None = None) -> None:
+        """Take over what came of an attempt; its error is written down here and not kept."""
+        if isinstance(decision, LetGo):
+            self._drop(attempt)
+            return
+        message, trace = self._written(attempt, decision, error)
+        self._fresh.append(Entry(attempt, decision, message, trace))
+        self.on_put()
+
+    def take_fresh(self) -> list[Batch]:
+        """Return the new outcomes as batches; each must be confirmed or failed."""
+        if not self._fresh:
+            return []
+        entries, self._fresh = self._fresh, []
+        return self._batches(self._sendable(entries), together=True)
+
+    def take_delayed(self) -> list[Batch]:
+        """Return the outcomes that failed before, each as a batch of its own."""
+        entries, self._delayed = self._delayed, []
+        return self._batches(self._sendable(entries), together=False)
+
+    def confirm(self, batch: Batch, result: Settled | Exception) -> None:
+        """Take the answer to a batch: strike the attempts off, or keep the outcomes for the syncer."""
+        self._in_flight -= len(batch.entries)
+        if isinstance(result, Exception):
+            for entry in batch.entries:
+                entry.sent = True
+            self._delayed.extend(batch.entries)
+            self._events.emit(SettleDelayed(len(batch.entries), result))
+            return
+        for entry in batch.entries:
+            if entry.attempt.id in result.refused and not entry.sent:
+                self._drop(entry.attempt)
+            else:
+                self._roster.remove(entry.attempt)
+        if result.trimmed:
+            self._events.emit(ArchiveTrimmed(batch.queue, result.trimmed))
+
+    def _drop(self, attempt: Attempt) -> None:
+        self._roster.remove(attempt)
+        self._events.emit(LeaseLost(attempt.queue, attempt.id))
+
+    def _sendable(self, entries: Iterable[Entry]) -> list[Entry]:
+        now = self._clock.monotonic()
+        sendable = []
+        for entry in entries:
+            attempt = entry.attempt
+            if attempt.lost:
+                # If it has been sent it may have been written just before, and there is nothing to tell.
+                if entry.sent:
+                    self._roster.remove(attempt)
+                else:
+                    self._drop(attempt)
+            elif attempt.has_lease(now):
+                sendable.append(entry)
+            else:
+                self._delayed.append(entry)
+        return sendable
+
+    def _batches(self, entries: Sequence[Entry], *, together: bool) -> list[Batch]:
+        groups: dict[tuple[object, ...], list[Entry]] = {}
+        for position, entry in enumerate(entries):
+            place = 0 if together else position
+            groups.setdefault((entry.attempt.queue, type(entry.decision), place), []).append(entry)
+        self._in_flight += len(entries)
+        return [
+            Batch(group[0].attempt.queue, group, self._plan(group[0].attempt.queue, group))
+            for group in groups.values()
+        ]
+
+    def _plan(self, queue: str, entries: Sequence[Entry]) -> Plan[Settled]:
+        now = self._redis_time.now()
+        kind = type(entries[0].decision)
+        if kind is Done:
+            return settle.settle_done(queue, [_done(entry) for entry in entries], now=now)
+        if kind is Complete:
+            return settle.settle_complete(queue, [_complete(entry) for entry in entries], now=now)
+        if kind is Retry:
+            return settle.settle_retry(queue, [_retry(entry) for entry in entries], now=now)
+        if kind is Requeue:
+            tasks = [settle.RequeueTask(entry.claim) for entry in entries]
+            return settle.settle_requeue(queue, tasks, now=self._clock.redis_now())
+        return settle.settle_archive(
+            queue,
+            [_archive(entry) for entry in entries],
+            max_size=self._archive_max_size,
+            cutoff=now.seconds - self._archive_max_age,
+            now=now,
+        )
+
+    def _written(self, attempt: Attempt, decision: Decision, error: BaseException | None) -> tuple[bytes, bytes]:
+        """Return the message as the outcome changes it, and the trace; empty where nothing is rewritten."""
+        if isinstance(decision, Complete):
+            message = copy_task_message(attempt.message)
+            message.completed_at = decision.completed_at
+            return encode_task_message(message), b""
+        if not isinstance(decision, Retry | Archive) or error is None:
+            return b"", b""
+        message = copy_task_message(attempt.message)
+        message.error_msg = error_line(error, self._settings.error_message_bytes)
+        if isinstance(decision, Retry):
+            message.last_failed_at = decision.failed_at
+            message.retried += decision.is_failure
+        else:
+            message.last_failed_at = decision.archived_at
+        return encode_task_message(message), trace_of(error, self._settings.trace_bytes)
+
+
+def _done(entry: Entry) -> settle.DoneTask:
+    return settle.DoneTask(entry.claim, entry.attempt.message.unique_key)
+
+
+def _complete(entry: Entry) -> settle.CompleteTask:
+    decision = entry.decision
+    assert isinstance(decision, Complete)  # noqa: S101 - the groups are of one kind each
+    return settle.CompleteTask(
+        entry.claim,
+        entry.attempt.message.unique_key,
+        entry.message,
+        decision.expires_at,
+        decision.result,
+    )
+
+
+def _retry(entry: Entry) -> settle.RetryTask:
+    decision = entry.decision
+    assert isinstance(decision, Retry)  # noqa: S101 - the groups are of one kind each
+    return settle.RetryTask(entry.claim, entry.message, decision.retry_at, decision.is_failure, entry.trace)
+
+
+def _archive(entry: Entry) -> settle.ArchiveTask:
+    decision = entry.decision
+    assert isinstance(decision, Archive)  # noqa: S101 - the groups are of one kind each
+    return settle.ArchiveTask(entry.claim, entry.message, decision.archived_at, entry.trace)

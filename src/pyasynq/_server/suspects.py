@@ -1,0 +1,52 @@
+"""Tasks that may kill their worker run alone, so that their neighbours are not blamed for the crash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from pyasynq._server.attempt import Attempt
+    from pyasynq._server.board import QueueView
+
+
+def suspect_threshold(limits: Iterable[int]) -> int:
+    """Return from how many crashes on a task is run alone; 0 when no limit leaves it a second run."""
+    least = min((limit for limit in limits if limit > 1), default=0)
+    return max(1, least - 1) if least else 0
+
+
+class SuspectWatch:
+    """Decides whether the processor may take tasks, with respect to the ones that may kill the worker.
+
+    A suspect is taken only while every other attempt is old enough to have proved itself, and nothing
+    is started beside a suspect until it has ended or is as old.
+    """
+
+    __slots__ = ("_age", "_alone", "threshold", "waiting")
+
+    def __init__(self, threshold: int, age: float) -> None:
+        self.threshold = threshold
+        self._age = age
+        self._alone: Attempt | None = None
+        self.waiting: QueueView | None = None
+        """The queue at whose front a suspect waits."""
+
+    def took(self, attempt: Attempt) -> None:
+        """Note that a task was taken."""
+        if self.threshold and attempt.crashes >= self.threshold:
+            self._alone = attempt
+
+    def blocked(self, running: Collection[Attempt], now: float) -> bool:
+        """Return whether nothing may be taken now."""
+        alone = self._alone
+        if alone is not None:
+            if alone in running and now - alone.started < self._age:
+                return True
+            self._alone = None
+        return self.waiting is not None and not self.has_room(running, now)
+
+    def has_room(self, running: Collection[Attempt], now: float) -> bool:
+        """Return whether a suspect may be taken: no attempt is young."""
+        return all(now - attempt.started >= self._age for attempt in running)
