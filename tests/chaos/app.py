@@ -22,7 +22,7 @@ app = App()
 
 
 def _note() -> None:
-    """Write down that this task's handler has come to its end; small appends of several processes do not mix."""
+    """Write down that this task's handler has come to its end; small appends of processes do not mix."""
     journal = os.open(os.environ[JOURNAL_VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(journal, f"{context().task_id}\n".encode())

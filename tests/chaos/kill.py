@@ -2,9 +2,11 @@
 
     python -m tests.chaos.kill --runs 10 --seed 7
 
-Each run: no task lost, none archived, the invariants hold at the end, and the tasks of every killed worker are
-pending again within 40 s of its death. A task may run twice, never zero times. Exit code 1 on any violation.
+Each run: no task lost, none archived, the invariants hold at the end, and the tasks of every killed worker
+are pending again within 40 s of its death. A task may run twice, never zero times. Exit code 1 on any violation.
 """
+
+# ruff: noqa: T201 - it talks to a person at a terminal
 
 from __future__ import annotations
 
@@ -20,12 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import redis
-from tests.invariants import violations
+from pyasynq.client import Client
 
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.inspector import Inspector
-from tests.chaos.app import JOURNAL_VARIABLE, QUEUE, app, read_journal, work_in_loop, work_in_thread
+from tests.chaos.app import JOURNAL_VARIABLE, QUEUE, read_journal, work_in_loop, work_in_thread
 from tests.chaos.fleet import Fleet
+from tests.invariants import violations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,8 +120,8 @@ class Run:
             await asyncio.sleep(LOOK_INTERVAL_SECONDS)
 
     async def _enqueue(self) -> set[str]:
-        async with app:
-            results = await app.enqueue_many(self._tasks())
+        async with Client(self._url) as client:
+            results = await client.enqueue_many(self._tasks())
         refused = [result for result in results if not result]
         if refused:
             raise SystemExit(f"{len(refused)} tasks could not be enqueued, the first: {refused[0]}")
@@ -200,7 +203,6 @@ async def one_run(seed: int, tasks: int) -> Result:
     with tempfile.TemporaryDirectory(prefix="pyasynq-chaos-") as folder, EmbeddedServer() as server:
         journal, log = Path(folder) / "journal", Path(folder) / "workers.log"
         journal.touch()
-        app.url = server.url
         environment = {"PYASYNQ_REDIS_URL": server.url, JOURNAL_VARIABLE: str(journal)}
         options = ["tests.chaos.app:app", "--concurrency", str(CONCURRENCY), "--queues", f"{QUEUE}=1"]
         with Fleet(WORKERS, [*options, "--log-level", "error"], environment, log) as fleet:

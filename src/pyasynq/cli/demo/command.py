@@ -25,6 +25,7 @@ from pyasynq.cli.demo.sources import (
 )
 from pyasynq.cli.demo.text import INDENT
 from pyasynq.cli.demo.workers import Workers
+from pyasynq.client import Client
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.inspector import Inspector
 
@@ -73,8 +74,8 @@ def _print_report(summary: Summary) -> None:
 async def _demo(folder: Path, display: Display, *, kill: bool) -> Summary:
     _cancel_on_signals(cast("asyncio.Task[Summary]", asyncio.current_task()))
     with display, _set_up(folder, display) as (url, sources, workers):
-        async with Inspector(url) as inspector:
-            return await Demo(inspector, workers.all, sources, display).run(kill=kill)
+        async with Client(url) as client, Inspector(url) as inspector:
+            return await Demo(client, inspector, workers.all, sources, display).run(kill=kill)
 
 
 def _cancel_on_signals(task: asyncio.Task[Summary]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyasynq.cli.demo.casualty import Casualty
 from pyasynq.cli.demo.progress import LeaseView, RateMeter, Snapshot, WorkerView
 from pyasynq.cli.demo.summary import Remains, Summary, path_of, summarize
-from pyasynq.cli.demo.tasks import QUEUE, app, measure
+from pyasynq.cli.demo.tasks import QUEUE, measure
 from pyasynq.errors import PyasynqError
 from pyasynq.task import TaskState
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyasynq.cli.demo.display import Display
     from pyasynq.cli.demo.sources import Sources
     from pyasynq.cli.demo.workers import Worker
+    from pyasynq.client import Client
     from pyasynq.info import QueueInfo
     from pyasynq.inspector import Inspector
     from pyasynq.task import TaskInfo
@@ -35,11 +36,17 @@ class DemoError(PyasynqError):
 
 
 class Demo:
-    """One run, on workers that have been started. The inspector is all that it knows Redis by."""
+    """One run, on workers that have been started. All that it knows of Redis, the inspector has told it."""
 
     def __init__(
-        self, inspector: Inspector, workers: Sequence[Worker], sources: Sources, display: Display
+        self,
+        client: Client,
+        inspector: Inspector,
+        workers: Sequence[Worker],
+        sources: Sources,
+        display: Display,
     ) -> None:
+        self._client = client
         self._inspector = inspector
         self._workers = workers
         self._sources = sources
@@ -87,10 +94,8 @@ class Demo:
     async def _enqueue(self) -> list[str]:
         started = time.monotonic()
         planted = self._sources.planted
-        async with app:
-            results = await measure.enqueue_many(
-                {"path": str(path)} for path in (*planted, *self._sources.files)
-            )
+        paths = (*planted, *self._sources.files)
+        results = await self._client.enqueue_many(measure.task(path=str(path)) for path in paths)
         for result in results:
             if not result:
                 raise DemoError(f"a task was not enqueued: {result.error or result.status}")
