@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Self
 
 from pyasynq._broker import inspect_queues, views
 from pyasynq._broker.driver import AsyncDriver
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq.errors import InvalidOptionError
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
@@ -15,35 +17,41 @@ if TYPE_CHECKING:
 
     from pyasynq._clock import Clock
     from pyasynq.info import QueueInfo, ServerInfo
-    from pyasynq.options import Duration
     from pyasynq.task import TaskInfo, TaskState
 
 
 class Inspector:
     """Tells what Redis holds of queues, tasks and servers, those of Go peers included.
 
-    Use it as a context manager, or call `close`. Like a client, it belongs to one event loop and one process.
+    It connects with the first call, and belongs to the event loop and process that use it, as a client does.
+    Close it, or use it as a context manager; one that is never closed gives a `ResourceWarning`.
 
     Args:
-        url: where Redis is, as for `Client`.
-        timeout: seconds that a call may take, connecting included.
-        clock: what it takes for the present, which tests replace.
+        url: `redis://`, `rediss://`, `unix://` or `embedded://`.
+        timeout: seconds that one call may wait for Redis, with reconnecting and sending again.
+        clock: tells the present, for what is measured against it.
+        client_name: what `CLIENT LIST` shows.
 
     Raises:
-        ConfigurationError: for a URL that cannot work.
+        ConfigurationError: for a URL or a value that cannot work.
 
     Every method raises a `RedisError` when Redis or the way to it fails. A method that is cancelled leaves
     nothing behind: it only reads.
     """
 
-    def __init__(self, url: str, *, timeout: Duration = 5.0, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        url: str = "redis://localhost:6379/0",
+        *,
+        timeout: float = 5.0,
+        clock: Clock = SYSTEM_CLOCK,
+        client_name: str = "pyasynq-inspector",
+    ) -> None:
+        if seconds_of("timeout", timeout) == 0:
+            raise InvalidOptionError("timeout", timeout, "must be more than 0 seconds")
+        target = parse_redis_url(url)
         self._clock = clock
-        self._driver = AsyncDriver(
-            parse_redis_url(url),
-            client_name="pyasynq-inspector",
-            timeout=seconds_of("timeout", timeout),
-            clock=clock,
-        )
+        self._driver = AsyncDriver(target, client_name=client_name, timeout=float(timeout), clock=clock)
 
     async def queues(self) -> list[str]:
         """Return the names of all queues, sorted."""
@@ -90,3 +98,12 @@ class Inspector:
     ) -> None:
         """Close the connections."""
         await self.close()
+
+    def __del__(self) -> None:
+        """Warn about an inspector that has connections and was never closed."""
+        driver = getattr(self, "_driver", None)
+        if driver is not None and driver.abandon():
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.Inspector of Redis at {self._driver.target.address}>"

@@ -3,7 +3,8 @@
     python -m tests.chaos.kill --runs 10 --seed 7
 
 Each run: no task lost, none archived, the invariants hold at the end, and the tasks of every killed worker
-are pending again within 40 s of its death. A task may run twice, never zero times. Exit code 1 on any violation.
+are pending again within 40 s of its death. A task may run twice, never zero times.
+Exit code 1 on any violation.
 """
 
 # ruff: noqa: T201 - it talks to a person at a terminal
@@ -88,8 +89,17 @@ class Result:
 
 
 HEADERS: Final = (
-    "seed", "seconds", "kills", "held", "back after s", "completed", "archived", "lost", "run twice", "violations",
-)  # fmt: skip
+    "seed",
+    "seconds",
+    "kills",
+    "held",
+    "back after s",
+    "completed",
+    "archived",
+    "lost",
+    "run twice",
+    "violations",
+)
 
 
 class Run:

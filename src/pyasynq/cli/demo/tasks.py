@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 QUEUE: Final = "sources"
 MAX_RETRY: Final = 3
-RETRY_DELAY_SECONDS: Final = 5.0
+RETRY_DELAY_SECONDS: Final = 3.0
 RETENTION_SECONDS: Final = 3600
 
 

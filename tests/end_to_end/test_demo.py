@@ -1,0 +1,159 @@
+"""`pyasynq demo` as a user types it: piped, interrupted, and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import pyasynq
+from tests.processes import MARK, marked_processes, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILES = 40
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """Return a folder of small Python files."""
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    for number in range(FILES):
+        (folder / f"module_{number}.py").write_text("import os\n\n\ndef f():\n    return os.sep\n")
+    return folder
+
+
+class RunningDemo:
+    """A `pyasynq demo` of a process of its own, whose descendants can be found whatever became of it."""
+
+    def __init__(self, *arguments: str | Path, temporary: Path) -> None:
+        self.mark = uuid.uuid4().hex
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pyasynq.cli", "demo", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(Path(pyasynq.__file__).parents[1]),
+                "PYTHONUNBUFFERED": "1",
+                "TMPDIR": str(temporary),
+                MARK: self.mark,
+            },
+        )
+
+    def finish(self) -> tuple[str, str]:
+        """Wait for the end and return what it said on standard output and standard error."""
+        return self.process.communicate(timeout=PATIENCE)
+
+    def wait_for_line(self, part: str) -> None:
+        """Read what it prints until a line contains a text."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if part in line:
+                return
+        pytest.fail(f"the demo ended without saying {part!r}: {self.process.communicate()}")
+
+    def wait_until_nothing_runs(self) -> None:
+        """Wait until every process that it started, directly or not, has ended."""
+        wait_until(lambda: not marked_processes(self.mark), seconds=PATIENCE, what="all processes have ended")
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """Return a folder for temporary files, with a path short enough for a socket."""
+    import tempfile  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="demo-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def demos(temporary: Path) -> Iterator[list[RunningDemo]]:
+    """Return a list of the demos of this test, whose processes are ended with it."""
+    started: list[RunningDemo] = []
+    yield started
+    for demo in started:
+        for process in marked_processes(demo.mark):
+            process.kill()
+        demo.process.communicate()
+
+
+def test_a_piped_demo_ends_with_the_proof_in_eighty_columns(
+    sources: Path, temporary: Path, demos: list[RunningDemo]
+) -> None:
+    """Plain lines without escape codes, the planted failures, sums that agree, exit code 0, and nothing left."""
+    demo = RunningDemo(sources, "--no-kill", temporary=temporary)
+    demos.append(demo)
+    out, err = demo.finish()
+    assert (0, "") == (demo.process.returncode, err)
+    assert "\x1b" not in out
+    assert [] == [line for line in out.splitlines() if len(line) > 80]
+    assert 3 == sum(" planted " in line and "planted/" in line for line in out.splitlines())
+    assert "nothing was lost" in out
+    assert [] == marked_processes(demo.mark)
+    assert [] == list(temporary.glob("pyasynq-demo-*"))
+
+
+def test_the_summary_as_json_says_what_happened(
+    sources: Path, temporary: Path, demos: list[RunningDemo]
+) -> None:
+    """A small folder with a worker killed in the middle of it; only the summary is printed."""
+    demo = RunningDemo(sources, "--no-kill", "--json", temporary=temporary)
+    demos.append(demo)
+    out, err = demo.finish()
+    summary = json.loads(out)
+    assert (0, "") == (demo.process.returncode, err)
+    assert (FILES + 3, FILES, 3, 0, 0) == tuple(
+        summary[name] for name in ("enqueued", "completed", "archived", "unfinished", "lost")
+    )
+    assert [] == summary["violations"]
+
+
+@pytest.mark.parametrize("moment", ["is up", "are ready", "tasks enqueued"])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_no_process_and_no_file(
+    moment: str, sent: signal.Signals, sources: Path, temporary: Path, demos: list[RunningDemo]
+) -> None:
+    """Ctrl-C ends workers and server, whenever it comes."""
+    demo = RunningDemo(sources, temporary=temporary)
+    demos.append(demo)
+    demo.wait_for_line(moment)
+    demo.process.send_signal(sent)
+    _, err = demo.finish()
+    assert 130 == demo.process.returncode
+    assert "Traceback" not in err
+    demo.wait_until_nothing_runs()
+    assert [] == list(temporary.glob("pyasynq-demo-*"))
+
+
+def test_a_killed_demo_leaves_no_process(
+    sources: Path, temporary: Path, demos: list[RunningDemo]
+) -> None:
+    """Workers end when the demo's end of their standard input closes, the server when its last user is gone."""
+    demo = RunningDemo(sources, temporary=temporary)
+    demos.append(demo)
+    demo.wait_for_line("are ready")
+    demo.process.kill()
+    demo.process.wait()
+    demo.wait_until_nothing_runs()
+
+
+def test_a_folder_that_does_not_exist_is_named(temporary: Path, demos: list[RunningDemo]) -> None:
+    """A usage error, not a traceback."""
+    demo = RunningDemo("/no/such/folder", temporary=temporary)
+    demos.append(demo)
+    _, err = demo.finish()
+    assert 2 == demo.process.returncode
+    assert "/no/such/folder" in err
