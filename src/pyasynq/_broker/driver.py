@@ -21,7 +21,7 @@ from pyasynq._broker.session import DriverBase
 from pyasynq._broker.steps import Open, Pause, Send
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Coroutine, Generator, Sequence
 
     from pyasynq._broker.exchange import Outcome
     from pyasynq._broker.plan import Call, Plan
@@ -87,11 +87,15 @@ class AsyncDriver(DriverBase):
             ClientClosedError: after `close`.
         """
         self.check_open()
+        return await asyncio.shield(self.start_task(self.run_unshielded(plans)))
+
+    def start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start a task that `close` waits for, and that nobody else needs to keep."""
         running = self._at_home().running
-        task = asyncio.get_running_loop().create_task(self.run_unshielded(plans))
+        task = asyncio.get_running_loop().create_task(work)
         running.add(task)
         task.add_done_callback(running.discard)
-        return await asyncio.shield(task)
+        return task
 
     async def run_unshielded(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
         """Run plans as `run_batch` does, but in the caller's own task: cancelling it cuts the connection."""

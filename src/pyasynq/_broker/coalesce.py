@@ -1,0 +1,312 @@
+"""Coalescing: enqueue calls made while one batch is on its way leave together as the next batch.
+
+There is no timer. A lone call leaves at once, as a batch of one; under load batches grow by themselves.
+Only so many calls and bytes are taken in; then callers wait, and past the time-out they get an error, so
+memory stays bounded while Redis is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pyasynq._broker.chunks import RunBatch
+from pyasynq._broker.enqueue import QueueRegistry
+from pyasynq.errors import RedisUnavailableError, ReplyLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._broker.compose import Composed
+    from pyasynq._broker.driver import AsyncDriver, BlockingDriver
+    from pyasynq._clock import Clock
+    from pyasynq.task import EnqueueResult
+
+MAX_CALLS: Final = 10_000
+MAX_BYTES: Final = 16_000_000
+
+
+class _Room:
+    """How much is taken in and not answered yet."""
+
+    def __init__(self, max_calls: int, max_bytes: int) -> None:
+        self._max_calls = max_calls
+        self._max_bytes = max_bytes
+        self._calls = 0
+        self._bytes = 0
+
+    def fits(self, size: int) -> bool:
+        """Whether one more call fits; a call larger than the whole room fits when it is alone."""
+        return not self._calls or (self._calls < self._max_calls and self._bytes + size <= self._max_bytes)
+
+    def take(self, size: int) -> None:
+        self._calls += 1
+        self._bytes += size
+
+    def give_back(self, size: int) -> None:
+        self._calls -= 1
+        self._bytes -= size
+
+    def full(self, address: str, seconds: float) -> RedisUnavailableError:
+        """Return the error for a call that waited in vain."""
+        cause = f"{self._calls:,} calls with {self._bytes:,} bytes were waiting for it during {seconds:g} s"
+        return RedisUnavailableError(address, cause)
+
+
+_Call: TypeAlias = "tuple[Composed, asyncio.Future[EnqueueResult]]"
+
+
+class _AsyncQueue:
+    """Calls that wait within one event loop of one process."""
+
+    def __init__(self, room: _Room) -> None:
+        self.pid = os.getpid()
+        self.loop = asyncio.get_running_loop()
+        self.room = room
+        self.calls: list[_Call] = []
+        self.outside: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.flusher: asyncio.Task[None] | None = None
+
+    def let_in(self) -> None:
+        """Take in who waits outside, in the order of arrival, as far as there is room."""
+        while self.outside and self.room.fits(self.outside[0][0]):
+            size, admission = self.outside.popleft()
+            if not admission.done():
+                self.room.take(size)
+                admission.set_result(None)
+
+
+class EnqueueBatcher:
+    """Enqueues for many coroutines at once over one driver."""
+
+    def __init__(
+        self,
+        driver: AsyncDriver,
+        clock: Clock,
+        *,
+        max_calls: int = MAX_CALLS,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._limits = (max_calls, max_bytes)
+        self._registry = QueueRegistry()
+        self._queue: _AsyncQueue | None = None
+
+    async def enqueue(self, composed: Composed) -> EnqueueResult:
+        """Enqueue one task, together with what others ask for at the same time.
+
+        Cancelled before its batch leaves, the task is not enqueued; after that it may be.
+
+        Raises:
+            RedisUnavailableError: when too many calls have been waiting for the whole time-out.
+        """
+        self._driver.check_open()
+        queue = self._at_home()
+        size = len(composed.encoded)
+        if queue.outside or not queue.room.fits(size):
+            await self._wait_for_room(queue, size)
+        else:
+            queue.room.take(size)
+        call: asyncio.Future[EnqueueResult] = queue.loop.create_future()
+        queue.calls.append((composed, call))
+        if queue.flusher is None:
+            queue.flusher = self._driver.start_task(self._flush(queue))
+        return await call
+
+    async def enqueue_all(self, composed: Sequence[Composed]) -> list[EnqueueResult]:
+        """Enqueue tasks as a batch of their own; return a result for each."""
+        if not composed:
+            return []
+        batch = RunBatch(composed, now=self._clock.now(), registry=self._registry)
+        return batch.results(await self._driver.run_batch(batch.plans))
+
+    async def _flush(self, queue: _AsyncQueue) -> None:
+        try:
+            while queue.calls:
+                calls, queue.calls = queue.calls, []
+                await self._send(queue, calls)
+                # Who was answered or let in goes on before the next batch leaves, and may join it.
+                await asyncio.sleep(0)
+        finally:
+            queue.flusher = None
+            for _, call in queue.calls:  # there are none unless this task was cancelled
+                call.cancel()
+
+    async def _send(self, queue: _AsyncQueue, calls: list[_Call]) -> None:
+        wanted = [(composed, call) for composed, call in calls if not call.done()]
+        try:
+            batch = RunBatch(
+                [composed for composed, _ in wanted], now=self._clock.now(), registry=self._registry
+            )
+            results = batch.results(await self._driver.run_unshielded(batch.plans))
+        except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
+            for _, call in wanted:
+                if not call.done():
+                    call.set_exception(error)
+        else:
+            for (_, call), result in zip(wanted, results, strict=True):
+                if not call.done():
+                    call.set_result(result)
+        finally:
+            for composed, call in calls:
+                queue.room.give_back(len(composed.encoded))
+                call.cancel()  # has no effect on an answered call
+            queue.let_in()
+
+    async def _wait_for_room(self, queue: _AsyncQueue, size: int) -> None:
+        admission: asyncio.Future[None] = queue.loop.create_future()
+        queue.outside.append((size, admission))
+        try:
+            async with asyncio.timeout(self._driver.timeout):
+                await admission
+        except BaseException as error:
+            if admission.done() and not admission.cancelled():
+                queue.room.give_back(size)
+                queue.let_in()
+            if isinstance(error, TimeoutError):
+                raise queue.room.full(self._driver.target.address, self._driver.timeout) from None
+            raise
+
+    def _at_home(self) -> _AsyncQueue:
+        queue = self._queue
+        if queue is None or queue.loop is not asyncio.get_running_loop() or queue.pid != os.getpid():
+            queue = self._queue = _AsyncQueue(_Room(*self._limits))
+        return queue
+
+
+class _Ticket:
+    """One thread's call. `ready` is made when the thread has to wait: for a result, or for its turn to lead."""
+
+    __slots__ = ("composed", "outcome", "ready")
+
+    def __init__(self, composed: Composed) -> None:
+        self.composed = composed
+        self.outcome: EnqueueResult | Exception | None = None
+        self.ready: threading.Event | None = None
+
+
+class _ThreadQueue:
+    """Calls that wait within one process."""
+
+    def __init__(self, room: _Room) -> None:
+        self.pid = os.getpid()
+        self.room = room
+        self.changed = threading.Condition()
+        self.tickets: list[_Ticket] = []
+        self.is_led = False
+
+    def name_leader(self) -> None:
+        """Wake the first of those who wait; it sends for all of them."""
+        self.is_led = bool(self.tickets)
+        if self.tickets and self.tickets[0].ready is not None:
+            self.tickets[0].ready.set()
+
+    def leave(self, ticket: _Ticket) -> None:
+        """Take a ticket back whose thread will not wait any longer; the caller holds the lock."""
+        if ticket in self.tickets:
+            was_leader = ticket.ready is not None and ticket.ready.is_set()
+            self.tickets.remove(ticket)
+            self.room.give_back(len(ticket.composed.encoded))
+            if was_leader:
+                self.name_leader()
+
+
+class BlockingEnqueueBatcher:
+    """Enqueues for many threads at once over one driver, without a thread of its own.
+
+    The first caller leads: it sends the batch. Who calls meanwhile follows: they wait, and the first of them
+    leads the next batch, which is all of theirs.
+    """
+
+    def __init__(
+        self,
+        driver: BlockingDriver,
+        clock: Clock,
+        *,
+        max_calls: int = MAX_CALLS,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._limits = (max_calls, max_bytes)
+        self._registry = QueueRegistry()
+        self._queue = _ThreadQueue(_Room(*self._limits))
+
+    def enqueue(self, composed: Composed) -> EnqueueResult:
+        """Enqueue one task, together with what other threads ask for at the same time.
+
+        Raises:
+            RedisUnavailableError: when too many calls have been waiting for the whole time-out.
+        """
+        self._driver.check_open()
+        if self._queue.pid != os.getpid():
+            self._queue = _ThreadQueue(_Room(*self._limits))
+        queue = self._queue
+        ticket = _Ticket(composed)
+        with queue.changed:
+            self._take_room(queue, len(composed.encoded))
+            queue.tickets.append(ticket)
+            if queue.is_led:
+                ticket.ready = threading.Event()
+            queue.is_led = True
+        try:
+            if ticket.ready is not None:
+                ticket.ready.wait()
+        except BaseException:  # a signal handler raised
+            with queue.changed:
+                queue.leave(ticket)
+            raise
+        if ticket.outcome is None:
+            self._lead(queue)
+        if isinstance(ticket.outcome, Exception):
+            raise ticket.outcome
+        assert ticket.outcome is not None  # noqa: S101 - leading answers every ticket of its batch
+        return ticket.outcome
+
+    def enqueue_all(self, composed: Sequence[Composed]) -> list[EnqueueResult]:
+        """Enqueue tasks as a batch of their own; return a result for each."""
+        if not composed:
+            return []
+        batch = RunBatch(composed, now=self._clock.now(), registry=self._registry)
+        return batch.results(self._driver.run_batch(batch.plans))
+
+    def _take_room(self, queue: _ThreadQueue, size: int) -> None:
+        if not queue.changed.wait_for(lambda: queue.room.fits(size), self._driver.timeout):
+            raise queue.room.full(self._driver.target.address, self._driver.timeout)
+        queue.room.take(size)
+
+    def _lead(self, queue: _ThreadQueue) -> None:
+        with queue.changed:
+            tickets, queue.tickets = queue.tickets, []
+        try:
+            self._send(tickets)
+        finally:
+            with queue.changed:
+                for ticket in tickets:
+                    queue.room.give_back(len(ticket.composed.encoded))
+                queue.changed.notify_all()
+                queue.name_leader()
+            for ticket in tickets:
+                if ticket.ready is not None:
+                    ticket.ready.set()
+
+    def _send(self, tickets: list[_Ticket]) -> None:
+        # Answers every ticket, also when this thread is interrupted: nobody may wait for ever.
+        try:
+            composed = [ticket.composed for ticket in tickets]
+            batch = RunBatch(composed, now=self._clock.now(), registry=self._registry)
+            results: Sequence[EnqueueResult | Exception] = batch.results(self._driver.run_batch(batch.plans))
+        except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
+            results = [error] * len(tickets)
+        except BaseException:
+            cause = "the thread that sent the batch was interrupted"
+            lost = ReplyLostError(self._driver.target.address, cause)
+            for ticket in tickets:
+                ticket.outcome = lost
+            raise
+        for ticket, result in zip(tickets, results, strict=True):
+            ticket.outcome = result

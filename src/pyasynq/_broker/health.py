@@ -1,0 +1,15 @@
+"""Is Redis there, and does it take us?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.plan import CommandCall, Replay
+
+if TYPE_CHECKING:
+    from pyasynq._broker.plan import Plan
+
+
+def ping() -> Plan[None]:
+    """Ask for a sign of life."""
+    yield CommandCall(("PING",), None, Replay.SAFE)

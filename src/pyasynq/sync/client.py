@@ -1,0 +1,231 @@
+# Generated from src/pyasynq/client.py by tools/unasync.py; change that file and run `make sync`.
+"""The door for producers: `Client` puts tasks into queues."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeAlias, Unpack
+
+from pyasynq._broker.chunks import (
+    Chunk,
+    as_task,
+    chunks_blocking,
+    compose_checked,
+    outcomes_blocking,
+    result_of,
+    with_options,
+)
+from pyasynq._broker.coalesce import BlockingEnqueueBatcher
+from pyasynq._broker.compose import task_info
+from pyasynq._broker.driver import BlockingDriver
+from pyasynq._broker.health import ping
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._clock import SYSTEM_CLOCK, Clock
+from pyasynq.errors import InvalidOptionError
+from pyasynq.options import EnqueueOptions, resolve_options, seconds_of
+from pyasynq.task import EnqueueResult, Task, TaskInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+
+    from pyasynq._broker.chunks import BlockingTasks
+
+DEFAULT_MAX_PAYLOAD = 8_000_000
+
+CallNext: TypeAlias = Callable[[Task], TaskInfo]
+ClientMiddleware: TypeAlias = Callable[[Task, CallNext], TaskInfo]
+
+
+class Client:
+    """Puts tasks into queues.
+
+    It connects with the first call. The asyncio client (`pyasynq.Client`) belongs to the event loop and the
+    process that use it; used from another loop it connects anew there. The blocking one
+    (`pyasynq.sync.Client`) may be shared by any number of threads. After a fork, neither touches the
+    sockets of the parent. Calls that are made at the same time travel together.
+
+    Close it, or use it as a context manager; a client that is never closed gives a `ResourceWarning`.
+
+    Args:
+        url: `redis://`, `rediss://`, `unix://` or `embedded://`.
+        max_payload: bytes that the payload of one task may have.
+        timeout: seconds that one call may wait for Redis, with reconnecting and sending again.
+        middleware: the first one is the outermost; see `use`.
+        clock: tells the present, for process times.
+        client_name: what `CLIENT LIST` shows.
+
+    Raises:
+        ConfigurationError: for a URL or a value that cannot work.
+    """
+
+    def __init__(
+        self,
+        url: str = "redis://localhost:6379/0",
+        *,
+        max_payload: int = DEFAULT_MAX_PAYLOAD,
+        timeout: float = 5.0,
+        middleware: Iterable[ClientMiddleware] = (),
+        clock: Clock = SYSTEM_CLOCK,
+        client_name: str = "pyasynq-client",
+    ) -> None:
+        if isinstance(max_payload, bool) or not isinstance(max_payload, int) or max_payload < 1:
+            raise InvalidOptionError(
+                "max_payload", max_payload, "must be a whole number of bytes, at least 1"
+            )
+        if seconds_of("timeout", timeout) == 0:
+            raise InvalidOptionError("timeout", timeout, "must be more than 0 seconds")
+        target = parse_redis_url(url)
+        self._max_payload = max_payload
+        self._clock = clock
+        self._middleware = list(middleware)
+        self._driver = BlockingDriver(target, client_name=client_name, timeout=float(timeout), clock=clock)
+        self._batcher = BlockingEnqueueBatcher(self._driver, clock)
+
+    def enqueue(
+        self,
+        task: Task | str,
+        payload: bytes | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> TaskInfo:
+        """Put one task into its queue, or have it put there at its process time.
+
+        A call that is cancelled while it is under way may have taken effect.
+
+        Args:
+            task: a `Task`, or the type of one.
+            payload: beside a type only; a `Task` carries its own.
+            **options: see `EnqueueOptions`; they win over the task's own, setting by setting.
+
+        Returns:
+            what Redis knows of the task now.
+
+        Raises:
+            TaskIDConflictError: a task with this `task_id` exists in the queue.
+            DuplicateTaskError: the task is `unique`, and one of equal type and payload holds the lock.
+            InvalidOptionError: an option, or the payload, that cannot be.
+            UnknownOptionError: a misspelt option.
+            PayloadTooLargeError: the payload is larger than `max_payload`; nothing was sent.
+            RedisOutOfMemoryError: Redis is full.
+            RedisUnavailableError: Redis cannot be reached; the task is not in its queue.
+            ReplyLostError: the connection broke; the task may or may not be in its queue.
+            ClientClosedError: the client has been closed.
+        """
+        task = as_task(task, payload)
+        if not self._middleware:
+            return self._enqueue(task, options)
+        return self._through(options)(task)
+
+    def enqueue_many(
+        self,
+        tasks: BlockingTasks,
+        **shared: Unpack[EnqueueOptions],
+    ) -> list[EnqueueResult]:
+        """Put many tasks into their queues, in chunks of at most 500 tasks or about 4 MB.
+
+        Unique and scheduled tasks and different queues may be mixed. What goes wrong with one task, or with
+        one chunk, is the result of those tasks and does not hinder the others. Cancelled, it leaves what was
+        sent before in the queues.
+
+        Args:
+            tasks: anything that yields tasks, also an async iterable for the asyncio client; it is
+                read as it is sent, so a generator may yield more than fits into memory.
+            **shared: options for all of them, which win over a task's own, setting by setting.
+
+        Returns:
+            a result for each task in the order of the input, true if the task was enqueued.
+
+        Raises:
+            InvalidOptionError: a shared option that cannot be.
+            UnknownOptionError: a misspelt shared option.
+            ClientClosedError: the client has been closed.
+            Exception: what `tasks` raises; earlier chunks have been sent then.
+        """
+        self._driver.check_open()
+        resolve_options(shared)
+        results: list[EnqueueResult] = []
+        for chunk in chunks_blocking(tasks):
+            results += self._enqueue_chunk(chunk, shared)
+        return results
+
+    def use(self, middleware: ClientMiddleware) -> ClientMiddleware:
+        """Wrap every task that is enqueued from now on; the first one that was added is the outermost.
+
+        `def middleware(task, call_next)` returns `call_next(task)`, or what it gets for another
+        task: one with more headers or other options. The task carries the call's options as its own. Tasks of
+        `enqueue_many` go through it one by one; the blocking client then sends them one by one as well.
+
+        Returns:
+            the middleware, so that this can be a decorator.
+        """
+        self._middleware.append(middleware)
+        return middleware
+
+    def ping(self) -> None:
+        """Ask Redis for a sign of life.
+
+        Raises:
+            RedisError: there is none, or Redis refuses us.
+            ClientClosedError: the client has been closed.
+        """
+        self._driver.run(ping())
+
+    def close(self) -> None:
+        """Wait for calls under way, at most the time-out, and close the connections. Closing twice is harmless."""
+        self._driver.close()
+
+    def __enter__(self) -> Self:
+        """Connect with the first call, not yet here."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def __del__(self) -> None:
+        """Warn about a client that has connections and was never closed."""
+        driver = getattr(self, "_driver", None)
+        if driver is not None and driver.abandon():
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.Client of Redis at {self._driver.target.address}>"
+
+    def _enqueue(self, task: Task, options: Mapping[str, object]) -> TaskInfo:
+        now = self._clock.now()
+        composed = compose_checked(task, options, now=now, max_payload=self._max_payload)
+        result = self._batcher.enqueue(composed)
+        if result.error is not None:
+            raise result.error.with_traceback(None)  # one error may be the result of many calls
+        return task_info(composed, now)
+
+    def _enqueue_chunk(
+        self, tasks: Sequence[Task], options: Mapping[str, object]
+    ) -> list[EnqueueResult]:
+        if self._middleware:
+            return [result_of(outcome) for outcome in outcomes_blocking(self._through(options), tasks)]
+        chunk = Chunk(tasks, options, now=self._clock.now(), max_payload=self._max_payload)
+        return chunk.results(self._batcher.enqueue_all(chunk.composed))
+
+    def _through(self, options: Mapping[str, object]) -> CallNext:
+        """Return the way of a task through all middleware into its queue."""
+
+        def innermost(task: Task) -> TaskInfo:
+            return self._enqueue(task, {})
+
+        call_next: CallNext = innermost
+        for middleware in reversed(self._middleware):
+            call_next = partial(middleware, call_next=call_next)
+        outermost = call_next
+
+        def through(task: Task) -> TaskInfo:
+            return outermost(with_options(task, options))
+
+        return through

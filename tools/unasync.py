@@ -1,0 +1,71 @@
+"""Write the blocking twins of asyncio modules: the same source without waiting words.
+
+    python tools/unasync.py           write them
+    python tools/unasync.py --check   say whether they are current; exit code 1 if not
+
+The rules hold for the whole file, comments and docstrings included, and know no exceptions: what the two
+worlds do differently lies below, in classes and functions that come in pairs.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "pyasynq"
+TWINS = {"client.py": "sync/client.py"}
+
+HEADER = "# Generated from {source} by tools/unasync.py; change that file and run `make sync`.\n"
+
+RULES = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\basync (def|with|for)\b", r"\1"),
+        (r"\bawait ", ""),
+        (r"\b__a(enter|exit)__\b", r"__\1__"),
+        (r"\bAwaitable\[([^\[\]]*)\]", r"\1"),
+        (r"^from collections\.abc import Awaitable, (.*)$", r"from collections.abc import \1"),
+        (r"\bAsyncDriver\b", "BlockingDriver"),
+        (r"\bAsyncTasks\b", "BlockingTasks"),
+        (r"(?<!Blocking)\bEnqueueBatcher\b", "BlockingEnqueueBatcher"),
+        (r"\b(\w+)_async\b", r"\1_blocking"),
+    )
+]
+
+
+def blocking(source: str) -> str:
+    """Return the blocking twin of a module's source."""
+    lines = []
+    for line in source.splitlines():
+        for pattern, replacement in RULES:
+            line = pattern.sub(replacement, line)  # noqa: PLW2901 - one rule after the other
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def twin(name: str) -> str:
+    """Return what the twin of a module under `src/pyasynq` has to be."""
+    source = (SOURCE / name).read_text("utf-8")
+    return HEADER.format(source=f"src/pyasynq/{name}") + blocking(source)
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check all twins; return the exit code."""
+    stale = 0
+    for name, twin_name in TWINS.items():
+        path = SOURCE / twin_name
+        wanted = twin(name)
+        if path.exists() and path.read_text("utf-8") == wanted:
+            continue
+        if "--check" in arguments:
+            print(f"{path} is not what {name} makes it: run `make sync`", file=sys.stderr)
+            stale += 1
+        else:
+            path.write_text(wanted, "utf-8")
+            print(f"wrote {path}")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
