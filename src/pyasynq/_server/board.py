@@ -17,7 +17,7 @@ class QueueView:
     have come before the watch was in place), and left alone until Redis reports a change or `look_at`.
     """
 
-    __slots__ = ("armed", "changes", "empty", "look_at", "name", "paused_key", "pending_key")
+    __slots__ = ("armed", "changes", "empty", "look_at", "name", "paused_key", "pending_key", "unsure")
 
     def __init__(self, name: str) -> None:
         keys = queue_keys(name)
@@ -27,9 +27,17 @@ class QueueView:
         self.changes = 0
         """Counts what Redis reported; an answer that is older than a report says nothing."""
         self.empty = False
+        self.unsure = False
+        """The last question failed, so that nobody knows whether the queue is empty."""
         self.armed = False
+        """Redis reports the next change."""
         self.look_at = 0.0
-        """Monotonic time before which an empty queue is not asked."""
+        """Monotonic time at which a queue that rests is asked anyway."""
+
+    @property
+    def resting(self) -> bool:
+        """Whether the queue is left alone for now."""
+        return self.empty or self.unsure
 
 
 class QueueBoard:
@@ -40,8 +48,13 @@ class QueueBoard:
         self._by_key = {key: view for view in self.views for key in (view.pending_key, view.paused_key)}
 
     def worth_asking(self, now: float) -> list[QueueView]:
-        """Return the queues that may have tasks."""
-        return [view for view in self.views if not view.empty or view.look_at <= now]
+        """Return the queues that may have tasks, or have rested long enough."""
+        views = [view for view in self.views if not view.resting or view.look_at <= now]
+        for view in views:
+            if view.resting:
+                # A watch can go deaf unnoticed (a slot that moves while it is empty), so it is renewed.
+                view.armed = False
+        return views
 
     def to_watch(self) -> list[QueueView]:
         """Return the queues that are empty and not watched."""
@@ -53,16 +66,15 @@ class QueueBoard:
         if view is None:
             return False
         view.changes += 1
-        view.armed = False
-        view.empty = False
-        view.look_at = 0.0
+        view.armed = view.empty = view.unsure = False
         return True
 
     def answered(self, view: QueueView, *, empty: bool, changes: int, look_at: float) -> None:
         """Note a queue's answer to a question that was asked when it had seen so many changes."""
+        view.unsure = False
         if view.changes == changes:
             view.empty = empty
-            view.look_at = look_at if empty else 0.0
+            view.look_at = look_at
 
     def watched(self, view: QueueView, *, changes: int) -> None:
         """Note that Redis will report the next change; the queue is asked once more."""
@@ -70,11 +82,15 @@ class QueueBoard:
             view.armed = True
             view.empty = False
 
-    def hold_off(self, view: QueueView, until: float) -> None:
-        """Leave a queue alone for a while after an error, whatever it may have."""
-        view.empty = True
+    def unwatchable(self, view: QueueView, *, look_at: float) -> None:
+        """Note that Redis cannot report changes: an empty queue is asked again later."""
         view.armed = True
-        view.look_at = until
+        view.look_at = look_at
+
+    def failed(self, view: QueueView, *, look_at: float) -> None:
+        """Leave a queue alone for a while after an error, whatever it may have."""
+        view.unsure = True
+        view.look_at = look_at
 
     def ask_all_again(self) -> None:
         """Forget which queues are empty."""
@@ -84,8 +100,8 @@ class QueueBoard:
     @property
     def all_empty(self) -> bool:
         """Whether every queue has said that it is empty."""
-        return all(view.empty for view in self.views)
+        return all(view.empty and not view.unsure for view in self.views)
 
     def next_look(self) -> float:
-        """Return the monotonic time at which a queue is to be asked anyway, infinity for never."""
-        return min((view.look_at if view.empty else 0.0 for view in self.views), default=float("inf"))
+        """Return the monotonic time at which a queue is to be asked; it is past when one may have tasks."""
+        return min(view.look_at if view.resting else 0.0 for view in self.views)

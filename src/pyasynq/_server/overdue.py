@@ -1,0 +1,33 @@
+"""When a worker is of no use any more, because handlers run on that nobody can stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq.options import seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyasynq._server.attempt import Attempt
+    from pyasynq._server.settings import EngineSettings
+    from pyasynq.config import ServerConfig
+
+
+class OverdueRule:
+    """An attempt far over its deadline, or all slots held by attempts that are over theirs: restart the worker.
+
+    Renewing leases beside a blocked event loop would otherwise hold its tasks for ever.
+    """
+
+    __slots__ = ("_grace", "_limit", "_slots")
+
+    def __init__(self, config: ServerConfig, settings: EngineSettings) -> None:
+        self._slots = config.concurrency
+        self._limit = seconds_of("overdue_limit", config.overdue_limit)
+        self._grace = min(self._limit, settings.stuck_grace)
+
+    def is_stuck(self, attempts: Iterable[Attempt], now: float) -> bool:
+        """Return whether the worker should drain and be restarted."""
+        overdue = [seconds for attempt in attempts if (seconds := attempt.overdue_seconds(now)) >= self._grace]
+        return len(overdue) >= self._slots or any(seconds >= self._limit for seconds in overdue)

@@ -1,0 +1,43 @@
+"""What the parts of one server share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyasynq._broker.driver import AsyncDriver
+    from pyasynq._clock import Clock
+    from pyasynq._server.redis_time import RedisTime
+    from pyasynq._server.roster import Roster
+    from pyasynq._server.routes import Router
+    from pyasynq._server.settings import EngineSettings
+    from pyasynq._server.settle_queue import SettleQueue
+    from pyasynq.config import ServerConfig
+    from pyasynq.events import Events
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Settings, clocks, and the structures that more than one service works on."""
+
+    server_id: str
+    config: ServerConfig
+    settings: EngineSettings
+    events: Events
+    clock: Clock
+    redis_time: RedisTime
+    driver: AsyncDriver
+    router: Router
+    roster: Roster
+    settles: SettleQueue
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The names of the queues that this server works on."""
+        return tuple(self.config.queues)
+
+    def crash_limit(self, task_type: str) -> int:
+        """Return at how many crashes a task of this type is archived."""
+        route = self.router.route(task_type)
+        return self.config.crash_limit if route is None or route.crash_limit is None else route.crash_limit

@@ -1,0 +1,43 @@
+"""Tells the user's function whether Redis answers."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.plan import CommandCall, Plan, Replay
+from pyasynq._server.service import Service
+from pyasynq.errors import PyasynqError
+from pyasynq.options import seconds_of
+
+if TYPE_CHECKING:
+    from pyasynq._server.parts import Parts
+
+
+class HealthCheck(Service):
+    """Pings every `health_check_interval`; runs only where there is a function to tell."""
+
+    name = "health check"
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts.events)
+        self._parts = parts
+        self.first_rest = self._interval = seconds_of("health_check_interval", parts.config.health_check_interval)
+
+    async def round(self) -> float:
+        """Ping, and hand None or the error to the function; what the function raises is a failed round."""
+        error: BaseException | None = None
+        try:
+            await self._parts.driver.run(_ping())
+        except PyasynqError as failure:
+            error = failure
+        check = self._parts.config.health_check
+        if check is not None:
+            told = check(error)
+            if inspect.isawaitable(told):
+                await told
+        return self._interval
+
+
+def _ping() -> Plan[None]:
+    yield CommandCall(("PING",), None, Replay.SAFE)
