@@ -43,6 +43,6 @@ def _finish(coroutine: Any, middleware: ClientMiddleware) -> TaskInfo:
         return info
     steps.close()
     raise ConfigurationError(
-        f"client middleware {getattr(middleware, '__qualname__', middleware)!r} waits for something other than "
-        "call_next, which a blocking enqueue cannot do: use await enqueue(), or keep the middleware free of waiting",
+        f"client middleware {getattr(middleware, '__qualname__', middleware)!r} waits for something other "
+        "than call_next, which a blocking enqueue cannot do: enqueue with await, or do not wait in it",
     )

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pyasynq.retry import RetryDelay
 
 
+class UnknownAnnotationError(ConfigurationError):
+    """An annotation names something that does not exist, or not yet."""
+
+
 class Declaration:
     """A handler as it was declared.
 
@@ -51,8 +55,9 @@ class Declaration:
         _check_kind(function, self.owner)
         try:
             self.compile()
-        except NameError:
-            self._clear()
+        except UnknownAnnotationError:
+            # The module may define it further down; it is asked again when all modules are there.
+            return
 
     @property
     def owner(self) -> str:
@@ -67,35 +72,39 @@ class Declaration:
         name = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
         return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name
 
-    @cached_property
-    def _hints(self) -> dict[str, Any]:
-        function = _function_of(self.function)
-        if not inspect.isroutine(function):
-            function = type(function).__call__
-        return typing.get_type_hints(function, include_extras=True)
-
-    @cached_property
+    @property
     def arguments(self) -> ArgumentsCodec:
-        """Brings arguments to payloads and back."""
-        return ArgumentsCodec(self.function, self._hints, owner=self.owner)
+        """Brings arguments to payloads and back. Raises what `compile` raises, at the first use."""
+        return self._codecs[0]
 
-    @cached_property
+    @property
     def result(self) -> ResultCodec:
-        """Brings return values to results and back."""
-        return ResultCodec(self._hints.get("return", Any), owner=self.owner)
+        """Brings return values to results and back. Raises what `compile` raises, at the first use."""
+        return self._codecs[1]
 
     def compile(self) -> None:
         """Make the codecs, so that the first task does not wait for them.
 
         Raises:
-            ConfigurationError: for a parameter that a payload cannot carry.
-            NameError: for an annotation whose name does not exist (yet).
+            ConfigurationError: for a parameter that a payload cannot carry, or an unknown annotation.
         """
-        _ = self.arguments, self.result
+        _ = self._codecs
 
-    def _clear(self) -> None:
-        for name in ("_hints", "arguments", "result"):
-            self.__dict__.pop(name, None)
+    @cached_property
+    def _codecs(self) -> tuple[ArgumentsCodec, ResultCodec]:
+        function = _function_of(self.function)
+        annotated = function if inspect.isroutine(function) else type(function).__call__
+        try:
+            hints = typing.get_type_hints(annotated, include_extras=True)
+            return (
+                ArgumentsCodec(self.function, hints, owner=self.owner),
+                ResultCodec(hints.get("return", Any), owner=self.owner),
+            )
+        except NameError as error:
+            raise UnknownAnnotationError(
+                f"{self.owner}: an annotation of {self.place} names {error.name!r}, which its module does "
+                "not define; if it is imported under `if TYPE_CHECKING:`, import it outside of that",
+            ) from None
 
 
 def _function_of(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,7 +139,9 @@ def _default_name(function: Callable[..., Any]) -> str:
 def _check_kind(function: Callable[..., Any], owner: str) -> None:
     plain = _function_of(function)
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
-        raise ConfigurationError(f"{owner}: {plain.__qualname__} is a generator; a handler returns one result")
+        raise ConfigurationError(
+            f"{owner}: {plain.__qualname__} is a generator, and a handler has one result"
+        )
     first = next(iter(inspect.signature(function).parameters.values()), None)
     if first is not None and first.name in {"self", "cls"} and first.annotation is inspect.Parameter.empty:
         raise ConfigurationError(

@@ -39,7 +39,7 @@ def route_of(declaration: Declaration, middleware: Iterable[Middleware]) -> Rout
 
 
 def not_found_route(middleware: Iterable[Middleware]) -> Route:
-    """Return a route that raises `HandlerNotFoundError` inside the middleware, so that it sees such tasks too."""
+    """Return a route that raises `HandlerNotFoundError` inside the middleware, which sees such tasks too."""
 
     async def call(task: Task) -> None:
         raise HandlerNotFoundError(task.type)
@@ -91,5 +91,5 @@ def _result(declaration: Declaration, value: object) -> bytes | None:
     try:
         return declaration.result.encode(value)
     except PayloadEncodingError as error:
-        _log.error("%s; the task has succeeded without a result", error)  # noqa: TRY400 - the message says all
+        _log.error("%s; the task has succeeded without a result", error)
         return None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from pyasynq.errors import ConfigurationError
 from pyasynq.options import merge_options, resolve_options
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
     from typing import Self, Unpack
 
     from pyasynq._app.declaration import Declaration
@@ -70,7 +71,12 @@ class TypedTask(Generic[P, R]):
         self._declaration = declaration
         self._options = options
         self.type = declaration.type
-        functools.update_wrapper(self, declaration.function, updated=())
+        functools.update_wrapper(cast("Any", self), declaration.function, updated=())
+
+    @property
+    def declared_options(self) -> EnqueueOptions:
+        """The options that tasks made from here have."""
+        return self._options
 
     def options(self, **options: Unpack[EnqueueOptions]) -> Self:
         """Return a copy whose tasks have these options; they win over those of the declaration.
@@ -116,7 +122,7 @@ class TypedTask(Generic[P, R]):
         self,
         calls: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
     ) -> list[EnqueueResult]:
-        """Enqueue many calls, each given as a mapping of arguments, in chunks; nothing is held but the results.
+        """Enqueue many calls, each given as a mapping of arguments, in chunks.
 
         A call whose arguments do not fit is `REFUSED`, with the error in its result; the others go on. A
         caller that is cancelled may have enqueued some.
@@ -125,7 +131,7 @@ class TypedTask(Generic[P, R]):
             RedisError: when Redis cannot be reached within the time-out.
         """
         refused: dict[int, EnqueueResult] = {}
-        if hasattr(calls, "__aiter__"):
+        if isinstance(calls, AsyncIterable):
             results = await self._sender.enqueue_many(self._tasks_async(calls, refused))
         else:
             results = await self._sender.enqueue_many(self._tasks(calls, refused))
@@ -192,7 +198,9 @@ class TaskDecorator(Protocol):
     """What `@app.task(...)` with arguments applies to the function."""
 
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> CoroutineTask[P, R]: ...
+    def __call__(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> CoroutineTask[P, R]: ...
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
