@@ -15,7 +15,7 @@ MARK = "PYASYNQ_TEST_MARK"
 
 
 def marked_processes(mark: str) -> list[psutil.Process]:
-    """Return the living processes whose environment carries the mark, wherever in the process tree they are."""
+    """Return the living processes whose environment carries the mark, whoever their parents are."""
     found = []
     for process in psutil.process_iter():
         try:

@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 class Inspector:
     """Tells what Redis holds of queues, tasks and servers, those of Go peers included.
 
-    It connects with the first call, and belongs to the event loop and process that use it, as a client does.
-    Close it, or use it as a context manager; one that is never closed gives a `ResourceWarning`.
+    It connects with the first call. The asyncio inspector (`pyasynq.Inspector`) belongs to the event loop and
+    the process that use it; the blocking one (`pyasynq.sync.Inspector`) may be shared by threads. Close it,
+    or use it as a context manager; one that is never closed gives a `ResourceWarning`.
+
+    Every method raises a `RedisError` when Redis or the way to it fails. They only read, so one that is
+    cancelled leaves nothing behind.
 
     Args:
         url: `redis://`, `rediss://`, `unix://` or `embedded://`.
@@ -34,9 +38,6 @@ class Inspector:
 
     Raises:
         ConfigurationError: for a URL or a value that cannot work.
-
-    Every method raises a `RedisError` when Redis or the way to it fails. A method that is cancelled leaves
-    nothing behind: it only reads.
     """
 
     def __init__(

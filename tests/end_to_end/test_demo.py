@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,14 +68,12 @@ class RunningDemo:
 
     def wait_until_nothing_runs(self) -> None:
         """Wait until every process that it started, directly or not, has ended."""
-        wait_until(lambda: not marked_processes(self.mark), seconds=PATIENCE, what="all processes have ended")
+        wait_until(lambda: not marked_processes(self.mark), seconds=PATIENCE, what="all have ended")
 
 
 @pytest.fixture
 def temporary() -> Iterator[Path]:
     """Return a folder for temporary files, with a path short enough for a socket."""
-    import tempfile  # noqa: PLC0415
-
     with tempfile.TemporaryDirectory(prefix="demo-", dir="/tmp") as folder:
         yield Path(folder)
 
@@ -93,7 +92,7 @@ def demos(temporary: Path) -> Iterator[list[RunningDemo]]:
 def test_a_piped_demo_ends_with_the_proof_in_eighty_columns(
     sources: Path, temporary: Path, demos: list[RunningDemo]
 ) -> None:
-    """Plain lines without escape codes, the planted failures, sums that agree, exit code 0, and nothing left."""
+    """Plain lines, the planted failures, sums that agree, exit code 0, and nothing is left."""
     demo = RunningDemo(sources, "--no-kill", temporary=temporary)
     demos.append(demo)
     out, err = demo.finish()
@@ -138,10 +137,8 @@ def test_an_interrupted_demo_leaves_no_process_and_no_file(
     assert [] == list(temporary.glob("pyasynq-demo-*"))
 
 
-def test_a_killed_demo_leaves_no_process(
-    sources: Path, temporary: Path, demos: list[RunningDemo]
-) -> None:
-    """Workers end when the demo's end of their standard input closes, the server when its last user is gone."""
+def test_a_killed_demo_leaves_no_process(sources: Path, temporary: Path, demos: list[RunningDemo]) -> None:
+    """Workers end when their standard input does, the server when its last user is gone."""
     demo = RunningDemo(sources, temporary=temporary)
     demos.append(demo)
     demo.wait_for_line("are ready")
