@@ -9,9 +9,10 @@ import signal
 import sys
 from dataclasses import replace
 
+from pyasynq.server import Server
+
 from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq.config import ServerConfig
-from pyasynq.server import Server
 from pyasynq.task import Task
 
 POISON = b"poison"
@@ -28,7 +29,7 @@ def main() -> int:
     """Serve until told to stop."""
     server = Server(sys.argv[1], ServerConfig(concurrency=50))
     # With leases of 30 seconds each crash would take 35 to show.
-    server._settings = replace(  # noqa: SLF001 - there is no public way, and there should be none
+    server._settings = replace(
         DEFAULT_ENGINE_SETTINGS, lease=2, own_slack=1, heartbeat_interval=0.5, recoverer_interval=0.5
     )
     return server.run_forever(handle)

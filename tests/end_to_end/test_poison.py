@@ -75,8 +75,8 @@ def test_h06_exactly_the_tasks_that_kill_their_worker_end_as_poison(
 ) -> None:
     """Of 1,000 tasks without a single retry 5 kill their process: these are archived, 995 are completed.
 
-    Sees the loss of: the count in the hash that recovery raises; the rule that a task one crash below the limit
-    runs alone, without which its neighbours would be archived with it.
+    Sees the loss of: the count in the hash that recovery raises; the rule that a task one crash below the
+    limit runs alone, without which its neighbours would be archived with it.
     """
     poisonous = {f"task-{number}" for number in random.Random(6).sample(range(TASKS), POISONOUS)}
     ids = [f"task-{number}" for number in range(TASKS)]

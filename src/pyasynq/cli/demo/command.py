@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -49,6 +51,8 @@ def demo(folder: Path | None, *, no_kill: bool, as_json: bool) -> None:
     Nothing needs to be installed or running: the demo starts a real Valkey server for itself, kills one of
     the workers on the way, and proves at the end that no task was lost. It leaves nothing behind.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # bars and ellipses are not in every encoding
     display = choose_display(quiet=as_json)
     try:
         summary = asyncio.run(_demo((folder or standard_library()).resolve(), display, kill=not no_kill))
