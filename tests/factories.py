@@ -13,13 +13,14 @@ from pyasynq.task import TaskState
 if TYPE_CHECKING:
     import redis
 
-NOW = Instant(1_700_000_000, 250_000)
-"""The present of contract tests; a time with a fraction shows who rounds which way."""
+NOW = Instant(2_000_000_000, 250_000)
+"""The present of contract tests: it has a fraction, to show who rounds which way, and lies in the future, so
+that no expiry of theirs has passed."""
 
 LEASE_SCORE = NOW.ceiling + 30
 TOKEN = "server/1"
-DAY = "2023-11-14"
-PENDING_SINCE = b"1700000000250000000"
+DAY = "2033-05-18"
+PENDING_SINCE = b"2000000000250000000"
 
 
 def message_bytes(task_id: str, queue: str = "default", **fields: Unpack[TaskMessageFields]) -> bytes:

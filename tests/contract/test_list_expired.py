@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq._broker.leases import ExpiredTask, list_expired, list_of_server, list_unleased
+from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, message_bytes
+from tests.fix_broker import BlockingPerformer, Perform
+
+if TYPE_CHECKING:
+    import redis
+
+
+def expired(perform: Perform, **arguments: Any) -> list[ExpiredTask]:
+    return perform(list_expired("default", **({"now": NOW} | arguments)))
+
+
+def ids(found: list[ExpiredTask]) -> list[str]:
+    return [task.id for task in found]
+
+
+def test_h08_own_tasks_are_listed_five_seconds_after_their_lease(perform: Perform, tasks: Tasks) -> None:
+    """Sees the loss of the ZRANGEBYSCORE: at five seconds, not at four."""
+    tasks.active("at", lease=NOW.seconds - 5, crashes=2)
+    tasks.active("before", lease=NOW.seconds - 4)
+    assert [ExpiredTask("at", message_bytes("at"), 2, TOKEN, NOW.seconds - 5)] == expired(perform)
+
+
+def test_h08_tasks_of_go_are_listed_thirty_seconds_after_their_lease(perform: Perform, tasks: Tasks) -> None:
+    """Sees the loss of the HMGET: without a token Go's own grace counts."""
+    tasks.active("before", token="", lease=NOW.seconds - 29)
+    tasks.active("at", token="", lease=NOW.seconds - 30)
+    tasks.active("own", lease=NOW.seconds - 6)
+    assert [("at", ""), ("own", TOKEN)] == [(task.id, task.token) for task in expired(perform)]
+
+
+def test_the_longest_expired_come_first_up_to_the_limit(perform: Perform, tasks: Tasks) -> None:
+    """So no task waits for ever behind others."""
+    for age in (50, 70, 60):
+        tasks.active(f"{age}", lease=NOW.seconds - age)
+    assert ["70", "60"] == ids(expired(perform, limit=2))
+
+
+def test_the_graces_are_the_callers(perform: Perform, tasks: Tasks) -> None:
+    """Whichever of the two is the shorter."""
+    tasks.active("own", lease=NOW.seconds - 15)
+    tasks.active("go", token="", lease=NOW.seconds - 10)
+    assert ["go"] == ids(expired(perform, own_slack=20, foreign_slack=10))
+    assert ["own", "go"] == ids(expired(perform, own_slack=0, foreign_slack=0))
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_h03_a_lease_without_a_task_is_listed_without_a_message(
+    perform: Perform, redis_client: redis.Redis, tasks: Tasks
+) -> None:
+    """For `recover`, which drops it."""
+    redis_client.zadd(tasks.keys.lease, {"ghost": NOW.seconds - 60})
+    assert [ExpiredTask("ghost", b"", 0, "", NOW.seconds - 60)] == expired(perform)
+
+
+def test_h21_w22_one_undecodable_message_hides_no_other_task(perform: Perform, tasks: Tasks) -> None:
+    """Bytes are listed as they are; Asynq decodes them all and gives up at the first bad one."""
+    tasks.active("bad", extra={"msg": b"\xff\xff"}, lease=NOW.seconds - 60)
+    tasks.active("good", lease=NOW.seconds - 50)
+    assert [b"\xff\xff", message_bytes("good")] == [task.message for task in expired(perform)]
+
+
+def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
+    """Sees the loss of TIME."""
+    tasks.active("past", lease=int(time.time()) - 10)
+    tasks.active("future", lease=int(time.time()) + 20)
+    assert ["past"] == ids(expired(perform, now=None))
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_h07_active_tasks_without_a_lease_are_listed(
+    perform: Perform, tasks: Tasks, redis_client: redis.Redis
+) -> None:
+    """Sees the loss of the LRANGE, the ZMSCORE and the HMGET; Asynq never finds them."""
+    tasks.active("leased")
+    tasks.active("own", lease=None, crashes=1)
+    tasks.active("go", lease=None, token="")
+    redis_client.lpush(tasks.keys.active, "ghost")
+    assert [
+        ExpiredTask("ghost", b"", 0, "", None),
+        ExpiredTask("go", message_bytes("go"), 0, "", None),
+        ExpiredTask("own", message_bytes("own"), 1, TOKEN, None),
+    ] == perform(list_unleased("default"))
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_h07_thousands_of_active_tasks_are_looked_at_page_by_page(redis_client: redis.Redis, tasks: Tasks) -> None:
+    """1,000 ids a call, up to the last one."""
+    tasks.active("last", lease=None)
+    tasks.active(*(f"{number}" for number in range(1999)))
+    tasks.active("first", lease=None)
+    perform = BlockingPerformer(redis_client)
+    assert ["first", "last"] == ids(perform(list_unleased("default")))
+    assert 3 == len(perform.calls)
+
+
+def test_h07_an_empty_page_ends_the_look(redis_client: redis.Redis, tasks: Tasks) -> None:
+    """A number of tasks that fills its pages is followed by one without ids."""
+    tasks.active(*(f"{number}" for number in range(1000)))
+    perform = BlockingPerformer(redis_client)
+    assert [] == perform(list_unleased("default"))
+    assert 2 == len(perform.calls)
+
+
+def test_h08_tasks_of_a_server_are_found_by_its_tokens(perform: Perform, tasks: Tasks) -> None:
+    """A server whose id only begins alike is another one; leases do not matter."""
+    tasks.active("a", token="abc/1")
+    tasks.active("b", token="abc/2")
+    tasks.active("other", token="abcd/1")
+    tasks.active("go", token="")
+    found = perform(list_of_server("default", server_id="abc"))
+    assert {("a", "abc/1", LEASE_SCORE), ("b", "abc/2", LEASE_SCORE)} == {
+        (task.id, task.token, task.lease_score) for task in found
+    }

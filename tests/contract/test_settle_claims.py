@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.contract.settling import every_settle
+from tests.factories import LEASE_SCORE, Tasks, claim
+from tests.fix_broker import BlockingPerformer, Perform
+
+if TYPE_CHECKING:
+    import redis
+
+    from tests.contract.settling import Settle
+
+
+def dump(redis_client: redis.Redis) -> dict[bytes, bytes]:
+    return {key: redis_client.dump(key) for key in redis_client.keys()}
+
+
+@every_settle
+def test_a_settled_task_is_not_active_and_has_no_lease(perform: Perform, tasks: Tasks, settle: Settle) -> None:
+    """Sees the loss of the LREM and of the ZREM; tasks beside it keep theirs."""
+    tasks.active("a", "b", "c")
+    assert frozenset() == perform(settle([claim("b")])).refused
+    assert ["a", "c"] == tasks.ids("active")
+    assert {"a", "c"} == set(tasks.scores("lease"))
+
+
+@every_settle
+def test_h05_a_claim_that_does_not_hold_is_refused(
+    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Settle
+) -> None:
+    """Sees the loss of the HMGET and of the ZMSCORE: another token, no token, or a later lease is not ours."""
+    tasks.active("other", token="server/2")
+    tasks.active("go", token="")
+    tasks.active("later", lease=LEASE_SCORE + 1)
+    before = dump(redis_client)
+    claims = [claim("other"), claim("go"), claim("later"), claim("unknown")]
+    assert {"other", "go", "later", "unknown"} == perform(settle(claims)).refused
+    assert before == dump(redis_client)
+
+
+@every_settle
+def test_h05_a_token_that_go_left_standing_does_not_make_a_task_ours(
+    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Settle
+) -> None:
+    """Go's recoverer put the task back and left our field: it is not active, and LREM says so."""
+    tasks.pending("a")
+    redis_client.hset(tasks.keys.task("a"), "x:attempt", claim("a").token)
+    before = dump(redis_client)
+    assert {"a"} == perform(settle([claim("a")])).refused
+    assert before == dump(redis_client)
+    redis_client.hdel(tasks.keys.task("a"), "x:attempt")
+
+
+@every_settle
+@pytest.mark.parametrize("asked_for", [LEASE_SCORE, LEASE_SCORE + 5])
+def test_h05_a_lease_up_to_what_was_asked_for_is_ours(
+    perform: Perform, tasks: Tasks, settle: Settle, asked_for: int
+) -> None:
+    """Also while a renewal of ours is on its way that Redis has not seen yet."""
+    tasks.active("a")
+    assert frozenset() == perform(settle([claim("a", lease_score=asked_for)])).refused
+    assert [] == tasks.ids("active")
+
+
+@every_settle
+def test_h02_w06_a_missing_lease_does_not_lose_the_task(
+    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Settle
+) -> None:
+    """Asynq takes such a task out of active, then stops: its hash is orphaned. Ours is settled."""
+    tasks.active("a", lease=None)
+    assert frozenset() == perform(settle([claim("a")])).refused
+    assert 0 == redis_client.llen(tasks.keys.active)
+
+
+@every_settle
+def test_the_refused_do_not_hinder_the_others(perform: Perform, tasks: Tasks, settle: Settle) -> None:
+    """One call settles many; each is judged by itself."""
+    tasks.active("a", "b")
+    tasks.active("other", token="server/2")
+    claims = [claim("a"), claim("other"), claim("b")]
+    assert {"other"} == perform(settle(claims)).refused
+    assert ["other"] == tasks.ids("active") == list(tasks.scores("lease"))
+
+
+@every_settle
+def test_h24_w14_one_occurrence_is_removed_from_the_end_where_old_tasks_stand(
+    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Settle
+) -> None:
+    """A damaged list holds the id twice: the one at the tail goes, the walk does not go on to the head."""
+    tasks.active("a", "b")
+    redis_client.lpush(tasks.keys.active, "a")
+    perform(settle([claim("a")]))
+    assert ["b", "a"] == tasks.ids("active")
+    redis_client.lrem(tasks.keys.active, 1, "a")
+
+
+@every_settle
+def test_a_call_that_is_sent_again_settles_once(
+    redis_client: redis.Redis, tasks: Tasks, settle: Settle
+) -> None:
+    """What the first run settled is not refused; what it refused is refused again; nothing counts twice."""
+    tasks.active("a", "b")
+    tasks.active("other", token="server/2")
+    claims = [claim("a"), claim("other"), claim("b")]
+    assert {"other"} == BlockingPerformer(redis_client, replay=True)(settle(claims)).refused
+    assert tasks.counts().get("processed", 0) in {0, 2}
+    assert ["other"] == tasks.ids("active")
+
+
+@every_settle
+def test_without_a_replay_a_settled_task_is_refused(perform: Perform, tasks: Tasks, settle: Settle) -> None:
+    """Two attempts that both believe in a task: the second one is told."""
+    tasks.active("a")
+    perform(settle([claim("a")]))
+    assert {"a"} == perform(settle([claim("a")])).refused
+
+
+@every_settle
+def test_two_thousand_and_one_tasks_go_in_three_calls(
+    redis_client: redis.Redis, tasks: Tasks, settle: Settle
+) -> None:
+    """W11: no call carries more than 1,000 ids, so Lua's limits are far."""
+    ids = [f"{number:04}" for number in range(2001)]
+    tasks.active(*ids)
+    perform = BlockingPerformer(redis_client)
+    assert frozenset() == perform(settle([claim(task_id) for task_id in ids])).refused
+    assert 3 == len(perform.calls)
+    assert [] == tasks.ids("active")
+
+
+@every_settle
+def test_nothing_to_settle_is_no_call(redis_client: redis.Redis, settle: Settle) -> None:
+    """An empty decision costs nothing."""
+    perform = BlockingPerformer(redis_client)
+    assert frozenset() == perform(settle([])).refused
+    assert [] == perform.calls
