@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Self, TypeAlias, Unpack
 
 from pyasynq._broker.chunks import (
@@ -36,6 +35,17 @@ DEFAULT_MAX_PAYLOAD = 8_000_000
 
 CallNext: TypeAlias = Callable[[Task], Awaitable[TaskInfo]]
 ClientMiddleware: TypeAlias = Callable[[Task, CallNext], Awaitable[TaskInfo]]
+
+
+def _check_limits(max_payload: object, timeout: object) -> None:
+    if isinstance(max_payload, bool) or not isinstance(max_payload, int) or max_payload < 1:
+        raise InvalidOptionError("max_payload", max_payload, "must be a number of bytes, at least 1")
+    if seconds_of("timeout", timeout) == 0:
+        raise InvalidOptionError("timeout", timeout, "must be more than 0 seconds")
+
+
+def _wrap(middleware: ClientMiddleware, call_next: CallNext) -> CallNext:
+    return lambda task: middleware(task, call_next)
 
 
 class Client:
@@ -70,12 +80,7 @@ class Client:
         clock: Clock = SYSTEM_CLOCK,
         client_name: str = "pyasynq-client",
     ) -> None:
-        if isinstance(max_payload, bool) or not isinstance(max_payload, int) or max_payload < 1:
-            raise InvalidOptionError(
-                "max_payload", max_payload, "must be a whole number of bytes, at least 1"
-            )
-        if seconds_of("timeout", timeout) == 0:
-            raise InvalidOptionError("timeout", timeout, "must be more than 0 seconds")
+        _check_limits(max_payload, timeout)
         target = parse_redis_url(url)
         self._max_payload = max_payload
         self._clock = clock
@@ -172,7 +177,7 @@ class Client:
         await self._driver.run(ping())
 
     async def close(self) -> None:
-        """Wait for calls under way, at most the time-out, and close the connections. Closing twice is harmless."""
+        """Wait for calls under way, at most the time-out, then close the connections. Twice is harmless."""
         await self._driver.close()
 
     async def __aenter__(self) -> Self:
@@ -206,7 +211,9 @@ class Client:
         return task_info(composed, now)
 
     async def _enqueue_chunk(
-        self, tasks: Sequence[Task], options: Mapping[str, object]
+        self,
+        tasks: Sequence[Task],
+        options: Mapping[str, object],
     ) -> list[EnqueueResult]:
         if self._middleware:
             return [result_of(outcome) for outcome in await outcomes_async(self._through(options), tasks)]
@@ -221,7 +228,7 @@ class Client:
 
         call_next: CallNext = innermost
         for middleware in reversed(self._middleware):
-            call_next = partial(middleware, call_next=call_next)
+            call_next = _wrap(middleware, call_next)
         outermost = call_next
 
         async def through(task: Task) -> TaskInfo:

@@ -65,7 +65,7 @@ class RunBatch:
 
 
 class Chunk:
-    """Some tasks of an `enqueue_many`. One that is invalid gets its result here and does not hinder the others."""
+    """Some tasks of an `enqueue_many`. An invalid one gets its result here and does not hinder the others."""
 
     def __init__(
         self,

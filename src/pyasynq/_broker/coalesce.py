@@ -179,7 +179,7 @@ class EnqueueBatcher:
 
 
 class _Ticket:
-    """One thread's call. `ready` is made when the thread has to wait: for a result, or for its turn to lead."""
+    """One thread's call. `ready` is there if it has to wait: for a result, or for its turn to lead."""
 
     __slots__ = ("composed", "outcome", "ready")
 

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import math
 import os
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import hiredis
 import redis.asyncio.connection as redis_async
@@ -57,11 +57,21 @@ def _connection_options(target: RedisTarget, protocol: int) -> dict[str, Any]:
 
 
 def _without_introduction(connection: Any) -> Any:
-    # CLIENT SETINFO costs a round trip, and some refuse it. Which attribute silences it differs by version.
+    # CLIENT SETINFO costs a round trip, and some refuse it. Which attribute stops it depends on the version.
     connection.driver_info = None
     connection.lib_name = None
     connection.lib_version = None
     return connection
+
+
+class Push(NamedTuple):
+    """Something that Redis said without being asked: its kind, such as `invalidate`, and what belongs to it."""
+
+    parts: list[Any]
+
+
+async def _as_push(parts: list[Any]) -> Push:
+    return Push(parts)
 
 
 def _cause_of(error: BaseException) -> str:
@@ -100,9 +110,15 @@ class AsyncConnection:
         except _BROKEN as error:
             await _disconnect(connection)
             return _cause_of(error)
+        except AttributeError:
+            # redis-py takes it for granted that HELLO answers with a map.
+            await _disconnect(connection)
+            return ReplyError("NOPROTO", "the server does not speak RESP3")
         except BaseException:
             await _disconnect(connection)
             raise
+        if self._protocol == 3:
+            connection._parser.set_invalidation_push_handler(_as_push)  # noqa: SLF001 - there is no public way
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
@@ -137,17 +153,32 @@ class AsyncConnection:
         return Received(replies, cause)
 
     async def send(self, commands: Iterable[tuple[Argument, ...]]) -> None:
-        """Send commands whose replies another coroutine reads with `read`."""
-        await self._connection.send_packed_command(pack(commands), check_health=False)
-
-    async def read(self) -> Reply | ReplyError:
-        """Wait, for as long as it takes, for the next reply.
+        """Send commands whose replies another coroutine reads with `read`.
 
         Raises:
             ConnectionError: when the connection broke.
         """
+        if self._connection is None:
+            raise ConnectionError("the connection has been closed")
         try:
-            return await self._connection.read_response(timeout=math.inf, disconnect_on_error=False)
+            await self._connection.send_packed_command(pack(commands), check_health=False)
+        except _BROKEN as error:
+            raise ConnectionError(_cause_of(error)) from None
+
+    async def read(self) -> Reply | ReplyError | Push:
+        """Wait, for as long as it takes, for the next reply or, with RESP3, the next push.
+
+        Raises:
+            ConnectionError: when the connection broke.
+        """
+        if self._connection is None:
+            raise ConnectionError("the connection has been closed")
+        try:
+            return await self._connection.read_response(
+                timeout=math.inf,
+                disconnect_on_error=False,
+                push_request=True,
+            )
         except _REPLIES as error:
             return reply_error(error)
         except _BROKEN as error:

@@ -1,6 +1,5 @@
-"""The blocking twins of the asyncio API."""
+"""The blocking twins of the asyncio API, for scripts, threads and web frameworks without an event loop."""
 
-from pyasynq.sync.client import Client
-from pyasynq.sync.inspector import Inspector
+from pyasynq.sync.client import CallNext, Client, ClientMiddleware
 
-__all__ = ["Client", "Inspector"]
+__all__ = ["CallNext", "Client", "ClientMiddleware"]
