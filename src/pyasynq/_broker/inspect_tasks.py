@@ -38,7 +38,7 @@ class TaskRecord(NamedTuple):
     result: bytes | None
     crashes: int
     trace: bytes | None
-    token: str | None
+    token: str | None = None
 
 
 def list_tasks(queue: str, state: TaskState, start: int, stop: int) -> Plan[list[TaskRecord]]:
