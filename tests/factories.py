@@ -40,7 +40,7 @@ class Tasks:
     """Makes tasks in one queue."""
 
     def __init__(self, client: redis.Redis, queue: str = "default") -> None:
-        self._client = client
+        self.client = client
         self.keys = queue_keys(queue)
 
     def put(
@@ -53,8 +53,10 @@ class Tasks:
         **fields: Unpack[TaskMessageFields],
     ) -> None:
         """Put tasks into a state. A score that is not given is now, or what the message's times ask for."""
+        if group:
+            fields["group_key"] = group
         for task_id in ids:
-            data = message_bytes(task_id, self.keys.queue, group_key=group, **fields)
+            data = message_bytes(task_id, self.keys.queue, **fields)
             values: dict[str, Any] = {"msg": data, "state": state.value, **(extra or {})}
             if state is TaskState.PENDING:
                 values["pending_since"] = PENDING_SINCE
@@ -62,19 +64,19 @@ class Tasks:
                 values["group"] = group
             if unique_key := fields.get("unique_key"):
                 values["unique_key"] = unique_key
-                self._client.set(unique_key, task_id, ex=3600)
-            self._client.sadd(ALL_QUEUES, self.keys.queue)
-            self._client.hset(self.keys.task(task_id), mapping=values)
+                self.client.set(unique_key, task_id, ex=3600)
+            self.client.sadd(ALL_QUEUES, self.keys.queue)
+            self.client.hset(self.keys.task(task_id), mapping=values)
             self._place(state, task_id, NOW.seconds if score is None else score, group)
 
     def _place(self, state: TaskState, task_id: str, score: int, group: str) -> None:
         if state is TaskState.AGGREGATING:
-            self._client.zadd(self.keys.group(group), {task_id: score})
-            self._client.sadd(self.keys.groups, group)
+            self.client.zadd(self.keys.group(group), {task_id: score})
+            self.client.sadd(self.keys.groups, group)
         elif state in {TaskState.PENDING, TaskState.ACTIVE}:
-            self._client.lpush(getattr(self.keys, state.value), task_id)
+            self.client.lpush(getattr(self.keys, state.value), task_id)
         else:
-            self._client.zadd(getattr(self.keys, state.value), {task_id: score})
+            self.client.zadd(getattr(self.keys, state.value), {task_id: score})
 
     def pending(self, *ids: str, **fields: Unpack[TaskMessageFields]) -> None:
         """Put tasks at the end of the queue, one after another."""
@@ -94,22 +96,22 @@ class Tasks:
         counted = {"x:crashes": crashes} if crashes else {}
         self.put(TaskState.ACTIVE, *ids, extra=own | counted | (extra or {}), **fields)
         if lease is not None:
-            self._client.zadd(self.keys.lease, dict.fromkeys(ids, lease))
+            self.client.zadd(self.keys.lease, dict.fromkeys(ids, lease))
 
     def fields(self, task_id: str) -> dict[str, bytes]:
         """Return a task's hash."""
-        return {name.decode(): value for name, value in self._client.hgetall(self.keys.task(task_id)).items()}
+        return {name.decode(): value for name, value in self.client.hgetall(self.keys.task(task_id)).items()}
 
     def ids(self, collection: str) -> list[str]:
         """Return the ids of a collection: a list's in the order in which they are taken, a set's by score."""
         key = getattr(self.keys, collection)
-        if self._client.type(key) == b"list":
-            return [task_id.decode() for task_id in reversed(self._client.lrange(key, 0, -1))]
-        return [task_id.decode() for task_id in self._client.zrange(key, 0, -1)]
+        if self.client.type(key) == b"list":
+            return [task_id.decode() for task_id in reversed(self.client.lrange(key, 0, -1))]
+        return [task_id.decode() for task_id in self.client.zrange(key, 0, -1)]
 
     def scores(self, collection: str) -> dict[str, int]:
         """Return ids and scores of a sorted set."""
-        entries = self._client.zrange(getattr(self.keys, collection), 0, -1, withscores=True)
+        entries = self.client.zrange(getattr(self.keys, collection), 0, -1, withscores=True)
         return {task_id.decode(): int(score) for task_id, score in entries}
 
     def counts(self) -> dict[str, int]:
@@ -120,5 +122,5 @@ class Tasks:
             "processed_today": f"{self.keys.processed}:{DAY}",
             "failed_today": f"{self.keys.failed}:{DAY}",
         }
-        values = {name: self._client.get(key) for name, key in names.items()}
+        values = {name: self.client.get(key) for name, key in names.items()}
         return {name: int(value) for name, value in values.items() if value}

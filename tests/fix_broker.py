@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pytest
 import redis
 from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 
+from pyasynq._broker.driver import AsyncDriver, BlockingDriver
 from pyasynq._broker.plan import Call, Plan, Replay, ScriptCall
+from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq.errors import RedisError, RedisOutOfMemoryError, RedisReplyError
 from tests.factories import Tasks
 from tests.invariants import check_invariants
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 T = TypeVar("T")
 
@@ -88,6 +91,55 @@ class BlockingPerformer:
             pool.release(connection)
 
 
+class Drivers:
+    """The four ways in which drivers run plans."""
+
+    def __init__(self, url: str) -> None:
+        target = parse_redis_url(url)
+        self._runner = asyncio.Runner()
+        self._blocking = BlockingDriver(target)
+        self._async = AsyncDriver(target)
+
+    def close(self) -> None:
+        self._blocking.close()
+        self._runner.run(self._async.close())
+        self._runner.close()
+
+    def run(self, plan: Plan[T]) -> T:
+        return self._blocking.run(plan)
+
+    def run_batch(self, plan: Plan[T]) -> T:
+        return _only(self._blocking.run_batch([plan]))
+
+    def run_async(self, plan: Plan[T]) -> T:
+        return self._runner.run(self._async.run(plan))
+
+    def run_batch_async(self, plan: Plan[T]) -> T:
+        return _only(self._runner.run(self._async.run_batch([plan])))
+
+
+def _only(results: Sequence[T | Exception]) -> T:
+    [result] = results
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+@pytest.fixture(scope="session")
+def drivers(server_url: str) -> Iterator[Drivers]:
+    """Drivers of this test process; their connections are made once."""
+    drivers = Drivers(server_url)
+    yield drivers
+    drivers.close()
+
+
+@pytest.fixture(params=["run", "run_batch", "run_async", "run_batch_async"])
+def perform(drivers: Drivers, request: pytest.FixtureRequest, redis_client: redis.Redis) -> Perform:
+    """What performs plans: each test that asks for it runs with all drivers."""
+    performer: Perform = getattr(drivers, request.param)
+    return performer
+
+
 @pytest.fixture
 def damage_allowed() -> None:
     """For tests that leave a database that is not sound, on purpose."""
@@ -100,12 +152,6 @@ def redis_client(redis_url: str, request: pytest.FixtureRequest) -> Iterator[red
         yield client
         if "damage_allowed" not in request.fixturenames:
             check_invariants(client)
-
-
-@pytest.fixture
-def perform(redis_client: redis.Redis) -> Perform:
-    """What performs plans."""
-    return BlockingPerformer(redis_client)
 
 
 @pytest.fixture

@@ -21,10 +21,19 @@ def valkey_server() -> Iterator[EmbeddedServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def server_url(request: pytest.FixtureRequest) -> str:
+    """The URL of the server of this test process; PYASYNQ_TEST_URL names one that runs already and may be emptied."""
+    if url := os.environ.get("PYASYNQ_TEST_URL"):
+        return url
+    server: EmbeddedServer = request.getfixturevalue("valkey_server")
+    return server.url
+
+
 @pytest.fixture
-def redis_url(valkey_server: EmbeddedServer) -> str:
+def redis_url(server_url: str) -> str:
     """The URL of an empty server."""
-    with redis.Redis.from_url(valkey_server.url) as client:
+    with redis.Redis.from_url(server_url) as client:
         client.flushall()
         client.script_flush()
-    return valkey_server.url
+    return server_url

@@ -65,7 +65,7 @@ def _without_introduction(connection: Any) -> Any:
 
 
 class Push(NamedTuple):
-    """Something that Redis said without being asked: its kind, such as `invalidate`, and what belongs to it."""
+    """What Redis said without being asked: its kind, such as `invalidate`, and what belongs to it."""
 
     parts: list[Any]
 

@@ -59,19 +59,15 @@ class ReplyError(Exception):
 def reply_error(error: Exception) -> ReplyError:
     """Bring an error reply from redis-py's classes back to the server's code and text."""
     text = str(error)
-    code = _CODES.get(type(error))
-    if code is None:
-        inside = _INSIDE_SCRIPT.search(text)
-        if inside is not None:
-            return ReplyError(inside[1], text)
-        found = _CODE.match(text)
-        if found is None:
-            code = "ERR"
-        else:
-            code, text = found[1], text[found.end() :]
-    if code == "ERR" and any(words in text for words in _SCRIPT_DENIED):
-        code = "NOPERM"
-    return ReplyError(code, text)
+    if any(words in text for words in _SCRIPT_DENIED):
+        return ReplyError("NOPERM", text)
+    if code := _CODES.get(type(error)):
+        return ReplyError(code, text)
+    if inside := _INSIDE_SCRIPT.search(text):
+        return ReplyError(inside[1], text)
+    if found := _CODE.match(text):
+        return ReplyError(found[1], text[found.end() :])
+    return ReplyError("ERR", text)
 
 
 def translate(error: ReplyError, subject: str) -> RedisError:

@@ -1,0 +1,146 @@
+"""A Redis at `maxmemory` that does not evict: what drains it goes on, what fills it is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq._broker.delayed import delete_expired_completed, forward
+from pyasynq._broker.dequeue import dequeue, find_dequeued
+from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.inspect_queues import queue_info
+from pyasynq._broker.inspect_tasks import get_task, list_tasks
+from pyasynq._broker.leases import (
+    PoisonTask,
+    RecoverTask,
+    archive_poison,
+    list_expired,
+    list_unleased,
+    recover,
+    renew,
+)
+from pyasynq._broker.results import write_result
+from pyasynq._broker.servers import clear_server_state, list_servers, write_server_state
+from pyasynq.errors import RedisOutOfMemoryError
+from pyasynq.task import TaskState
+from tests.contract.enqueueing import composed
+from tests.contract.settling import CUTOFF, archive, complete, done, requeue, retry
+from tests.contract.test_servers import server, worker
+from tests.factories import NOW, TOKEN, Tasks, claim
+from tests.fix_broker import BlockingPerformer, Perform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import redis
+
+    from pyasynq._broker.plan import Plan
+
+EXPIRED = NOW.seconds - 60
+
+
+@pytest.fixture
+def full(redis_client: redis.Redis) -> Iterator[Callable[[], None]]:
+    """Makes Redis full when it is called; it has room again at the end of the test."""
+    policy = redis_client.config_get("maxmemory-policy")
+    redis_client.config_set("maxmemory-policy", "noeviction")
+    yield lambda: redis_client.config_set("maxmemory", 1)
+    redis_client.config_set("maxmemory", 0)
+    redis_client.config_set("maxmemory-policy", policy["maxmemory-policy"])
+
+
+@pytest.fixture(params=[True, False], ids=["flags", "redis_6_2"])
+def perform_when_full(redis_client: redis.Redis, request: pytest.FixtureRequest) -> Perform:
+    """Performs plans with the scripts' form for Redis 7, and with that for 6.2, whose rule Redis 7 applies to it.
+
+    That rule: a script that is not flagged may write once its first write was one that frees memory.
+    """
+    return BlockingPerformer(redis_client, flags=request.param)
+
+
+def prepare(tasks: Tasks) -> None:
+    """One task for each plan, before Redis is full."""
+    tasks.pending("waiting")
+    tasks.active("a", "b", retention=60)
+    tasks.active("dead", lease=EXPIRED)
+    tasks.put(TaskState.SCHEDULED, "due")
+    tasks.put(TaskState.RETRY, "grouped", group="g")
+    tasks.put(TaskState.COMPLETED, "old", completed_at=NOW.seconds - 60, retention=60)
+
+
+def poison() -> Plan[Any]:
+    task = PoisonTask("dead", TOKEN, EXPIRED, b"", NOW.ceiling, b"trace")
+    return archive_poison("default", [task], max_size=9_999, cutoff=CUTOFF, now=NOW)
+
+
+DRAINING: dict[str, Callable[[], Plan[Any]]] = {
+    "dequeue": lambda: dequeue("default", limit=5, token=TOKEN, now=NOW),
+    "find_dequeued": lambda: find_dequeued("default", token=TOKEN),
+    "done": lambda: done([claim("a")]),
+    "complete": lambda: complete([claim("a")], result=b"x"),
+    "retry": lambda: retry([claim("a")], trace=b"x"),
+    "archive": lambda: archive([claim("a")], trace=b"x"),
+    "requeue": lambda: requeue([claim("a")]),
+    "renew": lambda: renew("default", [claim("a"), claim("b")], now=NOW.plus(5)),
+    "list_expired": lambda: list_expired("default", now=NOW),
+    "list_unleased": lambda: list_unleased("default"),
+    "recover": lambda: recover("default", [RecoverTask("dead", TOKEN, EXPIRED)], now=NOW),
+    "poison": poison,
+    "forward": lambda: forward("default", now=NOW),
+    "delete_expired": lambda: delete_expired_completed("default", batch=10, now=NOW),
+    "write_result": lambda: write_result("default", "a", TOKEN, b"result"),
+    "write_server_state": lambda: write_server_state(server(), [worker("a")], now=NOW),
+    "clear_server_state": lambda: clear_server_state("host", 7, "abc"),
+    "list_servers": lambda: list_servers(NOW),
+    "queue_info": lambda: queue_info("default", NOW),
+    "list_tasks": lambda: list_tasks("default", TaskState.ACTIVE, 0, 10),
+    "get_task": lambda: get_task("default", "waiting"),
+}
+
+
+@pytest.mark.parametrize("plan", DRAINING.values(), ids=DRAINING.keys())
+def test_h25_what_drains_a_full_redis_does_what_it_does_otherwise(
+    redis_client: redis.Redis,
+    perform: Perform,
+    perform_when_full: Perform,
+    tasks: Tasks,
+    full: Callable[[], None],
+    plan: Callable[[], Plan[Any]],
+) -> None:
+    """Sees the loss of the flag, and on Redis 6.2 that of the first write that frees memory."""
+    prepare(tasks)
+    expected = perform(plan())
+    with_room = {key: redis_client.dump(key) for key in redis_client.keys()}
+    redis_client.flushall()
+    prepare(tasks)
+    full()
+    assert expected == perform_when_full(plan())
+    assert with_room == {key: redis_client.dump(key) for key in redis_client.keys()}
+
+
+@pytest.mark.parametrize("options", [{}, {"unique": 60}, {"process_in": 60}, {"unique": 60, "process_in": 60}])
+def test_h25_a_full_redis_refuses_new_tasks(
+    redis_client: redis.Redis,
+    perform_when_full: Perform,
+    full: Callable[[], None],
+    options: dict[str, Any],
+) -> None:
+    """With an error of its own class, and nothing is written."""
+    registry = QueueRegistry()
+    registry.remember("default")
+    [run] = split_runs([composed("a", **options), composed("b", b"b", **options)])
+    full()
+    with pytest.raises(RedisOutOfMemoryError):
+        perform_when_full(enqueue_run(run, now=NOW, registry=registry))
+    assert [] == redis_client.keys()
+
+
+def test_h25_an_archive_that_is_too_full_is_trimmed(
+    redis_client: redis.Redis, perform_when_full: Perform, tasks: Tasks, full: Callable[[], None]
+) -> None:
+    """Also in the calls that follow the first."""
+    tasks.active("a")
+    redis_client.zadd(tasks.keys.archived, {f"{number}": 1 for number in range(1_500)})
+    full()
+    assert 1_500 == perform_when_full(archive([claim("a")], cutoff=10)).trimmed

@@ -1,0 +1,214 @@
+"""The header of a Lua file declares what its body uses, and what Python passes."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.scripts import ALL_SCRIPTS, load_script
+from tests.contract.enqueueing import composed
+from tests.contract.settling import archive
+from pyasynq._wire.keys import hash_slot
+from tests.contract.test_full_redis import DRAINING, prepare
+from tests.factories import NOW, Tasks, claim
+from tests.fix_broker import BlockingPerformer
+
+if TYPE_CHECKING:
+    import redis
+
+FOLDER = resources.files("pyasynq._broker").joinpath("lua")
+NAMES = sorted(
+    f"{folder.name}/{file.name.removesuffix('.lua')}"
+    for folder in FOLDER.iterdir()
+    for file in folder.iterdir()
+)
+FRAGMENTS = [name.removeprefix("shared/") for name in NAMES if name.startswith("shared/")]
+SCRIPTS = [name for name in NAMES if not name.startswith("shared/")]
+
+every_script = pytest.mark.parametrize("name", SCRIPTS)
+
+
+class Header(NamedTuple):
+    """What a script's header declares; `tail` is what is repeated at the end of ARGV, `first` where it begins."""
+
+    keys: list[str]
+    args: list[str]
+    first: int
+    tail: list[str]
+    uses: list[str]
+
+
+def source_of(name: str) -> str:
+    return FOLDER.joinpath(f"{name}.lua").read_text("utf-8")
+
+
+def parts_of(name: str) -> tuple[list[str], str]:
+    header, _, body = source_of(name).partition("\n\n")
+    return header.splitlines(), body
+
+
+def header_of(name: str) -> Header:
+    lines, _ = parts_of(name)
+    keys = _numbered(lines, "KEYS")
+    args = _numbered(lines, "ARGV")
+    tails = [match for line in lines if (match := re.match(r"-- ARGV\[(\d+)\.\.\.\] ([\w, ]+): ", line))]
+    uses = [line.removeprefix("-- Uses: ").split(", ") for line in lines if line.startswith("-- Uses: ")]
+    first, tail = (int(tails[0][1]), tails[0][2].split(", ")) if tails else (0, [])
+    return Header(keys, args, first, tail, uses[0] if uses else [])
+
+
+def _numbered(lines: list[str], table: str) -> list[str]:
+    found = [match.groups() for line in lines if (match := re.match(rf"-- {table}\[(\d+)\] (\w+): \S", line))]
+    assert [str(number) for number in range(1, len(found) + 1)] == [number for number, _ in found]
+    return [name for _, name in found]
+
+
+@every_script
+def test_a_header_has_the_fixed_form(name: str) -> None:
+    """Flags line if it drains; a sentence; keys; arguments; what it returns; fragments."""
+    lines, _ = parts_of(name)
+    form = r"(#!lua flags=allow-oom )?S(K)*(A)*(T)?R(U)?"
+    kinds = {"-- KEYS[": "K", "-- ARGV[": "A", "-- Returns: ": "R", "-- Uses: ": "U"}
+    letters = ""
+    for line in lines:
+        if line.startswith("#!"):
+            letters += line + " "
+        elif "...]" in line:
+            letters += "T"
+        else:
+            letters += next((letter for start, letter in kinds.items() if line.startswith(start)), "S")
+    assert re.fullmatch(form, letters), letters
+    sentence = lines[1] if lines[0].startswith("#!") else lines[0]
+    assert re.fullmatch(r"-- [A-Z].*\.", sentence)
+
+
+@every_script
+def test_the_locals_bear_the_names_of_the_header(name: str) -> None:
+    """KEYS and the fixed part of ARGV are named at once, in order."""
+    header, body = header_of(name), parts_of(name)[1]
+    assert header.keys == _locals(body, "KEYS", "")
+    bounds = f", 1, {len(header.args)}" if header.tail else ""
+    assert header.args == _locals(body, "ARGV", bounds)
+
+
+def _locals(body: str, table: str, bounds: str) -> list[str]:
+    many = re.search(rf"^local ([\w,\s]+?) =\s+unpack\({table}{bounds}\)$", body, re.MULTILINE)
+    one = re.search(rf"^local (\w+) = {table}\[1\]$", body, re.MULTILINE)
+    if many:
+        return re.split(r",\s+", many[1])
+    return [one[1]] if one else []
+
+
+@every_script
+def test_every_declared_name_is_used(name: str) -> None:
+    """And names, not numbers, are what the body uses."""
+    header, body = header_of(name), parts_of(name)[1]
+    for declared in header.keys + header.args:
+        assert len(re.findall(rf"\b{declared}\b", body)) >= 2, declared
+    assert not re.search(r"KEYS\[[2-9]|ARGV\[[2-9]", body)
+
+
+@every_script
+def test_the_tail_of_the_arguments_is_walked_as_declared(name: str) -> None:
+    """Where it begins, and how many arguments belong to one task."""
+    header, body = header_of(name), parts_of(name)[1]
+    walks = [(int(first), int(stride)) for first, stride in re.findall(r"at = (\d+), #ARGV, (\d+) do", body)]
+    walks += [(int(first), int(stride)) for first, stride in re.findall(r"take_\w+\(.*, (\d+), (\d+)\)$", body, re.M)]
+    assert ([(header.first, len(header.tail))] if header.tail else []) == walks
+    if header.tail:
+        assert len(header.args) + 1 == header.first
+
+
+@every_script
+def test_the_fragments_declared_are_those_used(name: str) -> None:
+    """No more and no fewer, so nothing is sent in vain."""
+    header, body = header_of(name), parts_of(name)[1]
+    used = {fragment for fragment in FRAGMENTS if re.search(rf"\b{fragment}\(", body)}
+    assert used == set(header.uses)
+    assert len(used) == len(header.uses)
+
+
+@pytest.mark.parametrize("fragment", FRAGMENTS)
+def test_a_fragment_is_one_function_of_its_name(fragment: str) -> None:
+    """With a comment that says what it does."""
+    source = source_of(f"shared/{fragment}")
+    assert [fragment] == re.findall(r"^local function (\w+)\(", source, re.MULTILINE)
+    assert source.startswith("-- ")
+    assert source.endswith("\nend\n")
+
+
+def test_every_file_is_a_script_with_a_name_in_python() -> None:
+    """No file is forgotten, and none is there in vain."""
+    assert SCRIPTS == sorted(script.name for script in ALL_SCRIPTS)
+    assert set(FRAGMENTS) == {fragment for name in SCRIPTS for fragment in header_of(name).uses}
+
+
+def test_only_scripts_that_enqueue_do_not_drain() -> None:
+    """Everything else goes on while Redis is full."""
+    enqueueing = {"task/enqueue", "task/enqueue_unique", "task/schedule", "task/schedule_unique"}
+    assert enqueueing == {script.name for script in ALL_SCRIPTS if not script.drains}
+
+
+@every_script
+def test_the_two_forms_differ_in_the_flags_line(name: str) -> None:
+    """Redis 6.2 knows no such line; fragments stand between it and the body."""
+    script = load_script(name)
+    flags = b"#!lua flags=allow-oom\n" if script.drains else b""
+    assert script.form(True).text == flags + script.form(False).text
+    assert script.form(False).text.decode().endswith(parts_of(name)[1])
+    assert (script.form(True).sha == script.form(False).sha) is not script.drains
+
+
+def _enqueue(**options: Any) -> Plan[Any]:
+    [run] = split_runs([composed("x", **options), composed("y", b"y", **options)])
+    return enqueue_run(run, now=NOW, registry=QueueRegistry())
+
+
+@pytest.fixture
+def calls(damage_allowed: None, redis_client: redis.Redis, tasks: Tasks) -> dict[str, ScriptCall]:
+    """A call of every script, by its name."""
+    perform = BlockingPerformer(redis_client)
+    prepare(tasks)
+    redis_client.zadd(tasks.keys.archived, {f"{number}": 1 for number in range(1_500)})
+    perform(archive([claim("b")], cutoff=10))
+    for plan in DRAINING.values():
+        perform(plan())
+    for options in ({}, {"unique": 60}, {"process_in": 60}, {"process_in": 60, "unique": 60}):
+        perform(_enqueue(**options))
+    return {call.script.name: call for call in perform.calls if isinstance(call, ScriptCall)}
+
+
+def test_python_passes_what_the_headers_declare(calls: dict[str, ScriptCall]) -> None:
+    """As many keys, the fixed arguments, and whole groups of the tail; a replay comes first."""
+    assert SCRIPTS == sorted(calls)
+    for name, call in calls.items():
+        header = header_of(name)
+        assert len(header.keys) == len(call.keys), name
+        rest = len(call.args) - len(header.args)
+        assert rest >= 0, name
+        assert 0 == (rest % len(header.tail) if header.tail else rest), name
+        assert (call.replay is Replay.BY_TOKEN) is (header.args[:1] == ["replay"]), name
+        if call.replay is Replay.BY_TOKEN:
+            assert "0" == call.args[0], name
+
+
+def test_keys_bear_the_names_of_the_headers(calls: dict[str, ScriptCall]) -> None:
+    """`pending` is the pending list, and so on; only a few keys may be one of several."""
+    for name, call in calls.items():
+        for declared, key in zip(header_of(name).keys, call.keys, strict=True):
+            suffix = key.rpartition("}:")[2]
+            if declared.endswith("_today"):
+                assert re.fullmatch(declared.removesuffix("_today") + r":\d{4}-\d\d-\d\d", suffix), name
+            elif declared not in {"source", "task", "index", "server", "workers", "collection"}:
+                assert declared == suffix, name
+
+
+def test_all_keys_of_a_call_are_in_one_slot(calls: dict[str, ScriptCall]) -> None:
+    """Redis Cluster refuses anything else."""
+    for name, call in calls.items():
+        assert 1 == len({hash_slot(key) for key in call.keys}), name

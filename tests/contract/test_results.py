@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from pyasynq._broker.results import write_result
+from tests.factories import TOKEN, Tasks
+from tests.fix_broker import Perform
+
+
+def test_the_last_result_written_wins(perform: Perform, tasks: Tasks) -> None:
+    """Sees the loss of the HSET."""
+    tasks.active("a")
+    assert perform(write_result("default", "a", TOKEN, b"\x00half"))
+    assert perform(write_result("default", "a", TOKEN, b"all"))
+    assert b"all" == tasks.fields("a")["result"]
+
+
+@pytest.mark.parametrize("token", ["server/2", ""])
+def test_h05_w15_a_result_is_written_only_by_the_attempt_that_runs_the_task(
+    perform: Perform, tasks: Tasks, token: str
+) -> None:
+    """Sees the loss of the HMGET: Asynq makes a hash of a result alone, which blocks the id."""
+    tasks.active("a", token=token)
+    assert not perform(write_result("default", "a", TOKEN, b"data"))
+    assert not perform(write_result("default", "gone", TOKEN, b"data"))
+    assert "result" not in tasks.fields("a")
+    assert {} == tasks.fields("gone")
+
+
+def test_h05_a_token_left_standing_on_a_waiting_task_writes_nothing(perform: Perform, tasks: Tasks) -> None:
+    """Go's recoverer put the task back and left our field."""
+    tasks.pending("a")
+    tasks.client.hset(tasks.keys.task("a"), "x:attempt", TOKEN)
+    assert not perform(write_result("default", "a", TOKEN, b"data"))
+    tasks.client.hdel(tasks.keys.task("a"), "x:attempt")

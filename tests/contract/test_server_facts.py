@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyasynq._broker.server_facts import ServerFacts, require_supported, server_facts
+from pyasynq._clock import Instant
+from pyasynq.errors import RedisVersionError
+from tests.fix_broker import Perform
+
+if TYPE_CHECKING:
+    import redis
+
+
+def facts_of(info: bytes) -> ServerFacts:
+    plan = server_facts()
+    next(plan)
+    plan.send(info)
+    try:
+        plan.send([b"2000000000", b"5"])
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    raise AssertionError
+
+
+def test_the_server_under_test_is_known(perform: Perform, redis_client: redis.Redis) -> None:
+    """Name, version, policy, uptime and clock are its own."""
+    info = redis_client.info()
+    facts = perform(server_facts())
+    version = info.get("valkey_version", info["redis_version"])
+    assert ("valkey" if "valkey_version" in info else "redis") == facts.name
+    assert version == ".".join(map(str, facts.version))
+    assert info["maxmemory_policy"] == facts.maxmemory_policy
+    assert facts.uptime_seconds >= 0
+    assert abs(facts.redis_now.seconds - redis_client.time()[0]) <= 1
+
+
+def test_valkey_tells_its_own_version() -> None:
+    """It also says which Redis it is compatible with."""
+    info = b"# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.0-rc1\r\nuptime_in_seconds:12\r\n"
+    assert ServerFacts("valkey", (9, 1, 0), "", 12, Instant(2_000_000_000, 5)) == facts_of(info)
+
+
+@pytest.mark.parametrize("info", [b"redis_version:6.0.16\r\n", b"redis_version:5.0.7\r\n", b"nothing"])
+def test_an_old_server_is_refused(info: bytes) -> None:
+    """The error says what it is and what is needed."""
+    with pytest.raises(RedisVersionError, match=r"needs Redis 6\.2"):
+        require_supported(facts_of(info))
+
+
+@pytest.mark.parametrize("info", [b"redis_version:6.2.0\r\n", b"redis_version:8.0.1\r\n"])
+def test_a_younger_server_is_accepted(info: bytes) -> None:
+    """From Redis 6.2 on."""
+    require_supported(facts_of(info))

@@ -1,0 +1,233 @@
+"""A TCP proxy before a server, which cuts, holds and refuses connections at chosen points.
+
+    with Proxy(redis_url) as proxy:
+        client = Client(proxy.url)
+        proxy.cut(Cut.BEFORE_REPLY, containing=b"EVALSHA")   # Redis runs it, the answer is lost
+
+Each connection has two threads, one for each direction. What the proxy did is counted, so tests can wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import socket
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from pyasynq._broker.redis_url import parse_redis_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+_PIECE = 65_536
+_PATIENCE = 10.0
+
+
+class Cut(enum.Enum):
+    """Where a connection is cut."""
+
+    BEFORE_REQUEST = "before request"
+    """Redis does not see the request."""
+    BEFORE_REPLY = "before reply"
+    """Redis has answered; the client gets nothing of it."""
+    IN_REPLY = "in reply"
+    """The client gets the first half of what Redis sent."""
+    AFTER_REPLY = "after reply"
+    """The client gets what Redis sent, then the end of the stream."""
+
+
+@dataclass
+class _Order:
+    cut: Cut
+    containing: bytes
+    times: int
+
+
+class _Link:
+    """A client's connection and ours to the server for it."""
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self.client = client
+        self.server = server
+        self.at_reply: Cut | None = None
+
+    def close(self) -> None:
+        for end in (self.client, self.server):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+class Proxy:
+    """Passes bytes between clients on a port of the loopback and the server of a URL."""
+
+    def __init__(self, url: str) -> None:
+        self._target = parse_redis_url(url)
+        self._changed = threading.Condition()
+        self._orders: list[_Order] = []
+        self._links: list[_Link] = []
+        self._threads: list[threading.Thread] = []
+        self._open = threading.Event()
+        self._open.set()
+        self._refusing = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.connections = 0
+        """How many connections were made through the proxy."""
+        self.cuts = 0
+        """How many connections it cut by order."""
+
+    @property
+    def url(self) -> str:
+        """The URL of the server by way of the proxy."""
+        target = self._target
+        login = f"{target.username or ''}:{target.password}@" if target.password else ""
+        return f"redis://{login}127.0.0.1:{self.port}/{target.database}"
+
+    def cut(self, cut: Cut, *, containing: bytes = b"", times: int = 1) -> None:
+        """Cut the next connections over which a request goes that contains these bytes."""
+        with self._changed:
+            self._orders.append(_Order(cut, containing, times))
+
+    def cut_all(self) -> None:
+        """Cut every connection that there is."""
+        with self._changed:
+            for link in self._links:
+                link.close()
+
+    def hold(self) -> None:
+        """Keep back what is sent from now on in either direction, as a broken network does."""
+        self._open.clear()
+
+    def release(self) -> None:
+        """Pass on what was held back."""
+        self._open.set()
+
+    def refuse(self, refusing: bool = True) -> None:
+        """Close new connections at once, or take them again."""
+        self._refusing = refusing
+
+    def wait(self, condition: Callable[[Proxy], bool]) -> None:
+        """Wait until the counts fulfil a condition; fail after ten seconds."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: condition(self), _PATIENCE):
+                pytest.fail(f"the proxy saw {self.connections} connections and made {self.cuts} cuts")
+
+    def __enter__(self) -> Self:
+        self._start(self._accept)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._refusing = True
+        self._open.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join()
+        self.cut_all()
+        for thread in self._threads:
+            thread.join()
+        self._listener.close()
+
+    def _start(self, work: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self._refusing:
+                client.close()
+                continue
+            try:
+                link = _Link(client, self._connect())
+            except OSError:
+                client.close()
+                continue
+            with self._changed:
+                self._links.append(link)
+                self.connections += 1
+                self._changed.notify_all()
+            self._start(self._serve, link)
+
+    def _connect(self) -> socket.socket:
+        if self._target.path is None:
+            return socket.create_connection((self._target.host, self._target.port))
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            server.connect(self._target.path)
+        except OSError:
+            server.close()
+            raise
+        return server
+
+    def _serve(self, link: _Link) -> None:
+        replies = threading.Thread(target=self._pass_replies, args=(link,), daemon=True)
+        replies.start()
+        self._pass_requests(link)
+        replies.join()
+        with self._changed:
+            self._links.remove(link)
+        link.client.close()
+        link.server.close()
+
+    def _pass_requests(self, link: _Link) -> None:
+        with contextlib.suppress(OSError):
+            while data := link.client.recv(_PIECE):
+                self._open.wait()
+                cut = self._order_for(data)
+                if cut is Cut.BEFORE_REQUEST:
+                    self._count_cut()
+                    break
+                link.at_reply = cut or link.at_reply
+                link.server.sendall(data)
+        link.close()
+
+    def _pass_replies(self, link: _Link) -> None:
+        with contextlib.suppress(OSError):
+            while data := link.server.recv(_PIECE):
+                self._open.wait()
+                if link.at_reply is None:
+                    link.client.sendall(data)
+                    continue
+                if link.at_reply is Cut.IN_REPLY:
+                    link.client.sendall(data[: len(data) // 2])
+                elif link.at_reply is Cut.AFTER_REPLY:
+                    link.client.sendall(data)
+                self._count_cut()
+                break
+        link.close()
+
+    def _order_for(self, data: bytes) -> Cut | None:
+        with self._changed:
+            for order in self._orders:
+                if order.containing in data:
+                    order.times -= 1
+                    if not order.times:
+                        self._orders.remove(order)
+                    return order.cut
+        return None
+
+    def _count_cut(self) -> None:
+        with self._changed:
+            self.cuts += 1
+            self._changed.notify_all()
+
+
+@pytest.fixture
+def proxy(redis_url: str) -> Iterator[Proxy]:
+    """A proxy before the empty server under test."""
+    with Proxy(redis_url) as proxy:
+        yield proxy

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+import redis.exceptions as redis_errors
+
+from pyasynq._broker.reply_errors import reply_error, translate
+from pyasynq.errors import RedisOutOfMemoryError, RedisPermissionError
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (redis_errors.NoScriptError("No matching script."), "NOSCRIPT", "No matching script."),
+        (redis_errors.BusyLoadingError("Redis is loading"), "LOADING", "Redis is loading"),
+        (redis_errors.ResponseError("MISCONF Errors writing"), "MISCONF", "Errors writing"),
+        (redis_errors.ResponseError("BUSY Redis is busy"), "BUSY", "Redis is busy"),
+        (redis_errors.ResponseError("WRONGTYPE Operation"), "WRONGTYPE", "Operation"),
+        (redis_errors.ResponseError("unknown command 'X'"), "ERR", "unknown command 'X'"),
+        (redis_errors.ResponseError("NOREPLICAS"), "NOREPLICAS", ""),
+    ],
+)
+def test_code_and_text_are_the_servers(error: Exception, code: str, message: str) -> None:
+    """redis-py cuts some codes off the text and leaves others in it."""
+    found = reply_error(error)
+    assert (code, message) == (found.code, found.message)
+
+
+@pytest.mark.parametrize("code", ["OOM", "MISCONF", "READONLY", "NOREPLICAS"])
+def test_what_a_command_inside_a_script_answered_on_redis_6_2_is_found(code: str) -> None:
+    """Redis 6.2 wraps it into an ERR of its own."""
+    text = f"Error running script (call to f_0123): @user_script:7: @user_script: 7: -{code} not now"
+    assert code == reply_error(redis_errors.ResponseError(text)).code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ACL failure in script: User bob has no permissions to run the 'lpush' command script: 1, on @user_script:2.",
+        "Error running script (call to f_01): @user_script:2: @user_script: 2: "
+        "The user executing the script can't run this command or subcommand",
+    ],
+)
+def test_a_right_that_is_missing_inside_a_script_is_a_permission_error(text: str) -> None:
+    """Neither Redis 7 nor Redis 6.2 says NOPERM there; the error names the script and the command."""
+    error = translate(reply_error(redis_errors.ResponseError(text)), "script task/enqueue")
+    assert isinstance(error, RedisPermissionError)
+    assert "task/enqueue" in str(error)
+
+
+def test_h25_a_full_redis_has_an_error_of_its_own() -> None:
+    """So that a producer can tell it from all others."""
+    error = redis_errors.OutOfMemoryError("command not allowed when used memory > 'maxmemory'.")
+    assert isinstance(translate(reply_error(error), "script task/enqueue"), RedisOutOfMemoryError)
