@@ -139,10 +139,10 @@ def _decoded(name: str, value: Any) -> Any:
         return {key.decode(): text for key, text in value.items()}
     if isinstance(value, set):
         return {member.decode() for member in value}
-    if isinstance(value, list) and name in _LISTS:
-        return [member.decode() for member in value]
-    if isinstance(value, list):
+    if isinstance(value, list) and value and isinstance(value[0], tuple):
         return {member.decode(): score for member, score in value}
+    if isinstance(value, list):
+        return [member.decode() for member in value]
     return value
 
 
