@@ -1,1 +1,1 @@
-pytest_plugins = ["tests.fix_server", "tests.fix_broker"]
+pytest_plugins = ["tests.fix_server", "tests.fix_broker", "tests.fix_drivers", "tests.fix_proxy"]

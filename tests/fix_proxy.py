@@ -4,7 +4,8 @@
         client = Client(proxy.url)
         proxy.cut(Cut.BEFORE_REPLY, containing=b"EVALSHA")   # Redis runs it, the answer is lost
 
-Each connection has two threads, one for each direction. What the proxy did is counted, so tests can wait for it.
+Each connection has two threads, one for each direction. What the proxy did is counted, so that tests can
+wait for it.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class Proxy:
         self._open = threading.Event()
         self._open.set()
         self._refusing = False
+        self._refusals_left = 0
+        self._after_refusals: Callable[[], None] | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.connections = 0
@@ -110,6 +113,10 @@ class Proxy:
     def refuse(self, refusing: bool = True) -> None:
         """Close new connections at once, or take them again."""
         self._refusing = refusing
+
+    def on_refusal(self, times: int, action: Callable[[], None]) -> None:
+        """Do something when so many connections have been refused from now on."""
+        self._refusals_left, self._after_refusals = times, action
 
     def wait(self, condition: Callable[[Proxy], bool]) -> None:
         """Wait until the counts fulfil a condition; fail after ten seconds."""
@@ -150,6 +157,9 @@ class Proxy:
                 return
             if self._refusing:
                 client.close()
+                self._refusals_left -= 1
+                if self._refusals_left == 0 and self._after_refusals is not None:
+                    self._after_refusals()
                 continue
             try:
                 link = _Link(client, self._connect())

@@ -87,7 +87,8 @@ class Chunk:
     def results(self, sent: Sequence[EnqueueResult]) -> list[EnqueueResult]:
         """Return a result for each task, from those of the composed ones."""
         rest = iter(sent)
-        return [self._refused.get(position) or next(rest) for position in range(self._count)]
+        refused = self._refused
+        return [refused[n] if n in refused else next(rest) for n in range(self._count)]
 
 
 def as_task(task: Task | str, payload: bytes | None) -> Task:

@@ -18,6 +18,7 @@ import hiredis
 import redis.asyncio.connection as redis_async
 import redis.connection as redis_blocking
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from pyasynq._broker.reply_errors import ReplyError, reply_error
 from pyasynq._broker.session import Session
@@ -109,7 +110,9 @@ class AsyncConnection:
             return f"no connection within {seconds:.1f} s"
         except _BROKEN as error:
             await _disconnect(connection)
-            return _cause_of(error)
+            # On unix sockets redis-py wraps what the server said to the login.
+            said = error.__cause__
+            return reply_error(said) if isinstance(said, _REPLIES) else _cause_of(error)
         except AttributeError:
             # redis-py takes it for granted that HELLO answers with a map.
             await _disconnect(connection)
@@ -195,13 +198,18 @@ class AsyncConnection:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        transport = connection._writer.transport  # noqa: SLF001 - there is no public way to it
-        connection._writer = connection._reader = None  # noqa: SLF001 - keeps its destructor off the loop
+        # Nothing of it may be destroyed before it is closed: destructors of redis-py and asyncio use the loop.
+        writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001 - there is no public way to it
+        connection._writer = connection._reader = None  # noqa: SLF001
         if self._pid == os.getpid() and self._loop is not None and not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):  # the loop was closed in this very moment
-                self._loop.call_soon_threadsafe(transport.abort)
+                self._loop.call_soon_threadsafe(_abort, writer)
                 return
-        _close_without_loop(transport)
+        _close_without_loop(writer.transport)
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
 
 
 def _is_over(connection: Any) -> bool:
@@ -283,7 +291,8 @@ class BlockingConnection:
                     replies.append(reply_error(error))
         except _BROKEN as error:
             self.close()
-            return Received(replies, _cause_of(error))
+            late = isinstance(error, RedisTimeoutError)
+            return Received(replies, f"no reply within {seconds:.1f} s" if late else _cause_of(error))
         except BaseException:
             self.close()
             raise

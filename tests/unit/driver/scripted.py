@@ -29,6 +29,7 @@ def _form(text: bytes) -> ScriptForm:
 
 
 def script(name: str = "test/one") -> Script:
+    """Make a script whose text is its name."""
     body = f"-- {name}\n".encode()
     return Script(name, True, _form(b"#!lua flags=allow-oom\n" + body), _form(body))
 
@@ -37,14 +38,17 @@ ONE = script()
 
 
 def call(replay: Replay = Replay.SAFE, *, of: Script = ONE, arg: str = "x") -> ScriptCall:
+    """Make a call of a script."""
     return ScriptCall(of, ("{q}:key",), ("0", arg), replay)
 
 
 def evalsha(*, of: Script = ONE, arg: str = "x", replayed: bool = False, flags: bool = True) -> Command:
+    """Return what goes over the wire for `call`."""
     return ("EVALSHA", of.form(flags).sha, 1, "{q}:key", "1" if replayed else "0", arg)
 
 
 def command(*words: str, replay: Replay = Replay.SAFE) -> CommandCall:
+    """Make a call of a plain command."""
     return CommandCall(words, None, replay)
 
 

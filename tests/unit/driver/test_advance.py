@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 def counting(rounds: int) -> Plan[list[int]]:
     """A plan of so many calls that returns its replies."""
-    replies = []
+    total = []
     for number in range(rounds):
-        replies.append((yield command("N", str(number))))
-    return replies
+        reply = yield command("N", str(number))
+        total.append(reply)
+    return total
 
 
 def forgiving() -> Plan[str]:

@@ -1,0 +1,144 @@
+"""Fixtures: both drivers and both clients behind one blocking face, and a server of a test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+import redis
+
+import pyasynq.sync
+from pyasynq._broker.driver import AsyncDriver, BlockingDriver
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq.client import Client
+from pyasynq.embedded import find_server_binary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from pyasynq._broker.plan import Plan
+    from pyasynq.task import EnqueueResult, TaskInfo
+
+T = TypeVar("T")
+
+
+class DriverFace:
+    """A driver of either kind, blocking."""
+
+    def __init__(self, driver: AsyncDriver | BlockingDriver, runner: asyncio.Runner) -> None:
+        self.driver = driver
+        self._runner = runner
+
+    def run(self, plan: Plan[T]) -> T:
+        return self._wait(self.driver.run(plan))  # type: ignore[no-any-return]
+
+    def run_batch(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
+        return self._wait(self.driver.run_batch(plans))  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self._wait(self.driver.close())
+
+    def _wait(self, value: Any) -> Any:
+        return self._runner.run(value) if asyncio.iscoroutine(value) else value
+
+
+class ClientFace:
+    """A client of either kind, blocking."""
+
+    def __init__(self, client: Client | pyasynq.sync.Client, runner: asyncio.Runner) -> None:
+        self.client = client
+        self._runner = runner
+
+    def enqueue(self, *args: Any, **options: Any) -> TaskInfo:
+        return self._wait(self.client.enqueue(*args, **options))  # type: ignore[no-any-return]
+
+    def enqueue_many(self, tasks: Any, **options: Any) -> list[EnqueueResult]:
+        return self._wait(self.client.enqueue_many(tasks, **options))  # type: ignore[no-any-return]
+
+    def ping(self) -> None:
+        self._wait(self.client.ping())
+
+    def close(self) -> None:
+        self._wait(self.client.close())
+
+    def _wait(self, value: Any) -> Any:
+        return self._runner.run(value) if asyncio.iscoroutine(value) else value
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """An event loop for the test."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(params=[AsyncDriver, BlockingDriver])
+def make_driver(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[Callable[..., DriverFace]]:
+    """Makes drivers of a URL; every test that uses this runs with both kinds."""
+    made = []
+
+    def make(url: str, **settings: Any) -> DriverFace:
+        face = DriverFace(request.param(parse_redis_url(url), **settings), runner)
+        made.append(face)
+        return face
+
+    yield make
+    for face in made:
+        face.close()
+
+
+@pytest.fixture(params=[Client, pyasynq.sync.Client], ids=["async", "blocking"])
+def make_client(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[Callable[..., ClientFace]]:
+    """Makes clients of a URL; every test that uses this runs with both kinds."""
+    made = []
+
+    def make(url: str, **settings: Any) -> ClientFace:
+        face = ClientFace(request.param(url, **settings), runner)
+        made.append(face)
+        return face
+
+    yield make
+    for face in made:
+        face.close()
+
+
+class OwnServer:
+    """A server on a unix socket that a test may stop, start again and configure as it likes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"unix://{folder}/s"
+
+    def start(self, *options: str) -> None:
+        """Start it; whoever connects has to wait until it listens."""
+        binary = find_server_binary(os.environ.get("PYASYNQ_TEST_BINARY"))
+        self._process = subprocess.Popen(
+            [binary.path, "--port", "0", "--unixsocket", "s", "--dir", str(self._folder), *options],
+            cwd=self._folder,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def connect(self) -> redis.Redis:
+        """Return a client of redis-py."""
+        return redis.Redis.from_url(self.url)
+
+    def stop(self) -> None:
+        """Kill it, if it runs, and wait for its end."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServer]:
+    """A running server of the test's own."""
+    server = OwnServer(tmp_path_factory.mktemp("r"))
+    server.start()
+    yield server
+    server.stop()
