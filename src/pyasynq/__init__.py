@@ -1,8 +1,44 @@
-"""Asynq for Python."""
+"""pyasynq: Asynq for Python, a distributed task queue on Redis or Valkey that shares its queues with Go.
 
-from pyasynq.app import App
+For newcomers, the layout from the top down; a module imports from lower floors only:
+
+    cli           the command `pyasynq`
+    app           `App` and `@app.task`: typed tasks
+    client server mux embedded sync      the doors, as Asynq has them
+    _server       the engine: services, attempts, settling
+    _broker       plans (what to ask Redis), drivers (how to wait for it), lua
+    _wire         messages and key names, exactly as Go writes them
+    task options errors events config context retry      words that all floors share
+
+Names without a leading underscore are stable; everything that users need is importable from here.
+"""
+
 from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskHandle, TypedTask
-from pyasynq.context import context
-from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo
+from pyasynq._server.log_records import TaskFieldsFilter
+from pyasynq.app import App
+from pyasynq.client import Client
+from pyasynq.config import ServerConfig
+from pyasynq.context import TaskContext, context
+from pyasynq.embedded import EmbeddedServer
+from pyasynq.server import Server
+from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, TaskState
 
-__all__ = ["App", "CoroutineTask", "EnqueueResult", "EnqueueStatus", "PlainTask", "Task", "TaskHandle", "TaskInfo", "TypedTask", "context"]
+__all__ = [
+    "App",
+    "Client",
+    "CoroutineTask",
+    "EmbeddedServer",
+    "EnqueueResult",
+    "EnqueueStatus",
+    "PlainTask",
+    "Server",
+    "ServerConfig",
+    "Task",
+    "TaskContext",
+    "TaskFieldsFilter",
+    "TaskHandle",
+    "TaskInfo",
+    "TaskState",
+    "TypedTask",
+    "context",
+]

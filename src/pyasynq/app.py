@@ -12,43 +12,41 @@ Example:
 from __future__ import annotations
 
 import importlib
-import os
+import inspect
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, overload
 
-from pyasynq._app.clients import Clients
 from pyasynq._app.declaration import Declaration
 from pyasynq._app.registry import Registry
+from pyasynq._app.sending import REDIS_URL_VARIABLE, Sending
 from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError
-from pyasynq.options import name_of, resolve_options
+from pyasynq.options import DEFAULT_QUEUE, name_of, resolve_options
+from pyasynq.server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping
+    import asyncio
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
-    from types import TracebackType
-    from typing import Self, Unpack
+    from typing import Unpack
 
-    from pyasynq._app.client_middleware import ClientMiddleware
     from pyasynq._app.routes import Middleware
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskDecorator, TypedTask
     from pyasynq._server.routes import Route
+    from pyasynq.client import ClientMiddleware
     from pyasynq.options import EnqueueOptions
     from pyasynq.retry import RetryDelay
-    from pyasynq.task import EnqueueResult, Task, TaskInfo
 
     Lifespan: TypeAlias = Callable[["App"], AbstractAsyncContextManager[Any]]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 M = TypeVar("M", bound="Middleware")
-C = TypeVar("C", bound="ClientMiddleware")
-
-REDIS_URL_VARIABLE = "PYASYNQ_REDIS_URL"
-"""Where `App()` without a URL finds one, at its first connection."""
 
 
-class App:
+class App(Sending):
     """Typed tasks, and all that is needed to enqueue and to run them.
 
     An app is made once, at module level. It connects when it is first used, and belongs to no event loop:
@@ -82,13 +80,14 @@ class App:
     ) -> None:
         if isinstance(modules, str):
             raise ConfigurationError(f"modules={modules!r}: give a list, as in modules=[{modules!r}]")
-        if url is not None:
-            parse_redis_url(url)
-        self._url = url
+        super().__init__(url, client_middleware, max_payload=max_payload, timeout=timeout)
         self.modules = tuple(modules)
+        if inspect.isasyncgenfunction(lifespan):
+            raise ConfigurationError(
+                f"lifespan {lifespan.__qualname__!r} is a generator: decorate it with @asynccontextmanager",
+            )
         self._lifespan = lifespan
         self._registry = Registry(middleware)
-        self._clients = Clients(lambda: self.url, list(client_middleware), max_payload, timeout)
 
     # Declaring.
 
@@ -159,8 +158,12 @@ class App:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """Names of the queues that the tasks' declarations name, and `default`, sorted."""
+        """Names of the queues that the declared tasks go to, sorted."""
         return self._registry.queues
+
+    def default_weights(self) -> dict[str, int]:
+        """Return what a worker serves unless told otherwise: the tasks' queues and `default`, alike."""
+        return dict.fromkeys(sorted({*self.queues, DEFAULT_QUEUE}), 1)
 
     def use(self, middleware: M) -> M:
         """Add `async def m(task, call_next)` around every handler, inside those added before.
@@ -170,81 +173,6 @@ class App:
         """
         self._registry.use(middleware)
         return middleware
-
-    def use_client(self, middleware: C) -> C:
-        """Add `async def m(task, call_next)` around every enqueue, inside those added before.
-
-        It may be used as a decorator, and may pass a task with other headers or options to `call_next`,
-        which returns the `TaskInfo`. `enqueue_sync` runs it too, unless it waits for something else.
-        """
-        self._clients.use(middleware)
-        return middleware
-
-    # Enqueueing.
-
-    async def enqueue(
-        self,
-        task: Task | str,
-        payload: bytes | None = None,
-        **options: Unpack[EnqueueOptions],
-    ) -> TaskInfo:
-        """Enqueue a task of any type, as `Client.enqueue` does; typed tasks have their own `enqueue`."""
-        return await self._clients.asynchronous().enqueue(task, payload, **options)
-
-    def enqueue_sync(
-        self,
-        task: Task | str,
-        payload: bytes | None = None,
-        **options: Unpack[EnqueueOptions],
-    ) -> TaskInfo:
-        """Enqueue a task of any type, blocking this thread."""
-        return self._clients.blocking().enqueue(task, payload, **options)
-
-    async def enqueue_many(
-        self,
-        tasks: Iterable[Task] | AsyncIterable[Task],
-        **shared: Unpack[EnqueueOptions],
-    ) -> list[EnqueueResult]:
-        """Enqueue any mix of tasks in chunks, and return a result for each; see `Client.enqueue_many`.
-
-        A caller that is cancelled may have enqueued some of them.
-        """
-        return await self._clients.asynchronous().enqueue_many(tasks, **shared)
-
-    def enqueue_many_sync(
-        self,
-        tasks: Iterable[Task],
-        **shared: Unpack[EnqueueOptions],
-    ) -> list[EnqueueResult]:
-        """Enqueue any mix of tasks, blocking this thread."""
-        return self._clients.blocking().enqueue_many(tasks, **shared)
-
-    async def ping(self) -> None:
-        """Ask Redis for a sign of life.
-
-        Raises:
-            RedisError: when it cannot be reached within the time-out, or refuses.
-        """
-        await self._clients.asynchronous().ping()
-
-    async def close(self) -> None:
-        """Close the connections of this app. It may be used again afterwards, with new ones."""
-        await self._clients.close()
-
-    def close_sync(self) -> None:
-        """Close the connections that the blocking methods opened."""
-        self._clients.close_sync()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     # Running.
 
@@ -267,20 +195,51 @@ class App:
         """Return the routes of all tasks; for the server."""
         return self._registry.routes()
 
-    @property
-    def url(self) -> str:
-        """The connection URL, password included.
+    def server(self, config: ServerConfig | None = None) -> Server:
+        """Return a server with this app's lifespan, for programs with an event loop of their own.
+
+        Pass the app to its `run` or `start`. The app's connections are closed when the server is.
+
+        Args:
+            config: how to work; without it as `default_weights` says.
 
         Raises:
-            ConfigurationError: when there is none.
+            ConfigurationError: when there is no Redis URL, or as `load` does.
         """
-        url = self._url or os.environ.get(REDIS_URL_VARIABLE)
-        if not url:
-            raise ConfigurationError(
-                "this app has no Redis URL: write App('redis://localhost:6379/0'), "
-                f"or set {REDIS_URL_VARIABLE} in the environment",
-            )
-        return url
+        self.load()
+        if config is None:
+            config = ServerConfig(queues=self.default_weights())
+        return Server(self.url, config, lifespan=self._lifetime)
+
+    def run_worker(
+        self,
+        config: ServerConfig | None = None,
+        *,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> int:
+        """Be the worker of this process: run tasks until a signal says stop, and return the exit code.
+
+        `raise SystemExit(app.run_worker())` is what `pyasynq worker` does.
+
+        Args:
+            config: how to work; without it as `default_weights` says.
+            loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
+
+        Raises:
+            ConfigurationError: when there is no Redis URL, or as `load` does.
+        """
+        return self.server(config).run_forever(self, loop_factory=loop_factory)
+
+    @asynccontextmanager
+    async def _lifetime(self) -> AsyncGenerator[Any, None]:
+        try:
+            if self._lifespan is None:
+                yield None
+            else:
+                async with self._lifespan(self) as state:
+                    yield state
+        finally:
+            await self.close()
 
     def __repr__(self) -> str:
         address = parse_redis_url(self._url).address if self._url else f"${REDIS_URL_VARIABLE}"

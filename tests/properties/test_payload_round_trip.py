@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import enum
-import random
-from collections.abc import Callable
 from dataclasses import make_dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from typing import Any, NamedTuple
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pyasynq._payload.arguments import ArgumentsCodec
 from pyasynq._payload.compiler import Compiler
 from pyasynq._payload.text import from_bytes, to_bytes
+from pyasynq.errors import PayloadDecodingError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
 
 
 class Size(enum.Enum):
@@ -56,15 +62,17 @@ _undeclared = st.recursive(
 
 
 def _list(item: Typed) -> Typed:
-    return Typed(list[item.annotation], st.lists(item.values, max_size=4))
+    return Typed(GenericAlias(list, (item.annotation,)), st.lists(item.values, max_size=4))
 
 
 def _tuple(item: Typed) -> Typed:
-    return Typed(tuple[item.annotation, int], st.tuples(item.values, st.integers()))
+    return Typed(GenericAlias(tuple, (item.annotation, int)), st.tuples(item.values, st.integers()))
 
 
 def _dict(item: Typed) -> Typed:
-    return Typed(dict[int, item.annotation], st.dictionaries(st.integers(), item.values, max_size=4))
+    return Typed(
+        GenericAlias(dict, (int, item.annotation)), st.dictionaries(st.integers(), item.values, max_size=4)
+    )
 
 
 def _optional(item: Typed) -> Typed:
@@ -110,20 +118,16 @@ def test_equal_mappings_and_sets_are_equal_bytes(
     items = data.draw(st.lists(typed.values, max_size=6))
     pairs = data.draw(st.lists(st.tuples(_text, typed.values), max_size=6, unique_by=lambda pair: pair[0]))
     shuffled, shuffled_pairs = rng.sample(items, len(items)), rng.sample(pairs, len(pairs))
-    sets = Compiler().compile(frozenset[typed.annotation])
-    maps = Compiler().compile(dict[str, typed.annotation])
+    sets = Compiler().compile(GenericAlias(frozenset, (typed.annotation,)))
+    maps = Compiler().compile(GenericAlias(dict, (str, typed.annotation)))
     assert to_bytes(maps.encode(dict(pairs))) == to_bytes(maps.encode(dict(shuffled_pairs)))
-    if len({repr(item) for item in items}) == len(
-        set(items)
-    ):  # equal values of unequal form, such as 1.0 and 1.00
+    if len({repr(item) for item in items}) == len(set(items)):  # not 1.0 beside 1.00
         assert to_bytes(sets.encode(frozenset(items))) == to_bytes(sets.encode(frozenset(shuffled)))
 
 
 @given(st.binary(max_size=60))
 def test_decoding_any_bytes_ends_in_a_value_or_a_payload_error(data: bytes) -> None:
     """Nothing else may escape: what is in Redis may be anybody's."""
-    from pyasynq._payload.arguments import ArgumentsCodec  # noqa: PLC0415 - keeps the strategies readable
-    from pyasynq.errors import PayloadDecodingError  # noqa: PLC0415
 
     def handler(a: int, b: datetime | None = None) -> None: ...
 

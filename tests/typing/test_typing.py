@@ -1,4 +1,4 @@
-"""mypy and pyright agree with each other and with the comments: good.py is clean, bad.py is wrong where it says so."""
+"""mypy and pyright find nothing in good.py, and in bad.py exactly what its comments say."""
 
 from __future__ import annotations
 
@@ -25,9 +25,14 @@ def marked_lines(program: Path) -> set[int]:
 def mypy_errors(cache: Path) -> dict[Path, set[int]]:
     """Return the lines that mypy finds wrong, strictly, in each program."""
     command = [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--no-error-summary"]
-    options = ["--follow-imports=silent", f"--cache-dir={cache}", "--python-version=3.11", "--show-absolute-path"]
+    options = [
+        "--follow-imports=silent",
+        f"--cache-dir={cache}",
+        "--python-version=3.11",
+        "--show-absolute-path",
+    ]
     found = subprocess.run(
-        [*command, *options, *map(str, sorted(PROGRAMS))],
+        [*command, *options, "--show-absolute-path", *map(str, sorted(PROGRAMS))],
         env={**os.environ, "MYPYPATH": str(SOURCES)},
         capture_output=True,
         text=True,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,12 +16,17 @@ from pyasynq.errors import (
     PayloadEncodingError,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 def codec_of(function: Callable[..., Any]) -> ArgumentsCodec:
+    """Return the codec of a function as the app makes it."""
     return ArgumentsCodec(function, typing.get_type_hints(function), owner="task 'mail'")
 
 
-def deliver(user_id: int, template: str = "welcome", *, on: date | None = None) -> None: ...
+def deliver(user_id: int, template: str = "welcome", *, on: date | None = None) -> None:
+    """A handler."""
 
 
 def test_the_payload_is_the_signature_in_declaration_order_with_defaults() -> None:
@@ -118,11 +122,24 @@ def test_an_argument_that_json_cannot_carry_is_named() -> None:
         codec.encode((), {**good, "user_id": 10**5000})
 
 
-def positional_only(a: int, /) -> None: ...
-def variable(*args: int) -> None: ...
-def keywords(**kwargs: int) -> None: ...
-def unsupported(a: complex) -> None: ...
-def wrong_default(a: int = None) -> None: ...  # type: ignore[assignment]
+def positional_only(a: int, /) -> None:
+    """A payload has names only."""
+
+
+def variable(*args: int) -> None:
+    """A payload cannot name them."""
+
+
+def keywords(**kwargs: int) -> None:
+    """A payload cannot check them."""
+
+
+def unsupported(a: complex) -> None:
+    """JSON has no such number."""
+
+
+def wrong_default(a: int = "1") -> None:  # type: ignore[assignment]
+    """The default does not fit."""
 
 
 @pytest.mark.parametrize(
@@ -132,7 +149,7 @@ def wrong_default(a: int = None) -> None: ...  # type: ignore[assignment]
         (variable, "parameter 'args' collects positional arguments; take one list instead"),
         (keywords, "parameter 'kwargs' collects keyword arguments; take one dict instead"),
         (unsupported, "task 'mail', parameter 'a': JSON cannot carry complex"),
-        (wrong_default, "default of parameter 'a': expected int, got NoneType"),
+        (wrong_default, "default of parameter 'a': expected int, got str"),
     ],
 )
 def test_a_signature_that_no_payload_can_carry_is_refused(function: Callable[..., Any], message: str) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Coroutine
 
+    from pyasynq import sync
+    from pyasynq.client import ClientMiddleware
     from pyasynq.task import Task, TaskInfo
 
-    ClientNext: TypeAlias = Callable[[Task], Awaitable[TaskInfo]]
-    ClientMiddleware: TypeAlias = Callable[[Task, ClientNext], Awaitable[TaskInfo]]
-    BlockingNext: TypeAlias = Callable[[Task], TaskInfo]
-    BlockingMiddleware: TypeAlias = Callable[[Task, BlockingNext], TaskInfo]
 
-
-def blocking_middleware(middleware: ClientMiddleware) -> BlockingMiddleware:
+def blocking_middleware(middleware: ClientMiddleware) -> sync.client.ClientMiddleware:
     """Return client middleware as the blocking client takes it.
 
     Middleware that only looks at the task and awaits `call_next` never really waits, so it needs no event
@@ -25,7 +22,7 @@ def blocking_middleware(middleware: ClientMiddleware) -> BlockingMiddleware:
     `ConfigurationError`.
     """
 
-    def call(task: Task, call_next: BlockingNext) -> TaskInfo:
+    def call(task: Task, call_next: sync.client.CallNext) -> TaskInfo:
         async def next_without_waiting(task: Task) -> TaskInfo:
             return call_next(task)
 

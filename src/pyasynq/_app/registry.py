@@ -66,9 +66,9 @@ class Registry:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """Names of the queues that the declarations name, and `default`, sorted."""
-        named = {str(task.declared_options.get("queue", DEFAULT_QUEUE)) for task in self.tasks.values()}
-        return tuple(sorted({*named, DEFAULT_QUEUE}))
+        """Names of the queues that the declared tasks go to, sorted."""
+        options = [task.declared_options for task in self.tasks.values()]
+        return tuple(sorted({one.get("queue", DEFAULT_QUEUE) for one in options}))
 
     def route(self, task_type: str) -> Route | None:
         """Return how to run tasks of this type."""
