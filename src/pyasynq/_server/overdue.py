@@ -29,5 +29,13 @@ class OverdueRule:
 
     def is_stuck(self, attempts: Iterable[Attempt], now: float) -> bool:
         """Return whether the worker should drain and be restarted."""
-        overdue = [seconds for attempt in attempts if (seconds := attempt.overdue_seconds(now)) >= self._grace]
-        return len(overdue) >= self._slots or any(seconds >= self._limit for seconds in overdue)
+        overdue = [attempt for attempt in attempts if self.is_overdue(attempt, now)]
+        return len(overdue) >= self._slots or any(self.is_hopeless(attempt, now) for attempt in overdue)
+
+    def is_overdue(self, attempt: Attempt, now: float) -> bool:
+        """Return whether an attempt has not ended although its time has long been over."""
+        return attempt.overdue_seconds(now) >= self._grace
+
+    def is_hopeless(self, attempt: Attempt, now: float) -> bool:
+        """Return whether an attempt is so far over its time that its lease is given up."""
+        return attempt.overdue_seconds(now) >= self._limit

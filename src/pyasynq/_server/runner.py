@@ -29,15 +29,10 @@ from pyasynq.events import TaskFinished, TaskStarted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._clock import Clock
     from pyasynq._server.attempt import Attempt
-    from pyasynq._server.redis_time import RedisTime
-    from pyasynq._server.routes import Route, Router
-    from pyasynq._server.settings import EngineSettings
-    from pyasynq._server.settle_queue import SettleQueue
+    from pyasynq._server.parts import Parts
+    from pyasynq._server.routes import Route
     from pyasynq._server.threads import HandlerThreads
-    from pyasynq.config import ServerConfig
-    from pyasynq.events import Events
     from pyasynq.task import Task
 
 _log = logging.getLogger("pyasynq")
@@ -50,30 +45,30 @@ class ServerStopping(Exception):  # noqa: N818 - a cause, not an error
 class Runner:
     """Starts attempts and knows how many slots they hold. At most one asyncio task for each attempt."""
 
-    def __init__(
-        self,
-        router: Router,
-        config: ServerConfig,
-        settings: EngineSettings,
-        *,
-        settles: SettleQueue,
-        threads: HandlerThreads,
-        events: Events,
-        clock: Clock,
-        redis_time: RedisTime,
-    ) -> None:
-        self._router = router
-        self._config = config
-        self._settings = settings
-        self._settles = settles
+    def __init__(self, parts: Parts, threads: HandlerThreads) -> None:
+        self._router = parts.router
+        self._config = parts.config
+        self._settings = parts.settings
+        self._settles = parts.settles
+        self._events = parts.events
+        self._clock = parts.clock
+        self._redis_time = parts.redis_time
         self._threads = threads
-        self._events = events
-        self._clock = clock
-        self._redis_time = redis_time
         self._loop = asyncio.get_running_loop()
         self.running: set[Attempt] = set()
         """Attempts that hold a slot: their handlers, or their error handlers, have not ended."""
         self.on_end: Callable[[], None] = lambda: None
+        self._idle_waiters: list[asyncio.Future[None]] = []
+
+    async def wait_until_idle(self, timeout: float) -> bool:
+        """Wait until no attempt holds a slot, at most so many seconds; return whether that is so."""
+        if not self.running:
+            return True
+        idle = self._loop.create_future()
+        self._idle_waiters.append(idle)
+        await asyncio.wait({idle}, timeout=timeout)
+        self._idle_waiters.remove(idle)
+        return not self.running
 
     def start(self, attempt: Attempt) -> None:
         """Run an attempt in an asyncio task of its own."""
@@ -88,6 +83,10 @@ class Runner:
             attempt.task = None
             self.running.discard(attempt)
             self.on_end()
+            if not self.running:
+                for waiter in self._idle_waiters:
+                    if not waiter.done():
+                        waiter.set_result(None)
 
     async def _perform(self, attempt: Attempt) -> None:
         attempt.begin(monotonic=self._clock.monotonic(), unix_time=self._redis_time.now().timestamp)
@@ -135,6 +134,9 @@ class Runner:
         return Failed(error)
 
     def _conclude(self, attempt: Attempt, task: Task, route: Route | None, ending: Ending) -> None:
+        if attempt.phase is Phase.SETTLING:
+            # Shutdown has put the task back already.
+            return
         rules = AttemptRules(self._config, route, task)
         decision = decide(
             attempt.message,

@@ -65,7 +65,7 @@ class Service:
         self._bell.silence()
         # The task comes first, so that a second start sees it while the first still enters.
         entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._run(entered), name=f"pyasynq {self.name}")
+        self._task = asyncio.create_task(self._live(entered), name=f"pyasynq {self.name}")
         try:
             await asyncio.shield(entered)
         except asyncio.CancelledError:
@@ -90,7 +90,7 @@ class Service:
         if not task.cancelled():
             task.result()
 
-    async def _run(self, entered: asyncio.Future[None]) -> None:
+    async def _live(self, entered: asyncio.Future[None]) -> None:
         try:
             await self.enter()
         except BaseException as error:
@@ -105,10 +105,8 @@ class Service:
                 await self._bell.rest(self.first_rest)
             while not self._closing:
                 self._bell.silence()
-                rest = await self._one_round()
-                if self._closing:
-                    break
-                await self._bell.rest(rest)
+                # A stop during the round has rung the bell: then there is no rest.
+                await self._bell.rest(await self._one_round())
         finally:
             await self.leave()
 

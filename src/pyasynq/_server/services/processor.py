@@ -41,7 +41,7 @@ class Processor(Service):
     async def round(self) -> float:
         """Settle, take, start; rest until an attempt ends, Redis reports a change, or a safety poll is due."""
         intake = self._intake
-        quiet = not self._runner.running and not self._parts.settles.outstanding
+        quiet = self._is_quiet
         if quiet and not self._was_quiet:
             # The handlers that have just ended may have enqueued: in burst mode nothing may be missed.
             intake.board.ask_all_again()
@@ -54,7 +54,7 @@ class Processor(Service):
         plans += [plan for _, plan in finds]
         plans += [plan for _, plan in quarantines]
         if plans:
-            results = await self._run(plans)
+            results = await self._send(plans)
             errors = [result for result in results if isinstance(result, Exception)]
             self._sort_out(iter(results), batches, asks, finds, quarantines)
             if errors:
@@ -68,11 +68,11 @@ class Processor(Service):
     async def leave(self) -> None:
         """Write what is left. What Redis does not take now, the syncer tries once more."""
         while batches := self._parts.settles.take_fresh():
-            results = await self._run([batch.plan for batch in batches])
+            results = await self._send([batch.plan for batch in batches])
             for batch, result in zip(batches, results, strict=True):
                 self._parts.settles.confirm(batch, result)
 
-    async def _run(self, plans: Sequence[Plan[Any]]) -> list[Any]:
+    async def _send(self, plans: Sequence[Plan[Any]]) -> list[Any]:
         try:
             return await self._parts.driver.run_batch(plans)
         except PyasynqError as error:
@@ -121,8 +121,16 @@ class Processor(Service):
     def _rest(self) -> float:
         if self._parts.settles.fresh or self._intake.unclear or self._intake.unreadable:
             return 0.0
+        if self._is_quiet and not self._was_quiet:
+            # Everything has just ended; whether that was all is the next round's business.
+            return 0.0
         now = self._parts.clock.monotonic()
         return max(0.0, self._intake.next_ask(now) - now)
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether nothing runs and nothing waits to be written."""
+        return not self._runner.running and not self._parts.settles.outstanding
 
     def _is_finished(self) -> bool:
         config = self._parts.config

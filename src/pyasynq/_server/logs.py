@@ -1,0 +1,97 @@
+"""What a server writes to the logger `pyasynq`, as a subscriber of its events. Payloads never appear."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pyasynq import events as happened
+from pyasynq.events import Outcome
+
+if TYPE_CHECKING:
+    from pyasynq.config import ServerConfig
+    from pyasynq.events import Events
+
+_log = logging.getLogger("pyasynq")
+
+
+class LogSubscriber:
+    """Turns events into log lines: a failure is a WARNING with its traceback, an archive an ERROR, success DEBUG."""
+
+    def __init__(self, config: ServerConfig, address: str) -> None:
+        self._config = config
+        self._address = address
+
+    def attach(self, events: Events) -> None:
+        """Begin to write."""
+        events.subscribe(happened.TaskFinished, self._finished)
+        events.subscribe(happened.ServerStateChanged, self._state)
+        for event_class, level, text in _LINES:
+            events.subscribe(event_class, _line(level, text))
+
+    def _state(self, event: happened.ServerStateChanged) -> None:
+        if event.state == "active":
+            _log.info(
+                "pyasynq %s on %s: queues %s, concurrency %d",
+                _version(),
+                self._address,
+                ", ".join(f"{name}={weight}" for name, weight in self._config.queues.items()),
+                self._config.concurrency,
+            )
+        else:
+            _log.info("the server is %s", event.state)
+
+    @staticmethod
+    def _finished(event: happened.TaskFinished) -> None:
+        outcome = event.outcome
+        if outcome is Outcome.RETRIED or outcome is Outcome.ARCHIVED:
+            level = logging.ERROR if outcome is Outcome.ARCHIVED else logging.WARNING
+        else:
+            level = logging.DEBUG
+        if not _log.isEnabledFor(level):
+            return
+        attempt = f"{event.retried + 1} of {event.max_retry + 1}"
+        _log.log(
+            level,
+            "task %s (%s, queue %s, attempt %s) %s after %.3f s",
+            event.task_id,
+            event.task_type,
+            event.queue,
+            attempt,
+            outcome.value.replace("_", " "),
+            event.seconds,
+            exc_info=event.error if level > logging.DEBUG else None,
+        )
+
+
+_LINES = (
+    (happened.TaskRecovered, logging.WARNING, "task {task_id} of queue {queue} is pending again after crash {crashes} of its worker (server {server_id})"),
+    (happened.TaskPoisoned, logging.ERROR, "task {task_id} of queue {queue} was archived as poison: its worker crashed {crashes} times (last server {server_id})"),
+    (happened.LeaseLost, logging.WARNING, "the lease of task {task_id} of queue {queue} is lost; nothing is written for this attempt"),
+    (happened.SettleDelayed, logging.WARNING, "the outcomes of {tasks} tasks could not be written and will be tried again: {error}"),
+    (happened.GhostsDropped, logging.WARNING, "{ids} ids without a task were dropped from queue {queue}"),
+    (happened.MessageQuarantined, logging.ERROR, "task {task_id} of queue {queue} was archived: its message cannot be decoded: {reason}"),
+    (happened.ArchiveTrimmed, logging.WARNING, "the archive of queue {queue} was full or old: its oldest {tasks} tasks were deleted"),
+    (happened.RoundFailed, logging.WARNING, "{service}: {error!r}; next try in {rest:.1f} s"),
+    (happened.LoopBlocked, logging.WARNING, "the event loop has not run for {seconds:.1f} s; it is at:\n{stack}"),
+    (happened.AttemptOverdue, logging.WARNING, "task {task_id} ({task_type}, queue {queue}) still runs {seconds:.1f} s after it should have ended"),
+    (happened.AttemptAbandoned, logging.ERROR, "the handler of task {task_id} ({task_type}, queue {queue}) still runs; the task comes back when its lease has lapsed"),
+    (happened.ServerWarning, logging.WARNING, "{message}"),
+)  # fmt: skip
+
+
+def _line(level: int, text: str):  # type: ignore[no-untyped-def] # noqa: ANN202
+    def write(event) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+        if _log.isEnabledFor(level):
+            _log.log(level, "%s", text.format_map(event._asdict()))
+
+    return write
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - only a start needs it
+
+    try:
+        return version("pyasynq")
+    except PackageNotFoundError:
+        return "(not installed)"

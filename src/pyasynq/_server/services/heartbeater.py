@@ -1,0 +1,185 @@
+"""Keeps leases and the server's record alive, from a thread of its own: a blocked event loop loses no lease."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyasynq._broker.servers import clear_server_state, write_server_state
+from pyasynq._broker.settle import Claim, RequeueTask, settle_requeue
+from pyasynq._server.attempt import Attempt, Phase
+from pyasynq._server.renewal import Renewal
+from pyasynq._server.service import Service
+from pyasynq.errors import LeaseExpiredError
+from pyasynq.events import LeaseLost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyasynq._broker.driver import BlockingDriver
+    from pyasynq._server.loop_watch import LoopWatch
+    from pyasynq._server.overdue import OverdueRule
+    from pyasynq._server.parts import Parts
+    from pyasynq._server.server_record import ServerRecord
+
+OVERDUE_EXIT_CODE = 4
+UNFINISHED_EXIT_CODE = 3
+_RETRY_SECONDS = 1.0
+
+
+class Beat(NamedTuple):
+    """What the thread tells the loop after each beat."""
+
+    lost: list[Attempt]
+    error: Exception | None
+
+
+class Heartbeater(Service):
+    """The thread beats; the rounds on the event loop take in what each beat found.
+
+    A beat renews all leases first, then writes the server's record. Between beats the thread looks
+    whether the event loop runs. When it does not, and its handlers are far over their deadlines or the
+    process was told to end, the thread ends the process, if the process is ours.
+    """
+
+    name = "heartbeater"
+
+    def __init__(
+        self,
+        parts: Parts,
+        driver: BlockingDriver,
+        record: ServerRecord,
+        rule: OverdueRule,
+        watch: LoopWatch,
+        *,
+        owns_process: bool,
+    ) -> None:
+        super().__init__(parts.events)
+        self._parts = parts
+        self._driver = driver
+        self._record = record
+        self._rule = rule
+        self._watch = watch
+        self._owns_process = owns_process
+        self._renewal = Renewal(driver, parts.settings, parts.clock, parts.redis_time)
+        self._beats: asyncio.Queue[Beat | None] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._ring = threading.Event()
+        self._stopping = False
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self.exit_by = float("inf")
+        """Monotonic time from which on a blocked event loop ends the process: it was told to stop."""
+
+    def beat_now(self) -> None:
+        """Make the next beat come at once, so that a new status shows."""
+        self._ring.set()
+
+    async def enter(self) -> None:
+        """Start the thread; its first beat comes at once."""
+        threading.Thread(target=self._work, name="pyasynq-heartbeat", daemon=True).start()
+
+    async def round(self) -> float:
+        """Take in one beat: cancel what is lost."""
+        beat = await self._beats.get()
+        if beat is None:
+            return 0.0
+        now = self._parts.clock.monotonic()
+        for attempt in beat.lost:
+            attempt.lost = True
+            # An outcome that is on its way may be the reason why the task is not ours any more.
+            if attempt.cancel(LeaseExpiredError(), monotonic=now):
+                self.events.emit(LeaseLost(attempt.queue, attempt.id))
+        if beat.error is not None:
+            raise beat.error
+        return 0.0
+
+    def interrupt(self) -> None:
+        """End the wait for the next beat."""
+        self._beats.put_nowait(None)
+
+    async def leave(self) -> None:
+        """Stop the thread, which removes the server's record as its last act."""
+        self._stopping = True
+        self._ring.set()
+        await self._ended
+
+    def _work(self) -> None:
+        clock = self._parts.clock
+        next_beat = clock.monotonic()
+        while not self._stopping:
+            if self._ring.is_set() or clock.monotonic() >= next_beat:
+                self._ring.clear()
+                beat = self._beat()
+                pause = _RETRY_SECONDS if beat.error is not None else self._parts.settings.heartbeat_interval
+                next_beat = clock.monotonic() + min(pause, self._parts.settings.heartbeat_interval)
+                self._tell(beat)
+            if self._watch.look():
+                self._consider_exit()
+            if not self._stopping:
+                self._ring.wait(min(self._parts.settings.watch_interval, max(0.0, next_beat - clock.monotonic())))
+        self._clear_record()
+        self._loop.call_soon_threadsafe(self._ended.set_result, None)
+
+    def _beat(self) -> Beat:
+        """Renew, then record. Whatever goes wrong is an error of this beat: the thread must not end."""
+        now = self._parts.clock.monotonic()
+        attempts = self._parts.roster.snapshot()
+        lost: list[Attempt] = []
+        error: Exception | None = None
+        try:
+            lost, error = self._renewal.renew(
+                [attempt for attempt in attempts if not self._rule.is_hopeless(attempt, now)],
+            )
+            info, workers = self._record.write(attempts)
+            self._driver.run(
+                write_server_state(
+                    info,
+                    workers,
+                    ttl=self._parts.settings.server_record_ttl,
+                    now=self._parts.clock.redis_now(),
+                ),
+            )
+        except Exception as failure:  # noqa: BLE001 - it becomes the round's error on the loop
+            error = error or failure
+        return Beat(lost, error)
+
+    def _tell(self, beat: Beat) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._beats.put_nowait, beat)
+        except RuntimeError:
+            # The loop was closed without stopping the server; nothing is left to renew leases for.
+            self._stopping = True
+
+    def _consider_exit(self) -> None:
+        if not self._owns_process:
+            return
+        now = self._parts.clock.monotonic()
+        if now >= self.exit_by:
+            self.end_process(UNFINISHED_EXIT_CODE, self._parts.roster.snapshot())
+        elif self._rule.is_stuck(self._parts.roster.snapshot(), now):
+            innocent = [
+                attempt for attempt in self._parts.roster.snapshot() if not self._rule.is_overdue(attempt, now)
+            ]
+            self.end_process(OVERDUE_EXIT_CODE, innocent)
+
+    def end_process(self, code: int, unfinished: Iterable[Attempt]) -> None:
+        """Put tasks back, remove the record, and end the process without waiting for anybody."""
+        queues: dict[str, list[RequeueTask]] = {}
+        for attempt in unfinished:
+            if attempt.phase is not Phase.SETTLING:
+                claim = Claim(attempt.id, attempt.token, attempt.lease_score)
+                queues.setdefault(attempt.queue, []).append(RequeueTask(claim))
+        try:
+            self._driver.run_batch([settle_requeue(queue, tasks, now=None) for queue, tasks in queues.items()])
+            self._clear_record()
+        finally:
+            os._exit(code)
+
+    def _clear_record(self) -> None:
+        record = self._record
+        try:
+            self._driver.run(clear_server_state(record.host, record.pid, record.server_id))
+        except Exception as error:  # noqa: BLE001 - it vanishes by itself; the loop is told
+            self._tell(Beat([], error))

@@ -1,0 +1,183 @@
+"""Routes tasks to handlers by their type.
+
+    mux = Mux()
+
+    @mux.handler("email:deliver", retry_delay=lambda retried, error, task: 60)
+    async def deliver(task: Task) -> None: ...
+
+    @mux.middleware
+    async def timed(task, call_next):
+        started = time.perf_counter()
+        try:
+            return await call_next(task)
+        finally:
+            print(task.type, time.perf_counter() - started)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from pyasynq._server.routes import Route, is_coroutine_handler
+from pyasynq._server.threads import in_thread
+from pyasynq.errors import ConfigurationError, HandlerNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from pyasynq._server.routes import Handler, HandlerResult
+    from pyasynq.retry import RetryDelay
+    from pyasynq.task import Task
+
+    AsyncHandler: TypeAlias = Callable[[Task], Awaitable[HandlerResult]]
+    Middleware: TypeAlias = Callable[[Task, AsyncHandler], Awaitable[HandlerResult]]
+
+_AnyHandler = TypeVar("_AnyHandler", bound="Handler")
+_AnyMiddleware = TypeVar("_AnyMiddleware", bound="Middleware")
+
+
+class Mux:
+    """Handlers by pattern: the exact type first, then the longest pattern that the type begins with.
+
+    Handlers are coroutine functions, or plain functions, which run in threads. They return None, bytes or
+    text; with a retention, the last two are kept as the task's result.
+    """
+
+    def __init__(self) -> None:
+        self._routes: dict[str, Route] = {}
+        self._middleware: list[Middleware] = []
+        self._found: dict[str, Route] = {}
+        self._prefixes: list[str] = []
+
+    def handle(
+        self,
+        pattern: str,
+        handler: Handler,
+        *,
+        retry_delay: RetryDelay | None = None,
+        is_failure: Callable[[BaseException], bool] | None = None,
+        crash_limit: int | None = None,
+    ) -> None:
+        """Register a handler for a type, or for all types that begin with `pattern`.
+
+        Args:
+            pattern: a task type or the beginning of some; not blank, and each only once.
+            handler: called with the task.
+            retry_delay: instead of the server's.
+            is_failure: instead of the server's.
+            crash_limit: instead of the server's.
+
+        Raises:
+            ConfigurationError: for a blank or duplicate pattern, a handler that cannot be called, or a
+                negative crash limit.
+        """
+        if not isinstance(pattern, str) or not pattern.strip():
+            raise ConfigurationError(f"a handler's pattern must not be blank, and is {pattern!r}")
+        if pattern in self._routes:
+            raise ConfigurationError(f"there is a handler for {pattern!r} already; a pattern has one handler")
+        if not callable(handler):
+            raise ConfigurationError(f"the handler for {pattern!r} must be a function, and is {handler!r}")
+        if crash_limit is not None and crash_limit < 0:
+            raise ConfigurationError(f"crash_limit={crash_limit} for {pattern!r}: must be 0 or more")
+        self._routes[pattern] = Route(
+            handler,
+            plain=not is_coroutine_handler(handler),
+            retry_delay=retry_delay,
+            is_failure=is_failure,
+            crash_limit=crash_limit,
+        )
+        self._prefixes = sorted(self._routes, key=len, reverse=True)
+        self._found.clear()
+
+    def handler(
+        self,
+        pattern: str,
+        *,
+        retry_delay: RetryDelay | None = None,
+        is_failure: Callable[[BaseException], bool] | None = None,
+        crash_limit: int | None = None,
+    ) -> Callable[[_AnyHandler], _AnyHandler]:
+        """Register the decorated function; arguments and errors are those of `handle`."""
+
+        def register(function: _AnyHandler) -> _AnyHandler:
+            self.handle(
+                pattern,
+                function,
+                retry_delay=retry_delay,
+                is_failure=is_failure,
+                crash_limit=crash_limit,
+            )
+            return function
+
+        return register
+
+    def use(self, *middleware: Middleware) -> None:
+        """Wrap all handlers, the not-found one included: `async def m(task, call_next)`, the first is outermost.
+
+        Raises:
+            ConfigurationError: when one is not a coroutine function.
+        """
+        for one in middleware:
+            if not is_coroutine_handler(one):
+                raise ConfigurationError(f"middleware is `async def m(task, call_next)`, and this is {one!r}")
+        self._middleware += middleware
+        self._found.clear()
+
+    def middleware(self, function: _AnyMiddleware) -> _AnyMiddleware:
+        """Use the decorated function as middleware."""
+        self.use(function)
+        return function
+
+    def route(self, task_type: str) -> Route:
+        """Return how to run tasks of this type. Without a handler, that is raising `HandlerNotFoundError`."""
+        route = self._found.get(task_type)
+        if route is not None:
+            return route
+        route = self._wrap(self._match(task_type))
+        # Types come from outside; a stream of ever new ones must not fill the memory.
+        if len(self._found) < _MOST_REMEMBERED:
+            self._found[task_type] = route
+        return route
+
+    def routes(self) -> Iterable[Route]:
+        """Return all routes, as registered."""
+        return tuple(self._routes.values())
+
+    def _match(self, task_type: str) -> Route:
+        exact = self._routes.get(task_type)
+        if exact is not None:
+            return exact
+        for prefix in self._prefixes:
+            if task_type.startswith(prefix):
+                return self._routes[prefix]
+        return _NOT_FOUND
+
+    def _wrap(self, route: Route) -> Route:
+        if not self._middleware:
+            return route
+        call: AsyncHandler = in_thread(route.call) if route.plain else route.call  # type: ignore[assignment]
+        for one in reversed(self._middleware):
+            call = _wrapped(one, call)
+        return Route(
+            call,
+            retry_delay=route.retry_delay,
+            is_failure=route.is_failure,
+            crash_limit=route.crash_limit,
+        )
+
+
+_MOST_REMEMBERED = 10_000
+
+
+def _wrapped(middleware: Middleware, call_next: AsyncHandler) -> AsyncHandler:
+    async def call(task: Task) -> HandlerResult:
+        return await middleware(task, call_next)
+
+    return call
+
+
+async def _not_found(task: Task) -> None:
+    raise HandlerNotFoundError(task.type)
+
+
+_NOT_FOUND = Route(_not_found)
