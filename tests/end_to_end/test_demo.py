@@ -99,7 +99,9 @@ def test_a_piped_demo_ends_with_the_proof_in_eighty_columns(
     assert (0, "") == (demo.process.returncode, err)
     assert "\x1b" not in out
     assert [] == [line for line in out.splitlines() if len(line) > 80]
-    assert 3 == sum(" planted " in line and "planted/" in line for line in out.splitlines())
+    assert 3 == sum(
+        line.strip().startswith("planted/") and ": planted, 4 attempts" in line for line in out.splitlines()
+    )
     assert "nothing was lost" in out
     assert [] == marked_processes(demo.mark)
     assert [] == list(temporary.glob("pyasynq-demo-*"))

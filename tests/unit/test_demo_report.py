@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pyasynq.cli.demo import report as pages
+from pyasynq.cli.demo.analysis import SourceFacts
 from pyasynq.cli.demo.display import lease_line, picture, plain_line
 from pyasynq.cli.demo.progress import LeaseView, RateMeter, Snapshot, WorkerView
 from pyasynq.cli.demo.sources import Sources
 from pyasynq.cli.demo.summary import Kill, Remains, Summary, summarize
-from pyasynq.cli.demo.text import bar, shorten, table
+from pyasynq.cli.demo.text import bar, cut, percent, shorten, table
 from pyasynq.info import QueueInfo
 from pyasynq.task import TaskInfo, TaskState
 
@@ -44,10 +45,10 @@ QUEUE = QueueInfo(
 def _task(
     path: Path, state: TaskState, *, worker_pid: int | None = None, retried: int = 0, error: str = ""
 ) -> TaskInfo:
-    facts = {"lines": 9, "functions": 2, "classes": 1, "longest_function": "f", "longest_function_lines": 4}
+    facts = asdict(SourceFacts(9, 2, 1, "f", 4, ("os", "re")))
     result = None
     if worker_pid is not None:
-        result = json.dumps({"worker_pid": worker_pid, **facts, "imports": ["os", "re"]}).encode()
+        result = json.dumps({"worker_pid": worker_pid, "facts": facts}).encode()
     return TaskInfo(
         id=path.stem,
         queue="sources",
@@ -136,8 +137,8 @@ def test_a_broken_proof_is_said_in_capitals() -> None:
 def test_planted_failures_are_named_as_planted() -> None:
     """Three broken files come from the demo, others would be the user's own."""
     lines = pages.failures(_summary().failures)
-    assert 3 == sum("planted" in line.split("  ")[-2] for line in lines[1:])
-    assert all("TokenError: no end" in line for line in lines[1:])
+    assert ["planted/one.py: planted, 4 attempts", "  TokenError: no end"] == lines[:2]
+    assert 6 == len(lines)
 
 
 def test_most_imported_modules_are_counted_by_files() -> None:
@@ -178,6 +179,11 @@ def test_a_plain_line_fits_eighty_columns() -> None:
     assert plain_line(replace(SNAPSHOT, leases=())).endswith("412 tasks/s")
 
 
+def test_a_hundred_percent_are_said_only_at_the_end() -> None:
+    """One task of a thousand is not rounded away."""
+    assert ("99%", "100%") == (percent(0.999), percent(1.0))
+
+
 def test_a_lease_that_is_over_says_so() -> None:
     """Between the end of a lease and the recovery lie some seconds."""
     assert "over, to be recovered" in lease_line(LeaseView("a.py", -1.0))
@@ -203,5 +209,6 @@ def test_texts_and_bars_are_cut_to_size() -> None:
     """One line, whatever came in."""
     assert "ab c" == shorten("ab\n  c", 10)
     assert 7 == len(shorten("a much longer text", 7))
+    assert "a much…" == cut("a much longer text", 7)
     assert "██░░" == bar(0.5, 4)
     assert "████" == bar(7.0, 4)

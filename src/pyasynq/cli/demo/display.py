@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import click
 
-from pyasynq.cli.demo.text import WIDTH, bar, shorten
+from pyasynq.cli.demo.text import WIDTH, bar, percent, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +85,7 @@ def plain_line(snapshot: Snapshot) -> str:
     """Return the state in one line of at most 80 columns."""
     queue = snapshot.queue
     line = (
-        f"{snapshot.elapsed:5.1f} s {snapshot.share:5.0%}  done {queue.completed:,}  "
+        f"{snapshot.elapsed:5.1f} s {percent(snapshot.share):>5}  done {queue.completed:,}  "
         f"pending {queue.pending:,}  active {queue.active}  retry {queue.retry}"
     )
     if snapshot.leases:
@@ -98,9 +98,7 @@ def plain_line(snapshot: Snapshot) -> str:
 def picture(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     """Yield the lines of the live picture, each after its part: progress, states, worker, dead or lease."""
     queue = snapshot.queue
-    figures = (
-        f"{snapshot.share:4.0%}  {snapshot.finished:,} of {snapshot.total:,}  {snapshot.rate:,.0f} tasks/s"
-    )
+    figures = f"{percent(snapshot.share):>4}  {snapshot.finished:,} of {snapshot.total:,}  {snapshot.rate:,.0f} tasks/s"
     yield "progress", f"{bar(snapshot.share, WIDTH - len(figures) - 3)} {figures}"
     yield (
         "states",

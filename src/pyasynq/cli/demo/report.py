@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pyasynq.cli.demo.text import table
+from pyasynq.cli.demo.text import INDENT, WIDTH, cut, percent, shorten, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from pyasynq.cli.demo.summary import Failure, Kill, Module, Summary
 
 _ROWS = 5
-_FAILURES = 12
+_FAILURES = 10
+_LINE = WIDTH - len(INDENT)
 
 NEXT_STEPS = """\
 pyasynq demo ~/my/project     the same with your own files
@@ -67,16 +68,14 @@ def most_imported(modules: Sequence[Module]) -> list[str]:
 
 
 def failures(found: Sequence[Failure]) -> list[str]:
-    """Return the table of the archived tasks, the planted ones first."""
-    if not found:
-        return ["none"]
-    rows = [
-        (failure.name, failure.attempts, "planted" if failure.is_planted else "", failure.error)
-        for failure in found[:_FAILURES]
-    ]
-    more = len(found) - _FAILURES
-    lines = table(("file", "attempts", "", "error"), rows)
-    return [*lines, f"and {more:,} more"] if more > 0 else lines
+    """Return the archived tasks, the planted ones first, each with its error on a line of its own."""
+    lines = []
+    for failure in found[:_FAILURES]:
+        what = f"{failure.name}: {'planted, ' if failure.is_planted else ''}{failure.attempts} attempts"
+        lines += [shorten(what, _LINE), f"{INDENT}{cut(failure.error, _LINE - len(INDENT))}"]
+    if len(found) > _FAILURES:
+        lines.append(f"and {len(found) - _FAILURES:,} more")
+    return lines or ["none"]
 
 
 def proof(summary: Summary) -> list[str]:
@@ -104,8 +103,10 @@ def _kill_lines(kill: Kill | None, run_again: int) -> Iterator[str]:
     if kill is None:
         yield "        No worker was killed."
         return
-    killed = f"{kill.worker} (pid {kill.pid}) was killed with SIGKILL when {kill.at_share:.0%} was done"
+    killed = f"{kill.worker} (pid {kill.pid}) was killed with SIGKILL when {percent(kill.at_share)} was done"
     yield f"{run_again:>7,} run twice: what {kill.worker} held at its death"
     yield f"        {killed}."
     if kill.first_back is not None and kill.last_back is not None:
-        yield f"        Its tasks were pending again {kill.first_back:.0f} to {kill.last_back:.0f} s later."
+        first, last = round(kill.first_back), round(kill.last_back)
+        when = f"{first} s" if first == last else f"{first} to {last} s"
+        yield f"        Its tasks were pending again {when} later, and then finished."

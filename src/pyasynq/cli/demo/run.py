@@ -10,6 +10,7 @@ from pyasynq.cli.demo.casualty import Casualty
 from pyasynq.cli.demo.progress import LeaseView, RateMeter, Snapshot, WorkerView
 from pyasynq.cli.demo.summary import Remains, Summary, path_of, summarize
 from pyasynq.cli.demo.tasks import QUEUE, measure
+from pyasynq.cli.demo.text import percent
 from pyasynq.errors import PyasynqError
 from pyasynq.task import TaskState
 
@@ -118,7 +119,9 @@ class Demo:
         victim.kill()
         held = [task.id for task in self._held_by(victim, await self._active())]
         self._casualty = Casualty(victim, share, held)
-        self._display.say(f"{victim.name} (pid {victim.pid}) is killed with SIGKILL, {share:.0%} is done.")
+        self._display.say(
+            f"{victim.name} (pid {victim.pid}) is killed with SIGKILL, {percent(share)} is done."
+        )
         self._display.say(f"It holds {len(held)} tasks; nobody renews their leases, which now run down.")
 
     def _note_recovery(self, active: Sequence[TaskInfo]) -> None:

@@ -135,9 +135,9 @@ def summarize(
     modules, run_again = [], set()
     for task in remains.completed:
         result = json.loads(task.result or b"{}")
-        worker_pid = result.pop("worker_pid")
-        modules.append(Module(sources.name_of(path_of(task)), worker_pid, SourceFacts(**result)))
-        if kill and task.id in kill.held and worker_pid != kill.pid:
+        module = Module(sources.name_of(path_of(task)), result["worker_pid"], SourceFacts(**result["facts"]))
+        modules.append(module)
+        if kill and task.id in kill.held and module.worker_pid != kill.pid:
             run_again.add(task.id)
     failures = []
     for task in remains.archived:

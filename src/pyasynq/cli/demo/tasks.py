@@ -7,12 +7,12 @@ import signal
 import sys
 import threading
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyasynq import App
-from pyasynq.cli.demo.analysis import analyze_file
+from pyasynq.cli.demo.analysis import SourceFacts, analyze_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,6 +23,14 @@ QUEUE: Final = "sources"
 MAX_RETRY: Final = 3
 RETRY_DELAY_SECONDS: Final = 3.0
 RETENTION_SECONDS: Final = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A task's result, which Redis keeps as JSON."""
+
+    worker_pid: int
+    facts: SourceFacts
 
 
 @asynccontextmanager
@@ -57,6 +65,6 @@ app = App(lifespan=end_with_the_demo)
     timeout=60,
     retry_delay=retry_soon,
 )
-def measure(path: str) -> dict[str, Any]:
+def measure(path: str) -> Measured:
     """Tokenize one source file and return its figures, with the process that did it."""
-    return {"worker_pid": os.getpid(), **asdict(analyze_file(Path(path)))}
+    return Measured(os.getpid(), analyze_file(Path(path)))
