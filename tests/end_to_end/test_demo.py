@@ -89,33 +89,28 @@ def demos(temporary: Path) -> Iterator[list[RunningDemo]]:
         demo.process.communicate()
 
 
-def test_a_piped_demo_ends_with_the_proof_in_eighty_columns(
-    sources: Path, temporary: Path, demos: list[RunningDemo]
-) -> None:
-    """Plain lines, the planted failures, sums that agree, exit code 0, and nothing is left."""
-    demo = RunningDemo(sources, "--no-kill", temporary=temporary)
-    demos.append(demo)
-    out, err = demo.finish()
-    assert (0, "") == (demo.process.returncode, err)
-    assert "\x1b" not in out
-    assert [] == [line for line in out.splitlines() if len(line) > 80]
-    assert 3 == sum(
-        line.strip().startswith("planted/") and ": planted, 4 attempts" in line for line in out.splitlines()
-    )
-    assert "nothing was lost" in out
-    assert [] == marked_processes(demo.mark)
+@pytest.fixture
+def finished(sources: Path, temporary: Path, demos: list[RunningDemo]) -> tuple[str, str]:
+    """Return what two whole demos print, one as text, one as JSON; both must succeed and leave nothing."""
+    demos += [RunningDemo(sources, "--no-kill", *more, temporary=temporary) for more in ((), ("--json",))]
+    outs = []
+    for demo in demos:
+        out, err = demo.finish()
+        assert (0, "") == (demo.process.returncode, err)
+        assert [] == marked_processes(demo.mark)
+        outs.append(out)
     assert [] == list(temporary.glob("pyasynq-demo-*"))
+    return outs[0], outs[1]
 
 
-def test_the_summary_as_json_says_what_happened(
-    sources: Path, temporary: Path, demos: list[RunningDemo]
-) -> None:
-    """A small folder with a worker killed in the middle of it; only the summary is printed."""
-    demo = RunningDemo(sources, "--no-kill", "--json", temporary=temporary)
-    demos.append(demo)
-    out, err = demo.finish()
-    summary = json.loads(out)
-    assert (0, "") == (demo.process.returncode, err)
+def test_a_piped_demo_ends_with_the_proof_in_eighty_columns(finished: tuple[str, str]) -> None:
+    """As text: plain lines, the planted failures, and the proof. As JSON: nothing but the same figures."""
+    text, summary = finished[0], json.loads(finished[1])
+    lines = text.splitlines()
+    assert "\x1b" not in text
+    assert [] == [line for line in lines if len(line) > 80]
+    assert 3 == sum(line.startswith("  planted/") and ": planted, 4 attempts" in line for line in lines)
+    assert "nothing was lost" in text
     assert (FILES + 3, FILES, 3, 0, 0) == tuple(
         summary[name] for name in ("enqueued", "completed", "archived", "unfinished", "lost")
     )

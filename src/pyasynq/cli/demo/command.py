@@ -25,7 +25,7 @@ from pyasynq.cli.demo.sources import (
     plant_broken_files,
     standard_library,
 )
-from pyasynq.cli.demo.text import INDENT
+from pyasynq.cli.demo.text import INDENT, WIDTH, shorten
 from pyasynq.cli.demo.workers import Workers
 from pyasynq.client import Client
 from pyasynq.embedded import EmbeddedServer
@@ -99,8 +99,7 @@ def _set_up(folder: Path, display: Display) -> Iterator[tuple[str, Sources, Work
         scratch = Path(temporary)
         sources = Sources(folder, find_sources(folder), plant_broken_files(scratch / PLANTED_FOLDER))
         with EmbeddedServer() as server:
-            display.say(
-                f"{server.name} {server.version} is up; {len(sources.files):,} Python files in {folder}"
-            )
+            found = f"{server.name} {server.version} is up; {len(sources.files):,} Python files in "
+            display.say(found + shorten(str(folder), WIDTH - len(found)))
             with Workers(server.url, scratch) as workers:
                 yield server.url, sources, workers

@@ -98,7 +98,8 @@ def plain_line(snapshot: Snapshot) -> str:
 def picture(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     """Yield the lines of the live picture, each after its part: progress, states, worker, dead or lease."""
     queue = snapshot.queue
-    figures = f"{percent(snapshot.share):>4}  {snapshot.finished:,} of {snapshot.total:,}  {snapshot.rate:,.0f} tasks/s"
+    done = f"{snapshot.finished:,} of {snapshot.total:,}"
+    figures = f"{percent(snapshot.share):>4}  {done}  {snapshot.rate:,.0f} tasks/s"
     yield "progress", f"{bar(snapshot.share, WIDTH - len(figures) - 3)} {figures}"
     yield (
         "states",
