@@ -83,13 +83,21 @@ async def _demo(folder: Path, display: Display, *, kill: bool) -> Summary:
 
 
 def _cancel_on_signals(task: asyncio.Task[Summary]) -> None:
-    """Let the first SIGINT, SIGTERM or SIGHUP cancel the task at its next await; further ones change nothing.
+    """Let the first SIGINT, SIGTERM or SIGHUP cancel the task at its next await; later ones change nothing.
 
     Cancellation comes between two steps and never inside one, so each `with` block below ends as it should.
     """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, lambda: task.cancelling() or task.cancel())
+
+    def cancel() -> None:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+        task.cancel()
+
+    for number in numbers:
+        loop.add_signal_handler(number, cancel)
 
 
 @contextlib.contextmanager
