@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from pyasynq._wire.messages import ServerInfo, WorkerInfo
 
 if TYPE_CHECKING:
-    import redis
+    from tests.invariants import RedisClient
 
 VECTORS: dict[str, dict[str, Any]] = {
     vector["name"]: vector
-    for vector in json.loads(Path(__file__).parent.with_name("golden").joinpath("asynq-0.26.json").read_text())
+    for vector in json.loads(
+        Path(__file__).parent.with_name("golden").joinpath("asynq-0.26.json").read_text()
+    )
 }
 
 TTL_TOLERANCE = 0.5
@@ -39,6 +41,7 @@ def golden_snapshot(name: str) -> Snapshot:
     snapshot = {}
     for entry in vector["entries"]:
         key, kind, value = entry["key"], entry["type"], entry["value"]
+        parts: dict[str, Any]
         if kind == "hash":
             parts = {field: base64.b64decode(data) for field, data in value.items()}
         elif kind == "zset":
@@ -55,10 +58,10 @@ def golden_snapshot(name: str) -> Snapshot:
     return snapshot
 
 
-def live_snapshot(client: redis.Redis) -> Snapshot:
+def live_snapshot(client: RedisClient) -> Snapshot:
     """Return what is in Redis, in the form of `golden_snapshot`."""
     snapshot = {}
-    for name in client.keys():
+    for name in client.keys("*"):
         key, kind = name.decode(), client.type(name).decode()
         parts: dict[str, Any]
         if kind == "hash":

@@ -29,10 +29,10 @@ from pyasynq._wire.messages import ServerInfo, WorkerInfo
 from pyasynq.task import Task
 from tests.contract.golden import VECTORS, Entry, Snapshot, differences, golden_snapshot, live_snapshot
 from tests.contract.intended_differences import INTENDED
-from tests.fix_broker import Perform
 
 if TYPE_CHECKING:
-    import redis
+    from tests.fix_broker import Perform
+    from tests.invariants import RedisClient
 
 PAYLOAD = b'{"user_id":42,"template_id":"some:template:id"}'
 DEADLINE = datetime.fromisoformat("2031-01-01T00:00:00Z")
@@ -76,7 +76,7 @@ CENTURY = timedelta(days=36_500)
 Hashes = dict[str, dict[str, bytes]]
 
 
-def check(name: str, golden: Snapshot, client: redis.Redis) -> None:
+def check(name: str, golden: Snapshot, client: RedisClient) -> None:
     """Fail unless exactly the intended differences are found."""
     found = differences(golden, live_snapshot(client))
     intended = {(entry.key, entry.field) for entry in INTENDED if entry.vector == name}
@@ -97,13 +97,16 @@ def call_time(name: str) -> Instant:
 
 
 def enqueue(perform: Perform, task: Task, now: Instant) -> None:
+    """Enqueue one task."""
     [run] = split_runs([compose(task, {}, now=now)])
     assert all(perform(enqueue_run(run, now=now, registry=QueueRegistry())))
 
 
 @pytest.mark.parametrize("name", CLIENT_CALLS)
-def test_a_client_call_leaves_what_asynq_leaves(perform: Perform, redis_client: redis.Redis, name: str) -> None:
-    """Same keys, types, fields, scores, TTLs to half a second, message bytes, microseconds of `pending_since`."""
+def test_a_client_call_leaves_what_asynq_leaves(
+    perform: Perform, redis_client: RedisClient, name: str
+) -> None:
+    """Keys, types, fields, scores, TTLs to half a second, message bytes, microseconds of `pending_since`."""
     enqueue(perform, CLIENT_CALLS[name], call_time(name))
     check(name, golden_snapshot(name), redis_client)
 
@@ -121,8 +124,10 @@ def test_a_client_call_tells_what_asynq_tells(name: str) -> None:
     assert theirs["TimeoutNs"] == timeout / timedelta(microseconds=1) * 1000
     due = datetime.fromisoformat(theirs["NextProcessAt"])
     assert ours.next_process_at is not None
-    assert timedelta() <= ours.next_process_at - due.replace(microsecond=due.microsecond // 1000 * 1000) < timedelta(
-        seconds=1, milliseconds=1
+    assert (
+        timedelta()
+        <= ours.next_process_at - due.replace(microsecond=due.microsecond // 1000 * 1000)
+        < timedelta(seconds=1, milliseconds=1)
     )
 
 
@@ -208,10 +213,11 @@ class Worker:
 
 
 def later(now: Instant) -> Instant:
+    """Return the same time a century later."""
     return now.plus(CENTURY.total_seconds())
 
 
-def test_three_tasks_wait_as_asynqs_do(perform: Perform, redis_client: redis.Redis) -> None:
+def test_three_tasks_wait_as_asynqs_do(perform: Perform, redis_client: RedisClient) -> None:
     """The queue's order, with the pause that the vector holds put in by hand."""
     golden = golden_snapshot("three_pending_paused")
     for task_id in "abc":
@@ -222,13 +228,13 @@ def test_three_tasks_wait_as_asynqs_do(perform: Perform, redis_client: redis.Red
     check("three_pending_paused", golden, redis_client)
 
 
-def test_an_active_task_is_as_asynqs(perform: Perform, redis_client: redis.Redis) -> None:
+def test_an_active_task_is_as_asynqs(perform: Perform, redis_client: RedisClient) -> None:
     """With its lease, and the records of its server."""
     Worker(perform).active()
     check("active", golden_snapshot("active"), redis_client)
 
 
-def test_a_done_task_is_gone_as_asynqs(perform: Perform, redis_client: redis.Redis) -> None:
+def test_a_done_task_is_gone_as_asynqs(perform: Perform, redis_client: RedisClient) -> None:
     """The records of the server still show it, until the next beat."""
     worker = Worker(perform)
     worker.active()
@@ -236,7 +242,7 @@ def test_a_done_task_is_gone_as_asynqs(perform: Perform, redis_client: redis.Red
     check("done", moved_counters(golden_snapshot("done")), redis_client)
 
 
-def test_outcomes_are_written_as_asynq_writes_them(perform: Perform, redis_client: redis.Redis) -> None:
+def test_outcomes_are_written_as_asynq_writes_them(perform: Perform, redis_client: RedisClient) -> None:
     """Retry, archive, completion with a result, counters, and the records of a server without tasks."""
     worker = Worker(perform)
     worker.active()

@@ -8,28 +8,27 @@ import pytest
 
 from pyasynq.task import TaskState
 from tests.factories import LEASE_SCORE, NOW, Tasks, message_bytes
-from tests.invariants import check_invariants, violations
+from tests.invariants import RedisClient, check_invariants, violations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import redis
 
 LOCK = "asynq:{default}:unique:email:deliver:99914b932bd37a50b983c5e7c90ae93b"
-DAMAGE: dict[str, Callable[[redis.Redis, Tasks], object]] = {}
+DAMAGE: dict[str, Callable[[RedisClient, Tasks], object]] = {}
 
 
-def damage(expected: str) -> Callable[[Callable[[redis.Redis, Tasks], object]], object]:
+def damage(expected: str) -> Callable[[Callable[[RedisClient, Tasks], object]], object]:
     """Register a function that damages a sound database, and what is to be said of it."""
 
-    def register(make: Callable[[redis.Redis, Tasks], object]) -> object:
+    def register(make: Callable[[RedisClient, Tasks], object]) -> object:
         DAMAGE[expected] = make
         return make
 
     return register
 
 
-def sound(client: redis.Redis, tasks: Tasks) -> None:
+def sound(client: RedisClient, tasks: Tasks) -> None:
     """One task in each state, with everything that may stand beside it."""
     tasks.pending("pending", unique_key=LOCK)
     tasks.active("active", crashes=1)
@@ -47,13 +46,13 @@ def sound(client: redis.Redis, tasks: Tasks) -> None:
     client.set(f"{tasks.keys.failed}:2033-05-18", 1, ex=60)
 
 
-def test_a_sound_database_has_no_violations(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_a_sound_database_has_no_violations(redis_client: RedisClient, tasks: Tasks) -> None:
     """A task in each state, locks, groups, an aggregation set and counters."""
     sound(redis_client, tasks)
     check_invariants(redis_client)
 
 
-def test_violations_are_all_named_at_once(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_violations_are_all_named_at_once(redis_client: RedisClient, tasks: Tasks) -> None:
     """So that one run of a test shows them."""
     tasks.pending("a")
     redis_client.delete("asynq:queues", tasks.keys.task("a"))
@@ -66,7 +65,9 @@ def test_violations_are_all_named_at_once(redis_client: redis.Redis, tasks: Task
 damage("default: I1 pending is in pending and has no hash")(
     lambda client, tasks: client.delete(tasks.keys.task("pending"), LOCK)
 )
-damage("default: I1 pending has no field msg")(lambda client, tasks: client.hdel(tasks.keys.task("pending"), "msg"))
+damage("default: I1 pending has no field msg")(
+    lambda client, tasks: client.hdel(tasks.keys.task("pending"), "msg")
+)
 damage("default: I2 retry is in retry, scheduled")(
     lambda client, tasks: client.zadd(tasks.keys.scheduled, {"retry": 1})
 )
@@ -104,9 +105,7 @@ damage("default: I7 aggregating is in group g and its hash says otherwise")(
     lambda client, tasks: client.hdel(tasks.keys.task("aggregating"), "group")
 )
 damage("default: I7 aggregation set x:1 is empty")(
-    lambda client, tasks: client.zadd(
-        tasks.keys.aggregation_sets, {tasks.keys.aggregation_set("x", "1"): 1}
-    )
+    lambda client, tasks: client.zadd(tasks.keys.aggregation_sets, {tasks.keys.aggregation_set("x", "1"): 1})
 )
 damage("default: I8 pending is pending and pending_since is None")(
     lambda client, tasks: client.hdel(tasks.keys.task("pending"), "pending_since")
@@ -142,7 +141,9 @@ damage("default: I13 archived was archived before it failed")(
     lambda client, tasks: client.zadd(tasks.keys.archived, {"archived": NOW.seconds - 1})
 )
 damage("default: I14 keeps more than 0 archived tasks")(lambda client, tasks: None)
-damage("default: I18 has tasks and is not in asynq:queues")(lambda client, tasks: client.delete("asynq:queues"))
+damage("default: I18 has tasks and is not in asynq:queues")(
+    lambda client, tasks: client.delete("asynq:queues")
+)
 damage("default: the score of retry in retry is 1.5, not a whole second")(
     lambda client, tasks: client.zadd(tasks.keys.retry, {"retry": 1.5})
 )
@@ -159,7 +160,9 @@ damage("default: retry has the unknown field colour")(
     lambda client, tasks: client.hset(tasks.keys.task("retry"), "colour", "red")
 )
 damage(f"default: retry has unique_key None, its message '{LOCK}'")(
-    lambda client, tasks: client.hset(tasks.keys.task("retry"), "msg", message_bytes("retry", unique_key=LOCK))
+    lambda client, tasks: client.hset(
+        tasks.keys.task("retry"), "msg", message_bytes("retry", unique_key=LOCK)
+    )
 )
 damage("default: key 'penting' is none of Asynq's or ours")(
     lambda client, tasks: client.lpush("asynq:{default}:penting", "a")
@@ -168,7 +171,7 @@ damage("default: key 'penting' is none of Asynq's or ours")(
 
 @pytest.mark.usefixtures("damage_allowed")
 @pytest.mark.parametrize("expected", DAMAGE)
-def test_damage_is_found_and_named(redis_client: redis.Redis, tasks: Tasks, expected: str) -> None:
+def test_damage_is_found_and_named(redis_client: RedisClient, tasks: Tasks, expected: str) -> None:
     """The message says where, what, and which invariant."""
     sound(redis_client, tasks)
     DAMAGE[expected](redis_client, tasks)

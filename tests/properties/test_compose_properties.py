@@ -48,7 +48,9 @@ def test_what_is_composed_can_be_read_and_is_never_early(
         assert -1e-5 <= result.unique_ttl - wanted < 2 + 1e-5
 
 
-KINDS = st.fixed_dictionaries({"queue": st.sampled_from("abc")}, optional={"unique": st.just(60), "process_in": st.just(9)})
+KINDS = st.fixed_dictionaries(
+    {"queue": st.sampled_from("abc")}, optional={"unique": st.just(60), "process_in": st.just(9)}
+)
 
 
 @given(st.lists(KINDS, max_size=40))
@@ -56,7 +58,9 @@ def test_runs_hold_every_task_once_and_keep_the_order_of_each_queue(kinds: list[
     """And each run is of one queue and one kind."""
     items = [compose(Task("t", **options), {}, now=Instant(1)) for options in kinds]
     runs = split_runs(items)
-    placed = [(position, item) for run in runs for position, item in zip(run.positions, run.tasks, strict=True)]
+    placed = [
+        (position, item) for run in runs for position, item in zip(run.positions, run.tasks, strict=True)
+    ]
     assert sorted(placed, key=lambda pair: pair[0]) == list(enumerate(items))
     for queue in "abc":
         positions = [position for run in runs if run.queue == queue for position in run.positions]

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from pyasynq._broker.compose import compose
 from pyasynq._broker.delayed import delete_expired_completed, forward
@@ -30,12 +36,10 @@ from pyasynq._clock import Instant
 from pyasynq._wire.messages import copy_task_message, decode_task_message, encode_task_message
 from pyasynq.task import Task, TaskState
 from tests.factories import Tasks
-from tests.invariants import check_invariants
+from tests.invariants import RedisClient, check_invariants
 from tests.properties.model_queue import LEASE, Attempt, ModelQueue
 
 if TYPE_CHECKING:
-    import redis
-
     from pyasynq._broker.plan import Plan
     from pyasynq._broker.settle import Settled
     from tests.fix_broker import Drivers
@@ -50,7 +54,7 @@ SORTED_SETS = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskSta
 class QueueMachine(RuleBasedStateMachine):
     """Performs each operation on Redis and on the model. Time passes only when `wait` says so."""
 
-    client: redis.Redis
+    client: RedisClient
     drivers: Drivers
 
     def __init__(self) -> None:
@@ -89,7 +93,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def chosen(self, numbers: list[int]) -> list[Attempt]:
         """Return some attempts, of different tasks; those that lost their task among them."""
-        picked = {}
+        picked: dict[str, Attempt] = {}
         for number in numbers:
             attempt = self.attempts[number % len(self.attempts)]
             picked.setdefault(attempt.id, attempt)
@@ -158,7 +162,8 @@ class QueueMachine(RuleBasedStateMachine):
     def archive(self, numbers: list[int]) -> None:
         attempts, now = self.chosen(numbers), self.now.seconds
         decisions = [
-            ArchiveTask(claim(attempt), self.message(attempt.id, last_failed_at=now), now, b"") for attempt in attempts
+            ArchiveTask(claim(attempt), self.message(attempt.id, last_failed_at=now), now, b"")
+            for attempt in attempts
         ]
         plan = settle_archive("default", decisions, max_size=MAX_ARCHIVED, cutoff=0, now=self.now)
         owned, trimmed = self.settle(attempts, plan)
@@ -234,10 +239,11 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 def claim(attempt: Attempt) -> Claim:
+    """Return what an attempt shows."""
     return Claim(attempt.id, attempt.token, attempt.lease_score)
 
 
-def test_any_sequence_of_operations_is_as_the_model(redis_client: redis.Redis, drivers: Drivers) -> None:
+def test_any_sequence_of_operations_is_as_the_model(redis_client: RedisClient, drivers: Drivers) -> None:
     """A failure prints the sequence and how to run it again."""
 
     class Machine(QueueMachine):

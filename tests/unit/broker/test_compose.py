@@ -21,6 +21,7 @@ NOW = Instant(2_000_000_000, 250_000)
 
 
 def composed(task: Task, options: Mapping[str, object] | None = None, now: Instant = NOW) -> Composed:
+    """Compose at NOW, with the id `new` unless another is given."""
     return compose(task, options or {}, now=now, new_id=lambda: "new")
 
 
@@ -70,7 +71,9 @@ def test_a_process_time_of_the_call_replaces_a_delay_of_the_task() -> None:
     ("microseconds", "state", "score"),
     [(-1, TaskState.PENDING, 0), (0, TaskState.PENDING, 0), (1, TaskState.SCHEDULED, NOW.ceiling)],
 )
-def test_a_task_is_scheduled_if_its_time_lies_after_now(microseconds: int, state: TaskState, score: int) -> None:
+def test_a_task_is_scheduled_if_its_time_lies_after_now(
+    microseconds: int, state: TaskState, score: int
+) -> None:
     """A microsecond is enough, and the score is never too early."""
     moment = NOW.to_datetime() + timedelta(microseconds=microseconds)
     result = composed(Task("t", process_at=moment))
@@ -140,13 +143,17 @@ def test_a_forked_child_makes_ids_of_its_own() -> None:
     childs = os.read(reader, 100).decode()
     os.close(reader)
     os.close(writer)
-    assert uuid.UUID(childs)
+    assert 4 == uuid.UUID(childs).version
     assert childs not in {new_task_id() for _ in range(200)}
 
 
 def test_a_task_that_was_just_enqueued_is_described() -> None:
     """Times are aware; what is not set is None."""
-    options: dict[str, Any] = {"retention": 60, "headers": {"k": "v"}, "deadline": datetime(2040, 1, 1, tzinfo=UTC)}
+    options: dict[str, Any] = {
+        "retention": 60,
+        "headers": {"k": "v"},
+        "deadline": datetime(2040, 1, 1, tzinfo=UTC),
+    }
     pending = task_info(composed(Task("t", b"p", **options)), NOW)
     assert (NOW.to_datetime(), timedelta(minutes=1), {"k": "v"}) == (
         pending.next_process_at,

@@ -12,10 +12,12 @@ NOW = Instant(2_000_000_000)
 
 
 def composed(payload: bytes = b"", **options: Any) -> Composed:
+    """Compose a task of the queue `default` unless said otherwise."""
     return compose(Task("t", payload, **options), {}, now=NOW)
 
 
 def positions(*items: Composed) -> list[list[int]]:
+    """Return the positions that each run holds."""
     return [run.positions for run in split_runs(items)]
 
 
