@@ -60,7 +60,7 @@ def context() -> TaskContext:
 
 
 class Cancelled:
-    """Whether the attempt is being cancelled: by its deadline, on request, at shutdown, or because its lease is lost.
+    """Whether the attempt is being cancelled: deadline, request, shutdown, or a lost lease.
 
     Coroutines get `CancelledError`; plain handlers look here now and then, from their thread.
     """
@@ -133,7 +133,7 @@ class TaskContext:
         return dict(self._task.message.headers)
 
     @property
-    def state(self) -> Any:  # noqa: ANN401 - whatever the user's lifespan yields
+    def state(self) -> Any:
         """What the lifespan of this worker yielded."""
         return self._task.home.task_state
 
@@ -144,7 +144,7 @@ class TaskContext:
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """The logger `pyasynq.task`, with the fields `task_id`, `task_type`, `queue` and `attempt` on each record."""
+        """The logger `pyasynq.task`; its records carry `task_id`, `task_type`, `queue` and `attempt`."""
         return _TaskLogger(_log, task_fields(self._task))
 
     async def write_result(self, data: bytes) -> None:
@@ -172,7 +172,7 @@ class TaskContext:
         except RuntimeError:
             pass
         else:
-            raise ServerStateError("write_result_sync() would block the event loop: await write_result() instead")
+            raise ServerStateError("write_result_sync() would block the event loop: await write_result()")
         asyncio.run_coroutine_threadsafe(home.write_result(self._task, data), home.loop).result()
 
     def __repr__(self) -> str:
@@ -197,7 +197,7 @@ def _check_result(data: object) -> None:
 
 
 class _TaskLogger(logging.LoggerAdapter[logging.Logger]):
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:  # noqa: ANN401 - the base class' types
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         # The user's own extra fields stay; the task's win.
         kwargs["extra"] = {**kwargs.get("extra", {}), **(self.extra or {})}
         return msg, kwargs

@@ -1,26 +1,27 @@
 """Routes tasks to handlers by their type.
 
-    mux = Mux()
+mux = Mux()
 
-    @mux.handler("email:deliver", retry_delay=lambda retried, error, task: 60)
-    async def deliver(task: Task) -> None: ...
+@mux.handler("email:deliver", retry_delay=lambda retried, error, task: 60)
+async def deliver(task: Task) -> None: ...
 
-    @mux.middleware
-    async def timed(task, call_next):
-        started = time.perf_counter()
-        try:
-            return await call_next(task)
-        finally:
-            print(task.type, time.perf_counter() - started)
+@mux.middleware
+async def timed(task, call_next):
+started = time.perf_counter()
+try:
+return await call_next(task)
+finally:
+print(task.type, time.perf_counter() - started)
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from pyasynq._server.routes import Route, is_coroutine_handler
 from pyasynq._server.threads import in_thread
-from pyasynq.errors import ConfigurationError, HandlerNotFoundError
+from pyasynq.errors import ConfigurationError, HandlerNotFoundError, InvalidOptionError
+from pyasynq.options import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -68,17 +69,16 @@ class Mux:
             crash_limit: instead of the server's.
 
         Raises:
-            ConfigurationError: for a blank or duplicate pattern, a handler that cannot be called, or a
-                negative crash limit.
+            InvalidOptionError: for a blank pattern or a negative crash limit.
+            ConfigurationError: for a duplicate pattern or a handler that cannot be called.
         """
-        if not isinstance(pattern, str) or not pattern.strip():
-            raise ConfigurationError(f"a handler's pattern must not be blank, and is {pattern!r}")
+        name_of("pattern", pattern)
         if pattern in self._routes:
             raise ConfigurationError(f"there is a handler for {pattern!r} already; a pattern has one handler")
         if not callable(handler):
             raise ConfigurationError(f"the handler for {pattern!r} must be a function, and is {handler!r}")
         if crash_limit is not None and crash_limit < 0:
-            raise ConfigurationError(f"crash_limit={crash_limit} for {pattern!r}: must be 0 or more")
+            raise InvalidOptionError("crash_limit", crash_limit, "must be 0 or more")
         self._routes[pattern] = Route(
             handler,
             plain=not is_coroutine_handler(handler),
@@ -112,7 +112,10 @@ class Mux:
         return register
 
     def use(self, *middleware: Middleware) -> None:
-        """Wrap all handlers, the not-found one included: `async def m(task, call_next)`, the first is outermost.
+        """Wrap all handlers, the not-found one included; the first middleware is the outermost.
+
+        Args:
+            middleware: `async def m(task, call_next)`, which returns what `await call_next(task)` returned.
 
         Raises:
             ConfigurationError: when one is not a coroutine function.
@@ -155,7 +158,7 @@ class Mux:
     def _wrap(self, route: Route) -> Route:
         if not self._middleware:
             return route
-        call: AsyncHandler = in_thread(route.call) if route.plain else route.call  # type: ignore[assignment]
+        call = cast("AsyncHandler", in_thread(route.call) if route.plain else route.call)
         for one in reversed(self._middleware):
             call = _wrapped(one, call)
         return Route(

@@ -1,6 +1,6 @@
 """The server: works on queues until it is told to stop.
 
-    server = Server("redis://localhost:6379/0", ServerConfig(concurrency=20, queues={"critical": 6, "default": 3}))
+    server = Server("redis://localhost:6379/0", ServerConfig(queues={"critical": 6, "default": 3}))
     raise SystemExit(server.run_forever(mux))
 
 Inside a program that has an event loop and other work, `await server.run(mux)`, or `start` and `shutdown`.
@@ -198,7 +198,7 @@ class Server:
             with asyncio.Runner(loop_factory=loop_factory) as runner:
                 return runner.run(self._run_as_main(handler))
         except PyasynqError as error:
-            _log.error("the server could not start: %s", error)  # noqa: TRY400 - the error says it all
+            _log.error("the server could not start: %s", error)
             return EXIT_START_FAILED
 
     async def _run_as_main(self, handler: Router | Handler) -> int:
@@ -237,7 +237,9 @@ class Server:
         finally:
             await engine.give_back(running)
             await engine.close()
-            self.exit_code = EXIT_OVERDUE if engine.stuck else EXIT_UNFINISHED if engine.put_back else EXIT_CLEAN
+            self.exit_code = (
+                EXIT_OVERDUE if engine.stuck else EXIT_UNFINISHED if engine.put_back else EXIT_CLEAN
+            )
         if running and self._owns_process:
             end_process(self.exit_code)
 

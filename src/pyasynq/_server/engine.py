@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._broker.driver import AsyncDriver, BlockingDriver
 from pyasynq._broker.results import write_result
 from pyasynq._broker.server_facts import require_supported, server_facts
+from pyasynq._broker.subscription import Subscription
+from pyasynq._broker.wakeup import Watcher
 from pyasynq._server.attempt import Phase
 from pyasynq._server.intake import Intake
 from pyasynq._server.loop_watch import LoopWatch
@@ -32,11 +34,14 @@ from pyasynq._server.settle_queue import SettleQueue
 from pyasynq._server.start_checks import check_server
 from pyasynq._server.threads import HandlerThreads
 from pyasynq._server.wake_up import WakeUp
+from pyasynq._wire.keys import CANCEL_CHANNEL
 from pyasynq.errors import LeaseExpiredError
 from pyasynq.events import AttemptAbandoned
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyasynq._broker.redis_url import RedisTarget
     from pyasynq._broker.server_facts import ServerFacts
     from pyasynq._clock import Clock
@@ -68,7 +73,7 @@ class Engine:
         *,
         clock: Clock,
         events: Events,
-        task_state: Any,  # noqa: ANN401 - whatever the user's lifespan yields
+        task_state: Any,
         owns_process: bool,
     ) -> None:
         self.loop = asyncio.get_running_loop()
@@ -86,8 +91,9 @@ class Engine:
         self._owns_process = owns_process
         self._router = router
         self._started: list[Service] = []
-        self._driver = AsyncDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=events.emit)
-        self._beat_driver = BlockingDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=events.emit)
+        warn = events.emit
+        self._driver = AsyncDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=warn)
+        self._beat_driver = BlockingDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=warn)
         self._redis_time = RedisTime(clock)
         self._roster = Roster(config.queues)
         self._threads = HandlerThreads()
@@ -135,7 +141,7 @@ class Engine:
             settles=self._settles,
         )
         self._runner = Runner(parts, self._threads)
-        self._wake_up = WakeUp(None)
+        self._wake_up = WakeUp(self._make_watcher)
         self._intake = Intake(parts, self._runner, self)
         rule = OverdueRule(self._config, self._settings)
         started = self._redis_time.now().to_datetime()
@@ -157,7 +163,7 @@ class Engine:
             Syncer(parts),
             deadlines,
             *health,
-            # Subscriber
+            Subscriber(parts, self._subscribe),
             Recoverer(parts, facts),
             Janitor(parts),
             forwarder,
@@ -186,7 +192,7 @@ class Engine:
         self._heartbeater.beat_now()
 
     def expect_exit(self) -> None:
-        """Let the heartbeat's thread end the process if the event loop is blocked and does not do it in time."""
+        """Let the heartbeat's thread end the process if a blocked event loop does not do it in time."""
         patience = self._shutdown_timeout + self._cancel_timeout + 2 * self._driver.timeout
         self._heartbeater.exit_by = self._clock.monotonic() + patience
 
@@ -199,7 +205,7 @@ class Engine:
         return seconds_of("cancel_timeout", self._config.cancel_timeout)
 
     async def drain(self) -> list[Attempt]:
-        """Wait for running attempts, cancel those that take too long, stop all services; return what still runs."""
+        """Wait for attempts, cancel those that take too long, stop all services; return what still runs."""
         self.stop_taking()
         if not await self._runner.wait_until_idle(self._shutdown_timeout):
             now = self._clock.monotonic()
@@ -246,11 +252,11 @@ class Engine:
         self.stuck = True
         self._finish()
 
-    def _make_watcher(self, on_change: Any) -> Any:  # noqa: ANN401
-        raise NotImplementedError
+    def _make_watcher(self, on_change: Callable[[str], object]) -> Watcher:
+        return Watcher(self._target, on_change, on_warning=self._events.emit)
 
-    def _subscribe(self) -> Any:  # noqa: ANN401
-        raise NotImplementedError
+    def _subscribe(self) -> Subscription:
+        return Subscription(self._target, CANCEL_CHANNEL)
 
     async def write_result(self, task: RunningTask, data: bytes) -> None:
         """Store a handler's result, if the task is still its attempt's."""

@@ -92,7 +92,7 @@ class Intake:
         return max(0, free)
 
     def next_ask(self, now: float) -> float:
-        """Return the monotonic time from which on there is something to ask; infinity until an attempt ends."""
+        """Return the monotonic time from which there is something to ask; infinity until an attempt ends."""
         if not self.taking or not self.room:
             return math.inf
         if self._suspects.blocked(self._runner.running, now):

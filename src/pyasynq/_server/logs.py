@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyasynq import events as happened
 from pyasynq.events import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
 
@@ -16,7 +18,10 @@ _log = logging.getLogger("pyasynq")
 
 
 class LogSubscriber:
-    """Turns events into log lines: a failure is a WARNING with its traceback, an archive an ERROR, success DEBUG."""
+    """Turns events into log lines.
+
+    A failure is one WARNING with its traceback, an archive an ERROR, a success DEBUG.
+    """
 
     def __init__(self, config: ServerConfig, address: str) -> None:
         self._config = config
@@ -64,24 +69,81 @@ class LogSubscriber:
         )
 
 
-_LINES = (
-    (happened.TaskRecovered, logging.WARNING, "task {task_id} of queue {queue} is pending again after crash {crashes} of its worker (server {server_id})"),
-    (happened.TaskPoisoned, logging.ERROR, "task {task_id} of queue {queue} was archived as poison: its worker crashed {crashes} times (last server {server_id})"),
-    (happened.LeaseLost, logging.WARNING, "the lease of task {task_id} of queue {queue} is lost; nothing is written for this attempt"),
-    (happened.SettleDelayed, logging.WARNING, "the outcomes of {tasks} tasks could not be written and will be tried again: {error}"),
-    (happened.GhostsDropped, logging.WARNING, "{ids} ids without a task were dropped from queue {queue}"),
-    (happened.MessageQuarantined, logging.ERROR, "task {task_id} of queue {queue} was archived: its message cannot be decoded: {reason}"),
-    (happened.ArchiveTrimmed, logging.WARNING, "the archive of queue {queue} was full or old: its oldest {tasks} tasks were deleted"),
-    (happened.RoundFailed, logging.WARNING, "{service}: {error!r}; next try in {rest:.1f} s"),
-    (happened.LoopBlocked, logging.WARNING, "the event loop has not run for {seconds:.1f} s; it is at:\n{stack}"),
-    (happened.AttemptOverdue, logging.WARNING, "task {task_id} ({task_type}, queue {queue}) still runs {seconds:.1f} s after it should have ended"),
-    (happened.AttemptAbandoned, logging.ERROR, "the handler of task {task_id} ({task_type}, queue {queue}) still runs; the task comes back when its lease has lapsed"),
-    (happened.ServerWarning, logging.WARNING, "{message}"),
-)  # fmt: skip
+_LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
+    (
+        happened.TaskRecovered,
+        logging.WARNING,
+        (
+            "task {task_id} of queue {queue} is pending again after crash {crashes} of its worker "
+            "(server {server_id})"
+        ),
+    ),
+    (
+        happened.TaskPoisoned,
+        logging.ERROR,
+        (
+            "task {task_id} of queue {queue} was archived as poison: its worker crashed {crashes} times "
+            "(last server {server_id})"
+        ),
+    ),
+    (
+        happened.LeaseLost,
+        logging.WARNING,
+        "the lease of task {task_id} of queue {queue} is lost; nothing is written for this attempt",
+    ),
+    (
+        happened.SettleDelayed,
+        logging.WARNING,
+        "the outcomes of {tasks} tasks could not be written and will be tried again: {error}",
+    ),
+    (
+        happened.GhostsDropped,
+        logging.WARNING,
+        "{ids} ids without a task were dropped from queue {queue}",
+    ),
+    (
+        happened.MessageQuarantined,
+        logging.ERROR,
+        "task {task_id} of queue {queue} was archived: its message cannot be decoded: {reason}",
+    ),
+    (
+        happened.ArchiveTrimmed,
+        logging.WARNING,
+        "the archive of queue {queue} was full or old: its oldest {tasks} tasks were deleted",
+    ),
+    (
+        happened.RoundFailed,
+        logging.WARNING,
+        "{service}: {error!r}; next try in {rest:.1f} s",
+    ),
+    (
+        happened.LoopBlocked,
+        logging.WARNING,
+        "the event loop has not run for {seconds:.1f} s; it is at:\n{stack}",
+    ),
+    (
+        happened.AttemptOverdue,
+        logging.WARNING,
+        "task {task_id} ({task_type}, queue {queue}) still runs {seconds:.1f} s after it should have ended",
+    ),
+    (
+        happened.AttemptAbandoned,
+        logging.ERROR,
+        (
+            "the handler of task {task_id} ({task_type}, queue {queue}) still runs; "
+            "the task comes back when its lease has lapsed"
+        ),
+    ),
+    (
+        happened.ServerWarning,
+        logging.WARNING,
+        "{message}",
+    ),
+)
 
 
-def _line(level: int, text: str):  # type: ignore[no-untyped-def] # noqa: ANN202
-    def write(event) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+def _line(level: int, text: str) -> Callable[[Any], None]:
+    def write(event: Any) -> None:
         if _log.isEnabledFor(level):
             _log.log(level, "%s", text.format_map(event._asdict()))
 

@@ -112,7 +112,14 @@ class Rules(Protocol):
         """Return the seconds until the next attempt."""
 
 
-def decide(task: TaskFacts, ending: Ending, rules: Rules, *, now: Instant, unknown_pause: float = 5.0) -> Decision:
+def decide(
+    task: TaskFacts,
+    ending: Ending,
+    rules: Rules,
+    *,
+    now: Instant,
+    unknown_pause: float = 5.0,
+) -> Decision:
     """Return what to do about an attempt that has ended."""
     if isinstance(ending, Succeeded):
         return _keep_or_delete(task, ending.result, now)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class OverdueRule:
-    """An attempt far over its deadline, or all slots held by attempts that are over theirs: restart the worker.
+    """One attempt far over its deadline, or all slots held by such that are over theirs: restart the worker.
 
     Renewing leases beside a blocked event loop would otherwise hold its tasks for ever.
     """

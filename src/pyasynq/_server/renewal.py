@@ -28,7 +28,13 @@ class Renewal:
     more, so if nobody has taken the task meanwhile, its outcome may still be written.
     """
 
-    def __init__(self, driver: BlockingDriver, settings: EngineSettings, clock: Clock, redis_time: RedisTime) -> None:
+    def __init__(
+        self,
+        driver: BlockingDriver,
+        settings: EngineSettings,
+        clock: Clock,
+        redis_time: RedisTime,
+    ) -> None:
         self._driver = driver
         self._settings = settings
         self._clock = clock

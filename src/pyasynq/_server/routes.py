@@ -81,7 +81,8 @@ def is_coroutine_handler(handler: Callable[..., Any]) -> bool:
     """Return whether calling a handler gives a coroutine, also for objects with `async def __call__`."""
     while isinstance(handler, partial):
         handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004 - its kind matters, not whether it exists
+    call = getattr(handler, "__call__", None)  # noqa: B004 - its kind matters, not whether it exists
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
 
 
 def received_task(message: TaskMessage) -> Task:

@@ -18,7 +18,7 @@ _LONGEST_DELAY = 100 * 365 * 86_400.0
 
 
 class AttemptRules:
-    """`is_failure` and the retry delay of one attempt: its route's, else the server's, else Asynq's default."""
+    """`is_failure` and retry delay of one attempt: its route's, else the server's, else Asynq's default."""
 
     __slots__ = ("_config", "_route", "_task")
 
@@ -32,15 +32,15 @@ class AttemptRules:
         function = (self._route and self._route.is_failure) or self._config.is_failure
         try:
             return bool(function(error))
-        except Exception:
+        except Exception:  # noqa: BLE001 - reported, and replaced by the default
             _log.exception("is_failure raised for a task of type %r; it counts as a failure", self._task.type)
             return True
 
     def delay(self, retried: int, error: BaseException) -> float:
-        """Return the user's delay in seconds; Asynq's default when the function raises or returns nonsense."""
+        """Return the user's delay in seconds; Asynq's default if the function raises or returns nonsense."""
         function = (self._route and self._route.retry_delay) or self._config.retry_delay
         try:
             return min(_LONGEST_DELAY, seconds_of("retry_delay", function(retried, error, self._task)))
-        except Exception:
+        except Exception:  # noqa: BLE001 - reported, and replaced by the default
             _log.exception("retry_delay failed for a task of type %r; the default is used", self._task.type)
             return default_retry_delay(retried, error, self._task)

@@ -60,13 +60,13 @@ class Runner:
         self.on_end: Callable[[], None] = lambda: None
         self._idle_waiters: list[asyncio.Future[None]] = []
 
-    async def wait_until_idle(self, timeout: float) -> bool:
+    async def wait_until_idle(self, seconds: float) -> bool:
         """Wait until no attempt holds a slot, at most so many seconds; return whether that is so."""
         if not self.running:
             return True
         idle = self._loop.create_future()
         self._idle_waiters.append(idle)
-        await asyncio.wait({idle}, timeout=timeout)
+        await asyncio.wait({idle}, timeout=seconds)
         self._idle_waiters.remove(idle)
         return not self.running
 
@@ -192,7 +192,7 @@ def _result_bytes(result: object, task_type: str) -> bytes | None:
     if isinstance(result, str):
         return result.encode("utf-8", "replace")
     _log.error(
-        "the handler of %r returned %s, which is no result (None, bytes or text): the task has succeeded without one",
+        "the handler of %r returned %s, which is no result (None, bytes, text): the task is done without one",
         task_type,
         type(result).__name__,
     )

@@ -31,7 +31,13 @@ def host_name() -> str:
 class ServerRecord:
     """Makes the records of one server; safe from any thread."""
 
-    def __init__(self, server_id: str, config: ServerConfig, settings: EngineSettings, started: datetime) -> None:
+    def __init__(
+        self,
+        server_id: str,
+        config: ServerConfig,
+        settings: EngineSettings,
+        started: datetime,
+    ) -> None:
         self.host = host_name()
         self.pid = os.getpid()
         self.server_id = server_id

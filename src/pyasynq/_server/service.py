@@ -113,7 +113,7 @@ class Service:
     async def _one_round(self) -> float:
         try:
             rest = await self.round()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - an event, and another try
             rest = self._backoff.next()
             self.events.emit(RoundFailed(self.name, error, rest))
             return rest

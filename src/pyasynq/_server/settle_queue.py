@@ -188,7 +188,12 @@ class SettleQueue:
             now=now,
         )
 
-    def _written(self, attempt: Attempt, decision: Decision, error: BaseException | None) -> tuple[bytes, bytes]:
+    def _written(
+        self,
+        attempt: Attempt,
+        decision: Decision,
+        error: BaseException | None,
+    ) -> tuple[bytes, bytes]:
         """Return the message as the outcome changes it, and the trace; empty where nothing is rewritten."""
         if isinstance(decision, Complete):
             message = copy_task_message(attempt.message)

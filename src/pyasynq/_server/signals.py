@@ -60,7 +60,7 @@ class SignalWatch:
             signal.signal(number, before if before is not None else signal.SIG_DFL)
         self._before.clear()
 
-    def _take(self, number: int, handler: Any) -> None:  # noqa: ANN401 - the signal module's type
+    def _take(self, number: int, handler: Any) -> None:
         self._before[number] = signal.signal(number, handler)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:

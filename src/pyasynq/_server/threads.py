@@ -1,5 +1,7 @@
-"""Threads for plain handlers: daemons of our own, because the interpreter waits at exit for those of
-`concurrent.futures`, and a handler that hangs would keep the process from ending.
+"""Threads for plain handlers.
+
+They are daemons of our own: the interpreter waits at exit for those of `concurrent.futures`, and a handler
+that hangs would keep the process from ending.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class HandlerThreads:
         """How many threads there are, idle ones included."""
         return self._alive
 
-    async def call(self, function: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401 - passed through as given
+    async def call(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run a function in a thread, within a copy of the caller's context, and wait until it has ended.
 
         A thread cannot be stopped. When the caller is cancelled, this still waits for the thread; it
@@ -119,11 +121,11 @@ def _finisher(
     loop: asyncio.AbstractEventLoop,
     ended: asyncio.Future[tuple[Any, BaseException | None]],
 ) -> Callable[[Any, BaseException | None], None]:
-    def deliver(result: Any, error: BaseException | None) -> None:  # noqa: ANN401 - passed through as given
+    def deliver(result: Any, error: BaseException | None) -> None:
         if not ended.done():
             ended.set_result((result, error))
 
-    def finish(result: Any, error: BaseException | None) -> None:  # noqa: ANN401 - passed through as given
+    def finish(result: Any, error: BaseException | None) -> None:
         try:
             loop.call_soon_threadsafe(deliver, result, error)
         except RuntimeError:
@@ -136,10 +138,12 @@ def _finisher(
 def in_thread(function: Callable[..., T]) -> Callable[..., Awaitable[T]]:
     """Make a plain function awaitable: it runs in a thread of the server whose handler is running."""
 
-    async def call(*arguments: Any) -> T:  # noqa: ANN401 - passed through as given
+    async def call(*arguments: Any) -> T:
         threads = current_threads.get(None)
         if threads is None:
-            raise ServerStateError("a plain handler was called outside of a server: there is no thread to run it in")
+            raise ServerStateError(
+                "a plain handler was called outside of a server: there are no threads for it"
+            )
         return await threads.call(function, *arguments)
 
     return call

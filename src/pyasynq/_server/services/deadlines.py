@@ -8,7 +8,6 @@ from pyasynq._server.attempt import Phase
 from pyasynq._server.service import Service
 from pyasynq.errors import LeaseExpiredError, TaskTimeoutError
 from pyasynq.events import AttemptOverdue, LeaseLost
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

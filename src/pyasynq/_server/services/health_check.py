@@ -22,7 +22,8 @@ class HealthCheck(Service):
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts.events)
         self._parts = parts
-        self.first_rest = self._interval = seconds_of("health_check_interval", parts.config.health_check_interval)
+        interval = seconds_of("health_check_interval", parts.config.health_check_interval)
+        self.first_rest = self._interval = interval
 
     async def round(self) -> float:
         """Ping, and hand None or the error to the function; what the function raises is a failed round."""

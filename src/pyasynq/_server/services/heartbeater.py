@@ -1,4 +1,4 @@
-"""Keeps leases and the server's record alive, from a thread of its own: a blocked event loop loses no lease."""
+"""Keeps leases and the server's record alive from a thread of its own: a blocked loop loses no lease."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ class Heartbeater(Service):
             if self._watch.look():
                 self._consider_exit()
             if not self._stopping:
-                self._ring.wait(min(self._parts.settings.watch_interval, max(0.0, next_beat - clock.monotonic())))
+                until_beat = max(0.0, next_beat - clock.monotonic())
+                self._ring.wait(min(self._parts.settings.watch_interval, until_beat))
         self._clear_record()
         self._loop.call_soon_threadsafe(self._ended.set_result, None)
 
@@ -159,9 +160,8 @@ class Heartbeater(Service):
         if now >= self.exit_by:
             self.end_process(UNFINISHED_EXIT_CODE, self._parts.roster.snapshot())
         elif self._rule.is_stuck(self._parts.roster.snapshot(), now):
-            innocent = [
-                attempt for attempt in self._parts.roster.snapshot() if not self._rule.is_overdue(attempt, now)
-            ]
+            attempts = self._parts.roster.snapshot()
+            innocent = [attempt for attempt in attempts if not self._rule.is_overdue(attempt, now)]
             self.end_process(OVERDUE_EXIT_CODE, innocent)
 
     def end_process(self, code: int, unfinished: Iterable[Attempt]) -> None:
@@ -172,7 +172,8 @@ class Heartbeater(Service):
                 claim = Claim(attempt.id, attempt.token, attempt.lease_score)
                 queues.setdefault(attempt.queue, []).append(RequeueTask(claim))
         try:
-            self._driver.run_batch([settle_requeue(queue, tasks, now=None) for queue, tasks in queues.items()])
+            plans = [settle_requeue(queue, tasks, now=None) for queue, tasks in queues.items()]
+            self._driver.run_batch(plans)
             self._clear_record()
         finally:
             os._exit(code)

@@ -39,7 +39,7 @@ class Processor(Service):
         """Called when the server was told to close when idle (burst, max_tasks), and is."""
 
     async def round(self) -> float:
-        """Settle, take, start; rest until an attempt ends, Redis reports a change, or a safety poll is due."""
+        """Settle, take, start; rest until an attempt ends, Redis reports a change, or a poll is due."""
         intake = self._intake
         quiet = self._is_quiet
         if quiet and not self._was_quiet:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.leases import PoisonTask, RecoverTask, archive_poison, list_expired, list_unleased, recover
+from pyasynq._broker.leases import (
+    PoisonTask,
+    RecoverTask,
+    archive_poison,
+    list_expired,
+    list_unleased,
+    recover,
+)
 from pyasynq._server.service import Service
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
 from pyasynq.events import ArchiveTrimmed, MessageQuarantined, TaskPoisoned, TaskRecovered
@@ -58,7 +65,7 @@ class Recoverer(Service):
         """Return whether Redis has come back too recently; it has just answered."""
         now = self._parts.clock.monotonic()
         disconnect = self._parts.driver.last_disconnect
-        # Short cuts during the wait do not prolong it: where a proxy cuts idle connections, recovery must go on.
+        # Breaks during the wait do not prolong it: where a proxy cuts idle connections, recovery must go on.
         if self._was_away or (disconnect != self._disconnect_seen and now >= self._quiet_until):
             self._quiet_until = now + self._parts.settings.lease
         self._was_away = False
@@ -71,7 +78,12 @@ class Recoverer(Service):
         now = parts.clock.redis_now()
         expired = await parts.driver.run_batch(
             [
-                list_expired(queue, own_slack=settings.own_slack, foreign_slack=settings.foreign_slack, now=now)
+                list_expired(
+                    queue,
+                    own_slack=settings.own_slack,
+                    foreign_slack=settings.foreign_slack,
+                    now=now,
+                )
                 for queue in parts.queues
             ],
         )

@@ -25,21 +25,21 @@ class Subscriber(Service):
         self._parts = parts
         self._subscribe = subscribe
         self._listening: asyncio.Task[None] | None = None
+        self.subscribed = False
+        """Whether requests that are published now are heard."""
 
     async def round(self) -> float:
         """Subscribe and listen; raises when the connection breaks."""
-        subscription = self._subscribe()
-        self._listening = asyncio.create_task(self._listen(subscription))
+        listening = self._listening = asyncio.create_task(self._listen())
         if self.closing:
-            self._listening.cancel()
+            listening.cancel()
         try:
-            await asyncio.wait({self._listening})
-            if not self._listening.cancelled():
-                self._listening.result()
+            await asyncio.wait({listening})
         finally:
-            self._listening.cancel()
+            listening.cancel()
             self._listening = None
-            await subscription.close()
+        if not listening.cancelled():
+            listening.result()
         return 0.0
 
     def interrupt(self) -> None:
@@ -47,10 +47,15 @@ class Subscriber(Service):
         if self._listening is not None:
             self._listening.cancel()
 
-    async def _listen(self, subscription: Subscription) -> None:
-        # A message is the bare id of a task, in whatever queue.
-        async for message in subscription:
-            self._cancel(message.decode("utf-8", "replace"))
+    async def _listen(self) -> None:
+        async with self._subscribe() as messages:
+            self.subscribed = True
+            try:
+                # A message is the bare id of a task, in whatever queue.
+                async for message in messages:
+                    self._cancel(message.decode("utf-8", "replace"))
+            finally:
+                self.subscribed = False
 
     def _cancel(self, task_id: str) -> None:
         now = self._parts.clock.monotonic()
