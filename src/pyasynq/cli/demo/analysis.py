@@ -47,7 +47,7 @@ def analyze_tokens(tokens: Iterable[tokenize.TokenInfo]) -> SourceFacts:
     for token in tokens:
         if token.type == tokenize.ERRORTOKEN and not token.string.isspace():
             # Python 3.11 hands out what it cannot read as a token; later versions raise this themselves.
-            message = f"unreadable text {token.string[:20]!r} at line {token.start[0]}"
+            message = f"unreadable text {token.string[:20]!a} at line {token.start[0]}"
             raise tokenize.TokenError(message, token.start)
         if token.type == tokenize.INDENT:
             reader.depth += 1

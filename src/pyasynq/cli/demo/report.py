@@ -85,7 +85,7 @@ def proof(summary: Summary) -> list[str]:
     attempts = queue.processed_total
     failed = sum(failure.attempts for failure in summary.failures)
     lines = [
-        f"{len(summary.enqueued):>7,} tasks enqueued",
+        f"{len(summary.enqueued):>7,} tasks enqueued, the last one ended {summary.seconds:.1f} s later",
         f"{queue.completed:>7,} completed",
         f"{queue.archived:>7,} archived",
         f"{queue.unfinished:>7,} left: " + ", ".join(f"{state} {getattr(queue, state)}" for state in states),
