@@ -9,10 +9,9 @@ import signal
 import sys
 from dataclasses import replace
 
-from pyasynq.server import Server
-
 from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq.config import ServerConfig
+from pyasynq.server import Server
 from pyasynq.task import Task
 
 POISON = b"poison"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from tests.processes import MARK, marked_processes, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import RawIOBase
 
 FILES = 40
 PATIENCE = 30.0
@@ -37,11 +40,11 @@ def sources(tmp_path: Path) -> Path:
 class RunningDemo:
     """A `pyasynq demo` of a process of its own, whose descendants can be found whatever became of it."""
 
-    def __init__(self, *arguments: str | Path, temporary: Path) -> None:
+    def __init__(self, *arguments: str | Path, temporary: Path, stdout: int = subprocess.PIPE) -> None:
         self.mark = uuid.uuid4().hex
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pyasynq.cli", "demo", *arguments],
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
@@ -151,3 +154,35 @@ def test_a_folder_that_does_not_exist_is_named(temporary: Path, demos: list[Runn
     _, err = demo.finish()
     assert 2 == demo.process.returncode
     assert "/no/such/folder" in err
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_an_interrupted_live_picture_leaves_the_terminal_as_it_was(
+    no_color: bool, sources: Path, temporary: Path, demos: list[RunningDemo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cursor is shown again; NO_COLOR keeps colours out, not the picture."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1" if no_color else "")
+    ours, theirs = os.openpty()
+    demo = RunningDemo(sources, temporary=temporary, stdout=theirs)
+    demos.append(demo)
+    os.close(theirs)
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        shown = _read_until(terminal, b"tasks/s", seconds=PATIENCE)
+        demo.process.send_signal(signal.SIGINT)
+        shown += _read_until(terminal, b"\x1b[?25h", seconds=PATIENCE)
+    demo.finish()
+    assert 130 == demo.process.returncode
+    assert no_color == (b"\x1b[32m" not in shown)
+    demo.wait_until_nothing_runs()
+
+
+def _read_until(terminal: RawIOBase, part: bytes, *, seconds: float) -> bytes:
+    """Read what a terminal shows until it contains `part`."""
+    shown = b""
+    deadline = time.monotonic() + seconds
+    while part not in shown:
+        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
+        assert ready, f"after {seconds:g} s the terminal has not shown {part!r}: {shown[-500:]!r}"
+        shown += terminal.read(65_536) or b""
+    return shown
