@@ -34,6 +34,10 @@ class MessageFacts(Protocol):
         """How many retries have been spent."""
 
     @property
+    def retention(self) -> int:
+        """Seconds that a finished task is kept; 0 for not at all."""
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """Text that travels with the task."""
 
