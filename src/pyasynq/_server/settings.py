@@ -15,7 +15,7 @@ class EngineSettings:
     heartbeat_interval: float = 5.0
     server_record_ttl: int = SERVER_RECORD_SECONDS
     syncer_interval: float = 5.0
-    recoverer_interval: float = 5.0
+    recoverer_interval: float = 3.0
     own_slack: int = 5
     """How long after the end of its lease a task of a pyasynq worker is recovered."""
     foreign_slack: int = LEASE_GRACE_SECONDS

@@ -29,7 +29,7 @@ UNKNOWN_SERVER = "unknown"
 
 
 class Recoverer(Service):
-    """Looks every five seconds for leases that ended long enough ago, and for active tasks without one.
+    """Looks every three seconds for leases that ended long enough ago, and for active tasks without one.
 
     After Redis was away or has been restarted it waits for one full lease: live workers have lost their
     leases too, and are about to renew them.
