@@ -1,1 +1,16 @@
+from collections.abc import Generator
+
+import pytest
+
 pytest_plugins = ["tests.fix_server", "tests.fix_broker", "tests.fix_drivers", "tests.fix_proxy"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    # Some handlers under test fail with text that is no UTF-8, and the processes that share the tests send
+    # one another what was logged as UTF-8.
+    report = yield
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
