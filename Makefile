@@ -34,7 +34,7 @@ check: $(STAMP) ## lint, format, types, floors, generated files; print the size 
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy
-	$(VENV)/bin/lint-imports
+	$(VENV)/bin/lint-imports --no-logo
 	@for tool in $(GENERATORS); do echo "$(PYTHON) $$tool --check"; $(PYTHON) $$tool --check || exit 1; done
 	$(PYTHON) tools/size_report.py
 

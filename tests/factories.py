@@ -11,7 +11,7 @@ from pyasynq._wire.messages import TaskMessageFields, encode_task_message, new_t
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
-    import redis
+    from tests.invariants import RedisClient
 
 NOW = Instant(2_000_000_000, 250_000)
 """The present of contract tests: it has a fraction, to show who rounds which way, and lies in the future, so
@@ -23,11 +23,11 @@ DAY = "2033-05-18"
 PENDING_SINCE = b"2000000000250000000"
 
 
-def message_bytes(task_id: str, queue: str = "default", **fields: Unpack[TaskMessageFields]) -> bytes:
+def message_bytes(task_id: str, in_queue: str = "default", /, **fields: Unpack[TaskMessageFields]) -> bytes:
     """Return the bytes of a message as a client makes it."""
     values: TaskMessageFields = {"type": "email:deliver", "payload": b"{}", "retry": 25, "timeout": 1800}
-    values |= fields
-    values |= {"id": task_id, "queue": queue}
+    values.update(fields)
+    values.update({"id": task_id, "queue": in_queue})
     return encode_task_message(new_task_message(**values))
 
 
@@ -39,7 +39,7 @@ def claim(task_id: str, *, token: str = TOKEN, lease_score: int = LEASE_SCORE) -
 class Tasks:
     """Makes tasks in one queue."""
 
-    def __init__(self, client: redis.Redis, queue: str = "default") -> None:
+    def __init__(self, client: RedisClient, queue: str = "default") -> None:
         self.client = client
         self.keys = queue_keys(queue)
 

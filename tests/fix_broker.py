@@ -14,7 +14,7 @@ from pyasynq._broker.plan import Call, Plan, Replay, ScriptCall
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq.errors import RedisError, RedisOutOfMemoryError, RedisReplyError
 from tests.factories import Tasks
-from tests.invariants import check_invariants
+from tests.invariants import RedisClient, check_invariants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ class BlockingPerformer:
     a lost reply, and only the second reply is seen. `calls` is what was sent.
     """
 
-    def __init__(self, client: redis.Redis, *, flags: bool = True, replay: bool = False) -> None:
+    def __init__(self, client: RedisClient, *, flags: bool = True, replay: bool = False) -> None:
         self._client = client
         self._flags = flags
         self._replay = replay
@@ -134,7 +134,7 @@ def drivers(server_url: str) -> Iterator[Drivers]:
 
 
 @pytest.fixture(params=["run", "run_batch", "run_async", "run_batch_async"])
-def perform(drivers: Drivers, request: pytest.FixtureRequest, redis_client: redis.Redis) -> Perform:
+def perform(drivers: Drivers, request: pytest.FixtureRequest, redis_client: RedisClient) -> Perform:
     """What performs plans: each test that asks for it runs with all drivers."""
     performer: Perform = getattr(drivers, request.param)
     return performer
@@ -146,7 +146,7 @@ def damage_allowed() -> None:
 
 
 @pytest.fixture
-def redis_client(redis_url: str, request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
+def redis_client(redis_url: str, request: pytest.FixtureRequest) -> Iterator[RedisClient]:
     """A client of the empty server under test; at the end what is in it must be sound."""
     with redis.Redis.from_url(redis_url) as client:
         yield client
@@ -155,6 +155,6 @@ def redis_client(redis_url: str, request: pytest.FixtureRequest) -> Iterator[red
 
 
 @pytest.fixture
-def tasks(redis_client: redis.Redis) -> Tasks:
+def tasks(redis_client: RedisClient) -> Tasks:
     """Makes and shows tasks of the queue `default`."""
     return Tasks(redis_client)

@@ -23,7 +23,7 @@ def valkey_server() -> Iterator[EmbeddedServer]:
 
 @pytest.fixture(scope="session")
 def server_url(request: pytest.FixtureRequest) -> str:
-    """The URL of the server of this test process; PYASYNQ_TEST_URL names one that runs already and may be emptied."""
+    """The URL of the server under test; PYASYNQ_TEST_URL names one that runs already and may be emptied."""
     if url := os.environ.get("PYASYNQ_TEST_URL"):
         return url
     server: EmbeddedServer = request.getfixturevalue("valkey_server")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyasynq._wire.keys import ALL_QUEUES, QueueKeys, queue_keys
 from pyasynq._wire.messages import TaskMessage, UndecodableMessageError, decode_task_message
@@ -19,7 +19,9 @@ from pyasynq._wire.messages import TaskMessage, UndecodableMessageError, decode_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import redis
+
+RedisClient: TypeAlias = Any
+"""A `redis.Redis`; its annotations leave open whether a reply is bytes or text."""
 
 MAX_ARCHIVED = 9_999
 _QUEUE_KEY = re.compile(r"asynq:\{(.*?)\}:(.*)", re.DOTALL)
@@ -67,13 +69,13 @@ class _Queue:
                 continue
 
 
-def check_invariants(client: redis.Redis, *, max_archived: int = MAX_ARCHIVED) -> None:
+def check_invariants(client: RedisClient, *, max_archived: int = MAX_ARCHIVED) -> None:
     """Fail with every violation there is."""
     found = violations(client, max_archived=max_archived)
     assert not found, "\n".join(["the database is not sound:", *found])
 
 
-def violations(client: redis.Redis, *, max_archived: int = MAX_ARCHIVED) -> list[str]:
+def violations(client: RedisClient, *, max_archived: int = MAX_ARCHIVED) -> list[str]:
     """Return every violation as a sentence that begins with the queue's name."""
     registered = {name.decode() for name in client.smembers(ALL_QUEUES)}
     found = []
@@ -97,7 +99,7 @@ def violations(client: redis.Redis, *, max_archived: int = MAX_ARCHIVED) -> list
     return found
 
 
-def _read(client: redis.Redis) -> dict[str, _Queue]:
+def _read(client: RedisClient) -> dict[str, _Queue]:
     names = sorted(client.scan_iter(match="asynq:{*", count=10_000))
     pipeline = client.pipeline(transaction=False)
     for key in names:
@@ -139,10 +141,10 @@ def _decoded(name: str, value: Any) -> Any:
         return {key.decode(): text for key, text in value.items()}
     if isinstance(value, set):
         return {member.decode() for member in value}
-    if isinstance(value, list) and name in _LISTS:
-        return [member.decode() for member in value]
-    if isinstance(value, list):
+    if isinstance(value, list) and value and isinstance(value[0], tuple):
         return {member.decode(): score for member, score in value}
+    if isinstance(value, list):
+        return [member.decode() for member in value]
     return value
 
 
@@ -212,7 +214,10 @@ def _leases(queue: _Queue) -> Iterator[str]:
 
 
 def _groups(queue: _Queue) -> Iterator[str]:
-    sets = {queue_key.removeprefix(queue.keys.group_prefix) for queue_key in queue.values.get("aggregation_sets", {})}
+    sets = {
+        queue_key.removeprefix(queue.keys.group_prefix)
+        for queue_key in queue.values.get("aggregation_sets", {})
+    }
     listed = queue.values.get("groups", set())
     for name in (name.removeprefix("g:") for name in queue.values if name.startswith("g:")):
         group = name.rpartition(":")[0] if name in sets else name
@@ -239,7 +244,9 @@ def _locks(queue: _Queue) -> Iterator[str]:
 
 
 def _counters(queue: _Queue) -> Iterator[str]:
-    numbers = Counter({name: int(value) for name, value in queue.values.items() if name in {"processed", "failed"}})
+    numbers = Counter(
+        {name: int(value) for name, value in queue.values.items() if name in {"processed", "failed"}}
+    )
     if numbers["failed"] > numbers["processed"]:
         yield f"I11 {numbers['failed']} failed of {numbers['processed']} processed"
     for name, value in queue.values.items():

@@ -81,7 +81,7 @@ def outdated_files() -> list[Path]:
 
 def _run_protoc(*outputs: str) -> None:
     # Imported late: importing this module must work without the tool, so that a test can say what is missing.
-    from grpc_tools import protoc  # type: ignore[import-untyped]  # noqa: PLC0415
+    from grpc_tools import protoc  # noqa: PLC0415
 
     well_known_types = resources.files("grpc_tools") / "_proto"
     exit_code = protoc.main(

@@ -166,6 +166,8 @@ def _try_all(chosen: list[Candidate], sources: Mapping[str, str], *, processes: 
                 Job(number, script, mutant.source, names, sum(seconds for _, seconds in tests[script]))
             )
     # Without a test of its script nothing can kill a mutant.
+    if untested := sorted({script for script, _ in chosen if not tests[script]}):
+        print(f"no test runs: {', '.join(untested)}")
     killed = [False] * len(chosen)
     for number, is_killed in _with_progress(run_jobs(jobs, processes=processes), len(jobs)):
         killed[number] = is_killed

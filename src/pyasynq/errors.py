@@ -210,15 +210,40 @@ class TaskNotFoundError(PyasynqError, LookupError):
 
 
 class UndecodableMessageError(PyasynqError, ValueError):
-    """Bytes in Redis that are no task message.
+    """Bytes from Redis that are not the message they should be.
+
+    The text of the error holds no part of the bytes, since they may hold a payload.
 
     Attributes:
-        data: the bytes.
+        kind: name of the message.
+        data: the bytes, untouched.
+        reason: what is wrong with them.
     """
 
-    def __init__(self, data: bytes, reason: str) -> None:
-        super().__init__(f"{len(data)} bytes are not a task message: {reason}")
+    def __init__(self, kind: str, data: bytes, reason: str) -> None:
+        super().__init__(f"cannot decode {len(data)} bytes as {kind}: {reason}")
+        self.kind = kind
         self.data = data
+        self.reason = reason
+
+
+class InvalidTextError(PyasynqError, ValueError):
+    """A text cannot be written as UTF-8, because it holds half of a surrogate pair.
+
+    Attributes:
+        kind: name of the message.
+        field: where the text is.
+        text: all of it.
+    """
+
+    def __init__(self, kind: str, field: str, text: str, position: int) -> None:
+        super().__init__(
+            f"{field} of {kind} is not valid Unicode: character {position} is {text[position]!a}, "
+            "half of a surrogate pair; decode the text with errors='replace', or send bytes in the payload"
+        )
+        self.kind = kind
+        self.field = field
+        self.text = text
 
 
 # What handlers raise, and what ends an attempt.

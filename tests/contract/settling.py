@@ -45,31 +45,32 @@ def failed_bytes(task_id: str, retried: int = 1) -> bytes:
 
 
 def done(claims: Sequence[Claim], unique_key: str = "") -> Plan[Settled]:
+    """Settle attempts whose tasks are finished."""
     return settle_done("default", [DoneTask(one, unique_key) for one in claims], now=NOW)
 
 
 def complete(claims: Sequence[Claim], unique_key: str = "", result: bytes | None = None) -> Plan[Settled]:
-    decisions = [
-        CompleteTask(one, unique_key, completed_bytes(one.id), EXPIRES_AT, result) for one in claims
-    ]
+    """Settle attempts whose tasks are finished and kept."""
+    decisions = [CompleteTask(one, unique_key, completed_bytes(one.id), EXPIRES_AT, result) for one in claims]
     return settle_complete("default", decisions, now=NOW)
 
 
 def retry(claims: Sequence[Claim], *, is_failure: bool = True, trace: bytes = b"") -> Plan[Settled]:
-    decisions = [
-        RetryTask(one, failed_bytes(one.id), NOW.seconds + 90, is_failure, trace) for one in claims
-    ]
+    """Settle attempts whose tasks are to be tried again in 90 seconds."""
+    decisions = [RetryTask(one, failed_bytes(one.id), NOW.seconds + 90, is_failure, trace) for one in claims]
     return settle_retry("default", decisions, now=NOW)
 
 
 def archive(
     claims: Sequence[Claim], *, trace: bytes = b"", max_size: int = 9_999, cutoff: int = CUTOFF
 ) -> Plan[Settled]:
+    """Settle attempts whose tasks failed for good."""
     decisions = [ArchiveTask(one, failed_bytes(one.id), NOW.ceiling, trace) for one in claims]
     return settle_archive("default", decisions, max_size=max_size, cutoff=cutoff, now=NOW)
 
 
 def requeue(claims: Sequence[Claim]) -> Plan[Settled]:
+    """Settle attempts that did not come to their end."""
     return settle_requeue("default", [RequeueTask(one) for one in claims], now=NOW)
 
 

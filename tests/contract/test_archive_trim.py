@@ -10,12 +10,12 @@ from tests.factories import NOW, Tasks, claim
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
-    import redis
+    from tests.invariants import RedisClient
 
 LOCK = "asynq:{default}:unique:email:deliver:99914b932bd37a50b983c5e7c90ae93b"
 
 
-def fill(redis_client: redis.Redis, tasks: Tasks, number: int, *, score: int = NOW.seconds) -> None:
+def fill(redis_client: RedisClient, tasks: Tasks, number: int, *, score: int = NOW.seconds) -> None:
     """Archive many tasks, quickly: all with the same message."""
     tasks.put(TaskState.ARCHIVED, "first", score=score)
     pipeline = redis_client.pipeline(transaction=False)
@@ -56,7 +56,7 @@ def test_tasks_from_the_cutoff_or_before_are_deleted(perform: Perform, tasks: Ta
 
 
 def test_a_trimmed_task_releases_the_lock_it_owns(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
     """Sees the loss of the HGET and of the GET: a lock that another task has by now stays."""
     other = f"{LOCK}x"
@@ -77,7 +77,7 @@ def test_a_refused_task_needs_no_room(perform: Perform, tasks: Tasks) -> None:
 
 
 def test_more_tasks_than_the_archive_holds_leave_the_last_ones(
-    redis_client: redis.Redis, tasks: Tasks
+    redis_client: RedisClient, tasks: Tasks
 ) -> None:
     """Each call archives no more than there is room for."""
     tasks.active("a", "b", "c", "d", "e")
@@ -89,7 +89,7 @@ def test_more_tasks_than_the_archive_holds_leave_the_last_ones(
 
 @pytest.mark.usefixtures("damage_allowed")  # all have the message of one
 def test_w11_nine_thousand_old_tasks_are_trimmed_in_several_calls(
-    redis_client: redis.Redis, tasks: Tasks
+    redis_client: RedisClient, tasks: Tasks
 ) -> None:
     """Asynq's script fails half-way at 8,000 ids; here no call deletes more than 1,000."""
     fill(redis_client, tasks, 9_000, score=1)
@@ -102,7 +102,7 @@ def test_w11_nine_thousand_old_tasks_are_trimmed_in_several_calls(
 
 
 @pytest.mark.usefixtures("damage_allowed")  # all have the message of one
-def test_h12_an_archive_over_its_size_is_brought_down_to_it(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_h12_an_archive_over_its_size_is_brought_down_to_it(redis_client: RedisClient, tasks: Tasks) -> None:
     """The size may have been lowered."""
     fill(redis_client, tasks, 2_500)
     tasks.active("z")
@@ -113,7 +113,9 @@ def test_h12_an_archive_over_its_size_is_brought_down_to_it(redis_client: redis.
 
 
 @pytest.mark.usefixtures("damage_allowed")
-def test_an_archived_id_without_a_task_is_trimmed(perform: Perform, tasks: Tasks, redis_client: redis.Redis) -> None:
+def test_an_archived_id_without_a_task_is_trimmed(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
+) -> None:
     """Its hash has no lock to release."""
     redis_client.zadd(tasks.keys.archived, {"ghost": 1})
     tasks.active("a")

@@ -6,10 +6,10 @@ import pytest
 
 from tests.contract.settling import archive, complete, done, retry
 from tests.factories import DAY, NOW, Tasks, claim
-from tests.fix_broker import Perform
 
 if TYPE_CHECKING:
-    import redis
+    from tests.fix_broker import Perform
+    from tests.invariants import RedisClient
 
 MAX = 2**63 - 1
 DAY_END = NOW.seconds + 90 * 86_400
@@ -20,7 +20,7 @@ failing = pytest.mark.parametrize("settle", [retry, archive])
 
 @counting
 def test_counters_of_a_day_end_ninety_days_after_their_first_count(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Any
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Any
 ) -> None:
     """Sees the loss of the EXPIREAT."""
     tasks.active("a", "b")
@@ -31,7 +31,7 @@ def test_counters_of_a_day_end_ninety_days_after_their_first_count(
 
 @counting
 def test_a_later_count_does_not_move_the_end_of_a_day(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Any
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Any
 ) -> None:
     """The end is set when the counter is made, and only then."""
     for name in ("processed", "failed"):
@@ -45,7 +45,7 @@ def test_a_later_count_does_not_move_the_end_of_a_day(
 @counting
 @pytest.mark.parametrize("total", [MAX, MAX - 1])
 def test_a_total_that_would_leave_the_integers_starts_again(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Any, total: int
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Any, total: int
 ) -> None:
     """Sees the loss of the SET and of the GET: INCRBY alone would fail, and the settle with it."""
     redis_client.set(tasks.keys.processed, total)
@@ -57,7 +57,7 @@ def test_a_total_that_would_leave_the_integers_starts_again(
 
 @counting
 def test_a_total_just_below_goes_on(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Any
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Any
 ) -> None:
     """As with Asynq, numbers of Lua make every total from 2**63 - 512 on the largest one."""
     redis_client.set(tasks.keys.processed, 2**63 - 514)
@@ -68,7 +68,7 @@ def test_a_total_just_below_goes_on(
 
 @failing
 def test_processed_and_failed_start_again_together(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Any
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Any
 ) -> None:
     """Or more would have failed than were processed."""
     redis_client.mset({tasks.keys.processed: MAX, tasks.keys.failed: 7})
@@ -79,7 +79,7 @@ def test_processed_and_failed_start_again_together(
 
 @failing
 def test_processed_and_failed_go_on_together(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Any
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Any
 ) -> None:
     """Sees `processed` and `failed` mixed up, and a total that starts again without reason."""
     redis_client.mset({tasks.keys.processed: 10, tasks.keys.failed: 5})

@@ -12,15 +12,17 @@ from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
-    import redis
+    from tests.invariants import RedisClient
 
 
 def take(perform: Perform, limit: int = 10, **arguments: Any) -> Dequeued:
+    """Dequeue at NOW, up to ten tasks unless said otherwise."""
     arguments = {"token": TOKEN, "now": NOW, **arguments}
     return perform(dequeue("default", limit=limit, **arguments))
 
 
 def taken_ids(result: Dequeued) -> list[str]:
+    """Return the ids in the order in which they came."""
     return [task.id for task in result.tasks]
 
 
@@ -58,7 +60,7 @@ def test_a_lease_from_a_whole_second_ends_on_one(perform: Perform, tasks: Tasks)
     assert {"a": NOW.seconds + 10} == tasks.scores("lease")
 
 
-def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
+def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: leases follow the clock of Redis, not of this host's program."""
     tasks.pending("a")
     before = time.time_ns() // 1000
@@ -76,7 +78,7 @@ def test_an_empty_queue_says_so(perform: Perform, tasks: Tasks) -> None:
     assert take(perform, 2).empty
 
 
-def test_a_paused_queue_gives_nothing(perform: Perform, tasks: Tasks, redis_client: redis.Redis) -> None:
+def test_a_paused_queue_gives_nothing(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
     """Sees the loss of the EXISTS: the queue counts as empty until it goes on."""
     tasks.pending("a")
     redis_client.set(tasks.keys.paused, 1)
@@ -88,7 +90,7 @@ def test_a_paused_queue_gives_nothing(perform: Perform, tasks: Tasks, redis_clie
 
 
 def test_h03_w07_a_ghost_is_dropped_and_the_next_task_taken(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
     """Sees the loss of the loop and of the DEL: Asynq leaves the id in active for ever and says "empty"."""
     tasks.pending("a", "ghost", "b", "remains")
@@ -129,7 +131,7 @@ def test_one_message_larger_than_a_batch_is_taken(perform: Perform, tasks: Tasks
     assert ["b"] == taken_ids(take(perform))
 
 
-def test_a_thousand_tasks_are_the_most_of_one_call(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_a_thousand_tasks_are_the_most_of_one_call(redis_client: RedisClient, tasks: Tasks) -> None:
     """The limit of one call stays within Lua's limits, ghosts included."""
     redis_client.lpush(tasks.keys.pending, *(f"ghost{number}" for number in range(1000)))
     tasks.pending(*(f"{number}" for number in range(1001)))
@@ -145,7 +147,7 @@ def test_h05_a_dequeue_is_never_sent_again() -> None:
 
 
 def test_h05_tasks_of_a_lost_reply_are_found_by_their_token(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
     """Sees the loss of the LRANGE, the HMGET and the ZSCORE; other attempts' tasks are not taken for ours."""
     tasks.active("go", token="")
@@ -163,7 +165,7 @@ def test_h05_tasks_of_a_lost_reply_are_found_by_their_token(
 
 
 @pytest.mark.usefixtures("damage_allowed")
-def test_h05_a_ghost_is_not_found(perform: Perform, tasks: Tasks, redis_client: redis.Redis) -> None:
+def test_h05_a_ghost_is_not_found(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
     """Without a message there is nothing to run."""
     tasks.active("a")
     redis_client.hdel(tasks.keys.task("a"), "msg")

@@ -14,8 +14,7 @@ from tests.factories import NOW, PENDING_SINCE, Tasks
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
-    import redis
-
+    from tests.invariants import RedisClient
 
 
 def test_tasks_join_the_end_of_the_queue_in_their_order(perform: Perform, tasks: Tasks) -> None:
@@ -48,7 +47,9 @@ def test_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
 
 
 @pytest.mark.parametrize("state", [state for state in TaskState if state is not TaskState.AGGREGATING])
-def test_an_id_that_exists_in_any_state_is_a_conflict(perform: Perform, tasks: Tasks, state: TaskState) -> None:
+def test_an_id_that_exists_in_any_state_is_a_conflict(
+    perform: Perform, tasks: Tasks, state: TaskState
+) -> None:
     """Sees the loss of the EXISTS; the tasks beside it are enqueued, and the existing one stays as it was."""
     if state is TaskState.ACTIVE:
         tasks.active("b")
@@ -84,17 +85,19 @@ def test_w29_each_task_has_its_own_result_and_its_headers(perform: Perform, task
 
 
 def test_w25_a_task_stored_before_the_reply_was_lost_is_enqueued(
-    redis_client: redis.Redis, tasks: Tasks, perform: Perform
+    redis_client: RedisClient, tasks: Tasks, perform: Perform
 ) -> None:
-    """Sees the loss of the HGET that compares the stored message: an id taken by another task stays a conflict."""
+    """Sees the loss of the HGET of the stored message: an id that another task has stays a conflict."""
     tasks.pending("b")
     results = enqueue(BlockingPerformer(redis_client, replay=True), composed("a"), composed("b", b"other"))
     assert ["enqueued", "conflict"] == statuses(results)
     assert ["b", "a"] == tasks.ids("pending")
-    assert ["conflict"] == statuses(enqueue(perform, composed("a"))), "without a replay an equal message conflicts"
+    assert ["conflict"] == statuses(enqueue(perform, composed("a"))), (
+        "without a replay an equal message conflicts"
+    )
 
 
-def test_a_queue_is_registered_before_its_first_task(perform: Perform, redis_client: redis.Redis) -> None:
+def test_a_queue_is_registered_before_its_first_task(perform: Perform, redis_client: RedisClient) -> None:
     """Sees the loss of the SADD."""
     enqueue(perform, composed("a", queue="critical"))
     assert {b"critical"} == redis_client.smembers("asynq:queues")
@@ -107,7 +110,9 @@ class _Time:
         return self.now
 
 
-def test_w08_a_queue_that_was_removed_is_registered_again(perform: Perform, redis_client: redis.Redis) -> None:
+def test_w08_a_queue_that_was_removed_is_registered_again(
+    perform: Perform, redis_client: RedisClient
+) -> None:
     """Within 60 seconds the registration is believed; then it is written again."""
     clock = _Time()
     registry = QueueRegistry(clock)
@@ -147,12 +152,10 @@ def test_w08_a_forgotten_queue_is_registered_with_the_next_task() -> None:
     assert not registry.knows("default")
 
 
-def test_a_thousand_tasks_go_with_one_call(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_a_thousand_tasks_go_with_one_call(redis_client: RedisClient, tasks: Tasks) -> None:
     """The largest run stays within Lua's limits."""
     perform = BlockingPerformer(redis_client)
     results = enqueue(perform, *(composed(f"{number}") for number in range(1000)))
     assert all(results)
     assert 2 == len(perform.calls)
     assert [str(number) for number in range(1000)] == tasks.ids("pending")
-
-

@@ -13,7 +13,8 @@ from tests.fix_broker import BlockingPerformer, Perform
 if TYPE_CHECKING:
     from typing import Any
 
-    import redis
+    from tests.invariants import RedisClient
+
 
 LOCK = queue_keys("default").unique("email:deliver", b"{}")
 LATER: dict[str, Any] = {"process_in": 60}
@@ -23,7 +24,7 @@ kinds = pytest.mark.parametrize("when", [{}, LATER], ids=["pending", "scheduled"
 
 @kinds
 def test_the_lock_belongs_to_the_task_and_expires(
-    perform: Perform, redis_client: redis.Redis, when: dict[str, Any]
+    perform: Perform, redis_client: RedisClient, when: dict[str, Any]
 ) -> None:
     """Sees the loss of the SET; a scheduled task's lock holds from its process time on."""
     assert ["enqueued"] == statuses(enqueue(perform, composed("a", unique=600, **when)))
@@ -54,7 +55,7 @@ def test_a_scheduled_task_names_its_lock(perform: Perform, tasks: Tasks) -> None
 
 @kinds
 def test_a_held_lock_makes_a_duplicate(
-    perform: Perform, redis_client: redis.Redis, tasks: Tasks, when: dict[str, Any]
+    perform: Perform, redis_client: RedisClient, tasks: Tasks, when: dict[str, Any]
 ) -> None:
     """NX keeps the lock with its owner; nothing is written for the duplicate."""
     enqueue(perform, composed("a", unique=600))
@@ -69,7 +70,7 @@ def test_a_held_lock_makes_a_duplicate(
 
 @kinds
 def test_w02_h02_a_conflict_of_ids_leaves_no_lock(
-    perform: Perform, redis_client: redis.Redis, tasks: Tasks, when: dict[str, Any]
+    perform: Perform, redis_client: RedisClient, tasks: Tasks, when: dict[str, Any]
 ) -> None:
     """Sees the loss of the EXISTS, and a lock that is taken before it: Asynq's stays for its whole time."""
     tasks.pending("b")
@@ -82,7 +83,7 @@ def test_w02_h02_a_conflict_of_ids_leaves_no_lock(
 
 @kinds
 def test_w25_a_unique_task_stored_before_the_reply_was_lost_is_enqueued(
-    redis_client: redis.Redis, tasks: Tasks, when: dict[str, Any]
+    redis_client: RedisClient, tasks: Tasks, when: dict[str, Any]
 ) -> None:
     """Sees the loss of the HGET: neither the id nor its own lock stands in the way of the second call."""
     tasks.pending("b")
@@ -94,9 +95,9 @@ def test_w25_a_unique_task_stored_before_the_reply_was_lost_is_enqueued(
 
 @kinds
 def test_w25_a_lock_of_the_same_id_counts_only_on_a_replay(
-    perform: Perform, redis_client: redis.Redis, tasks: Tasks, when: dict[str, Any]
+    perform: Perform, redis_client: RedisClient, tasks: Tasks, when: dict[str, Any]
 ) -> None:
-    """Sees the loss of the GET: a task that was stored and has gone again left its lock; another's is no excuse."""
+    """Sees the loss of the GET: a task that has come and gone may leave its lock; another's is no excuse."""
     own, other = composed("a", unique=600, **when), composed("b", b"b", unique=600, **when)
     redis_client.set(own.message.unique_key, "a", ex=600)
     redis_client.set(other.message.unique_key, "c", ex=600)
@@ -108,7 +109,7 @@ def test_w25_a_lock_of_the_same_id_counts_only_on_a_replay(
 
 @kinds
 def test_when_all_duplicates_are_refused_nothing_is_pushed(
-    perform: Perform, redis_client: redis.Redis, tasks: Tasks, when: dict[str, Any]
+    perform: Perform, redis_client: RedisClient, tasks: Tasks, when: dict[str, Any]
 ) -> None:
     """A push without ids would be an error."""
     redis_client.set(LOCK, "x", ex=600)

@@ -11,12 +11,13 @@ from tests.factories import NOW, PENDING_SINCE, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
-    import redis
+    from tests.invariants import RedisClient
 
 sources = pytest.mark.parametrize("source", [TaskState.SCHEDULED, TaskState.RETRY])
 
 
 def forwarded(perform: Perform, **arguments: Any) -> Forwarded:
+    """Forward at NOW."""
     return perform(forward("default", **({"now": NOW} | arguments)))
 
 
@@ -57,7 +58,7 @@ def test_h14_the_next_due_time_is_the_earlier_of_both(perform: Perform, tasks: T
 
 @sources
 def test_all_due_tasks_are_moved_some_at_a_time(
-    redis_client: redis.Redis, tasks: Tasks, source: TaskState
+    redis_client: RedisClient, tasks: Tasks, source: TaskState
 ) -> None:
     """Calls go on until nothing is due, and no longer."""
     tasks.put(source, *"abcd")
@@ -68,7 +69,7 @@ def test_all_due_tasks_are_moved_some_at_a_time(
     assert ["later"] == tasks.ids(source.value)
 
 
-def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
+def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: NOW lies in its future."""
     tasks.put(TaskState.SCHEDULED, "past", score=1)
     tasks.put(TaskState.SCHEDULED, "future")
@@ -79,10 +80,14 @@ def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> No
 
 @pytest.mark.parametrize("field", ["group", "x:group"])
 def test_a_due_task_of_a_group_joins_it(perform: Perform, tasks: Tasks, field: str) -> None:
-    """Sees the loss of the HDEL, the HSET, the ZADD and the SADD; without the last nobody would look for it."""
+    """Sees the loss of the HDEL, HSET, ZADD and SADD; without the last nobody would look for it."""
     tasks.put(TaskState.SCHEDULED, "a", extra={field: "g1"}, group_key="g1")
     assert 1 == forwarded(perform).moved
-    assert {"msg": message_bytes("a", group_key="g1"), "state": b"aggregating", "group": b"g1"} == tasks.fields("a")
+    assert {
+        "msg": message_bytes("a", group_key="g1"),
+        "state": b"aggregating",
+        "group": b"g1",
+    } == tasks.fields("a")
     client = tasks.client
     assert [(b"a", NOW.ceiling)] == client.zrange(tasks.keys.group("g1"), 0, -1, withscores=True)
     assert {b"g1"} == client.smembers(tasks.keys.groups)
@@ -97,7 +102,7 @@ def test_an_empty_group_is_none(perform: Perform, tasks: Tasks) -> None:
 
 
 def test_h03_w15_a_due_id_without_a_task_is_dropped(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
     """Sees the loss of the DEL: writing a state would make a hash that blocks the id."""
     tasks.put(TaskState.SCHEDULED, "ghost", "remains", "a")
@@ -117,7 +122,7 @@ def test_completed_tasks_are_deleted_when_their_retention_ends(perform: Perform,
     assert {} == tasks.fields("past") == tasks.fields("now")
 
 
-def test_completed_tasks_are_deleted_some_at_a_time(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_completed_tasks_are_deleted_some_at_a_time(redis_client: RedisClient, tasks: Tasks) -> None:
     """A call that deletes fewer than it may is the last one."""
     tasks.put(TaskState.COMPLETED, *"abcde", completed_at=NOW.seconds - 60, retention=60)
     perform = BlockingPerformer(redis_client)
@@ -125,7 +130,7 @@ def test_completed_tasks_are_deleted_some_at_a_time(redis_client: redis.Redis, t
     assert 3 == len(perform.calls)
 
 
-def test_h15_without_a_time_redis_tells_when_retention_ends(perform: Perform, tasks: Tasks) -> None:
+def test_h15_w23_without_a_time_redis_tells_when_retention_ends(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME."""
     tasks.put(TaskState.COMPLETED, "past", score=61, completed_at=1, retention=60)
     tasks.put(TaskState.COMPLETED, "future", completed_at=NOW.seconds - 60, retention=60)
@@ -134,7 +139,7 @@ def test_h15_without_a_time_redis_tells_when_retention_ends(perform: Perform, ta
 
 
 @pytest.mark.usefixtures("damage_allowed")  # all have the message of one
-def test_w11_eight_thousand_tasks_of_one_second_are_deleted(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_w11_eight_thousand_tasks_of_one_second_are_deleted(redis_client: RedisClient, tasks: Tasks) -> None:
     """No call takes more than 1,000, whatever batch is asked for."""
     redis_client.zadd(tasks.keys.completed, {f"{number}": 1 for number in range(8_000)})
     perform = BlockingPerformer(redis_client)

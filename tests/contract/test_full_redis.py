@@ -33,15 +33,14 @@ from tests.fix_broker import BlockingPerformer, Perform
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import redis
-
     from pyasynq._broker.plan import Plan
+    from tests.invariants import RedisClient
 
 EXPIRED = NOW.seconds - 60
 
 
 @pytest.fixture
-def full(redis_client: redis.Redis) -> Iterator[Callable[[], None]]:
+def full(redis_client: RedisClient) -> Iterator[Callable[[], None]]:
     """Makes Redis full when it is called; it has room again at the end of the test."""
     policy = redis_client.config_get("maxmemory-policy")
     redis_client.config_set("maxmemory-policy", "noeviction")
@@ -51,10 +50,10 @@ def full(redis_client: redis.Redis) -> Iterator[Callable[[], None]]:
 
 
 @pytest.fixture(params=[True, False], ids=["flags", "redis_6_2"])
-def perform_when_full(redis_client: redis.Redis, request: pytest.FixtureRequest) -> Perform:
-    """Performs plans with the scripts' form for Redis 7, and with that for 6.2, whose rule Redis 7 applies to it.
+def perform_when_full(redis_client: RedisClient, request: pytest.FixtureRequest) -> Perform:
+    """Performs plans with the scripts' form for Redis 7, and with that for 6.2.
 
-    That rule: a script that is not flagged may write once its first write was one that frees memory.
+    Redis 7 has the rule of 6.2 for it: a script without flags may write after a write that frees memory.
     """
     return BlockingPerformer(redis_client, flags=request.param)
 
@@ -70,6 +69,7 @@ def prepare(tasks: Tasks) -> None:
 
 
 def poison() -> Plan[Any]:
+    """Archive the task whose worker died."""
     task = PoisonTask("dead", TOKEN, EXPIRED, b"", NOW.ceiling, b"trace")
     return archive_poison("default", [task], max_size=9_999, cutoff=CUTOFF, now=NOW)
 
@@ -101,7 +101,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
 
 @pytest.mark.parametrize("plan", DRAINING.values(), ids=DRAINING.keys())
 def test_h25_what_drains_a_full_redis_does_what_it_does_otherwise(
-    redis_client: redis.Redis,
+    redis_client: RedisClient,
     perform: Perform,
     perform_when_full: Perform,
     tasks: Tasks,
@@ -111,17 +111,19 @@ def test_h25_what_drains_a_full_redis_does_what_it_does_otherwise(
     """Sees the loss of the flag, and on Redis 6.2 that of the first write that frees memory."""
     prepare(tasks)
     expected = perform(plan())
-    with_room = {key: redis_client.dump(key) for key in redis_client.keys()}
+    with_room = {key: redis_client.dump(key) for key in redis_client.keys("*")}
     redis_client.flushall()
     prepare(tasks)
     full()
     assert expected == perform_when_full(plan())
-    assert with_room == {key: redis_client.dump(key) for key in redis_client.keys()}
+    assert with_room == {key: redis_client.dump(key) for key in redis_client.keys("*")}
 
 
-@pytest.mark.parametrize("options", [{}, {"unique": 60}, {"process_in": 60}, {"unique": 60, "process_in": 60}])
+@pytest.mark.parametrize(
+    "options", [{}, {"unique": 60}, {"process_in": 60}, {"unique": 60, "process_in": 60}]
+)
 def test_h25_a_full_redis_refuses_new_tasks(
-    redis_client: redis.Redis,
+    redis_client: RedisClient,
     perform_when_full: Perform,
     full: Callable[[], None],
     options: dict[str, Any],
@@ -133,11 +135,11 @@ def test_h25_a_full_redis_refuses_new_tasks(
     full()
     with pytest.raises(RedisOutOfMemoryError):
         perform_when_full(enqueue_run(run, now=NOW, registry=registry))
-    assert [] == redis_client.keys()
+    assert [] == redis_client.keys("*")
 
 
 def test_h25_an_archive_that_is_too_full_is_trimmed(
-    redis_client: redis.Redis, perform_when_full: Perform, tasks: Tasks, full: Callable[[], None]
+    redis_client: RedisClient, perform_when_full: Perform, tasks: Tasks, full: Callable[[], None]
 ) -> None:
     """Also in the calls that follow the first."""
     tasks.active("a")

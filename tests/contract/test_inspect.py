@@ -13,12 +13,12 @@ from tests.factories import DAY, LEASE_SCORE, NOW, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
-    import redis
+    from tests.invariants import RedisClient
 
-EMPTY = QueueCounts("default", *[0] * 12, paused=False, latency=0.0)
+EMPTY = QueueCounts("default", False, 0.0, *[0] * 12)
 
 
-def test_queues_are_listed_by_name(perform: Perform, redis_client: redis.Redis) -> None:
+def test_queues_are_listed_by_name(perform: Perform, redis_client: RedisClient) -> None:
     """A queue exists when its name is registered."""
     redis_client.sadd("asynq:queues", "low", "critical")
     assert ["critical", "low"] == perform(queue_names())
@@ -29,7 +29,7 @@ def test_an_unknown_queue_is_an_empty_one(perform: Perform) -> None:
     assert EMPTY == perform(queue_info("default", NOW))
 
 
-def test_each_state_is_counted(perform: Perform, tasks: Tasks, redis_client: redis.Redis) -> None:
+def test_each_state_is_counted(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
     """Sees the loss of each LLEN, ZCARD and GET: all numbers differ."""
     numbers = iter(range(100))
 
@@ -48,11 +48,13 @@ def test_each_state_is_counted(perform: Perform, tasks: Tasks, redis_client: red
     redis_client.set(f"{tasks.keys.failed}:{DAY}", 8, ex=60)
     redis_client.set(tasks.keys.paused, 1)
     counts = perform(queue_info("default", NOW.plus(1.5)))
-    assert QueueCounts("default", 1, 2, 3, 4, 5, 6, 7, 2, 11, 8, 31, 13, paused=True, latency=1.5) == counts
+    assert QueueCounts("default", True, 1.5, 1, 2, 3, 4, 5, 6, 7, 2, 11, 8, 31, 13) == counts
     assert 28 == counts.size
 
 
-def test_latency_is_the_wait_of_the_next_task(perform: Perform, tasks: Tasks, redis_client: redis.Redis) -> None:
+def test_latency_is_the_wait_of_the_next_task(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
+) -> None:
     """Sees the loss of the LINDEX and of the HGET; a clock that lags gives 0, and so does an unknown time."""
     tasks.pending("next", "last")
     redis_client.hset(tasks.keys.task("last"), "pending_since", f"{NOW.seconds + 5}000000000")
@@ -72,7 +74,9 @@ def test_a_task_is_shown_with_all_that_is_known(perform: Perform, tasks: Tasks) 
     assert [record] == perform(list_tasks("default", TaskState.ACTIVE, 0, 10))
 
 
-@pytest.mark.parametrize("state", [TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED])
+@pytest.mark.parametrize(
+    "state", [TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED]
+)
 def test_a_task_is_shown_with_its_score(perform: Perform, tasks: Tasks, state: TaskState) -> None:
     """What the score means depends on the state."""
     tasks.put(state, "a", score=NOW.seconds, completed_at=NOW.seconds - 60, retention=60)
@@ -91,7 +95,7 @@ def test_a_pending_task_has_no_score(perform: Perform, tasks: Tasks) -> None:
 @pytest.mark.parametrize("remains", [{}, {"result": "r"}, {"msg": "m"}, {"state": "pending"}])
 @pytest.mark.usefixtures("damage_allowed")
 def test_a_task_that_is_not_there_is_an_error(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, remains: dict[str, str]
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, remains: dict[str, str]
 ) -> None:
     """What is left of a hash is no task."""
     if remains:
@@ -101,7 +105,9 @@ def test_a_task_that_is_not_there_is_an_error(
 
 
 @pytest.mark.parametrize("state", [TaskState.PENDING, TaskState.SCHEDULED])
-def test_pages_come_in_the_order_in_which_tasks_are_taken(perform: Perform, tasks: Tasks, state: TaskState) -> None:
+def test_pages_come_in_the_order_in_which_tasks_are_taken(
+    perform: Perform, tasks: Tasks, state: TaskState
+) -> None:
     """Sees the loss of the LRANGE and of the ZRANGE, and lists read from the wrong end."""
     for position, task_id in enumerate("abcde"):
         tasks.put(state, task_id, score=NOW.seconds + position)
@@ -112,7 +118,9 @@ def test_pages_come_in_the_order_in_which_tasks_are_taken(perform: Perform, task
     assert ["ab", "cd", "e", "", ""] == [page(0, 2), page(2, 4), page(4, 6), page(5, 9), page(3, 3)]
 
 
-def test_w30_ids_without_a_task_are_left_out(perform: Perform, tasks: Tasks, redis_client: redis.Redis) -> None:
+def test_w30_ids_without_a_task_are_left_out(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
+) -> None:
     """Asynq shows them as blank tasks."""
     tasks.pending("a", "ghost", "b")
     saved = redis_client.dump(tasks.keys.task("ghost"))
@@ -121,7 +129,7 @@ def test_w30_ids_without_a_task_are_left_out(perform: Perform, tasks: Tasks, red
     redis_client.restore(tasks.keys.task("ghost"), 0, saved)
 
 
-def test_an_empty_page_is_no_call(redis_client: redis.Redis) -> None:
+def test_an_empty_page_is_no_call(redis_client: RedisClient) -> None:
     """There is nothing to ask for."""
     perform = BlockingPerformer(redis_client)
     assert [] == perform(list_tasks("default", TaskState.PENDING, 2, 2))
@@ -142,5 +150,7 @@ def test_the_next_process_time_is_known_for_tasks_that_wait(perform: Perform, ta
     tasks.pending("p")
     tasks.put(TaskState.RETRY, "r", score=NOW.seconds + 9)
     tasks.put(TaskState.ARCHIVED, "x")
-    due = {task_id: task_info(perform(get_task("default", task_id)), NOW).next_process_at for task_id in "prx"}
+    due = {
+        task_id: task_info(perform(get_task("default", task_id)), NOW).next_process_at for task_id in "prx"
+    }
     assert {"p": NOW.to_datetime(), "r": NOW._replace(microseconds=0).plus(9).to_datetime(), "x": None} == due

@@ -10,14 +10,16 @@ from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
-    import redis
+    from tests.invariants import RedisClient
 
 
 def expired(perform: Perform, **arguments: Any) -> list[ExpiredTask]:
+    """List at NOW."""
     return perform(list_expired("default", **({"now": NOW} | arguments)))
 
 
 def ids(found: list[ExpiredTask]) -> list[str]:
+    """Return the ids in the order in which they came."""
     return [task.id for task in found]
 
 
@@ -43,6 +45,25 @@ def test_the_longest_expired_come_first_up_to_the_limit(perform: Perform, tasks:
     assert ["70", "60"] == ids(expired(perform, limit=2))
 
 
+def test_h08_tasks_of_go_whose_grace_lasts_do_not_hide_our_own(
+    redis_client: RedisClient, tasks: Tasks
+) -> None:
+    """However many of them ended before ours did: leases are looked at page by page, up to the last one."""
+    tasks.active(*(f"{number}" for number in range(1999)), token="", lease=NOW.seconds - 20)
+    tasks.active("own", lease=NOW.seconds - 6)
+    perform = BlockingPerformer(redis_client)
+    assert ["own"] == ids(expired(perform))
+    assert 3 == len(perform.calls)
+
+
+def test_a_full_list_of_expired_tasks_ends_the_look(redis_client: RedisClient, tasks: Tasks) -> None:
+    """What is beyond the limit comes the next time."""
+    tasks.active(*(f"{number}" for number in range(1500)), lease=NOW.seconds - 6)
+    perform = BlockingPerformer(redis_client)
+    assert 1000 == len(expired(perform))
+    assert 1 == len(perform.calls)
+
+
 def test_the_graces_are_the_callers(perform: Perform, tasks: Tasks) -> None:
     """Whichever of the two is the shorter."""
     tasks.active("own", lease=NOW.seconds - 15)
@@ -53,7 +74,7 @@ def test_the_graces_are_the_callers(perform: Perform, tasks: Tasks) -> None:
 
 @pytest.mark.usefixtures("damage_allowed")
 def test_h03_a_lease_without_a_task_is_listed_without_a_message(
-    perform: Perform, redis_client: redis.Redis, tasks: Tasks
+    perform: Perform, redis_client: RedisClient, tasks: Tasks
 ) -> None:
     """For `recover`, which drops it."""
     redis_client.zadd(tasks.keys.lease, {"ghost": NOW.seconds - 60})
@@ -67,7 +88,7 @@ def test_h21_w22_one_undecodable_message_hides_no_other_task(perform: Perform, t
     assert [b"\xff\xff", message_bytes("good")] == [task.message for task in expired(perform)]
 
 
-def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
+def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME."""
     tasks.active("past", lease=int(time.time()) - 10)
     tasks.active("future", lease=int(time.time()) + 20)
@@ -76,7 +97,7 @@ def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> No
 
 @pytest.mark.usefixtures("damage_allowed")
 def test_h07_active_tasks_without_a_lease_are_listed(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
     """Sees the loss of the LRANGE, the ZMSCORE and the HMGET; Asynq never finds them."""
     tasks.active("leased")
@@ -91,7 +112,9 @@ def test_h07_active_tasks_without_a_lease_are_listed(
 
 
 @pytest.mark.usefixtures("damage_allowed")
-def test_h07_thousands_of_active_tasks_are_looked_at_page_by_page(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_h07_thousands_of_active_tasks_are_looked_at_page_by_page(
+    redis_client: RedisClient, tasks: Tasks
+) -> None:
     """1,000 ids a call, up to the last one."""
     tasks.active("last", lease=None)
     tasks.active(*(f"{number}" for number in range(1999)))
@@ -101,7 +124,7 @@ def test_h07_thousands_of_active_tasks_are_looked_at_page_by_page(redis_client: 
     assert 3 == len(perform.calls)
 
 
-def test_h07_an_empty_page_ends_the_look(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_h07_an_empty_page_ends_the_look(redis_client: RedisClient, tasks: Tasks) -> None:
     """A number of tasks that fills its pages is followed by one without ids."""
     tasks.active(*(f"{number}" for number in range(1000)))
     perform = BlockingPerformer(redis_client)

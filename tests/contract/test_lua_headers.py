@@ -11,15 +11,15 @@ import pytest
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
 from pyasynq._broker.plan import Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import ALL_SCRIPTS, load_script
+from pyasynq._wire.keys import hash_slot
 from tests.contract.enqueueing import composed
 from tests.contract.settling import archive
-from pyasynq._wire.keys import hash_slot
 from tests.contract.test_full_redis import DRAINING, prepare
 from tests.factories import NOW, Tasks, claim
 from tests.fix_broker import BlockingPerformer
 
 if TYPE_CHECKING:
-    import redis
+    from tests.invariants import RedisClient
 
 FOLDER = resources.files("pyasynq._broker").joinpath("lua")
 NAMES = sorted(
@@ -34,7 +34,7 @@ every_script = pytest.mark.parametrize("name", SCRIPTS)
 
 
 class Header(NamedTuple):
-    """What a script's header declares; `tail` is what is repeated at the end of ARGV, `first` where it begins."""
+    """What a script's header declares; `tail` is what repeats at the end of ARGV, `first` where it begins."""
 
     keys: list[str]
     args: list[str]
@@ -44,15 +44,18 @@ class Header(NamedTuple):
 
 
 def source_of(name: str) -> str:
+    """Return the text of a file."""
     return FOLDER.joinpath(f"{name}.lua").read_text("utf-8")
 
 
 def parts_of(name: str) -> tuple[list[str], str]:
+    """Return the lines of the header, and the body."""
     header, _, body = source_of(name).partition("\n\n")
     return header.splitlines(), body
 
 
 def header_of(name: str) -> Header:
+    """Return what the header declares."""
     lines, _ = parts_of(name)
     keys = _numbered(lines, "KEYS")
     args = _numbered(lines, "ARGV")
@@ -118,7 +121,10 @@ def test_the_tail_of_the_arguments_is_walked_as_declared(name: str) -> None:
     """Where it begins, and how many arguments belong to one task."""
     header, body = header_of(name), parts_of(name)[1]
     walks = [(int(first), int(stride)) for first, stride in re.findall(r"at = (\d+), #ARGV, (\d+) do", body)]
-    walks += [(int(first), int(stride)) for first, stride in re.findall(r"take_\w+\(.*, (\d+), (\d+)\)$", body, re.M)]
+    walks += [
+        (int(first), int(stride))
+        for first, stride in re.findall(r"take_\w+\(.*, (\d+), (\d+)\)$", body, re.MULTILINE)
+    ]
     assert ([(header.first, len(header.tail))] if header.tail else []) == walks
     if header.tail:
         assert len(header.args) + 1 == header.first
@@ -170,7 +176,7 @@ def _enqueue(**options: Any) -> Plan[Any]:
 
 
 @pytest.fixture
-def calls(damage_allowed: None, redis_client: redis.Redis, tasks: Tasks) -> dict[str, ScriptCall]:
+def calls(damage_allowed: None, redis_client: RedisClient, tasks: Tasks) -> dict[str, ScriptCall]:
     """A call of every script, by its name."""
     perform = BlockingPerformer(redis_client)
     prepare(tasks)

@@ -12,18 +12,20 @@ from tests.factories import NOW, TOKEN, Tasks, claim
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
-    import redis
+    from tests.invariants import RedisClient
 
 EXPIRED = NOW.seconds - 60
 LIMITS: Any = {"max_size": 9_999, "cutoff": CUTOFF}
 
 
 def poison(task_id: str, **changes: Any) -> PoisonTask:
+    """Return a task to archive, as it was seen."""
     task = PoisonTask(task_id, TOKEN, EXPIRED, failed_bytes(task_id, 0), NOW.ceiling, b"died with it")
     return task._replace(**changes)
 
 
 def archived(perform: Perform, *tasks: PoisonTask, **arguments: Any) -> Settled:
+    """Archive poison at NOW."""
     return perform(archive_poison("default", tasks, **(LIMITS | {"now": NOW} | arguments)))
 
 
@@ -31,7 +33,9 @@ def test_h06_poison_is_archived_with_a_clean_slate(perform: Perform, tasks: Task
     """Sees the loss of the HDEL, the HSETs and the ZADD: a run by hand starts without crashes."""
     tasks.active("a", lease=EXPIRED, crashes=2)
     assert Settled(frozenset(), 0) == archived(perform, poison("a"))
-    assert {"msg": failed_bytes("a", 0), "state": b"archived", "x:trace": b"died with it"} == tasks.fields("a")
+    assert {"msg": failed_bytes("a", 0), "state": b"archived", "x:trace": b"died with it"} == tasks.fields(
+        "a"
+    )
     assert {"a": NOW.ceiling} == tasks.scores("archived")
     assert [] == tasks.ids("active") == list(tasks.scores("lease"))
 
@@ -44,7 +48,9 @@ def test_h06_poison_counts_as_failed(perform: Perform, tasks: Tasks) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"token": "server/2"}, {"token": ""}, {"lease_score": EXPIRED + 1}])
-def test_h04_poison_that_somebody_has_again_stays(perform: Perform, tasks: Tasks, changes: dict[str, Any]) -> None:
+def test_h04_poison_that_somebody_has_again_stays(
+    perform: Perform, tasks: Tasks, changes: dict[str, Any]
+) -> None:
     """It is tested again in the same call."""
     tasks.active("a", lease=EXPIRED)
     assert {"a"} == archived(perform, poison("a", **changes)).refused
@@ -62,7 +68,7 @@ def test_h04_poison_whose_lease_has_not_ended_stays(perform: Perform, tasks: Tas
     assert frozenset() == archived(perform, seen[1], foreign_slack=29).refused
 
 
-def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
+def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: this lease lies in the future of Redis."""
     tasks.active("a", lease=EXPIRED)
     assert {"a"} == archived(perform, poison("a"), now=None).refused
@@ -77,7 +83,7 @@ def test_room_is_made_for_poison(perform: Perform, tasks: Tasks) -> None:
     assert 3 == len(tasks.ids("archived"))
 
 
-def test_poison_beyond_one_call_goes_in_several(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_poison_beyond_one_call_goes_in_several(redis_client: RedisClient, tasks: Tasks) -> None:
     """No call archives more than there is room for."""
     tasks.active("a", "b", "c", lease=EXPIRED)
     perform = BlockingPerformer(redis_client)
@@ -85,7 +91,7 @@ def test_poison_beyond_one_call_goes_in_several(redis_client: redis.Redis, tasks
     assert 2 == len(perform.calls)
 
 
-def test_totals_start_again_together(perform: Perform, tasks: Tasks, redis_client: redis.Redis) -> None:
+def test_totals_start_again_together(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
     """As in every script that counts failures."""
     redis_client.mset({tasks.keys.processed: 2**63 - 1, tasks.keys.failed: 7})
     tasks.active("a", lease=EXPIRED)
@@ -95,7 +101,7 @@ def test_totals_start_again_together(perform: Perform, tasks: Tasks, redis_clien
 
 @pytest.mark.usefixtures("damage_allowed")
 def test_an_archive_that_is_far_too_full_is_trimmed_in_several_calls(
-    redis_client: redis.Redis, tasks: Tasks
+    redis_client: RedisClient, tasks: Tasks
 ) -> None:
     """1,000 a call."""
     redis_client.zadd(tasks.keys.archived, {f"{number}": 1 for number in range(2_000)})
@@ -114,7 +120,9 @@ def test_h21_w22_an_expired_task_with_an_undecodable_message_is_archived_as_it_i
     assert {"msg": b"\xff\xff", "state": b"archived", "x:trace": b"reason"} == tasks.fields("bad")
 
 
-def test_h21_w22_a_taken_task_with_an_undecodable_message_is_quarantined(perform: Perform, tasks: Tasks) -> None:
+def test_h21_w22_a_taken_task_with_an_undecodable_message_is_quarantined(
+    perform: Perform, tasks: Tasks
+) -> None:
     """Its bytes stay and the reason says why; whoever has it by now is not disturbed."""
     tasks.active("bad", extra={"msg": b"\xff\xff"})
     tasks.active("other", token="server/2", extra={"msg": b"\xff\xff"})

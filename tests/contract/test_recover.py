@@ -4,27 +4,30 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.leases import RecoverTask, Recovered, list_of_server, recover
+from pyasynq._broker.leases import Recovered, RecoverTask, list_of_server, recover
 from tests.factories import LEASE_SCORE, NOW, PENDING_SINCE, TOKEN, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
-    import redis
+    from tests.invariants import RedisClient
 
 EXPIRED = NOW.seconds - 60
 
 
 def seen(task_id: str, token: str = TOKEN, lease_score: int | None = EXPIRED) -> RecoverTask:
+    """Return a task as the recoverer saw it."""
     return RecoverTask(task_id, token, lease_score)
 
 
 def recovered(perform: Perform, *tasks: RecoverTask, **arguments: Any) -> dict[str, int]:
+    """Recover at NOW; return crashes by id."""
     found: list[Recovered] = perform(recover("default", tasks, **({"now": NOW} | arguments)))
     return {task.id: task.crashes for task in found}
 
 
-def dump(redis_client: redis.Redis) -> dict[bytes, bytes]:
-    return {key: redis_client.dump(key) for key in redis_client.keys()}
+def dump(redis_client: RedisClient) -> dict[bytes, bytes]:
+    """Return everything that is in Redis."""
+    return {key: redis_client.dump(key) for key in redis_client.keys("*")}
 
 
 def test_h08_recovered_tasks_come_first_in_the_order_given(perform: Perform, tasks: Tasks) -> None:
@@ -37,7 +40,9 @@ def test_h08_recovered_tasks_come_first_in_the_order_given(perform: Perform, tas
     assert ["runs"] == tasks.ids("active") == list(tasks.scores("lease"))
 
 
-def test_h06_h23_a_recovered_task_has_one_more_crash_and_spent_no_retry(perform: Perform, tasks: Tasks) -> None:
+def test_h06_h23_a_recovered_task_has_one_more_crash_and_spent_no_retry(
+    perform: Perform, tasks: Tasks
+) -> None:
     """Sees the loss of the HINCRBY, the HSET and the HDEL; Asynq spends a retry."""
     tasks.active("a", lease=EXPIRED)
     tasks.active("b", lease=EXPIRED, crashes=2)
@@ -52,12 +57,13 @@ def test_h06_h23_a_recovered_task_has_one_more_crash_and_spent_no_retry(perform:
 
 
 @pytest.mark.parametrize(
-    "other", [seen("a", "server/2"), seen("a", ""), seen("a", lease_score=EXPIRED - 1), seen("a", lease_score=None)]
+    "other",
+    [seen("a", "server/2"), seen("a", ""), seen("a", lease_score=EXPIRED - 1), seen("a", lease_score=None)],
 )
 def test_h04_a_task_that_is_not_as_it_was_seen_stays(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, other: RecoverTask
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, other: RecoverTask
 ) -> None:
-    """Sees the loss of the HMGET and of the ZSCORE: Asynq pulls it from under the worker that has it by now."""
+    """Sees the loss of the HMGET and of the ZSCORE: Asynq pulls it from under the worker that has it."""
     tasks.active("a", lease=EXPIRED)
     before = dump(redis_client)
     assert {} == recovered(perform, other)
@@ -65,7 +71,7 @@ def test_h04_a_task_that_is_not_as_it_was_seen_stays(
 
 
 def test_h04_a_lease_that_was_renewed_in_time_is_not_expired(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
     """The cutoff is tested in the same call: own tasks at five seconds, those of Go at thirty."""
     for task_id, token, age in (("own", TOKEN, 4), ("go", "", 29), ("own5", TOKEN, 5), ("go30", "", 30)):
@@ -85,11 +91,14 @@ def test_h08_the_tasks_of_a_server_known_to_be_dead_need_not_wait(perform: Perfo
     tasks.active("a", token="dead/1")
     tasks.active("go", token="", lease=NOW.seconds - 29)
     found = perform(list_of_server("default", server_id="dead"))
-    looked_at = [*(seen(*task[:1], task.token, task.lease_score) for task in found), seen("go", "", NOW.seconds - 29)]
+    looked_at = [
+        *(seen(*task[:1], task.token, task.lease_score) for task in found),
+        seen("go", "", NOW.seconds - 29),
+    ]
     assert {"a": 1} == recovered(perform, *looked_at, own_slack=None)
 
 
-def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
+def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: this lease lies in the future of Redis."""
     tasks.active("a", lease=LEASE_SCORE)
     assert {} == recovered(perform, seen("a", lease_score=LEASE_SCORE), now=None)
@@ -104,7 +113,7 @@ def test_h07_an_active_task_without_a_lease_is_recovered(perform: Perform, tasks
     assert {"a": 1, "go": 1} == recovered(perform, *looked_at)
 
 
-def test_h03_a_ghost_is_dropped(perform: Perform, tasks: Tasks, redis_client: redis.Redis) -> None:
+def test_h03_a_ghost_is_dropped(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
     """Sees the loss of the DEL: id and lease go, and what is left of a hash that would block the id."""
     tasks.active("ghost", "remains", lease=EXPIRED)
     redis_client.delete(tasks.keys.task("ghost"))
@@ -115,7 +124,7 @@ def test_h03_a_ghost_is_dropped(perform: Perform, tasks: Tasks, redis_client: re
 
 
 def test_a_lease_of_a_task_that_is_not_active_is_removed(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
     """It would be listed for ever; the task stays where it is."""
     tasks.pending("a")
@@ -126,7 +135,7 @@ def test_a_lease_of_a_task_that_is_not_active_is_removed(
 
 
 def test_h24_one_occurrence_is_removed_from_the_end_where_old_tasks_stand(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
     """A damaged list holds the id twice: the one at the tail goes."""
     tasks.active("a", "b", lease=EXPIRED)
@@ -136,7 +145,7 @@ def test_h24_one_occurrence_is_removed_from_the_end_where_old_tasks_stand(
     redis_client.lrem(tasks.keys.active, 1, "a")
 
 
-def test_a_recovery_that_is_sent_again_counts_one_crash(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_a_recovery_that_is_sent_again_counts_one_crash(redis_client: RedisClient, tasks: Tasks) -> None:
     """The second run finds nothing as it was seen."""
     tasks.active("a", lease=EXPIRED)
     recovered(BlockingPerformer(redis_client, replay=True), seen("a"))

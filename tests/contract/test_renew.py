@@ -11,15 +11,15 @@ from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, claim
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
-    import redis
-
     from pyasynq._broker.settle import Claim
+    from tests.invariants import RedisClient
 
 LATER = NOW.plus(10)
 RENEWED_SCORE = LATER.ceiling + 30
 
 
 def renewed(perform: Perform, *claims: Claim, now: Instant | None = LATER, **arguments: Any) -> Renewed:
+    """Renew ten seconds after NOW."""
     return perform(renew("default", claims, now=now, **arguments))
 
 
@@ -38,7 +38,7 @@ def test_the_length_of_a_lease_is_the_callers(perform: Perform, tasks: Tasks) ->
     assert {"a": NOW.seconds + 160} == tasks.scores("lease")
 
 
-def test_h15_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
+def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: the clock of this host's program does not matter."""
     tasks.active("a", lease=int(time.time()) + 5)
     before = time.time_ns() // 1000
@@ -61,7 +61,9 @@ def test_h05_w16_a_task_that_is_not_ours_any_more_is_lost(perform: Perform, task
 
 
 @pytest.mark.parametrize("claimed", [LEASE_SCORE, LEASE_SCORE + 1])
-def test_h05_a_lease_up_to_what_was_asked_for_is_renewed(perform: Perform, tasks: Tasks, claimed: int) -> None:
+def test_h05_a_lease_up_to_what_was_asked_for_is_renewed(
+    perform: Perform, tasks: Tasks, claimed: int
+) -> None:
     """A score that an earlier renewal of ours may have set is ours."""
     tasks.active("a")
     assert [] == renewed(perform, claim("a", lease_score=claimed)).lost
@@ -75,7 +77,7 @@ def test_w16_a_lease_that_vanished_is_written_again(perform: Perform, tasks: Tas
 
 
 def test_w16_a_task_that_left_active_gets_no_lease(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
     """Go's recoverer took it and left our token standing."""
     tasks.pending("a")
@@ -85,14 +87,14 @@ def test_w16_a_task_that_left_active_gets_no_lease(
     redis_client.hdel(tasks.keys.task("a"), "x:attempt")
 
 
-def test_a_renewal_that_is_sent_again_finds_its_own_score(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_a_renewal_that_is_sent_again_finds_its_own_score(redis_client: RedisClient, tasks: Tasks) -> None:
     """The later lease is our first run's, since our claim has not lapsed: nobody else can have the task."""
     tasks.active("a")
     assert [] == renewed(BlockingPerformer(redis_client, replay=True), claim("a")).lost
 
 
 def test_h05_a_lapsed_claim_does_not_own_a_later_lease_on_a_replay(
-    redis_client: redis.Redis, tasks: Tasks
+    redis_client: RedisClient, tasks: Tasks
 ) -> None:
     """A Go worker may have it; without this the replay would take its task for ours."""
     tasks.active("a", lease=LATER.seconds + 20)
@@ -100,14 +102,14 @@ def test_h05_a_lapsed_claim_does_not_own_a_later_lease_on_a_replay(
     assert ["a"] == renewed(BlockingPerformer(redis_client, replay=True), lapsed).lost
 
 
-def test_a_claim_that_ends_this_second_has_not_lapsed(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_a_claim_that_ends_this_second_has_not_lapsed(redis_client: RedisClient, tasks: Tasks) -> None:
     """Sees `>=` become `>` in the replay's rule."""
     tasks.active("a", lease=LATER.seconds)
     ending = claim("a", lease_score=LATER.seconds)
     assert [] == renewed(BlockingPerformer(redis_client, replay=True), ending).lost
 
 
-def test_two_thousand_leases_are_renewed_in_two_calls(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_two_thousand_leases_are_renewed_in_two_calls(redis_client: RedisClient, tasks: Tasks) -> None:
     """The earliest end is reported, which holds for all."""
     ids = [f"{number:04}" for number in range(2000)]
     tasks.active(*ids)

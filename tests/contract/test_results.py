@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pyasynq._broker.results import write_result
 from tests.factories import TOKEN, Tasks
-from tests.fix_broker import Perform
+
+if TYPE_CHECKING:
+    from tests.fix_broker import Perform
 
 
 def test_the_last_result_written_wins(perform: Perform, tasks: Tasks) -> None:

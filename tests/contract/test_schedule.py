@@ -8,7 +8,7 @@ from tests.factories import NOW, Tasks
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
-    import redis
+    from tests.invariants import RedisClient
 
 
 def test_a_scheduled_task_is_a_hash_of_message_and_state(perform: Perform, tasks: Tasks) -> None:
@@ -19,7 +19,9 @@ def test_a_scheduled_task_is_a_hash_of_message_and_state(perform: Perform, tasks
     assert ["a"] == tasks.ids("scheduled")
 
 
-def test_h13_a_due_time_is_the_first_whole_second_that_is_not_too_early(perform: Perform, tasks: Tasks) -> None:
+def test_h13_a_due_time_is_the_first_whole_second_that_is_not_too_early(
+    perform: Perform, tasks: Tasks
+) -> None:
     """Asynq cuts the fraction off, so its tasks run up to a second early."""
     on_the_second = NOW._replace(microseconds=0).plus(60).to_datetime()
     enqueue(
@@ -42,7 +44,7 @@ def test_an_id_that_exists_is_not_scheduled(perform: Perform, tasks: Tasks) -> N
 
 
 def test_w25_a_task_scheduled_before_the_reply_was_lost_is_enqueued(
-    redis_client: redis.Redis, tasks: Tasks, perform: Perform
+    redis_client: RedisClient, tasks: Tasks, perform: Perform
 ) -> None:
     """Sees the loss of the HGET that compares the stored message."""
     tasks.pending("b")

@@ -7,13 +7,14 @@ import pytest
 from pyasynq._broker.server_facts import ServerFacts, require_supported, server_facts
 from pyasynq._clock import Instant
 from pyasynq.errors import RedisVersionError
-from tests.fix_broker import Perform
 
 if TYPE_CHECKING:
-    import redis
+    from tests.fix_broker import Perform
+    from tests.invariants import RedisClient
 
 
 def facts_of(info: bytes) -> ServerFacts:
+    """Return what is made of a reply to INFO."""
     plan = server_facts()
     next(plan)
     plan.send(info)
@@ -24,7 +25,7 @@ def facts_of(info: bytes) -> ServerFacts:
     raise AssertionError
 
 
-def test_the_server_under_test_is_known(perform: Perform, redis_client: redis.Redis) -> None:
+def test_the_server_under_test_is_known(perform: Perform, redis_client: RedisClient) -> None:
     """Name, version, policy, uptime and clock are its own."""
     info = redis_client.info()
     facts = perform(server_facts())
@@ -38,7 +39,7 @@ def test_the_server_under_test_is_known(perform: Perform, redis_client: redis.Re
 
 def test_valkey_tells_its_own_version() -> None:
     """It also says which Redis it is compatible with."""
-    info = b"# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.0-rc1\r\nuptime_in_seconds:12\r\n"
+    info = b"# Server\r\nredis_version:7.2.4\r\nvalkey_version:9.1.0-rc1\r\nuptime_in_seconds:12\r\n"
     assert ServerFacts("valkey", (9, 1, 0), "", 12, Instant(2_000_000_000, 5)) == facts_of(info)
 
 

@@ -7,16 +7,17 @@ from pyasynq._broker.cancellation import publish_cancelation
 from pyasynq._broker.servers import ServerRecord, clear_server_state, list_servers, write_server_state
 from pyasynq._wire.messages import ServerInfo, WorkerInfo
 from tests.factories import NOW
-from tests.fix_broker import Perform
 
 if TYPE_CHECKING:
-    import redis
+    from tests.fix_broker import Perform
+    from tests.invariants import RedisClient
 
 START = datetime(2033, 5, 18, tzinfo=UTC)
 SERVER, WORKERS = "asynq:servers:{host:7:abc}", "asynq:workers:{host:7:abc}"
 
 
 def server(server_id: str = "abc", **changes: Any) -> ServerInfo:
+    """Return what a server says of itself."""
     values: dict[str, Any] = {
         "host": "host",
         "pid": 7,
@@ -33,6 +34,7 @@ def server(server_id: str = "abc", **changes: Any) -> ServerInfo:
 
 
 def worker(task_id: str) -> WorkerInfo:
+    """Return what it says of a task."""
     return WorkerInfo(
         host="host",
         pid=7,
@@ -46,14 +48,14 @@ def worker(task_id: str) -> WorkerInfo:
     )
 
 
-def test_a_server_shows_itself_and_its_tasks(perform: Perform, redis_client: redis.Redis) -> None:
+def test_a_server_shows_itself_and_its_tasks(perform: Perform, redis_client: RedisClient) -> None:
     """Sees the loss of the SET and of the HSET."""
     perform(write_server_state(server(), [worker("a"), worker("b")], now=NOW))
     assert server().encode() == redis_client.get(SERVER)
     assert {b"a": worker("a").encode(), b"b": worker("b").encode()} == redis_client.hgetall(WORKERS)
 
 
-def test_records_vanish_ten_seconds_later(perform: Perform, redis_client: redis.Redis) -> None:
+def test_records_vanish_ten_seconds_later(perform: Perform, redis_client: RedisClient) -> None:
     """Sees the loss of the ZADDs and of the EXPIRE; the second is rounded up."""
     perform(write_server_state(server(), [worker("a")], now=NOW))
     assert [10, 10] == [redis_client.ttl(SERVER), redis_client.ttl(WORKERS)]
@@ -62,7 +64,7 @@ def test_records_vanish_ten_seconds_later(perform: Perform, redis_client: redis.
     assert expected == scores
 
 
-def test_a_later_record_replaces_an_earlier_one(perform: Perform, redis_client: redis.Redis) -> None:
+def test_a_later_record_replaces_an_earlier_one(perform: Perform, redis_client: RedisClient) -> None:
     """Sees the loss of the DEL: tasks that ended are not shown any more."""
     perform(write_server_state(server(), [worker("a"), worker("b")], now=NOW))
     perform(write_server_state(server(status="stopped"), [worker("b")], ttl=20, now=NOW))
@@ -73,7 +75,7 @@ def test_a_later_record_replaces_an_earlier_one(perform: Perform, redis_client: 
     assert 0 == redis_client.exists(WORKERS), "without tasks there is no hash"
 
 
-def test_h15_without_a_time_redis_tells_it(perform: Perform, redis_client: redis.Redis) -> None:
+def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, redis_client: RedisClient) -> None:
     """Sees the loss of TIME."""
     perform(write_server_state(server(), []))
     seconds = redis_client.time()[0]
@@ -81,7 +83,7 @@ def test_h15_without_a_time_redis_tells_it(perform: Perform, redis_client: redis
     assert [server()] == [record.info for record in perform(list_servers())]
 
 
-def test_a_closing_server_removes_its_records(perform: Perform, redis_client: redis.Redis) -> None:
+def test_a_closing_server_removes_its_records(perform: Perform, redis_client: RedisClient) -> None:
     """And those of no other server."""
     perform(write_server_state(server("abc"), [worker("a")], now=NOW))
     perform(write_server_state(server("other"), [], now=NOW))
@@ -91,7 +93,7 @@ def test_a_closing_server_removes_its_records(perform: Perform, redis_client: re
     assert 0 == redis_client.exists(SERVER, WORKERS)
 
 
-def test_running_servers_are_listed_with_their_tasks(perform: Perform, redis_client: redis.Redis) -> None:
+def test_running_servers_are_listed_with_their_tasks(perform: Perform, redis_client: RedisClient) -> None:
     """Sees the loss of the ZREMRANGEBYSCORE and of the ZRANGE: a record of this second still counts."""
     perform(write_server_state(server(), [worker("a")], now=NOW))
     redis_client.zadd("asynq:servers", {"asynq:servers:{gone}": NOW.seconds - 1, SERVER: NOW.seconds})
@@ -99,16 +101,18 @@ def test_running_servers_are_listed_with_their_tasks(perform: Perform, redis_cli
     assert [SERVER.encode()] == redis_client.zrange("asynq:servers", 0, -1)
 
 
-def test_records_that_cannot_be_read_are_left_out(perform: Perform, redis_client: redis.Redis) -> None:
+def test_records_that_cannot_be_read_are_left_out(perform: Perform, redis_client: RedisClient) -> None:
     """One bad record hides no other; a key may also have expired already."""
     perform(write_server_state(server(), [worker("a")], now=NOW))
     redis_client.hset(WORKERS, "bad", b"\xff\xff")
     redis_client.set("asynq:servers:{bad}", b"\xff\xff")
-    redis_client.zadd("asynq:servers", dict.fromkeys(("asynq:servers:{bad}", "asynq:servers:{x}"), NOW.ceiling))
+    redis_client.zadd(
+        "asynq:servers", dict.fromkeys(("asynq:servers:{bad}", "asynq:servers:{x}"), NOW.ceiling)
+    )
     assert [ServerRecord(server(), [worker("a")])] == perform(list_servers(NOW))
 
 
-def test_a_cancelation_reaches_all_who_listen(perform: Perform, redis_client: redis.Redis) -> None:
+def test_a_cancelation_reaches_all_who_listen(perform: Perform, redis_client: RedisClient) -> None:
     """The message is the bare id, as Go's servers expect."""
     assert 0 == perform(publish_cancelation("a"))
     with redis_client.pubsub() as listener:

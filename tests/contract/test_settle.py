@@ -20,14 +20,14 @@ from tests.factories import NOW, PENDING_SINCE, Tasks, claim
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
-    import redis
+    from tests.invariants import RedisClient
 
 LOCK = "asynq:{default}:unique:email:deliver:99914b932bd37a50b983c5e7c90ae93b"
 finishing = pytest.mark.parametrize("finish", [done, complete])
 clearing = pytest.mark.parametrize("settle", [complete, retry, archive])
 
 
-def test_a_done_task_is_gone(perform: Perform, tasks: Tasks, redis_client: redis.Redis) -> None:
+def test_a_done_task_is_gone(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
     """Sees the loss of the DEL."""
     tasks.active("a", "b")
     perform(done([claim("a"), claim("b")]))
@@ -54,7 +54,7 @@ def test_a_result_is_written_when_there_is_one(
 
 @finishing
 def test_a_finished_task_releases_its_lock(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, finish: Any
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, finish: Any
 ) -> None:
     """Sees the loss of the DEL of the lock."""
     tasks.active("a", unique_key=LOCK)
@@ -66,7 +66,7 @@ def test_a_finished_task_releases_its_lock(
 
 @finishing
 def test_a_lock_of_another_task_stays(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, finish: Any
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, finish: Any
 ) -> None:
     """Sees the loss of the GET: ours had expired, and the next task has it now."""
     tasks.active("a")
@@ -121,7 +121,7 @@ def test_an_archived_task_is_kept_and_counted_as_failed(perform: Perform, tasks:
 
 @pytest.mark.parametrize("settle", [retry, archive])
 def test_the_lock_of_a_failed_task_stays(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Any
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Any
 ) -> None:
     """As with Asynq: the task is not finished, or can be run again by hand."""
     tasks.active("a", unique_key=LOCK)
@@ -131,7 +131,9 @@ def test_the_lock_of_a_failed_task_stays(
 
 
 @clearing
-def test_h06_an_attempt_that_ended_clears_token_and_crashes(perform: Perform, tasks: Tasks, settle: Any) -> None:
+def test_h06_an_attempt_that_ended_clears_token_and_crashes(
+    perform: Perform, tasks: Tasks, settle: Any
+) -> None:
     """Sees the loss of the HDEL: only crashes in a row count."""
     tasks.active("a", crashes=2)
     perform(settle([claim("a")]))
@@ -139,7 +141,9 @@ def test_h06_an_attempt_that_ended_clears_token_and_crashes(perform: Perform, ta
 
 
 @pytest.mark.parametrize("settle", [retry, archive])
-def test_a_failure_without_a_traceback_keeps_no_older_one(perform: Perform, tasks: Tasks, settle: Any) -> None:
+def test_a_failure_without_a_traceback_keeps_no_older_one(
+    perform: Perform, tasks: Tasks, settle: Any
+) -> None:
     """It would be taken for that of the last failure."""
     tasks.active("a", extra={"x:trace": b"old"})
     perform(settle([claim("a")]))
@@ -154,7 +158,7 @@ def test_requeued_tasks_come_first_in_the_order_given(perform: Perform, tasks: T
     assert ["a", "b", "c", "waiting"] == tasks.ids("pending")
 
 
-def test_thousands_of_requeued_tasks_keep_their_order(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_thousands_of_requeued_tasks_keep_their_order(redis_client: RedisClient, tasks: Tasks) -> None:
     """Calls of one plan do not turn it round."""
     ids = [f"{number}" for number in range(1500)]
     tasks.active(*ids)
@@ -179,7 +183,7 @@ def test_nothing_is_counted_for_a_requeued_task(perform: Perform, tasks: Tasks) 
     assert {} == tasks.counts()
 
 
-def test_large_messages_are_sent_in_several_calls(redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_large_messages_are_sent_in_several_calls(redis_client: RedisClient, tasks: Tasks) -> None:
     """About 4 MB a call."""
     tasks.active("a", "b", "c")
     perform = BlockingPerformer(redis_client)

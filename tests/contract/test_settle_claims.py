@@ -9,17 +9,19 @@ from tests.factories import LEASE_SCORE, Tasks, claim
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
-    import redis
-
     from tests.contract.settling import Settle
+    from tests.invariants import RedisClient
 
 
-def dump(redis_client: redis.Redis) -> dict[bytes, bytes]:
-    return {key: redis_client.dump(key) for key in redis_client.keys()}
+def dump(redis_client: RedisClient) -> dict[bytes, bytes]:
+    """Return everything that is in Redis."""
+    return {key: redis_client.dump(key) for key in redis_client.keys("*")}
 
 
 @every_settle
-def test_a_settled_task_is_not_active_and_has_no_lease(perform: Perform, tasks: Tasks, settle: Settle) -> None:
+def test_a_settled_task_is_not_active_and_has_no_lease(
+    perform: Perform, tasks: Tasks, settle: Settle
+) -> None:
     """Sees the loss of the LREM and of the ZREM; tasks beside it keep theirs."""
     tasks.active("a", "b", "c")
     assert frozenset() == perform(settle([claim("b")])).refused
@@ -29,9 +31,9 @@ def test_a_settled_task_is_not_active_and_has_no_lease(perform: Perform, tasks: 
 
 @every_settle
 def test_h05_a_claim_that_does_not_hold_is_refused(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Settle
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Settle
 ) -> None:
-    """Sees the loss of the HMGET and of the ZMSCORE: another token, no token, or a later lease is not ours."""
+    """Sees the loss of the HGET and of the ZMSCORE: another token, none, or a later lease is not ours."""
     tasks.active("other", token="server/2")
     tasks.active("go", token="")
     tasks.active("later", lease=LEASE_SCORE + 1)
@@ -43,7 +45,7 @@ def test_h05_a_claim_that_does_not_hold_is_refused(
 
 @every_settle
 def test_h05_a_token_that_go_left_standing_does_not_make_a_task_ours(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Settle
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Settle
 ) -> None:
     """Go's recoverer put the task back and left our field: it is not active, and LREM says so."""
     tasks.pending("a")
@@ -67,7 +69,7 @@ def test_h05_a_lease_up_to_what_was_asked_for_is_ours(
 
 @every_settle
 def test_h02_w06_a_missing_lease_does_not_lose_the_task(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Settle
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Settle
 ) -> None:
     """Asynq takes such a task out of active, then stops: its hash is orphaned. Ours is settled."""
     tasks.active("a", lease=None)
@@ -87,7 +89,7 @@ def test_the_refused_do_not_hinder_the_others(perform: Perform, tasks: Tasks, se
 
 @every_settle
 def test_h24_w14_one_occurrence_is_removed_from_the_end_where_old_tasks_stand(
-    perform: Perform, tasks: Tasks, redis_client: redis.Redis, settle: Settle
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Settle
 ) -> None:
     """A damaged list holds the id twice: the one at the tail goes, the walk does not go on to the head."""
     tasks.active("a", "b")
@@ -98,8 +100,8 @@ def test_h24_w14_one_occurrence_is_removed_from_the_end_where_old_tasks_stand(
 
 
 @every_settle
-def test_a_call_that_is_sent_again_settles_once(
-    redis_client: redis.Redis, tasks: Tasks, settle: Settle
+def test_h01_w01_a_call_that_is_sent_again_settles_once(
+    redis_client: RedisClient, tasks: Tasks, settle: Settle
 ) -> None:
     """What the first run settled is not refused; what it refused is refused again; nothing counts twice."""
     tasks.active("a", "b")
@@ -119,10 +121,10 @@ def test_without_a_replay_a_settled_task_is_refused(perform: Perform, tasks: Tas
 
 
 @every_settle
-def test_two_thousand_and_one_tasks_go_in_three_calls(
-    redis_client: redis.Redis, tasks: Tasks, settle: Settle
+def test_w11_two_thousand_and_one_tasks_go_in_three_calls(
+    redis_client: RedisClient, tasks: Tasks, settle: Settle
 ) -> None:
-    """W11: no call carries more than 1,000 ids, so Lua's limits are far."""
+    """No call carries more than 1,000 ids, so Lua's limits are far."""
     ids = [f"{number:04}" for number in range(2001)]
     tasks.active(*ids)
     perform = BlockingPerformer(redis_client)
@@ -132,7 +134,7 @@ def test_two_thousand_and_one_tasks_go_in_three_calls(
 
 
 @every_settle
-def test_nothing_to_settle_is_no_call(redis_client: redis.Redis, settle: Settle) -> None:
+def test_nothing_to_settle_is_no_call(redis_client: RedisClient, settle: Settle) -> None:
     """An empty decision costs nothing."""
     perform = BlockingPerformer(redis_client)
     assert frozenset() == perform(settle([])).refused

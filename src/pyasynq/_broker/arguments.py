@@ -33,7 +33,7 @@ def chunks(
     most: int = MAX_TASKS,
     size_of: Callable[[T], int] | None = None,
 ) -> Iterator[Sequence[T]]:
-    """Cut items into slices of at most `most` items and, if sizes are known, about 4 MB; one item is never cut."""
+    """Cut items into slices of at most `most` items and, if sizes are known, 4 MB; one item is never cut."""
     first = size = 0
     for position, item in enumerate(items):
         item_size = size_of(item) if size_of else 0

@@ -6,7 +6,6 @@ import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq._clock import Instant
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import TaskMessage, encode_task_message
 from pyasynq.options import merge_options, resolve_options
@@ -14,6 +13,8 @@ from pyasynq.task import Task, TaskInfo, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from pyasynq._clock import Instant
 
 _IDS_AT_ONCE: Final = 128
 _VARIANTS: Final = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))

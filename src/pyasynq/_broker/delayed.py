@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pyasynq._broker.arguments import MAX_TASKS, time_arguments
 from pyasynq._broker.plan import Plan, Replay, ScriptCall

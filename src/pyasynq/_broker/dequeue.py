@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS, time_arguments
 from pyasynq._broker.plan import Plan, Replay, ScriptCall
@@ -86,7 +86,9 @@ def dequeue(
     ghosts, empty, waiting, lease_score, seconds, microseconds = reply[:_HEAD]
     tasks = [
         DequeuedTask(task_id.decode(), message, crashes, lease_score)
-        for task_id, message, crashes in zip(reply[_HEAD::3], reply[_HEAD + 1 :: 3], reply[_HEAD + 2 :: 3], strict=True)
+        for task_id, message, crashes in zip(
+            reply[_HEAD::3], reply[_HEAD + 1 :: 3], reply[_HEAD + 2 :: 3], strict=True
+        )
     ]
     return Dequeued(tasks, ghosts, bool(empty), bool(waiting), lease_score, Instant(seconds, microseconds))
 

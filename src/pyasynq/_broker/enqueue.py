@@ -86,7 +86,12 @@ def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
         queue, size = item.message.queue, len(item.encoded)
         script = _SCRIPTS[item.state, item.unique_ttl > 0]
         run, filled = open_runs.get(queue, (None, 0))
-        if run is None or run.script is not script or len(run.tasks) == MAX_TASKS or filled + size > MAX_BYTES:
+        if (
+            run is None
+            or run.script is not script
+            or len(run.tasks) == MAX_TASKS
+            or filled + size > MAX_BYTES
+        ):
             run, filled = EnqueueRun(queue, script, [], []), 0
             runs.append(run)
         run.tasks.append(item)

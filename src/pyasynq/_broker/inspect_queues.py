@@ -18,13 +18,15 @@ class QueueCounts(NamedTuple):
     """How many tasks of a queue are in each state, and what it has processed.
 
     Attributes:
-        aggregating: tasks in all groups; those that are being aggregated right now are not counted.
-        processed, failed: attempts of this day, in UTC; failed ones are counted in both.
         paused: nothing is taken from the queue.
         latency: how many seconds the next task has been waiting; 0 when none waits.
+        aggregating: tasks in all groups; those that are being aggregated right now are not counted.
+        processed, failed: attempts of this day, in UTC; failed ones are counted in both.
     """
 
     queue: str
+    paused: bool
+    latency: float
     pending: int
     active: int
     scheduled: int
@@ -37,8 +39,6 @@ class QueueCounts(NamedTuple):
     failed: int
     processed_total: int
     failed_total: int
-    paused: bool
-    latency: float
 
     @property
     def size(self) -> int:
@@ -76,4 +76,5 @@ def queue_info(queue: str, now: Instant | None = None) -> Plan[QueueCounts]:
         (keys.task_prefix, keys.group_prefix, *time_arguments(now)),
         Replay.SAFE,
     )
-    return QueueCounts(queue, *map(int, counts), bool(paused), latency_microseconds / 1_000_000)
+    numbers = (int(count) for count in counts)
+    return QueueCounts(queue, bool(paused), latency_microseconds / 1_000_000, *numbers)

@@ -142,13 +142,19 @@ def list_expired(
     `own_slack` seconds ago for tasks that a pyasynq worker took, `foreign_slack` for those of Go.
     """
     keys = queue_keys(queue)
-    reply = yield ScriptCall(
-        LEASE_LIST_EXPIRED,
-        (keys.lease,),
-        (keys.task_prefix, own_slack, foreign_slack, limit, *time_arguments(now)),
-        Replay.SAFE,
-    )
-    return _expired_tasks(reply)
+    found: list[ExpiredTask] = []
+    start, looked_at = 0, MAX_TASKS
+    # Tasks of Go whose grace lasts stand in front of our own that ended later; they must not hide them.
+    while len(found) < limit and looked_at == MAX_TASKS:
+        looked_at, *reply = yield ScriptCall(
+            LEASE_LIST_EXPIRED,
+            (keys.lease,),
+            (keys.task_prefix, own_slack, foreign_slack, start, MAX_TASKS, *time_arguments(now)),
+            Replay.SAFE,
+        )
+        found += _expired_tasks(reply)
+        start += MAX_TASKS
+    return found[:limit]
 
 
 def list_unleased(queue: str) -> Plan[list[ExpiredTask]]:
@@ -181,8 +187,12 @@ def _scan_active(queue: str, token_prefix: str) -> Plan[list[ExpiredTask]]:
 def _expired_tasks(reply: Reply) -> list[ExpiredTask]:
     fields = iter(reply)
     return [
-        ExpiredTask(task_id.decode(), message, crashes, token.decode(), None if score == b"" else int(float(score)))
-        for task_id, message, crashes, token, score in zip(fields, fields, fields, fields, fields, strict=True)
+        ExpiredTask(
+            task_id.decode(), message, crashes, token.decode(), None if score == b"" else int(float(score))
+        )
+        for task_id, message, crashes, token, score in zip(
+            fields, fields, fields, fields, fields, strict=True
+        )
     ]
 
 
@@ -242,7 +252,9 @@ def archive_poison(
     for chunk in chunks(tasks, most=min(MAX_TASKS, max_size), size_of=lambda task: len(task.message)):
         today = Instant(chunk[0].archived_at)
         tail = [
-            argument for task in chunk for argument in (*_seen(task), task.message, task.archived_at, task.trace)
+            argument
+            for task in chunk
+            for argument in (*_seen(task), task.message, task.archived_at, task.trace)
         ]
         reply = yield ScriptCall(
             LEASE_ARCHIVE_POISON,
@@ -277,6 +289,6 @@ def quarantine(
     cutoff: int,
     now: Instant,
 ) -> Plan[Settled]:
-    """Archive an active task whose message cannot be decoded: the bytes stay, the reason becomes its trace."""
+    """Archive an active task whose message cannot be decoded: its bytes stay, its trace is the reason."""
     task = ArchiveTask(claim, b"", now.ceiling, reason.encode(errors="replace"))
     return (yield from settle_archive(queue, [task], max_size=max_size, cutoff=cutoff, now=now))

@@ -51,8 +51,8 @@ def require_supported(facts: ServerFacts) -> None:
 
 
 def _parse_info(reply: bytes) -> dict[str, str]:
-    pairs = (line.split(":", 1) for line in reply.decode(errors="replace").splitlines() if ":" in line)
-    return {name: value for name, value in pairs}
+    lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
 
 
 def _version(text: str) -> tuple[int, ...]:

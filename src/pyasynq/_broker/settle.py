@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
-from pyasynq._broker.plan import Argument, Plan, Reply, Replay, ScriptCall
+from pyasynq._broker.plan import Argument, Plan, Replay, Reply, ScriptCall
 from pyasynq._broker.scripts import (
     TASK_ARCHIVE,
     TASK_COMPLETE,
@@ -99,7 +99,7 @@ class Settled(NamedTuple):
     trimmed: int = 0
 
 
-Decision = TypeVar("Decision", DoneTask, CompleteTask, RetryTask, RequeueTask)
+Decision = TypeVar("Decision")
 
 
 def settle_done(queue: str, tasks: Sequence[DoneTask], *, now: Instant) -> Plan[Settled]:

@@ -58,8 +58,3 @@ SCHEDULER_HISTORY_LIMIT: Final = 1_000
 """How many enqueues of one scheduler entry are remembered."""
 MAX_COUNT: Final = 2**63 - 1
 """Largest value of a counter; the next count starts again at 1."""
-
-DEFAULT_QUEUE: Final = "default"
-DEFAULT_MAX_RETRY: Final = 25
-DEFAULT_TIMEOUT_SECONDS: Final = 1_800
-"""Used when a task has neither timeout nor deadline."""

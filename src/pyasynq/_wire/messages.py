@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from pyasynq._wire import asynq_pb2
 from pyasynq._wire.asynq_pb2 import TaskMessage
 from pyasynq._wire.timestamps import read_timestamp, write_timestamp
+from pyasynq.errors import InvalidTextError, UndecodableMessageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,36 +39,6 @@ __all__ = [
 
 _AnyMessage = TypeVar("_AnyMessage", bound=Message)
 _EMPTY = "there is nothing to decode"
-
-
-class UndecodableMessageError(ValueError):
-    """Bytes from Redis are not the message that they should be.
-
-    `kind` is the name of the message, `data` the bytes, untouched, and `reason` what is wrong with them.
-    The text of the error holds no part of the bytes, since they may hold a payload.
-    """
-
-    def __init__(self, kind: str, data: bytes, reason: str) -> None:
-        super().__init__(f"cannot decode {len(data)} bytes as {kind}: {reason}")
-        self.kind = kind
-        self.data = data
-        self.reason = reason
-
-
-class InvalidTextError(ValueError):
-    """A text cannot be written as UTF-8, because it holds half of a surrogate pair.
-
-    `kind` is the name of the message, `field` says where the text is, and `text` is all of it.
-    """
-
-    def __init__(self, kind: str, field: str, text: str, position: int) -> None:
-        super().__init__(
-            f"{field} of {kind} is not valid Unicode: character {position} is {text[position]!a}, "
-            "half of a surrogate pair; decode the text with errors='replace', or send bytes in the payload"
-        )
-        self.kind = kind
-        self.field = field
-        self.text = text
 
 
 class TaskMessageFields(TypedDict, total=False):
@@ -174,7 +145,7 @@ class _Record:
         return cls(**values)
 
     @classmethod
-    def _value_of(cls, message: Message, name: str) -> Any:  # noqa: ANN401  the fields have many types
+    def _value_of(cls, message: Message, name: str) -> Any:
         value = getattr(message, name)
         if name in cls._instants:
             return read_timestamp(value)

@@ -1,22 +1,23 @@
 #!lua flags=allow-oom
--- Lists active tasks whose lease ended long enough ago, the longest ago first.
+-- Lists a page of the active tasks whose lease ended long enough ago, the longest ago first.
 -- KEYS[1] lease: sorted set of ids by the second their lease ends
 -- ARGV[1] task_prefix: what stands before an id in the key of a task
 -- ARGV[2] own_slack: seconds that a task with a token is left alone
 -- ARGV[3] foreign_slack: seconds that a task without one is left alone
--- ARGV[4] limit: how many leases are looked at
--- ARGV[5] now_seconds: empty for the clock of Redis
--- ARGV[6] now_microseconds: within the second
--- Returns: id, message, crashes, token, lease_score: for each task; message and token may be empty
+-- ARGV[4] start: how many of the leases that ended first are left out
+-- ARGV[5] limit: how many leases are looked at
+-- ARGV[6] now_seconds: empty for the clock of Redis
+-- ARGV[7] now_microseconds: within the second
+-- Returns: number of leases looked at, and id, message (may be empty), crashes, token, lease_score for each task
 -- Uses: now
 
 local lease = KEYS[1]
-local task_prefix, own_slack, foreign_slack, limit, now_seconds, now_microseconds = unpack(ARGV)
+local task_prefix, own_slack, foreign_slack, start, limit, now_seconds, now_microseconds = unpack(ARGV)
 
 local seconds = now(now_seconds, now_microseconds)
 local latest = seconds - math.min(own_slack, foreign_slack)
-local entries = redis.call('ZRANGEBYSCORE', lease, '-inf', latest, 'WITHSCORES', 'LIMIT', 0, limit)
-local found = {}
+local entries = redis.call('ZRANGEBYSCORE', lease, '-inf', latest, 'WITHSCORES', 'LIMIT', start, limit)
+local found = { #entries / 2 }
 for i = 1, #entries, 2 do
   local id, score = entries[i], entries[i + 1]
   local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'x:crashes', 'x:attempt')

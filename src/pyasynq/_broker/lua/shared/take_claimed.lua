@@ -9,15 +9,19 @@ local function take_claimed(active, lease, task_prefix, replay, wanted_state, fi
   local scores = redis.call('ZMSCORE', lease, unpack(ids))
   for i, id in ipairs(ids) do
     local at = first + (i - 1) * stride
-    local fields = redis.call('HMGET', task_prefix .. id, 'x:attempt', 'state')
+    local task = task_prefix .. id
     local later = scores[i] and tonumber(scores[i]) > tonumber(ARGV[at + 2])
     -- LREM answers whether the task is active, from the end where long-lived ones stand; it is also the
     -- first write, and one that Redis 6.2 allows when it is full.
-    if fields[1] == ARGV[at + 1] and not later and redis.call('LREM', active, -1, id) == 1 then
+    if redis.call('HGET', task, 'x:attempt') == ARGV[at + 1] and not later
+        and redis.call('LREM', active, -1, id) == 1 then
       held[#held + 1] = at
       held_ids[#held_ids + 1] = id
-    elseif not (replay == '1' and (not fields[2] or fields[2] == wanted_state)) then
-      refused[#refused + 1] = id
+    else
+      local state = replay == '1' and (redis.call('HGET', task, 'state') or wanted_state)
+      if state ~= wanted_state then
+        refused[#refused + 1] = id
+      end
     end
   end
   if #held > 0 then

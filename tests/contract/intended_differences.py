@@ -1,0 +1,51 @@
+"""Where pyasynq leaves something else in Redis than Asynq 0.26 does, on purpose: exactly these fields.
+
+A difference that is not listed fails the comparison, and so does an entry that no vector needs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Difference(NamedTuple):
+    """One field that differs.
+
+    Attributes:
+        vector: name of the vector.
+        key: the key in Redis.
+        field: field of a hash, member of a sorted set, or "ttl".
+        number: of the weak point of Asynq that is mended by it.
+        reason: what is better.
+    """
+
+    vector: str
+    key: str
+    field: str
+    number: str
+    reason: str
+
+
+INTENDED = (
+    Difference(
+        "schedule_unique",
+        "asynq:{default}:scheduled",
+        "id-sched-u",
+        "H13",
+        "a due time is rounded up to whole seconds, so no task runs early",
+    ),
+    Difference(
+        "schedule_unique",
+        "asynq:{default}:unique:email:deliver:385de87a2a7f4a88192a4d1cd4735e1e",
+        "ttl",
+        "W24",
+        "the time of a lock is rounded up, so it is not released early",
+    ),
+    Difference(
+        "active",
+        "asynq:{default}:t:id-active",
+        "x:attempt",
+        "H5",
+        "the token of the attempt, by which a worker whose lease lapsed is kept from settling",
+    ),
+)

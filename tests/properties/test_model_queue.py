@@ -1,0 +1,255 @@
+"""Any sequence of operations leaves the real queue as the model has it, and sound after each step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from pyasynq._broker.compose import compose
+from pyasynq._broker.delayed import delete_expired_completed, forward
+from pyasynq._broker.dequeue import dequeue, find_dequeued
+from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.leases import RecoverTask, list_expired, recover, renew
+from pyasynq._broker.settle import (
+    ArchiveTask,
+    Claim,
+    CompleteTask,
+    DoneTask,
+    RequeueTask,
+    RetryTask,
+    settle_archive,
+    settle_complete,
+    settle_done,
+    settle_requeue,
+    settle_retry,
+)
+from pyasynq._clock import Instant
+from pyasynq._wire.messages import copy_task_message, decode_task_message, encode_task_message
+from pyasynq.task import Task, TaskState
+from tests.factories import Tasks
+from tests.invariants import RedisClient, check_invariants
+from tests.properties.model_queue import LEASE, Attempt, ModelQueue
+
+if TYPE_CHECKING:
+    from pyasynq._broker.plan import Plan
+    from pyasynq._broker.settle import Settled
+    from tests.fix_broker import Drivers
+
+IDS = st.sampled_from("abcdef")
+PAYLOADS = st.sampled_from([b"1", b"2"])
+CHOICES = st.lists(st.integers(0, 30), min_size=1, max_size=3)
+MAX_ARCHIVED = 3
+SORTED_SETS = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Performs each operation on Redis and on the model. Time passes only when `wait` says so."""
+
+    client: RedisClient
+    drivers: Drivers
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.client.flushall()
+        self.model = ModelQueue()
+        self.tasks = Tasks(self.client)
+        self.attempts: list[Attempt] = []
+        self.now = Instant(2_000_000_000)
+        self.calls = 0
+
+    def perform(self, plan: Plan[Any]) -> Any:
+        return self.drivers.run(plan)
+
+    @rule(task_id=IDS, payload=PAYLOADS, unique=st.booleans(), delay=st.sampled_from([0, 0, 10, 60]))
+    def enqueue(self, task_id: str, payload: bytes, unique: bool, delay: int) -> None:
+        options: dict[str, Any] = {"unique": 3600} if unique else {}
+        task = Task("t", payload, task_id=task_id, process_in=delay, **options)
+        item = compose(task, {}, now=self.now)
+        [run] = split_runs([item])
+        [result] = self.perform(enqueue_run(run, now=self.now, registry=QueueRegistry()))
+        due = self.now.seconds + delay if delay else 0
+        assert self.model.enqueue(task_id, item.message.unique_key, due) == result.status.value
+
+    @rule(limit=st.integers(1, 4), lost=st.booleans())
+    def dequeue(self, limit: int, lost: bool) -> None:
+        self.calls += 1
+        token, lease_score = f"server/{self.calls}", self.now.seconds + LEASE
+        expected = self.model.dequeue(limit, token, lease_score)
+        taken = self.perform(dequeue("default", limit=limit, token=token, now=self.now)).tasks
+        if lost:
+            taken = self.perform(find_dequeued("default", token=token))
+        assert expected == [task.id for task in taken]
+        assert [self.model.tasks[task_id].crashes for task_id in expected] == [task.crashes for task in taken]
+        self.attempts += [Attempt(task_id, token, lease_score) for task_id in expected]
+
+    def chosen(self, numbers: list[int]) -> list[Attempt]:
+        """Return some attempts, of different tasks; those that lost their task among them."""
+        picked: dict[str, Attempt] = {}
+        for number in numbers:
+            attempt = self.attempts[number % len(self.attempts)]
+            picked.setdefault(attempt.id, attempt)
+        return list(picked.values())
+
+    def settle(self, attempts: list[Attempt], plan: Plan[Settled]) -> tuple[list[Attempt], int]:
+        """Perform a settle; return the attempts that own their task, and how many tasks were trimmed."""
+        owned = [attempt for attempt in attempts if self.model.owns(attempt)]
+        settled = self.perform(plan)
+        assert {attempt.id for attempt in attempts if attempt not in owned} == settled.refused
+        self.attempts = [attempt for attempt in self.attempts if attempt not in owned]
+        return owned, settled.trimmed
+
+    def message(self, task_id: str, **changes: int) -> bytes:
+        stored = self.client.hget(self.tasks.keys.task(task_id), "msg")
+        if stored is None:
+            return b"gone"
+        message = copy_task_message(decode_task_message(stored))
+        for name, value in changes.items():
+            setattr(message, name, value)
+        return encode_task_message(message)
+
+    def unique_key(self, task_id: str) -> str:
+        task = self.model.tasks.get(task_id)
+        return task.unique_key if task else ""
+
+    @precondition(lambda self: self.attempts)
+    @rule(numbers=CHOICES)
+    def done(self, numbers: list[int]) -> None:
+        attempts = self.chosen(numbers)
+        decisions = [DoneTask(claim(attempt), self.unique_key(attempt.id)) for attempt in attempts]
+        owned, _ = self.settle(attempts, settle_done("default", decisions, now=self.now))
+        self.model.finish(owned, 0)
+
+    @precondition(lambda self: self.attempts)
+    @rule(numbers=CHOICES)
+    def complete(self, numbers: list[int]) -> None:
+        attempts, expires_at = self.chosen(numbers), self.now.seconds + 20
+        decisions = [
+            CompleteTask(
+                claim(attempt),
+                self.unique_key(attempt.id),
+                self.message(attempt.id, completed_at=self.now.seconds, retention=20),
+                expires_at,
+                b"result",
+            )
+            for attempt in attempts
+        ]
+        owned, _ = self.settle(attempts, settle_complete("default", decisions, now=self.now))
+        self.model.finish(owned, expires_at)
+
+    @precondition(lambda self: self.attempts)
+    @rule(numbers=CHOICES)
+    def retry(self, numbers: list[int]) -> None:
+        attempts, at = self.chosen(numbers), self.now.seconds + 15
+        decisions = []
+        for attempt in attempts:
+            task = self.model.tasks.get(attempt.id)
+            data = self.message(attempt.id, retried=task.retried + 1 if task else 0)
+            decisions.append(RetryTask(claim(attempt), data, at, True, b"trace"))
+        owned, _ = self.settle(attempts, settle_retry("default", decisions, now=self.now))
+        self.model.retry(owned, at)
+
+    @precondition(lambda self: self.attempts)
+    @rule(numbers=CHOICES)
+    def archive(self, numbers: list[int]) -> None:
+        attempts, now = self.chosen(numbers), self.now.seconds
+        decisions = [
+            ArchiveTask(claim(attempt), self.message(attempt.id, last_failed_at=now), now, b"")
+            for attempt in attempts
+        ]
+        plan = settle_archive("default", decisions, max_size=MAX_ARCHIVED, cutoff=0, now=self.now)
+        owned, trimmed = self.settle(attempts, plan)
+        assert self.model.archive(owned, now, MAX_ARCHIVED) == trimmed
+
+    @precondition(lambda self: self.attempts)
+    @rule(numbers=CHOICES)
+    def requeue(self, numbers: list[int]) -> None:
+        attempts = self.chosen(numbers)
+        decisions = [RequeueTask(claim(attempt)) for attempt in attempts]
+        owned, _ = self.settle(attempts, settle_requeue("default", decisions, now=self.now))
+        self.model.put_back([attempt.id for attempt in owned], crashed=False)
+
+    @precondition(lambda self: self.attempts)
+    @rule(numbers=CHOICES, vanished=st.booleans())
+    def renew(self, numbers: list[int], vanished: bool) -> None:
+        attempts = self.chosen(numbers)
+        owned = [attempt for attempt in attempts if self.model.owns(attempt)]
+        if vanished and owned:
+            self.client.zrem(self.tasks.keys.lease, owned[0].id)
+        renewed = self.perform(renew("default", [claim(attempt) for attempt in attempts], now=self.now))
+        assert [attempt.id for attempt in attempts if attempt not in owned] == renewed.lost
+        for attempt in owned:
+            assert attempt.lease_score <= renewed.lease_score, "a lease never moves backward"
+            attempt.lease_score = self.model.tasks[attempt.id].score = renewed.lease_score
+
+    @rule()
+    def recover(self) -> None:
+        expired = self.model.expired(self.now.seconds)
+        listed = self.perform(list_expired("default", now=self.now))
+        assert expired == [task.id for task in listed]
+        seen = [RecoverTask(task.id, task.token, task.lease_score) for task in listed]
+        recovered = {task.id: task.crashes for task in self.perform(recover("default", seen, now=self.now))}
+        self.model.put_back(expired, crashed=True)
+        assert {task_id: self.model.tasks[task_id].crashes for task_id in expired} == recovered
+
+    @rule()
+    def forward(self) -> None:
+        result = self.perform(forward("default", now=self.now, limit=2))
+        assert self.model.forward(self.now.seconds) == result.moved
+        waiting = [*self.model.ids(TaskState.SCHEDULED), *self.model.ids(TaskState.RETRY)]
+        assert min((self.model.tasks[one].score for one in waiting), default=None) == result.next_due
+
+    @rule()
+    def delete_expired(self) -> None:
+        deleted = self.perform(delete_expired_completed("default", batch=2, now=self.now))
+        assert self.model.delete_expired(self.now.seconds) == deleted
+
+    @rule(seconds=st.sampled_from([1, 5, 15, 36]))
+    def wait(self, seconds: int) -> None:
+        self.now = self.now.plus(seconds)
+
+    @rule()
+    def pause_or_go_on(self) -> None:
+        self.model.paused = not self.model.paused
+        if self.model.paused:
+            self.client.set(self.tasks.keys.paused, 1)
+        else:
+            self.client.delete(self.tasks.keys.paused)
+
+    @invariant()
+    def redis_is_as_the_model(self) -> None:
+        check_invariants(self.client, max_archived=MAX_ARCHIVED)
+        model, tasks = self.model, self.tasks
+        assert model.pending == tasks.ids("pending")
+        for state in SORTED_SETS:
+            assert {one: model.tasks[one].score for one in model.ids(state)} == tasks.scores(state.value)
+        assert {one: model.tasks[one].score for one in model.ids(TaskState.ACTIVE)} == tasks.scores("lease")
+        locks = {key.decode(): self.client.get(key).decode() for key in self.client.keys("*:unique:*")}
+        assert model.locks == locks
+        counts = tasks.counts()
+        assert (model.processed, model.failed) == (counts.get("processed", 0), counts.get("failed", 0))
+
+
+def claim(attempt: Attempt) -> Claim:
+    """Return what an attempt shows."""
+    return Claim(attempt.id, attempt.token, attempt.lease_score)
+
+
+def test_any_sequence_of_operations_is_as_the_model(redis_client: RedisClient, drivers: Drivers) -> None:
+    """A failure prints the sequence and how to run it again."""
+
+    class Machine(QueueMachine):
+        client = redis_client
+
+    Machine.drivers = drivers
+    limits = settings(max_examples=60, stateful_step_count=40, deadline=None, print_blob=True)
+    run_state_machine_as_test(Machine, settings=limits)
+    check_invariants(redis_client, max_archived=MAX_ARCHIVED)

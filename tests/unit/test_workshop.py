@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tools.size_report import Size, measure, percentile
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PINS = [
+    Requirement(line)
+    for line in (ROOT / "requirements" / "dev.txt").read_text(encoding="utf-8").splitlines()
+    if not line.startswith("#")
+]
+
+
+def declared() -> list[Requirement]:
+    """Return every requirement of pyproject.toml but those on our own extras."""
+    project = PROJECT["project"]
+    lines = (
+        project["dependencies"] + PROJECT["build-system"]["requires"] + PROJECT["dependency-groups"]["dev"]
+    )
+    lines += [line for extra in project["optional-dependencies"].values() for line in extra]
+    return [requirement for requirement in map(Requirement, lines) if requirement.name != project["name"]]
+
+
+@pytest.mark.parametrize("requirement", declared(), ids=str)
+def test_every_declared_dependency_is_pinned_to_a_version_it_allows(requirement: Requirement) -> None:
+    """Else the environment would hold whatever a package index has today."""
+    (pin,) = (pin for pin in PINS if canonicalize_name(pin.name) == canonicalize_name(requirement.name))
+
+    assert requirement.specifier.contains(str(pin.specifier).removeprefix("=="))
+
+
+def test_every_pin_is_one_exact_version() -> None:
+    """With at most a marker behind it: no ranges, no addresses, no options."""
+    assert [] == [
+        str(pin) for pin in PINS if not re.fullmatch(r"==[^*,]+", str(pin.specifier)) or pin.url or pin.extras
+    ]
+
+
+def test_the_help_of_make_names_every_target_that_a_person_types() -> None:
+    """`make` alone is the table of contents."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = re.findall(r"^\.PHONY: (.*)", makefile, re.MULTILINE)[0].split()
+
+    assert set(phony) == set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(50, 2), (95, 4), (100, 4)])
+def test_a_percentile_is_one_of_the_numbers(percent: int, expected: int) -> None:
+    """The smallest that so many percent of the numbers do not exceed."""
+    assert expected == percentile([1, 2, 3, 4], percent)
+
+
+def test_the_size_report_counts_what_a_reader_sees(tmp_path: Path) -> None:
+    """Lines from `def` to the end, arguments without self, and no generated files."""
+    (tmp_path / "a.py").write_text("class A:\n    def f(self, b, *c, d=1, **e):\n        return b\n")
+    (tmp_path / "b.py").write_text('"""Generated from a.py."""\n\n\ndef g(): ...\n')
+
+    assert {
+        "lines of a file": [Size(3, "a.py")],
+        "lines of a function": [Size(2, "a.py:2 f")],
+        "lines of a class": [Size(3, "a.py:1 A")],
+        "arguments": [Size(4, "a.py:2 f")],
+    } == measure(tmp_path)
