@@ -74,6 +74,18 @@ class PayloadTooLargeError(ConfigurationError):
         self.limit = limit
 
 
+class ArgumentsError(ConfigurationError, TypeError):
+    """A typed task called with missing, unknown or surplus arguments.
+
+    Attributes:
+        argument: the unknown argument's name, or None.
+    """
+
+    def __init__(self, message: str, argument: str | None) -> None:
+        super().__init__(message)
+        self.argument = argument
+
+
 class PayloadEncodingError(ConfigurationError):
     """Arguments that the payload's JSON cannot carry; the message names the argument."""
 

@@ -1,1 +1,5 @@
 """The command line `pyasynq`."""
+
+from pyasynq.cli.commands import main
+
+__all__ = ["main"]

@@ -61,7 +61,8 @@ class Processor(Service):
                 raise errors[0]
             self._trouble.reset()
             await self._watch_empty_queues()
-        if quiet and self._is_finished():
+        # Quiet before and after: this round may have started what it took.
+        if quiet and self._is_quiet and self._is_finished():
             self.on_idle()
         return self._rest()
 

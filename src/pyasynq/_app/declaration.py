@@ -1,0 +1,154 @@
+"""One declared handler: its task type, function, codecs and rules."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from pyasynq._payload import ArgumentsCodec, ResultCodec
+from pyasynq.errors import ConfigurationError, InvalidOptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq.retry import RetryDelay
+
+
+class UnknownAnnotationError(ConfigurationError):
+    """An annotation names something that does not exist, or not yet."""
+
+
+class Declaration:
+    """A handler as it was declared.
+
+    Annotations are compiled at the declaration. Where they name something that the module defines only
+    further down, that happens at the first use instead.
+
+    Args:
+        function: the handler.
+        name: the task type, or None for one made of module and function name.
+        retry_delay: the handler's own delay before retries, or None.
+        is_failure: the handler's own rule for errors that spend no retry, or None.
+        crash_limit: the handler's own limit of worker crashes, or None.
+
+    Raises:
+        ConfigurationError: for a function that cannot be a handler; the message says why.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        *,
+        retry_delay: RetryDelay | None = None,
+        is_failure: Callable[[BaseException], bool] | None = None,
+        crash_limit: int | None = None,
+    ) -> None:
+        self.function = function
+        self.type = _default_name(function) if name is None else name
+        self.retry_delay = retry_delay
+        self.is_failure = is_failure
+        self.crash_limit = crash_limit
+        if crash_limit is not None and crash_limit < 0:
+            raise InvalidOptionError(
+                "crash_limit", crash_limit, "cannot be negative"
+            )
+        self.is_coroutine = _is_coroutine(function)
+        _check_kind(function, self.owner)
+        try:
+            self.compile()
+        except UnknownAnnotationError:
+            # The module may define it further down; it is asked again when all modules are there.
+            return
+
+    @property
+    def owner(self) -> str:
+        """How errors name the handler."""
+        return f"task {self.type!r}"
+
+    @property
+    def place(self) -> str:
+        """Where the function was defined, for errors that name two of them."""
+        function = _function_of(self.function)
+        code = getattr(function, "__code__", None)
+        name = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name
+
+    @property
+    def arguments(self) -> ArgumentsCodec:
+        """Brings arguments to payloads and back. Raises what `compile` raises, at the first use."""
+        return self._codecs[0]
+
+    @property
+    def result(self) -> ResultCodec:
+        """Brings return values to results and back. Raises what `compile` raises, at the first use."""
+        return self._codecs[1]
+
+    def compile(self) -> None:
+        """Make the codecs, so that the first task does not wait for them.
+
+        Raises:
+            ConfigurationError: for a parameter that a payload cannot carry, or an unknown annotation.
+        """
+        _ = self._codecs
+
+    @cached_property
+    def _codecs(self) -> tuple[ArgumentsCodec, ResultCodec]:
+        function = _function_of(self.function)
+        annotated = function if inspect.isroutine(function) else type(function).__call__
+        try:
+            hints = typing.get_type_hints(annotated, include_extras=True)
+            return (
+                ArgumentsCodec(self.function, hints, owner=self.owner),
+                ResultCodec(hints.get("return", Any), owner=self.owner),
+            )
+        except NameError as error:
+            raise UnknownAnnotationError(
+                f"{self.owner}: an annotation of {self.place} names {error.name!r}, which its module does "
+                "not define; if it is imported under `if TYPE_CHECKING:`, import it outside of that",
+            ) from None
+
+
+def _function_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def _is_coroutine(function: Callable[..., Any]) -> bool:
+    function = _function_of(function)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None),  # noqa: B004 - its kind matters, not whether it exists
+    )
+
+
+def _default_name(function: Callable[..., Any]) -> str:
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", None)
+    if name is None or module is None or "<" in name:
+        raise ConfigurationError(
+            f"{name or function!r} has no name that other processes could find it by: "
+            'give the task one, as in @app.task("email:deliver")',
+        )
+    if module == "__main__":
+        raise ConfigurationError(
+            f"the module of {name!r} is '__main__' here and has another name in the worker: "
+            f'give the task a name of its own, as in @app.task("{name}")',
+        )
+    return f"{module}.{name}"
+
+
+def _check_kind(function: Callable[..., Any], owner: str) -> None:
+    plain = _function_of(function)
+    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        raise ConfigurationError(
+            f"{owner}: {plain.__qualname__} is a generator, and a handler has one result"
+        )
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    if first is not None and first.name in {"self", "cls"} and first.annotation is inspect.Parameter.empty:
+        raise ConfigurationError(
+            f"{owner}: {plain.__qualname__} is a method, and a payload cannot carry its {first.name!r}: "
+            "declare a function",
+        )

@@ -1,0 +1,85 @@
+"""The tasks that an app has declared, and how each of them is run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyasynq._app.routes import not_found_route, route_of
+from pyasynq._app.typed_task import CoroutineTask, PlainTask
+from pyasynq.errors import ConfigurationError
+from pyasynq.options import DEFAULT_QUEUE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyasynq._app.declaration import Declaration
+    from pyasynq._app.routes import Middleware
+    from pyasynq._app.typed_task import Sender, TypedTask
+    from pyasynq._server.routes import Route
+    from pyasynq.options import EnqueueOptions
+
+
+class Registry:
+    """Declared tasks by type; makes each route once, when it is first asked for.
+
+    Attributes:
+        tasks: the typed tasks by type, in the order of their declaration.
+        middleware: around every handler, outermost first.
+    """
+
+    def __init__(self, middleware: Iterable[Middleware]) -> None:
+        self.tasks: dict[str, TypedTask[..., Any]] = {}
+        self.middleware = list(middleware)
+        self._declarations: dict[str, Declaration] = {}
+        self._routes: dict[str, Route] = {}
+
+    def add(self, sender: Sender, declaration: Declaration, options: EnqueueOptions) -> TypedTask[..., Any]:
+        """Make a typed task of a declaration.
+
+        Raises:
+            ConfigurationError: when its type is taken.
+        """
+        first = self._declarations.get(declaration.type)
+        if first is not None:
+            raise ConfigurationError(
+                f"two tasks have the type {declaration.type!r}: {first.place} and {declaration.place}",
+            )
+        make = CoroutineTask if declaration.is_coroutine else PlainTask
+        task: TypedTask[..., Any] = make(sender, declaration, options)
+        self._declarations[declaration.type] = declaration
+        self.tasks[declaration.type] = task
+        return task
+
+    def use(self, middleware: Middleware) -> None:
+        """Add middleware inside the others."""
+        self.middleware.append(middleware)
+        self._routes.clear()
+
+    def compile(self) -> None:
+        """Finish declarations whose annotations named what their modules defined only later.
+
+        Raises:
+            ConfigurationError: for an annotation that cannot be resolved or carried.
+        """
+        for declaration in self._declarations.values():
+            declaration.compile()
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Names of the queues that the declared tasks go to, sorted."""
+        options = [task.declared_options for task in self.tasks.values()]
+        return tuple(sorted({one.get("queue", DEFAULT_QUEUE) for one in options}))
+
+    def route(self, task_type: str) -> Route | None:
+        """Return how to run tasks of this type."""
+        route = self._routes.get(task_type)
+        if route is None:
+            declaration = self._declarations.get(task_type)
+            if declaration is None:
+                return not_found_route(self.middleware) if self.middleware else None
+            route = self._routes[task_type] = route_of(declaration, self.middleware)
+        return route
+
+    def routes(self) -> list[Route]:
+        """Return the routes of all tasks."""
+        return [route for task_type in self._declarations if (route := self.route(task_type))]

@@ -1,0 +1,186 @@
+"""The sending side of an app: two clients, one for coroutines and one for blocking code."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+from pyasynq import sync
+from pyasynq._app.client_middleware import blocking_middleware
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq.client import Client
+from pyasynq.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, Iterable
+    from types import TracebackType
+    from typing import Self, Unpack
+
+    from pyasynq.client import ClientMiddleware
+    from pyasynq.options import EnqueueOptions
+    from pyasynq.task import EnqueueResult, Task, TaskInfo
+
+C = TypeVar("C", bound="ClientMiddleware")
+
+REDIS_URL_VARIABLE = "PYASYNQ_REDIS_URL"
+"""Where an app without a URL finds one, at its first connection."""
+
+
+class Sending:
+    """What an app can do without a worker. Each client is opened when it is first used."""
+
+    def __init__(
+        self,
+        url: str | None,
+        client_middleware: Iterable[ClientMiddleware],
+        *,
+        max_payload: int,
+        timeout: float,
+    ) -> None:
+        if url is not None:
+            parse_redis_url(url)
+        self._url = url
+        self._client_middleware = list(client_middleware)
+        self._max_payload = max_payload
+        self._timeout = timeout
+        self._client: Client | None = None
+        self._blocking_client: sync.Client | None = None
+        self._opening = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        """The connection URL, password included; may be set until the app is first used.
+
+        Raises:
+            ConfigurationError: when there is none, or a new one cannot work.
+        """
+        url = self._url or os.environ.get(REDIS_URL_VARIABLE)
+        if not url:
+            raise ConfigurationError(
+                "this app has no Redis URL: write App('redis://localhost:6379/0'), "
+                f"or set {REDIS_URL_VARIABLE} in the environment",
+            )
+        return url
+
+    @url.setter
+    def url(self, url: str) -> None:
+        parse_redis_url(url)
+        self._url = url
+
+    @property
+    def address(self) -> str:
+        """Where Redis is, without the password."""
+        return parse_redis_url(self.url).address
+
+    def use_client(self, middleware: C) -> C:
+        """Add `async def m(task, call_next)` around every enqueue, inside those added before.
+
+        It may be used as a decorator, and may pass a task with other headers or options to `call_next`,
+        which returns the `TaskInfo`. `enqueue_sync` runs it too, unless it waits for something else.
+        """
+        self._client_middleware.append(middleware)
+        if self._client is not None:
+            self._client.use(middleware)
+        if self._blocking_client is not None:
+            self._blocking_client.use(blocking_middleware(middleware))
+        return middleware
+
+    async def enqueue(
+        self,
+        task: Task | str,
+        payload: bytes | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> TaskInfo:
+        """Enqueue a task of any type, as `Client.enqueue` does; typed tasks have their own `enqueue`."""
+        return await self._open().enqueue(task, payload, **options)
+
+    def enqueue_sync(
+        self,
+        task: Task | str,
+        payload: bytes | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> TaskInfo:
+        """Enqueue a task of any type, blocking this thread."""
+        return self._open_blocking().enqueue(task, payload, **options)
+
+    async def enqueue_many(
+        self,
+        tasks: Iterable[Task] | AsyncIterable[Task],
+        **shared: Unpack[EnqueueOptions],
+    ) -> list[EnqueueResult]:
+        """Enqueue any mix of tasks in chunks, and return a result for each; see `Client.enqueue_many`.
+
+        A caller that is cancelled may have enqueued some of them.
+        """
+        return await self._open().enqueue_many(tasks, **shared)
+
+    def enqueue_many_sync(
+        self,
+        tasks: Iterable[Task],
+        **shared: Unpack[EnqueueOptions],
+    ) -> list[EnqueueResult]:
+        """Enqueue any mix of tasks, blocking this thread."""
+        return self._open_blocking().enqueue_many(tasks, **shared)
+
+    async def ping(self) -> None:
+        """Ask Redis for a sign of life.
+
+        Raises:
+            RedisError: when it cannot be reached within the time-out, or refuses.
+        """
+        await self._open().ping()
+
+    def ping_sync(self) -> None:
+        """Ask Redis for a sign of life, blocking this thread. Raises what `ping` raises."""
+        self._open_blocking().ping()
+
+    async def close(self) -> None:
+        """Close the connections of this app. It may be used again afterwards, with new ones."""
+        self.close_sync()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    def close_sync(self) -> None:
+        """Close the connections that the blocking methods opened."""
+        with self._opening:
+            client, self._blocking_client = self._blocking_client, None
+        if client is not None:
+            atexit.unregister(self.close_sync)
+            client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _open(self) -> Client:
+        if self._client is None:
+            self._client = Client(
+                self.url,
+                max_payload=self._max_payload,
+                timeout=self._timeout,
+                middleware=self._client_middleware,
+            )
+        return self._client
+
+    def _open_blocking(self) -> sync.Client:
+        with self._opening:
+            if self._blocking_client is None:
+                self._blocking_client = sync.Client(
+                    self.url,
+                    max_payload=self._max_payload,
+                    timeout=self._timeout,
+                    middleware=map(blocking_middleware, self._client_middleware),
+                )
+                # Scripts and web processes that only enqueue have no place where they would close it.
+                atexit.register(self.close_sync)
+            return self._blocking_client

@@ -1,0 +1,214 @@
+"""Typed tasks: what `@app.task` makes of a function."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+
+from pyasynq.errors import ConfigurationError
+from pyasynq.options import merge_options, resolve_options
+from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+    from typing import Self, Unpack
+
+    from pyasynq._app.declaration import Declaration
+    from pyasynq.options import EnqueueOptions
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Sender(Protocol):
+    """Where typed tasks go: the app."""
+
+    async def enqueue(self, task: Task) -> TaskInfo:
+        """Enqueue one task."""
+
+    def enqueue_sync(self, task: Task) -> TaskInfo:
+        """Enqueue one task, blocking."""
+
+    async def enqueue_many(self, tasks: Iterable[Task] | AsyncIterable[Task]) -> list[EnqueueResult]:
+        """Enqueue many tasks."""
+
+    def enqueue_many_sync(self, tasks: Iterable[Task]) -> list[EnqueueResult]:
+        """Enqueue many tasks, blocking."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHandle(Generic[R_co]):
+    """An enqueued call of a typed task; `R_co` is what the handler returns."""
+
+    info: TaskInfo
+    """The task as it was written."""
+
+    @property
+    def id(self) -> str:
+        """The task's id, unique within its queue."""
+        return self.info.id
+
+    @property
+    def queue(self) -> str:
+        """The queue that the task is in."""
+        return self.info.queue
+
+
+class TypedTask(Generic[P, R]):
+    """A handler that can be enqueued by its own arguments, checked by type checkers and at run time.
+
+    Made by `@app.task`. Calling it runs the handler here and now, which is how to test it.
+
+    Attributes:
+        type: the task's type, by which workers find the handler.
+    """
+
+    def __init__(self, sender: Sender, declaration: Declaration, options: EnqueueOptions) -> None:
+        self._sender = sender
+        self._declaration = declaration
+        self._options = options
+        self.type = declaration.type
+        functools.update_wrapper(cast("Any", self), declaration.function, updated=())
+
+    @property
+    def declared_options(self) -> EnqueueOptions:
+        """The options that tasks made from here have."""
+        return self._options
+
+    def options(self, **options: Unpack[EnqueueOptions]) -> Self:
+        """Return a copy whose tasks have these options; they win over those of the declaration.
+
+        Raises:
+            UnknownOptionError: for a misspelt option.
+            InvalidOptionError: for a value that its option cannot have.
+        """
+        resolve_options(options)
+        return type(self)(self._sender, self._declaration, merge_options(self._options, options))
+
+    def task(self, *args: P.args, **kwargs: P.kwargs) -> Task:
+        """Return a `Task` of this call: for `app.enqueue_many`, schedulers and clients. Nothing is sent.
+
+        Raises:
+            ArgumentsError: for arguments that the handler does not take.
+            PayloadEncodingError: for an argument that JSON cannot carry; it names the argument.
+        """
+        return self._task(args, kwargs)
+
+    def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Task:
+        return Task(self.type, self._declaration.arguments.encode(args, kwargs), **self._options)
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
+        """Enqueue a call of the handler.
+
+        A caller that is cancelled while waiting may still have enqueued the task.
+
+        Raises:
+            ArgumentsError: for arguments that the handler does not take.
+            PayloadEncodingError: for an argument that JSON cannot carry; it names the argument.
+            TaskIDConflictError: when a task with the given `task_id` exists.
+            DuplicateTaskError: when an equal `unique` task is unfinished.
+            RedisError: when Redis cannot be reached within the time-out, or refuses.
+        """
+        return TaskHandle(await self._sender.enqueue(self._task(args, kwargs)))
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
+        """Enqueue a call of the handler, blocking this thread. Raises what `enqueue` raises."""
+        return TaskHandle(self._sender.enqueue_sync(self._task(args, kwargs)))
+
+    async def enqueue_many(
+        self,
+        calls: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
+    ) -> list[EnqueueResult]:
+        """Enqueue many calls, each given as a mapping of arguments, in chunks.
+
+        A call whose arguments do not fit is `REFUSED`, with the error in its result; the others go on. A
+        caller that is cancelled may have enqueued some.
+
+        Raises:
+            RedisError: when Redis cannot be reached within the time-out.
+        """
+        refused: dict[int, EnqueueResult] = {}
+        if isinstance(calls, AsyncIterable):
+            results = await self._sender.enqueue_many(self._tasks_async(calls, refused))
+        else:
+            results = await self._sender.enqueue_many(self._tasks(calls, refused))
+        return _merge(results, refused)
+
+    def enqueue_many_sync(self, calls: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
+        """Enqueue many calls, blocking this thread; otherwise as `enqueue_many`."""
+        refused: dict[int, EnqueueResult] = {}
+        return _merge(self._sender.enqueue_many_sync(self._tasks(calls, refused)), refused)
+
+    def _tasks(self, calls: Iterable[Mapping[str, Any]], refused: dict[int, EnqueueResult]) -> Iterator[Task]:
+        for position, arguments in enumerate(calls):
+            task = self._task_or_refusal(position, arguments, refused)
+            if task is not None:
+                yield task
+
+    async def _tasks_async(
+        self,
+        calls: AsyncIterable[Mapping[str, Any]],
+        refused: dict[int, EnqueueResult],
+    ) -> AsyncIterator[Task]:
+        position = 0
+        async for arguments in calls:
+            task = self._task_or_refusal(position, arguments, refused)
+            if task is not None:
+                yield task
+            position += 1
+
+    def _task_or_refusal(
+        self,
+        position: int,
+        arguments: Mapping[str, Any],
+        refused: dict[int, EnqueueResult],
+    ) -> Task | None:
+        try:
+            return self._task((), arguments)
+        except ConfigurationError as error:
+            refused[position] = EnqueueResult(EnqueueStatus.REFUSED, None, None, error)
+            return None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.type!r}>"
+
+
+class CoroutineTask(TypedTask[P, R]):
+    """A typed task whose handler is `async def`."""
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the handler here, without Redis and without a worker."""
+        result: R = await self._declaration.function(*args, **kwargs)
+        return result
+
+
+class PlainTask(TypedTask[P, R]):
+    """A typed task whose handler is a plain `def`; workers run it in a thread."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the handler here, without Redis and without a worker."""
+        result: R = self._declaration.function(*args, **kwargs)
+        return result
+
+
+class TaskDecorator(Protocol):
+    """What `@app.task(...)` with arguments applies to the function."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> CoroutineTask[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+
+
+def _merge(results: list[EnqueueResult], refused: Mapping[int, EnqueueResult]) -> list[EnqueueResult]:
+    if not refused:
+        return results
+    rest = iter(results)
+    positions = range(len(results) + len(refused))
+    return [refused[position] if position in refused else next(rest) for position in positions]

@@ -1,0 +1,181 @@
+"""A handler's arguments as one JSON object, in the order of their declaration."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from pyasynq._payload.compiler import Compiler, UnsupportedTypeError
+from pyasynq._payload.converter import Converter, Json, Mismatch, as_is
+from pyasynq._payload.text import from_bytes, to_bytes
+from pyasynq.errors import (
+    ArgumentsError,
+    ConfigurationError,
+    PayloadDecodingError,
+    PayloadEncodingError,
+    nearest,
+)
+from pyasynq.options import OPTION_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_NO_ARGUMENTS = b"{}"
+_REFUSED_KINDS = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only and payloads carry names; remove the '/'",
+    inspect.Parameter.VAR_POSITIONAL: "collects positional arguments; take one list instead",
+    inspect.Parameter.VAR_KEYWORD: "collects keyword arguments; take one dict instead",
+}
+
+
+class _Argument(NamedTuple):
+    name: str
+    plain: frozenset[type]
+    convert: Callable[[Any], Any]
+
+
+class ArgumentsCodec:
+    """Binds the arguments of calls to one handler and brings them to payloads and back.
+
+    Args:
+        function: the handler.
+        hints: its annotations, resolved.
+        owner: how errors name the handler, such as `task 'email:deliver'`.
+
+    Raises:
+        ConfigurationError: for a parameter that a payload cannot carry; it names the parameter.
+    """
+
+    __slots__ = ("_converters", "_decoders", "_defaults", "_encoders", "_owner", "_parameters", "_signature")
+
+    def __init__(self, function: Callable[..., Any], hints: Mapping[str, Any], *, owner: str) -> None:
+        self._owner = owner
+        self._signature = inspect.signature(function)
+        parameters = self._signature.parameters
+        self._parameters = parameters.keys()
+        compiler = Compiler()
+        self._converters = {
+            name: self._compile(parameter, hints.get(name, Any), compiler)
+            for name, parameter in parameters.items()
+        }
+        self._defaults = {
+            name: parameter.default
+            for name, parameter in parameters.items()
+            if parameter.default is not inspect.Parameter.empty
+        }
+        self._encoders = [_Argument(name, one.plain, one.encode) for name, one in self._converters.items()]
+        self._decoders = [
+            _Argument(name, one.plain | one.kept, one.decode)
+            for name, one in self._converters.items()
+            if one.decode is not as_is
+        ]
+        self._check_defaults()
+
+    def _compile(self, parameter: inspect.Parameter, hint: Any, compiler: Compiler) -> Converter:
+        if parameter.kind in _REFUSED_KINDS:
+            raise ConfigurationError(
+                f"{self._owner}: parameter {parameter.name!r} {_REFUSED_KINDS[parameter.kind]}",
+            )
+        try:
+            return compiler.compile(hint)
+        except UnsupportedTypeError as error:
+            raise ConfigurationError(f"{self._owner}, parameter {parameter.name!r}: {error}") from None
+
+    def _check_defaults(self) -> None:
+        for name, default in self._defaults.items():
+            try:
+                to_bytes(self._converters[name].encode(default))
+            except Mismatch as mismatch:
+                raise ConfigurationError(
+                    f"{self._owner}, default of parameter {name!r}{mismatch.path}: {mismatch.message}",
+                ) from mismatch.__cause__
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """Return the payload of a call: compact JSON, defaults filled in; equal calls are equal bytes.
+
+        Raises:
+            ArgumentsError: for missing, unknown or surplus arguments.
+            PayloadEncodingError: for an argument that JSON cannot carry; it names the argument.
+        """
+        bound = self._bind(args, kwargs)
+        for name, plain, convert in self._encoders:
+            value = bound[name]
+            if type(value) not in plain:
+                try:
+                    bound[name] = convert(value)
+                except Mismatch as mismatch:
+                    self._refuse_argument(name, mismatch)
+                except RecursionError:
+                    self._refuse_argument(name, Mismatch("nested too deeply for JSON"))
+        try:
+            return to_bytes(bound)
+        except Mismatch as mismatch:
+            self._blame(bound, mismatch)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        if not args and kwargs.keys() == self._parameters:
+            return {name: kwargs[name] for name in self._parameters}
+        for name in kwargs:
+            if name not in self._parameters:
+                hint = nearest(name, self._parameters)
+                if not hint and name in OPTION_NAMES:
+                    hint = f"; it is an option: write .options({name}=...).enqueue(...)"
+                raise ArgumentsError(f"{self._owner} has no argument {name!r}{hint}", name)
+        try:
+            given = self._signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise ArgumentsError(f"{self._owner}: {error}", None) from None
+        return {name: given[name] if name in given else self._defaults[name] for name in self._parameters}
+
+    def _blame(self, bound: Mapping[str, Json], mismatch: Mismatch) -> NoReturn:
+        for name, value in bound.items():
+            try:
+                to_bytes(value)
+            except Mismatch as of_this_one:
+                self._refuse_argument(name, of_this_one)
+        raise PayloadEncodingError(f"{self._owner}: {mismatch.message}")
+
+    def _refuse_argument(self, name: str, mismatch: Mismatch) -> NoReturn:
+        raise PayloadEncodingError(
+            f"{self._owner}, argument {name}{mismatch.path}: {mismatch.message}",
+        ) from mismatch.__cause__
+
+    def decode(self, payload: bytes) -> dict[str, Any]:
+        """Return the keyword arguments for the handler. No payload at all is a call without arguments.
+
+        Raises:
+            PayloadDecodingError: for what is no JSON object, for missing and unknown arguments, and for an
+                argument that does not fit its annotation; it names the argument, never the value.
+        """
+        try:
+            values: dict[str, Any] = from_bytes(payload or _NO_ARGUMENTS)
+        except Mismatch as mismatch:
+            raise PayloadDecodingError(
+                f"{self._owner}: the payload is unusable: {mismatch.message}"
+            ) from None
+        if type(values) is not dict or values.keys() != self._parameters:
+            self._check_names(values)
+        for name, plain, convert in self._decoders:
+            if name in values and type(values[name]) not in plain:
+                try:
+                    values[name] = convert(values[name])
+                except Mismatch as mismatch:
+                    raise PayloadDecodingError(
+                        f"{self._owner}, argument {name}{mismatch.path}: {mismatch.message}",
+                    ) from mismatch.__cause__
+        return values
+
+    def _check_names(self, values: Json) -> None:
+        if type(values) is not dict:
+            raise PayloadDecodingError(f"{self._owner}: the payload is no JSON object of arguments by name")
+        missing = [name for name in self._parameters if name not in values and name not in self._defaults]
+        unknown = [name for name in values if name not in self._parameters]
+        problems = []
+        if missing:
+            problems.append(f"missing {', '.join(map(repr, missing))}")
+        if unknown:
+            problems.append(f"unknown {', '.join(map(repr, unknown))}")
+        if problems:
+            raise PayloadDecodingError(
+                f"{self._owner}: the payload does not fit the arguments: {'; '.join(problems)}",
+            )

@@ -1,0 +1,185 @@
+"""From an annotation to its converter; done once for each handler, never while tasks run."""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import enum
+import types
+import typing
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._payload.choices import AmbiguousUnionError, enum_of, literal_of, union_of
+from pyasynq._payload.containers import (
+    UNDECLARED,
+    can_be_key,
+    dict_of,
+    fixed_tuple,
+    list_of,
+    sequence_of,
+    set_of,
+    tuple_of,
+)
+from pyasynq._payload.records import (
+    UnsupportedRecordError,
+    dataclass_record,
+    is_pydantic_model,
+    is_typed_dict,
+    named_tuple_record,
+    pydantic_model,
+    typed_dict_record,
+)
+from pyasynq._payload.scalars import SCALARS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq._payload.converter import Converter
+
+_LITERAL_TYPES: Final = (str, int, bool, types.NoneType)
+_LISTS: Final = {list, collections.abc.MutableSequence}
+_MAPPINGS: Final = {dict, collections.abc.Mapping, collections.abc.MutableMapping}
+_SETS: Final[dict[Any, type[set[Any] | frozenset[Any]]]] = {
+    set: set,
+    collections.abc.MutableSet: set,
+    frozenset: frozenset,
+    collections.abc.Set: frozenset,
+}
+_QUALIFIERS: Final = {typing.Annotated, typing.Required, typing.NotRequired}
+
+
+class UnsupportedTypeError(Exception):
+    """An annotation that has no JSON form; the message says what to write instead."""
+
+
+class Compiler:
+    """Makes converters, and remembers those of records so that a type may contain itself."""
+
+    def __init__(self) -> None:
+        self._records: dict[type, Converter] = {}
+
+    def compile(self, annotation: Any) -> Converter:
+        """Return the converter of a resolved annotation.
+
+        Raises:
+            UnsupportedTypeError: for a type that JSON cannot carry there and back.
+        """
+        annotation = _bare(annotation)
+        if annotation in (Any, object):
+            return UNDECLARED
+        origin = typing.get_origin(annotation)
+        if origin in (typing.Union, types.UnionType):
+            return self._union(annotation)
+        if origin is typing.Literal:
+            return _literal(annotation)
+        container = self._container(origin or annotation, typing.get_args(annotation))
+        if container is not None:
+            return container
+        if origin is None and isinstance(annotation, type):
+            return self._class(annotation)
+        raise UnsupportedTypeError(f"JSON cannot carry {_shown(annotation)}")
+
+    def _union(self, annotation: Any) -> Converter:
+        members = [self.compile(member) for member in typing.get_args(annotation)]
+        if UNDECLARED in members:
+            return UNDECLARED
+        try:
+            return union_of(members)
+        except AmbiguousUnionError as error:
+            raise UnsupportedTypeError(
+                f"{error.first} and {error.second} of {_shown(annotation)} look the same in JSON, "
+                "so a payload could not say which was meant; use one of them, or a dataclass that holds both",
+            ) from None
+
+    def _container(self, kind: Any, arguments: tuple[Any, ...]) -> Converter | None:
+        if kind in _LISTS:
+            return list_of(self._item(arguments))
+        if kind is collections.abc.Sequence:
+            return sequence_of(self._item(arguments))
+        if kind in _SETS:
+            return set_of(self._item(arguments), _SETS[kind])
+        if kind is tuple:
+            return self._tuple(arguments)
+        if kind in _MAPPINGS:
+            return self._mapping(*(arguments or (str, Any)))
+        return None
+
+    def _item(self, arguments: tuple[Any, ...]) -> Converter:
+        return self.compile(arguments[0]) if arguments else UNDECLARED
+
+    def _tuple(self, arguments: tuple[Any, ...]) -> Converter:
+        if not arguments:
+            return tuple_of(UNDECLARED)
+        if arguments[-1] is Ellipsis:
+            return tuple_of(self.compile(arguments[0]))
+        return fixed_tuple([self.compile(one) for one in arguments if one != ()])
+
+    def _mapping(self, key: Any, item: Any) -> Converter:
+        key_converter = SCALARS[str] if _bare(key) is Any else self.compile(key)
+        if not can_be_key(key_converter):
+            raise UnsupportedTypeError(
+                f"keys of a JSON object are text: {_shown(key)} cannot be one; "
+                "use a type that is written as text or as a whole number",
+            )
+        return dict_of(key_converter, self.compile(item))
+
+    def _class(self, kind: Any) -> Converter:
+        if kind in SCALARS:
+            return SCALARS[kind]
+        if kind in self._records:
+            return self._records[kind]
+        if issubclass(kind, enum.Enum):
+            return enum_of(kind)
+        if is_pydantic_model(kind):
+            return pydantic_model(kind)
+        return self._record(kind)
+
+    def _record(self, kind: Any) -> Converter:
+        build: Callable[..., Converter]
+        if dataclasses.is_dataclass(kind):
+            build = dataclass_record
+        elif is_typed_dict(kind):
+            build = typed_dict_record
+        elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            build = named_tuple_record
+        else:
+            raise UnsupportedTypeError(
+                f"JSON cannot carry {_shown(kind)}; use a dataclass, a TypedDict or a NamedTuple, "
+                "or pass an id and load the object in the handler",
+            )
+        try:
+            return build(kind, self.compile, lambda converter: self._records.__setitem__(kind, converter))
+        except UnsupportedRecordError as error:
+            raise UnsupportedTypeError(f"JSON cannot carry {_shown(kind)}: {error}") from None
+        except UnsupportedTypeError as error:
+            raise UnsupportedTypeError(f"in {_shown(kind)}: {error}") from None
+
+
+def _bare(annotation: Any) -> Any:
+    while True:
+        if typing.get_origin(annotation) in _QUALIFIERS:
+            annotation = typing.get_args(annotation)[0]
+        elif isinstance(annotation, typing.NewType):
+            annotation = annotation.__supertype__
+        elif type(annotation).__name__ == "TypeAliasType":
+            annotation = annotation.__value__
+        elif annotation is None:
+            return types.NoneType
+        elif annotation is typing.LiteralString:
+            return str
+        else:
+            return annotation
+
+
+def _literal(annotation: Any) -> Converter:
+    values = typing.get_args(annotation)
+    if not all(type(value) in _LITERAL_TYPES for value in values):
+        raise UnsupportedTypeError(
+            f"{_shown(annotation)}: literals can be text, whole numbers, True, False and None; "
+            "annotate enums and bytes with their type",
+        )
+    return literal_of(values)
+
+
+def _shown(annotation: Any) -> str:
+    return annotation.__qualname__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")

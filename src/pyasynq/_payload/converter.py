@@ -1,0 +1,93 @@
+"""What a converter is: the two functions between a Python value and its JSON, and what unions must know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any, Final, NoReturn, TypeAlias
+
+Json: TypeAlias = Any
+"""What a JSON decoder yields: None, bool, int, float, str, list, dict."""
+
+Convert: TypeAlias = Callable[[Any], Any]
+
+_WORDS: Final[dict[type, str]] = {
+    NoneType: "null",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "an object",
+}
+
+
+class Mismatch(Exception):  # noqa: N818 - internal; it becomes a PayloadEncodingError or PayloadDecodingError
+    """A value that its converter cannot take. The message never shows the value, which may be a secret.
+
+    Attributes:
+        message: what was expected and of which kind the value is.
+        path: where inside the argument it lies, such as `[3].street`.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = ""
+
+    def inside(self, step: str) -> Mismatch:
+        """Return the mismatch as seen from one level further out."""
+        self.path = step + self.path
+        return self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Converter:
+    """How one type goes to JSON and comes back."""
+
+    name: str
+    """The type as errors name it."""
+    writes: frozenset[type]
+    """JSON kinds that `encode` produces, as the Python types that a decoder makes of them."""
+    accepts: Callable[[Any], bool]
+    """Whether a Python value is of this type; unions choose their member with it."""
+    encode: Convert
+    """Python value to JSON. Raises `Mismatch`."""
+    decode: Convert
+    """JSON to Python value. Raises `Mismatch`."""
+    plain: frozenset[type] = frozenset()
+    """Exact types whose values are their own JSON, so that neither function need be called."""
+    reads: frozenset[type] = frozenset()
+    """Kinds that `decode` takes besides those that `encode` writes."""
+    kept: frozenset[type] = frozenset()
+    """Kinds that `decode` returns untouched and unseen, besides the plain ones."""
+
+
+def as_is(value: Json) -> Json:
+    """Return the value. A converter whose `decode` is this very function costs nothing to decode."""
+    return value
+
+
+def refuse_value(expected: str, value: object) -> NoReturn:
+    """Raise `Mismatch` for a Python value of the wrong type."""
+    if type(value) is float and not math.isfinite(value):
+        raise Mismatch(f"expected {expected}; JSON has no infinity and no NaN")
+    raise Mismatch(f"expected {expected}, got {type(value).__name__}")
+
+
+def refuse_json(expected: str, value: Json) -> NoReturn:
+    """Raise `Mismatch` for JSON of the wrong kind or content."""
+    raise Mismatch(f"expected {expected}, got {_WORDS[type(value)]} that does not fit")
+
+
+def convert_items(convert: Convert, items: Iterable[Any]) -> list[Any]:
+    """Return the items converted; a mismatch names the position."""
+    converted = []
+    for position, item in enumerate(items):
+        try:
+            converted.append(convert(item))
+        except Mismatch as mismatch:
+            raise mismatch.inside(f"[{position}]") from mismatch.__cause__
+    return converted

@@ -1,0 +1,210 @@
+"""Types with named fields: dataclasses, named tuples, typed dictionaries, pydantic models."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from pyasynq._payload.containers import UNDECLARED
+from pyasynq._payload.converter import Converter, Json, Mismatch, refuse_json, refuse_value
+from pyasynq.errors import nearest
+
+Compile: TypeAlias = Callable[[Any], Converter]
+
+_OBJECT: Final = frozenset({dict})
+
+
+class UnsupportedRecordError(Exception):
+    """A class with named fields that cannot be rebuilt from them; the message says why."""
+
+
+class Field(NamedTuple):
+    """One field of a record."""
+
+    name: str
+    converter: Converter
+    required: bool
+
+
+@dataclass(slots=True)
+class Record:
+    """A type whose JSON is an object with a fixed set of names, in the order of their declaration.
+
+    The fields are filled in after the converter exists, so that a type may contain itself.
+    """
+
+    kind: type
+    read: Callable[[Any, str], Any]
+    make: Callable[..., Any]
+    accepts: Callable[[object], bool]
+    fields: dict[str, Field] = field(default_factory=dict)
+
+    def converter(self) -> Converter:
+        """Return the converter; it looks at the fields only when it converts."""
+        return Converter(self.kind.__name__, _OBJECT, self.accepts, self.encode, self.decode)
+
+    def fill(self, fields: Iterable[Field]) -> None:
+        """Say what the fields are."""
+        self.fields.update({one.name: one for one in fields})
+
+    def encode(self, value: Any) -> Json:
+        """Return the object's fields as JSON."""
+        if not self.accepts(value):
+            refuse_value(self.kind.__name__, value)
+        encoded = {}
+        for name, one in self.fields.items():
+            try:
+                encoded[name] = one.converter.encode(self.read(value, name))
+            except KeyError:
+                if one.required:
+                    raise Mismatch(f"{self.kind.__name__} lacks the key {name!r}") from None
+            except Mismatch as mismatch:
+                raise mismatch.inside(f".{name}") from mismatch.__cause__
+        return encoded
+
+    def decode(self, value: Json) -> Any:
+        """Return the object that the JSON describes."""
+        if type(value) is not dict:
+            refuse_json(self.kind.__name__, value)
+        if not value.keys() <= self.fields.keys():
+            unknown = min(value.keys() - self.fields.keys())
+            raise Mismatch(f"{self.kind.__name__} has no field {unknown!r}{nearest(unknown, self.fields)}")
+        decoded = {}
+        for name, one in self.fields.items():
+            if name in value:
+                try:
+                    decoded[name] = one.converter.decode(value[name])
+                except Mismatch as mismatch:
+                    raise mismatch.inside(f".{name}") from mismatch.__cause__
+            elif one.required:
+                raise Mismatch(f"{self.kind.__name__} needs the field {name!r}")
+        return _make(self.kind, self.make, decoded)
+
+
+def _make(kind: type, make: Callable[..., Any], fields: dict[str, Any]) -> Any:
+    try:
+        return make(**fields)
+    except (TypeError, ValueError) as error:
+        raise Mismatch(f"{kind.__name__} refused its fields: {error}") from error
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)
+
+
+def dataclass_record(kind: Any, compile_type: Compile, remember: Callable[[Converter], None]) -> Converter:
+    """Return the converter of a dataclass. Fields that `__init__` does not take are left out."""
+
+    def accepts(value: object) -> bool:
+        # The exact type: fields of a subclass would be lost without a word.
+        return type(value) is kind
+
+    record = Record(kind, getattr, kind, accepts)
+    remember(converter := record.converter())
+    hints = _hints(kind)
+    for name, hint in hints.items():
+        if isinstance(hint, dataclasses.InitVar):
+            raise UnsupportedRecordError(f"its InitVar {name!r} cannot be read back from an instance")
+    record.fill(
+        Field(
+            one.name,
+            compile_type(hints[one.name]),
+            required=one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING,
+        )
+        for one in dataclasses.fields(kind)
+        if one.init
+    )
+    return converter
+
+
+def named_tuple_record(kind: Any, compile_type: Compile, remember: Callable[[Converter], None]) -> Converter:
+    """Return the converter of a named tuple: an object, so that a field can be added later."""
+
+    def accepts(value: object) -> bool:
+        return type(value) is kind
+
+    record = Record(kind, getattr, kind, accepts)
+    remember(converter := record.converter())
+    hints = _hints(kind)
+    record.fill(
+        Field(
+            name,
+            compile_type(hints[name]) if name in hints else UNDECLARED,
+            required=name not in kind._field_defaults,
+        )
+        for name in kind._fields
+    )
+    return converter
+
+
+def is_typed_dict(kind: Any) -> bool:
+    """Return whether this is a `TypedDict`, of `typing` or of `typing_extensions`."""
+    return isinstance(kind, type) and issubclass(kind, dict) and hasattr(kind, "__required_keys__")
+
+
+def typed_dict_record(kind: Any, compile_type: Compile, remember: Callable[[Converter], None]) -> Converter:
+    """Return the converter of a `TypedDict`; keys that are not declared are refused."""
+
+    def accepts(value: object) -> bool:
+        return isinstance(value, dict) and value.keys() <= record.fields.keys()
+
+    record = Record(kind, lambda value, name: value[name], dict, accepts)
+    remember(converter := record.converter())
+    record.fill(
+        Field(name, compile_type(hint), required=_is_required(kind, name, hint))
+        for name, hint in _hints(kind).items()
+    )
+    return converter
+
+
+def _is_required(kind: Any, name: str, hint: Any) -> bool:
+    # __required_keys__ is wrong where annotations are strings; the qualifier in the resolved hint is not.
+    while (origin := typing.get_origin(hint)) is not None:
+        if origin is typing.Required:
+            return True
+        if origin is typing.NotRequired:
+            return False
+        hint = typing.get_args(hint)[0]
+    return name in kind.__required_keys__
+
+
+def is_pydantic_model(kind: Any) -> bool:
+    """Return whether this is a pydantic model. pydantic is looked at only if somebody has imported it."""
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
+
+
+def pydantic_model(kind: Any) -> Converter:
+    """Return the converter of a pydantic model: pydantic itself writes, reads and validates it."""
+    name = kind.__name__
+
+    def accepts(value: object) -> bool:
+        return type(value) is kind
+
+    def encode(value: Any) -> Json:
+        if not accepts(value):
+            refuse_value(name, value)
+        return UNDECLARED.encode(value.model_dump(mode="json", by_alias=True, round_trip=True))
+
+    def decode(value: Json) -> Any:
+        # As JSON text, since a strict model takes times and the like only from there.
+        text = json.dumps(value)
+        try:
+            return kind.model_validate_json(text)
+        except sys.modules["pydantic"].ValidationError as error:
+            raise Mismatch(f"{name} refused it: {_without_input(error)}") from None
+
+    return Converter(name, _OBJECT, accepts, encode, decode)
+
+
+def _without_input(error: Any) -> str:
+    # str(error) would show the values, which may be secrets.
+    problems: list[Mapping[str, Any]] = error.errors(
+        include_url=False, include_context=False, include_input=False
+    )
+    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'model'}: {one['msg']}" for one in problems)

@@ -1,0 +1,56 @@
+"""What a handler returns, as the bytes of the task's result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyasynq._payload.compiler import Compiler, UnsupportedTypeError
+from pyasynq._payload.containers import UNDECLARED
+from pyasynq._payload.converter import Mismatch
+from pyasynq._payload.text import from_bytes, to_bytes
+from pyasynq.errors import PayloadDecodingError, PayloadEncodingError
+
+
+class ResultCodec:
+    """JSON of one handler's return value, by its return annotation.
+
+    A return type that JSON cannot carry is no error of the declaration, since results are kept only on
+    request: such values are tried as JSON's own kinds.
+    """
+
+    __slots__ = ("_converter", "_owner")
+
+    def __init__(self, annotation: Any, *, owner: str) -> None:
+        self._owner = owner
+        try:
+            self._converter = Compiler().compile(annotation)
+        except UnsupportedTypeError:
+            self._converter = UNDECLARED
+
+    def encode(self, value: Any) -> bytes:
+        """Return the result's bytes.
+
+        Raises:
+            PayloadEncodingError: for a value that does not fit the annotation or JSON.
+        """
+        try:
+            return to_bytes(self._converter.encode(value))
+        except RecursionError:
+            raise PayloadEncodingError(f"the result of {self._owner} is nested too deeply for JSON") from None
+        except Mismatch as mismatch:
+            raise PayloadEncodingError(
+                f"the result{mismatch.path} of {self._owner}: {mismatch.message}",
+            ) from mismatch.__cause__
+
+    def decode(self, data: bytes) -> Any:
+        """Return the value that the bytes hold.
+
+        Raises:
+            PayloadDecodingError: for bytes that are no JSON or do not fit the annotation.
+        """
+        try:
+            return self._converter.decode(from_bytes(data))
+        except Mismatch as mismatch:
+            raise PayloadDecodingError(
+                f"the result{mismatch.path} of {self._owner}: {mismatch.message}",
+            ) from mismatch.__cause__

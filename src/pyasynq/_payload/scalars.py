@@ -1,0 +1,186 @@
+"""Types that are one JSON value: numbers, text, times, and the like."""
+
+from __future__ import annotations
+
+import base64
+import math
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import UUID
+
+from pyasynq._payload.converter import Converter, Json, Mismatch, as_is, refuse_json, refuse_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+_INT: Final = frozenset({int})
+_NUMBER: Final = frozenset({int, float})
+_TEXT: Final = frozenset({str})
+_EXACT_TIMEDELTA: Final = timedelta(seconds=2**33)  # a float of seconds still tells microseconds apart
+
+
+def _plain(kind: type[T], take: Callable[[T], Json]) -> Converter:
+    def encode(value: Any) -> Json:
+        return take(value) if isinstance(value, kind) else refuse_value(kind.__name__, value)
+
+    def decode(value: Json) -> Json:
+        return value if type(value) is kind else refuse_json(kind.__name__, value)
+
+    def accepts(value: object) -> bool:
+        return isinstance(value, kind)
+
+    kinds = frozenset({kind})
+    return Converter(kind.__name__, kinds, accepts, encode, decode, plain=kinds)
+
+
+def _text(
+    kind: type[T],
+    to_text: Callable[[T], str],
+    from_text: Callable[[str], T],
+    *,
+    never: type | tuple[type, ...] = (),
+    reads: frozenset[type] = frozenset(),
+) -> Converter:
+    readable = _TEXT | reads
+
+    def accepts(value: object) -> bool:
+        return isinstance(value, kind) and not isinstance(value, never)
+
+    def encode(value: Any) -> Json:
+        return to_text(value) if accepts(value) else refuse_value(kind.__name__, value)
+
+    def decode(value: Json) -> T:
+        if type(value) not in readable:
+            refuse_json(kind.__name__, value)
+        try:
+            return from_text(value)
+        except (ValueError, ArithmeticError):
+            raise Mismatch(f"expected {kind.__name__}, got text that is none") from None
+
+    return Converter(kind.__name__, _TEXT, accepts, encode, decode, reads=reads)
+
+
+# float: a whole number is one too, for Python's type checkers and for Go, which writes 1.0 as 1.
+
+
+def _encode_float(value: Any) -> float:
+    if not isinstance(value, int | float):
+        refuse_value("float", value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise Mismatch("expected float, got a whole number beyond its range") from None
+    return number if math.isfinite(number) else refuse_value("a finite float", number)
+
+
+def _decode_float(value: Json) -> float:
+    if type(value) not in _NUMBER:
+        refuse_json("float", value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise Mismatch("expected float, got a whole number beyond its range") from None
+
+
+FLOAT: Final = Converter(
+    "float",
+    frozenset({float}),
+    lambda value: isinstance(value, int | float),
+    _encode_float,
+    _decode_float,
+    plain=frozenset({float}),
+    reads=_INT,
+)
+
+
+# timedelta: seconds, since Go and most people have no other form in common.
+
+
+def _encode_timedelta(value: Any) -> float:
+    if not isinstance(value, timedelta):
+        refuse_value("timedelta", value)
+    if value.microseconds and abs(value) > _EXACT_TIMEDELTA:
+        raise Mismatch("expected timedelta; microseconds of spans over 272 years cannot be written exactly")
+    return value.total_seconds()
+
+
+def _decode_timedelta(value: Json) -> timedelta:
+    if type(value) not in _NUMBER:
+        refuse_json("timedelta", value)
+    try:
+        return timedelta(seconds=value)
+    except OverflowError:
+        raise Mismatch("expected timedelta, got more seconds than it can hold") from None
+
+
+_TIMEDELTA: Final = Converter(
+    "timedelta",
+    frozenset({float}),
+    lambda value: isinstance(value, timedelta),
+    _encode_timedelta,
+    _decode_timedelta,
+    reads=_INT,
+)
+
+
+def _decimal_text(value: Decimal) -> str:
+    if not value.is_finite():
+        raise Mismatch("expected a finite Decimal; JSON has no infinity and no NaN")
+    return str(value)
+
+
+def _finite_decimal(value: str | int) -> Decimal:
+    number = Decimal(value)
+    if not number.is_finite():
+        raise ValueError
+    return number
+
+
+def _base64_text(value: bytes | bytearray) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+def _base64_bytes(value: str) -> bytes:
+    return base64.b64decode(value, validate=True)
+
+
+def _path(kind: type[PurePath]) -> Converter:
+    return _text(kind, str, kind)
+
+
+NONE: Final = Converter(
+    "None",
+    frozenset({NoneType}),
+    lambda value: value is None,
+    lambda value: None if value is None else refuse_value("None", value),
+    lambda value: None if value is None else refuse_json("null", value),
+    plain=frozenset({NoneType}),
+)
+
+SCALARS: Final[dict[Any, Converter]] = {
+    NoneType: NONE,
+    # bool is an int for Python; for JSON it is not.
+    bool: _plain(bool, as_is),
+    int: _plain(int, int),
+    # str() of an enum that is text may be its name; the characters themselves are wanted.
+    str: _plain(str, str.__str__),
+    float: FLOAT,
+    timedelta: _TIMEDELTA,
+    datetime: _text(datetime, datetime.isoformat, datetime.fromisoformat),
+    # A datetime is a date for isinstance(), but its time of day would be lost.
+    date: _text(date, date.isoformat, date.fromisoformat, never=datetime),
+    time: _text(time, time.isoformat, time.fromisoformat),
+    UUID: _text(UUID, str, UUID),
+    Decimal: _text(Decimal, _decimal_text, _finite_decimal, reads=_INT),
+    bytes: _text(bytes, _base64_text, _base64_bytes),
+    bytearray: _text(bytearray, _base64_text, lambda value: bytearray(_base64_bytes(value))),
+    Path: _path(Path),
+    PurePath: _path(PurePath),
+    PurePosixPath: _path(PurePosixPath),
+    PureWindowsPath: _path(PureWindowsPath),
+}

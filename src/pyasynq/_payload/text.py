@@ -1,0 +1,78 @@
+"""JSON text and its bytes: compact, UTF-8, without infinities."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+from pyasynq._payload.converter import Mismatch
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from pyasynq._payload.converter import Json
+
+
+def _refuse_constant(_constant: str) -> NoReturn:
+    raise Mismatch("it contains NaN or Infinity, which is no JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise Mismatch("it contains a number beyond the range of float")
+    return number
+
+
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+_raw_decode = _decoder.raw_decode
+
+
+def to_bytes(value: Json) -> bytes:
+    """Return the value as JSON.
+
+    Raises:
+        Mismatch: for infinities, text that UTF-8 cannot carry, and endless nesting.
+    """
+    try:
+        return _encoder.encode(value).encode()
+    except UnicodeEncodeError:
+        raise Mismatch("text with a lone surrogate cannot be written as UTF-8") from None
+    except RecursionError:
+        raise Mismatch("nested too deeply for JSON") from None
+    except ValueError as error:
+        raise Mismatch(_reason(error)) from None
+
+
+def _reason(error: ValueError) -> str:
+    if "4300" in str(error) or "digits" in str(error):
+        return "a whole number has more digits than Python writes"
+    if "Circular" in str(error):
+        return "it contains itself"
+    return "JSON has no infinity and no NaN"
+
+
+def from_bytes(data: bytes) -> Json:
+    """Return what the JSON says.
+
+    Raises:
+        Mismatch: for anything that is not exactly one JSON value in UTF-8.
+    """
+    try:
+        text = data.decode()
+        try:
+            value, end = _raw_decode(text)
+        except json.JSONDecodeError:
+            return _decoder.decode(text)
+        # The usual payload has no blanks around it; others take the longer way.
+        return value if end == len(text) else _decoder.decode(text)
+    except UnicodeDecodeError:
+        raise Mismatch("it is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise Mismatch(f"it is not JSON: {error}") from None
+    except RecursionError:
+        raise Mismatch("it is nested too deeply") from None
+    except ValueError:
+        raise Mismatch("it contains a whole number with more digits than Python reads") from None

@@ -1,0 +1,246 @@
+"""`App`: typed tasks on top of client and server.
+
+Example:
+    app = App("redis://localhost:6379/0")
+
+    @app.task("email:deliver", queue="critical", max_retry=5, timeout=30)
+    async def deliver(user_id: int, template: str) -> str: ...
+
+    handle = await deliver.enqueue(user_id=42, template="welcome")
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from contextlib import asynccontextmanager
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, overload
+
+from pyasynq._app.declaration import Declaration
+from pyasynq._app.registry import Registry
+from pyasynq._app.sending import REDIS_URL_VARIABLE, Sending
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq.config import ServerConfig
+from pyasynq.errors import ConfigurationError
+from pyasynq.options import DEFAULT_QUEUE, name_of, resolve_options
+from pyasynq.server import Server
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from typing import Unpack
+
+    from pyasynq._app.routes import Middleware
+    from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskDecorator, TypedTask
+    from pyasynq._server.routes import Route
+    from pyasynq.client import ClientMiddleware
+    from pyasynq.options import EnqueueOptions
+    from pyasynq.retry import RetryDelay
+
+    Lifespan: TypeAlias = Callable[["App"], AbstractAsyncContextManager[Any]]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+M = TypeVar("M", bound="Middleware")
+
+
+class App(Sending):
+    """Typed tasks, and all that is needed to enqueue and to run them.
+
+    An app is made once, at module level. It connects when it is first used, and belongs to no event loop:
+    each loop and each process gets connections of its own.
+
+    Args:
+        url: `redis://`, `rediss://`, `unix://` or `embedded://`; without it the environment variable
+            `PYASYNQ_REDIS_URL` is read at the first connection.
+        modules: names of modules that declare tasks; a worker imports them before it starts.
+        lifespan: takes the app and returns an async context manager, which is entered once in each worker
+            process; what it yields is `context().state`.
+        middleware: around every handler, outermost first; see `use`.
+        client_middleware: around every enqueue, outermost first; see `use_client`.
+        max_payload: the largest payload in bytes that may be enqueued.
+        timeout: how many seconds one exchange with Redis may take.
+
+    Raises:
+        ConfigurationError: for a URL that cannot work. The message never shows the password.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        modules: Iterable[str] = (),
+        lifespan: Lifespan | None = None,
+        middleware: Iterable[Middleware] = (),
+        client_middleware: Iterable[ClientMiddleware] = (),
+        max_payload: int = 8_000_000,
+        timeout: float = 5.0,
+    ) -> None:
+        if isinstance(modules, str):
+            raise ConfigurationError(f"modules={modules!r}: give a list, as in modules=[{modules!r}]")
+        super().__init__(url, client_middleware, max_payload=max_payload, timeout=timeout)
+        self.modules = tuple(modules)
+        if inspect.isasyncgenfunction(lifespan):
+            raise ConfigurationError(
+                f"lifespan {lifespan.__qualname__!r} is a generator: decorate it with @asynccontextmanager",
+            )
+        self._lifespan = lifespan
+        self._registry = Registry(middleware)
+
+    # Declaring.
+
+    @overload
+    def task(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> CoroutineTask[P, R]: ...
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        name: str | None = None,
+        *,
+        retry_delay: RetryDelay | None = None,
+        is_failure: Callable[[BaseException], bool] | None = None,
+        crash_limit: int | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> TaskDecorator: ...
+
+    def task(
+        self,
+        name: Any = None,
+        *,
+        retry_delay: RetryDelay | None = None,
+        is_failure: Callable[[BaseException], bool] | None = None,
+        crash_limit: int | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> Any:
+        """Declare a handler: `@app.task`, `@app.task("type")` or `@app.task("type", queue=..., ...)`.
+
+        Args:
+            name: the task's type; without it module and function name, as in `"shop.tasks.deliver"`.
+            retry_delay: takes `retried, error, task` and returns the wait before the next attempt.
+            is_failure: False for errors that are retried without spending a retry.
+            crash_limit: how many crashes of its worker archive a task.
+            options: of every task of this type, unless `.options()` says otherwise.
+
+        Raises:
+            ConfigurationError: for a second task of the same type, an unnamed task in `__main__`, or a
+                parameter that a payload cannot carry.
+            UnknownOptionError, InvalidOptionError: for wrong options.
+        """
+        resolve_options(options)
+
+        def declare(function: Callable[..., Any]) -> TypedTask[..., Any]:
+            declaration = Declaration(
+                function,
+                name if isinstance(name, str) else None,
+                retry_delay=retry_delay,
+                is_failure=is_failure,
+                crash_limit=crash_limit,
+            )
+            return self._registry.add(self, declaration, options)
+
+        if callable(name):
+            return declare(name)
+        if name is not None:
+            name_of("the name of a task", name)
+        return declare
+
+    @property
+    def tasks(self) -> Mapping[str, TypedTask[..., Any]]:
+        """All declared tasks by type."""
+        return MappingProxyType(self._registry.tasks)
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Names of the queues that the declared tasks go to, sorted."""
+        return self._registry.queues
+
+    def default_weights(self) -> dict[str, int]:
+        """Return what a worker serves unless told otherwise: the tasks' queues and `default`, alike."""
+        return dict.fromkeys(sorted({*self.queues, DEFAULT_QUEUE}), 1)
+
+    def use(self, middleware: M) -> M:
+        """Add `async def m(task, call_next)` around every handler, inside those added before.
+
+        It may be used as a decorator. `call_next(task)` returns the result's bytes; plain handlers run in
+        their thread behind it. A task type without a handler raises `HandlerNotFoundError` from `call_next`.
+        """
+        self._registry.use(middleware)
+        return middleware
+
+    # Running.
+
+    def load(self) -> None:
+        """Import the modules that declare tasks, and finish what their declarations left open.
+
+        Raises:
+            ConfigurationError: for annotations that cannot be resolved or carried.
+            ImportError: for a module that does not exist.
+        """
+        for module in self.modules:
+            importlib.import_module(module)
+        self._registry.compile()
+
+    def route(self, task_type: str) -> Route | None:
+        """Return how to run tasks of this type; for the server."""
+        return self._registry.route(task_type)
+
+    def routes(self) -> Iterable[Route]:
+        """Return the routes of all tasks; for the server."""
+        return self._registry.routes()
+
+    def server(self, config: ServerConfig | None = None) -> Server:
+        """Return a server with this app's lifespan, for programs with an event loop of their own.
+
+        Pass the app to its `run` or `start`. The app's connections are closed when the server is.
+
+        Args:
+            config: how to work; without it as `default_weights` says.
+
+        Raises:
+            ConfigurationError: when there is no Redis URL, or as `load` does.
+        """
+        self.load()
+        if config is None:
+            config = ServerConfig(queues=self.default_weights())
+        return Server(self.url, config, lifespan=self._lifetime)
+
+    def run_worker(
+        self,
+        config: ServerConfig | None = None,
+        *,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> int:
+        """Be the worker of this process: run tasks until a signal says stop, and return the exit code.
+
+        `raise SystemExit(app.run_worker())` is what `pyasynq worker` does.
+
+        Args:
+            config: how to work; without it as `default_weights` says.
+            loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
+
+        Raises:
+            ConfigurationError: when there is no Redis URL, or as `load` does.
+        """
+        return self.server(config).run_forever(self, loop_factory=loop_factory)
+
+    @asynccontextmanager
+    async def _lifetime(self) -> AsyncGenerator[Any, None]:
+        try:
+            if self._lifespan is None:
+                yield None
+            else:
+                async with self._lifespan(self) as state:
+                    yield state
+        finally:
+            await self.close()
+
+    def __repr__(self) -> str:
+        address = parse_redis_url(self._url).address if self._url else f"${REDIS_URL_VARIABLE}"
+        return f"<App at {address} with {len(self._registry.tasks)} tasks>"

@@ -1,0 +1,101 @@
+"""From `MODULE:APP` to the app, with errors that say what was looked for."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyasynq.app import App
+from pyasynq.errors import ConfigurationError, nearest
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_log = logging.getLogger("pyasynq")
+
+
+def find_app(reference: str) -> App:
+    """Return the app that `MODULE:APP` names. The current folder is searched first, as for a script in it.
+
+    Raises:
+        ConfigurationError: naming what was looked for and what was found instead.
+    """
+    module_name, separator, path = reference.partition(":")
+    if not separator or not module_name or not path:
+        example = _as_module(module_name) or "myapp.tasks"
+        raise ConfigurationError(f"{reference!r} names no app: write MODULE:APP, as in {example}:app")
+    module = load_module(module_name)
+    found: object = module
+    looked_in = f"module {module_name!r}"
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise ConfigurationError(
+                f"{looked_in} was found ({_origin(module)}), but it has no {name!r}"
+                f"{nearest(name, dir(found))}{_apps_of(module)}",
+            ) from None
+        looked_in = f"{looked_in} {name!r}"
+    if not isinstance(found, App):
+        raise ConfigurationError(
+            f"{reference!r} is of type {type(found).__name__}, not a pyasynq.App{_apps_of(module)}",
+        )
+    return found
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a module, the current folder first.
+
+    Raises:
+        ConfigurationError: when there is no such module, or importing it raises.
+    """
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigurationError(_not_found(name, error.name, folder)) from None
+        raise ConfigurationError(_import_failed(name, error)) from error
+    except Exception as error:
+        _log.debug("importing %r failed", name, exc_info=True)
+        raise ConfigurationError(_import_failed(name, error)) from error
+
+
+def _not_found(name: str, missing: str, folder: str) -> str:
+    found = "" if missing == name else f" (there is no {missing!r})"
+    proper = _as_module(name)
+    hint = f"; write {proper}" if proper != name else ""
+    looked = f"looked in the current folder, {folder}, and in Python's path"
+    return f"there is no module {name!r}{found}: {looked}{hint}"
+
+
+def _import_failed(name: str, error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    # The last frame outside of the import system is the user's.
+    frame = next((one for one in reversed(frames) if not one.filename.startswith("<")), None)
+    place = f" [{Path(frame.filename).name}:{frame.lineno}]" if frame else ""
+    if isinstance(error, SyntaxError):
+        place = ""  # its message names file and line
+    return f"module {name!r} was found, but importing it failed: {type(error).__name__}: {error}{place}"
+
+
+def _origin(module: ModuleType) -> str:
+    return getattr(module, "__file__", None) or "a namespace package"
+
+
+def _apps_of(module: ModuleType) -> str:
+    apps = sorted(name for name, value in vars(module).items() if isinstance(value, App))
+    if not apps:
+        return "; there is no App in that module"
+    return "; the apps there are: " + ", ".join(f"{module.__name__}:{name}" for name in apps)
+
+
+def _as_module(path: str) -> str:
+    return path.removesuffix(".py").replace(os.sep, ".").strip(".")

@@ -1,0 +1,130 @@
+"""How the command line writes log records: lines for people, or one JSON object a line for machines."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import sys
+import textwrap
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, Literal, TextIO
+
+import click
+
+from pyasynq import TaskFieldsFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LogFormat = Literal["text", "json"]
+
+TASK_FIELDS: Final = ("task_id", "task_type", "queue", "attempt")
+_STANDARD_FIELDS: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_COLOURS: Final = {
+    logging.DEBUG: "bright_black",
+    logging.INFO: "green",
+    logging.WARNING: "yellow",
+    logging.ERROR: "red",
+    logging.CRITICAL: "bright_red",
+}
+_LEVEL_WIDTH: Final = 7
+_SHORT_ID: Final = 8
+
+
+class TextFormatter(logging.Formatter):
+    """Readable lines. On a terminal they are short and wrapped to its width; elsewhere nothing is left out.
+
+    Args:
+        terminal: whether a person is looking.
+        colour: whether the level is coloured.
+        width: columns of the terminal.
+    """
+
+    def __init__(self, *, terminal: bool, colour: bool, width: int = 80) -> None:
+        super().__init__()
+        self._terminal = terminal
+        self._colour = colour
+        self._width = width
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one or more lines."""
+        moment = datetime.fromtimestamp(record.created, UTC).astimezone()
+        time = moment.strftime("%H:%M:%S") if self._terminal else moment.isoformat(timespec="milliseconds")
+        head = f"{time} {record.levelname:<{_LEVEL_WIDTH}} "
+        lines = f"{self._about_task(record)}{record.getMessage()}".splitlines() or [""]
+        if self._terminal:
+            lines = list(self._wrapped(lines, len(head)))
+        indent = " " * len(head) if self._terminal else ""
+        text = head + f"\n{indent}".join(lines)
+        if self._colour:
+            level = click.style(f"{record.levelname:<{_LEVEL_WIDTH}}", fg=_COLOURS.get(record.levelno))
+            text = text.replace(f"{record.levelname:<{_LEVEL_WIDTH}}", level, 1)
+        if record.exc_info:
+            text = f"{text}\n{self.formatException(record.exc_info)}"
+        return text
+
+    def _about_task(self, record: logging.LogRecord) -> str:
+        # The engine's own lines name their task in the message.
+        if record.name == "pyasynq" or not getattr(record, "task_id", ""):
+            return ""
+        fields = record.__dict__
+        task_id = fields["task_id"][:_SHORT_ID] if self._terminal else fields["task_id"]
+        return f"[{fields['task_type']} {task_id} {fields['queue']} attempt {fields['attempt']}] "
+
+    def _wrapped(self, lines: Iterable[str], indent: int) -> Iterable[str]:
+        for line in lines:
+            yield from textwrap.wrap(
+                line,
+                max(self._width - indent, _LEVEL_WIDTH),
+                break_long_words=False,
+                break_on_hyphens=False,
+            ) or [""]
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, the task's fields, the record's extra fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as JSON."""
+        fields: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if getattr(record, "task_id", ""):
+            fields |= {name: record.__dict__[name] for name in TASK_FIELDS if name in record.__dict__}
+        for name, value in record.__dict__.items():
+            if name not in _STANDARD_FIELDS and name not in TASK_FIELDS:
+                fields.setdefault(name, value)
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False, default=str)
+
+
+def install_logging(level: str, log_format: LogFormat, stream: TextIO | None = None) -> None:
+    """Write all records of at least this level to standard error; of asyncio's only warnings.
+
+    Colour only on a terminal, and not with NO_COLOR in the environment.
+    """
+    stream = stream or sys.stderr
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_formatter(log_format, stream))
+    handler.addFilter(TaskFieldsFilter())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    logging.getLogger("asyncio").setLevel(max(logging.WARNING, root.level))
+
+
+def _formatter(log_format: LogFormat, stream: TextIO) -> logging.Formatter:
+    if log_format == "json":
+        return JsonFormatter()
+    terminal = stream.isatty()
+    return TextFormatter(
+        terminal=terminal,
+        colour=terminal and not os.environ.get("NO_COLOR"),
+        width=shutil.get_terminal_size().columns,
+    )

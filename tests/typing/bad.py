@@ -1,0 +1,72 @@
+"""Wrong uses of the typed API: type checkers must find an error on each marked line, and on no other."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pyasynq import App, Task
+
+app = App("redis://localhost:6379/0")
+
+
+@app.task("email:deliver", queue="critical")
+async def deliver(user_id: int, template: str) -> str:
+    return template
+
+
+@app.task
+def resize(path: str, width: int = 100) -> bytes:
+    return path.encode()
+
+
+@app.task("a", que="critical")  # E: misspelt option
+async def misspelt_option() -> None: ...
+
+
+@app.task("b", max_retry="5")  # E: option of the wrong type
+async def wrong_option() -> None: ...
+
+
+@app.task(7)  # E: a name is text
+async def wrong_name() -> None: ...
+
+
+@app.task("c", is_failure=3)  # E: no function
+async def wrong_rule() -> None: ...
+
+
+async def wrong_arguments() -> None:
+    await deliver.enqueue(user_id="42", template="welcome")  # E: text for a whole number
+    await deliver.enqueue(user_id=42)  # E: missing argument
+    await deliver.enqueue(user_id=42, tmplate="welcome")  # E: unknown argument
+    await deliver.enqueue(42, "welcome", "more")  # E: surplus argument
+    deliver.enqueue_sync(user_id=None, template="welcome")  # E: None for a whole number
+    deliver.task(user_id=42, template=b"welcome")  # E: bytes for text
+    await deliver(user_id=42, template=1)  # E: direct call with a wrong argument
+    resize(1)  # E: direct call with a wrong argument
+    await resize.enqueue("a.png", width="5")  # E: text for a whole number
+    await deliver.enqueue_many([1, 2])  # E: no mappings
+    await deliver.enqueue_many([{1: 2}])  # E: no argument names
+
+
+async def wrong_options() -> None:
+    await deliver.options(proces_in=5).enqueue(user_id=1, template="x")  # E: misspelt option
+    await deliver.options(process_in="5").enqueue(user_id=1, template="x")  # E: text for a duration
+    await deliver.options(process_at=timedelta(1)).enqueue(user_id=1, template="x")  # E: duration for a time
+    await deliver.options(queue=None).enqueue(user_id=1, template="x")  # E: None for a name
+    await deliver.enqueue(user_id=1, template="x", process_in=5)  # E: option among the arguments
+    await app.enqueue("t", b"", retentoin=5)  # E: misspelt option
+    await app.enqueue("t", "text")  # E: text for bytes
+    await app.enqueue_many([Task("t")], headers={"a": 1})  # E: header that is no text
+    Task("t", b"", unique="1h")  # E: text for a duration
+    app.enqueue_many_sync([deliver])  # E: a typed task without its arguments
+
+
+async def wrong_results() -> None:
+    number: int = await deliver(user_id=1, template="x")  # E: returns text
+    width: str = resize("a.png")  # E: returns bytes
+    print(number, width, deliver.enqueue_sync(1, "x").result_of_nothing)  # E: no such attribute
+
+
+App(lifespan=deliver)  # E: no context manager
+App(123)  # E: a URL is text

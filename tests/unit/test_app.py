@@ -1,0 +1,398 @@
+"""Declaring and enqueueing typed tasks; a fake client stands for Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import pytest
+
+from pyasynq._app.client_middleware import blocking_middleware
+from pyasynq.app import App
+from pyasynq.errors import (
+    ArgumentsError,
+    ConfigurationError,
+    HandlerNotFoundError,
+    InvalidOptionError,
+    PayloadDecodingError,
+    UnknownOptionError,
+)
+from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+
+    from pyasynq._server.routes import Route
+
+URL = "redis://user:secret@localhost:6379/0"
+
+
+def info_of(task: Task) -> TaskInfo:
+    """Return what a client would answer."""
+    return TaskInfo(
+        "some-id",
+        str(task.options.get("queue", "default")),
+        task.type,
+        task.payload or b"",
+        TaskState.PENDING,
+        max_retry=25,
+        retried=0,
+        timeout=None,
+        deadline=None,
+        next_process_at=None,
+        retention=timedelta(0),
+    )
+
+
+class FakeClient:
+    """Remembers the tasks that it was given."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+
+    async def enqueue(self, task: Task, payload: None = None) -> TaskInfo:
+        self.tasks.append(task)
+        return info_of(task)
+
+    async def enqueue_many(self, tasks: Any) -> list[EnqueueResult]:
+        if hasattr(tasks, "__aiter__"):
+            self.tasks += [task async for task in tasks]
+        else:
+            self.tasks += tasks
+        return [EnqueueResult(EnqueueStatus.ENQUEUED, str(i), "default") for i in range(len(self.tasks))]
+
+
+class FakeBlockingClient:
+    """The same, blocking."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+
+    def enqueue(self, task: Task, payload: None = None) -> TaskInfo:
+        self.tasks.append(task)
+        return info_of(task)
+
+    def enqueue_many(self, tasks: Iterable[Task]) -> list[EnqueueResult]:
+        self.tasks += tasks
+        return [EnqueueResult(EnqueueStatus.ENQUEUED, str(i), "default") for i in range(len(self.tasks))]
+
+
+class FakeSender:
+    """An app's sending side, on fake clients."""
+
+    def __init__(self) -> None:
+        self.client = FakeClient()
+        self.blocking = FakeBlockingClient()
+
+
+def app_on(sender: FakeSender, monkeypatch: pytest.MonkeyPatch) -> App:
+    """Return an app whose clients are the sender's."""
+    monkeypatch.setattr(App, "_open", lambda _: sender.client)
+    monkeypatch.setattr(App, "_open_blocking", lambda _: sender.blocking)
+    return App(URL)
+
+
+async def deliver(user_id: int, template: str = "welcome") -> str:
+    """A coroutine handler."""
+    return f"{template} {user_id}"
+
+
+def resize(path: str) -> bytes:
+    """A plain handler."""
+    return path.encode()
+
+
+async def run(route: Route | None, payload: bytes) -> Any:
+    """Run a route as the engine does, without a server."""
+    assert route is not None
+    result: Any = route.call(Task("some type", payload))
+    return result if route.plain else await result
+
+
+def test_enqueue_sends_the_arguments_and_returns_a_handle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the options of the declaration."""
+    sender = FakeSender()
+    task = app_on(sender, monkeypatch).task("email:deliver", queue="critical", max_retry=5)(deliver)
+    handle = asyncio.run(task.enqueue(user_id=42))
+    (sent,) = sender.client.tasks
+    assert "email:deliver" == sent.type
+    assert b'{"user_id":42,"template":"welcome"}' == sent.payload
+    assert {"queue": "critical", "max_retry": 5} == sent.options
+    assert ("some-id", "critical") == (handle.id, handle.queue)
+    assert "email:deliver" == handle.info.type
+
+
+def test_enqueue_sync_sends_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through the blocking client."""
+    sender = FakeSender()
+    handle = app_on(sender, monkeypatch).task("email:deliver")(deliver).enqueue_sync(42, "x")
+    assert b'{"user_id":42,"template":"x"}' == sender.blocking.tasks[0].payload
+    assert "some-id" == handle.id
+
+
+def test_options_make_a_copy_and_win_over_the_declaration() -> None:
+    """Setting by setting; the original stays as it was."""
+    task = App(URL).task("email:deliver", queue="critical", max_retry=5, process_in=5)(deliver)
+    other = task.options(queue="low", headers={"tenant": "a"}).options(headers={"trace": "b"})
+    assert {"queue": "critical", "max_retry": 5, "process_in": 5} == task.task(1).options
+    assert {"queue": "low", "max_retry": 5, "process_in": 5, "headers": {"tenant": "a", "trace": "b"}} == (
+        other.task(1).options
+    )
+
+
+def test_enqueue_many_refuses_one_call_and_sends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each result stands where its call stood, from iterables and async iterables, blocking or not."""
+    calls: list[Any] = [{"user_id": 1}, {"usr_id": 2}, {"user_id": object()}, {"user_id": 4}]
+
+    async def slowly() -> AsyncIterator[Any]:
+        for call in calls:
+            yield call
+
+    for kind in ("list", "async", "blocking"):
+        sender = FakeSender()
+        task = app_on(sender, monkeypatch).task("email:deliver")(deliver)
+        if kind == "blocking":
+            results = task.enqueue_many_sync(calls)
+        else:
+            results = asyncio.run(task.enqueue_many(calls if kind == "list" else slowly()))
+        assert ["enqueued", "refused", "refused", "enqueued"] == [result.status for result in results]
+        assert "did you mean 'user_id'" in str(results[1].error)
+        assert "argument user_id" in str(results[2].error)
+        assert ["0", None, None, "1"] == [result.task_id for result in results]
+
+
+def test_a_typed_task_can_be_called_as_the_function_it_was() -> None:
+    """Name, signature and documentation are the function's."""
+    app = App(URL)
+    task = app.task("email:deliver")(deliver)
+    assert "x 7" == asyncio.run(task(7, template="x"))
+    assert b"a" == app.task("resize")(resize)("a")
+    assert "deliver" == task.__name__  # type: ignore[attr-defined]
+    assert "<CoroutineTask 'email:deliver'>" == repr(task)
+
+
+def test_the_name_of_an_unnamed_task_is_module_and_function() -> None:
+    """Both processes import it by that name."""
+    task = App(URL).task(deliver)
+    assert f"{deliver.__module__}.deliver" == task.type
+
+
+def test_two_tasks_of_one_type_are_refused_naming_both() -> None:
+    """One of them would never run."""
+    app = App(URL)
+    app.task("email")(deliver)
+    with pytest.raises(
+        ConfigurationError, match=r"type 'email': .*deliver \(.*:\d+\) and .*resize \(.*:\d+\)"
+    ):
+        app.task("email")(resize)
+
+
+def test_an_unnamed_task_in_main_is_refused() -> None:
+    """The worker knows that module by another name."""
+
+    async def job() -> None: ...
+
+    job.__module__, job.__qualname__ = "__main__", "job"
+    app = App(URL)
+    with pytest.raises(ConfigurationError, match=r"'__main__' here .* @app.task\(\"job\"\)"):
+        app.task(job)
+    assert "job" == app.task("job")(job).type
+
+
+def test_a_function_that_cannot_be_found_by_name_needs_one() -> None:
+    """Lambdas, local functions and partials."""
+    nameless: Any
+    for nameless in (lambda: None, functools.partial(resize, "a")):
+        with pytest.raises(ConfigurationError, match="give the task one"):
+            App(URL).task(nameless)
+
+
+def test_generators_and_methods_are_refused() -> None:
+    """A handler has one result, and a payload has no object."""
+
+    def generator() -> Iterable[int]:
+        yield 1
+
+    async def asynchronous() -> AsyncIterator[int]:
+        yield 1
+
+    class Mailer:
+        def send(self, to: str) -> None: ...
+
+    for function in (generator, asynchronous):
+        with pytest.raises(ConfigurationError, match="is a generator"):
+            App(URL).task("a")(function)
+    with pytest.raises(ConfigurationError, match="'self': declare a function"):
+        App(URL).task("a")(Mailer.send)
+
+
+def test_wrong_options_of_a_declaration_are_errors_at_once() -> None:
+    """With a suggestion."""
+    options: Any = {"que": "critical"}
+    with pytest.raises(UnknownOptionError, match="did you mean 'queue'"):
+        App(URL).task("a", **options)
+    with pytest.raises(InvalidOptionError, match="max_retry=-1"):
+        App(URL).task("a", max_retry=-1)
+    with pytest.raises(InvalidOptionError, match="the name of a task"):
+        App(URL).task(" ")
+    with pytest.raises(UnknownOptionError, match="did you mean 'process_in'"):
+        App(URL).task("a")(deliver).options(proces_in=5)  # type: ignore[call-arg]
+
+
+def test_a_parameter_that_no_payload_carries_is_an_error_at_once() -> None:
+    """Naming task and parameter."""
+
+    async def handler(a: complex) -> None: ...
+
+    handler.__annotations__["a"] = complex
+    with pytest.raises(ConfigurationError, match="task 'a', parameter 'a': JSON cannot carry complex"):
+        App(URL).task("a")(handler)
+
+
+later_app = App(URL)
+
+
+@later_app.task("later")
+async def take_later(what: Later) -> str:
+    """Annotated with a class that is defined below."""
+    return what["name"]
+
+
+class Later(TypedDict):
+    name: str
+
+
+def test_an_annotation_may_name_what_comes_later() -> None:
+    """It is looked up again when all modules are there."""
+    later_app.load()
+    assert b'{"what":{"name":"a"}}' == take_later.task({"name": "a"}).payload
+
+
+def test_an_annotation_that_nothing_defines_is_an_error_when_the_app_is_loaded() -> None:
+    """Naming what is missing and where."""
+
+    async def handler(a: int) -> None: ...
+
+    handler.__annotations__["a"] = "Missing"
+    app = App(URL)
+    task = app.task("a")(handler)
+    with pytest.raises(ConfigurationError, match="names 'Missing', which its module does not define"):
+        app.load()
+    with pytest.raises(ConfigurationError, match="names 'Missing'"):
+        task.task(1)
+
+
+def test_the_queues_are_those_of_the_tasks_and_default() -> None:
+    """What a worker serves unless told otherwise."""
+    app = App(URL)
+    app.task("a", queue="low")(deliver)
+    app.task("b", queue="critical")(resize)
+    assert ("critical", "low") == app.queues
+    assert {"critical": 1, "default": 1, "low": 1} == app.default_weights()
+    assert ["a", "b"] == list(app.tasks)
+
+
+def test_a_route_decodes_runs_and_encodes() -> None:
+    """Coroutines and plain functions; outside of a server the result is always encoded."""
+    app = App(URL)
+    app.task("email")(deliver)
+    app.task("resize")(resize)
+    assert b'"welcome 1"' == asyncio.run(run(app.route("email"), b'{"user_id":1}'))
+    assert b'"YQ=="' == asyncio.run(run(app.route("resize"), b'{"path":"a"}'))
+    assert [False, True] == [route.plain for route in app.routes()]
+    assert app.route("email") is app.route("email")
+
+
+def test_a_payload_that_does_not_fit_fails_the_task() -> None:
+    """An ordinary failure, before the handler is called."""
+    app = App(URL)
+    app.task("email")(deliver)
+    with pytest.raises(PayloadDecodingError, match="missing 'user_id'; unknown 'id'"):
+        asyncio.run(run(app.route("email"), b'{"id":1}'))
+
+
+def test_a_result_that_json_cannot_carry_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """And reported: the task has succeeded, and its settle is not lost."""
+
+    async def wrong() -> object:
+        return object()
+
+    app = App(URL)
+    app.task("wrong")(wrong)
+    assert asyncio.run(run(app.route("wrong"), b"")) is None
+    assert "the result of task 'wrong': JSON cannot carry object" in caplog.text
+
+
+def test_middleware_runs_outermost_first_around_handler_and_not_found() -> None:
+    """Those of the constructor come before those of `use`."""
+    seen: list[str] = []
+
+    def recorder(name: str) -> Any:
+        async def middleware(task: Task, call_next: Callable[[Task], Awaitable[Any]]) -> Any:
+            seen.append(f"{name} before")
+            try:
+                return await call_next(task)
+            finally:
+                seen.append(f"{name} after")
+
+        return middleware
+
+    app = App(URL, middleware=[recorder("outer")])
+    app.use(recorder("inner"))
+    app.task("email")(deliver)
+    asyncio.run(run(app.route("email"), b'{"user_id":1}'))
+    assert ["outer before", "inner before", "inner after", "outer after"] == seen
+    seen.clear()
+    with pytest.raises(HandlerNotFoundError):
+        asyncio.run(run(app.route("unknown"), b""))
+    assert ["outer before", "inner before", "inner after", "outer after"] == seen
+    assert App(URL).route("unknown") is None
+
+
+def test_client_middleware_runs_without_a_loop_if_it_only_awaits_the_next() -> None:
+    """So one middleware serves `enqueue` and `enqueue_sync`."""
+
+    async def add_header(task: Task, call_next: Callable[[Task], Awaitable[TaskInfo]]) -> TaskInfo:
+        return await call_next(Task(task.type, task.payload, headers={"tenant": "a"}))
+
+    async def sleepy(task: Task, call_next: Callable[[Task], Awaitable[TaskInfo]]) -> TaskInfo:
+        await asyncio.sleep(0)
+        return await call_next(task)
+
+    client = FakeBlockingClient()
+    assert "some-id" == blocking_middleware(add_header)(Task("a"), client.enqueue).id
+    assert {"tenant": "a"} == client.tasks[0].headers
+    with pytest.raises(ConfigurationError, match="sleepy' waits for something other than call_next"):
+        blocking_middleware(sleepy)(Task("a"), client.enqueue)
+    assert 1 == len(client.tasks)
+
+
+def test_passwords_and_arguments_are_not_in_any_repr() -> None:
+    """Nor in the errors of wrong calls."""
+    app = App(URL)
+    task = app.task("email")(deliver)
+    assert "<App at localhost:6379 with 1 tasks>" == repr(app)
+    assert "secret" not in repr(task.task(1, "secret"))
+    wrong: Any = task
+    with pytest.raises(ArgumentsError) as caught:
+        wrong.task("secret", "secret", "secret")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_wrong_url_is_an_error_at_once_and_a_missing_one_at_first_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`PYASYNQ_REDIS_URL` is read as late as the connection is made."""
+    with pytest.raises(ConfigurationError, match="unsupported URI scheme: 'reds'; did you mean 'redis'"):
+        App("reds://localhost")
+    with pytest.raises(ConfigurationError, match=r"modules=\['shop'\]"):
+        App(URL, modules="shop")
+    monkeypatch.delenv("PYASYNQ_REDIS_URL", raising=False)
+    app = App()
+    assert "<App at $PYASYNQ_REDIS_URL with 0 tasks>" == repr(app)
+    with pytest.raises(ConfigurationError, match="set PYASYNQ_REDIS_URL in the environment"):
+        _ = app.url
+    monkeypatch.setenv("PYASYNQ_REDIS_URL", "redis://elsewhere")
+    assert "redis://elsewhere" == app.url

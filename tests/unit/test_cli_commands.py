@@ -1,0 +1,83 @@
+"""The command line without a server: help, versions, wrong usage."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from pyasynq.cli import main
+from pyasynq.cli.reload import run_with_reload
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    """Run `pyasynq` in this process; return exit code, standard output and standard error."""
+    result = CliRunner().invoke(main, arguments)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_help_names_the_commands() -> None:
+    """Each with its first sentence."""
+    code, out, _ = invoke("--help")
+    assert 0 == code
+    assert re.search(r"worker +Run the tasks of an app", out)
+    assert re.search(r"ping +Ask Redis for a sign of life", out)
+
+
+def test_a_misspelt_command_is_a_usage_error_with_a_suggestion() -> None:
+    """Exit code 2."""
+    code, _, err = invoke("wroker")
+    assert 2 == code
+    assert "there is no command 'wroker'; did you mean 'worker'?" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["shop:app", "--concurrency", "0"], "0 is not in the range x>=1"),
+        (["shop:app", "--queues", "a=0"], "'a=0': a weight is a whole number of at least 1"),
+        (["shop:app", "--queues", "a=b"], "'a=b': a weight is a whole number"),
+        (["shop:app", "--queues", "a,,b"], "contains an empty name; write critical=6,default=3"),
+        (["shop:app", "--queues", "a=1, a=2"], "names the queue 'a' twice"),
+        (["shop:app", "--log-format", "xml"], "'xml' is not one of 'text', 'json'"),
+        (["shop:app", "--que", "a"], "No such option '--que'"),
+        ([], "Missing argument 'MODULE:APP'"),
+        (["shop:app", "--reload", "--burst"], "--reload waits for changes and --burst exits"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(arguments: list[str], message: str) -> None:
+    """With the value and the remedy."""
+    code, _, err = invoke("worker", *arguments)
+    assert 2 == code
+    assert message in " ".join(err.split())
+
+
+def test_a_wrong_app_is_exit_code_1_without_a_traceback() -> None:
+    """Saying what was looked for."""
+    code, out, err = invoke("worker", "not_there.tasks:app")
+    assert (1, "") == (code, out)
+    assert err.startswith("Error: there is no module 'not_there.tasks'")
+
+
+def test_ping_of_a_redis_that_is_not_there_names_the_address() -> None:
+    """Without a traceback and without the password."""
+    code, _, err = invoke("ping", "--redis", "redis://:secret@localhost:1/0")
+    assert 1 == code
+    assert "Error: Redis at localhost:1 cannot be reached" in err
+    assert "secret" not in err
+
+
+def test_reload_without_watchfiles_names_the_command_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an extra."""
+    monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)
+    with pytest.raises(Exception, match=r"type  pip install 'pyasynq\[cli\]'"):
+        run_with_reload(["shop:app"])
+
+
+def test_the_worker_says_that_it_does_not_run_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients do."""
+    monkeypatch.setattr("sys.platform", "win32")
+    code, _, err = invoke("worker", "shop:app")
+    assert 1 == code
+    assert "the worker does not run on Windows; clients do" in err

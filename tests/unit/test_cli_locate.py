@@ -1,0 +1,86 @@
+"""`MODULE:APP`: what is found, and what is said when it is not."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyasynq.cli.locate import find_app, load_module
+from pyasynq.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SHOP = """
+from pyasynq import App
+app = App("redis://localhost")
+class nested:
+    backend = App("redis://elsewhere")
+@app.task("a")
+async def deliver() -> None: ...
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with modules that no other test has imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_an_app_is_found_in_the_current_folder(folder: Path) -> None:
+    """Also as an attribute of an attribute."""
+    (folder / "located_shop.py").write_text(SHOP)
+    assert "<App at localhost:6379 with 1 tasks>" == repr(find_app("located_shop:app"))
+    assert "<App at elsewhere:6379 with 0 tasks>" == repr(find_app("located_shop:nested.backend"))
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("located_shop", r"'located_shop' names no app: write MODULE:APP, as in located_shop:app"),
+        ("shop/tasks.py", r"as in shop.tasks:app"),
+        (":app", "names no app: write MODULE:APP, as in myapp.tasks:app"),
+        ("located_shop:", "names no app"),
+        ("nowhere:app", r"there is no module 'nowhere': looked in the current folder, /.* Python's path"),
+        ("nowhere.tasks:app", r"no module 'nowhere.tasks' \(there is no 'nowhere'\)"),
+        ("located_shop.py:app", r"no module 'located_shop.py'.*; write located_shop"),
+        (
+            "located_shop:ap",
+            r"was found \(.*located_shop.py\), but it has no 'ap'; did you mean 'app'\?; the apps there are",
+        ),
+        (
+            "located_shop:deliver",
+            "is of type CoroutineTask, not a pyasynq.App; the apps there are: located_shop:app",
+        ),
+        ("located_empty:app", "it has no 'app'; there is no App in that module"),
+        (
+            "located_broken:app",
+            r"was found, but importing it failed: ZeroDivisionError: .* \[located_bro.*:2\]",
+        ),
+        ("located_lacking:app", r"importing it failed: ModuleNotFoundError: No module named 'not_there'"),
+        ("located_syntax:app", r"importing it failed: SyntaxError: .*located_syntax.py, line 1"),
+    ],
+)
+def test_a_wrong_reference_says_what_was_looked_for(folder: Path, reference: str, message: str) -> None:
+    """And what was found instead, with the nearest name."""
+    (folder / "located_shop.py").write_text(SHOP)
+    (folder / "located_empty.py").write_text("x = 1\n")
+    (folder / "located_broken.py").write_text("\nx = 1 / 0\n")
+    (folder / "located_lacking.py").write_text("import not_there\n")
+    (folder / "located_syntax.py").write_text("def (:\n")
+    with pytest.raises(ConfigurationError, match=message):
+        find_app(reference)
+
+
+def test_a_further_module_that_is_missing_is_named(folder: Path) -> None:
+    """As for the app's own module."""
+    with pytest.raises(ConfigurationError, match="there is no module 'more_tasks'"):
+        load_module("more_tasks")

@@ -1,0 +1,124 @@
+"""The two log formats."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq.cli.logs import JsonFormatter, TextFormatter, install_logging
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TASK: dict[str, Any] = {"task_id": "0123456789abcdef", "task_type": "email", "queue": "low", "attempt": 2}
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def root_logger() -> Iterator[None]:
+    """The root logger as it was."""
+    root, asyncio_logger = logging.getLogger(), logging.getLogger("asyncio")
+    before = root.handlers[:], root.level, asyncio_logger.level
+    yield
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+    asyncio_logger.setLevel(before[2])
+
+
+def record_of(
+    message: str, *, name: str = "shop", level: int = logging.INFO, **fields: Any
+) -> logging.LogRecord:
+    """Return a record with extra fields."""
+    record = logging.LogRecord(name, level, __file__, 1, message, None, None)
+    record.created = 1_767_355_200.123
+    record.__dict__.update(fields)
+    return record
+
+
+def test_a_line_off_a_terminal_leaves_nothing_out() -> None:
+    """Full time with offset, full task id, no wrapping, no colour."""
+    line = TextFormatter(terminal=False, colour=False).format(record_of("x" * 200, **TASK))
+    assert line.endswith(f" INFO    [email 0123456789abcdef low attempt 2] {'x' * 200}")
+    assert line.startswith("2026-01-02T")
+
+
+def test_a_line_on_a_terminal_fits_its_width() -> None:
+    """Short time and id; what is too long goes on below the message."""
+    text = TextFormatter(terminal=True, colour=False, width=80).format(record_of("word " * 40, **TASK))
+    lines = text.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert " INFO    [email 01234567 low attempt 2] word" in lines[0]
+    assert lines[1].startswith(" " * 17 + "word")
+
+
+def test_colour_is_only_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NO_COLOR is honoured."""
+    for stream, no_color, coloured in (
+        (Terminal(), "", True),
+        (Terminal(), "1", False),
+        (io.StringIO(), "", False),
+    ):
+        monkeypatch.setenv("NO_COLOR", no_color)
+        install_logging("info", "text", stream)
+        logging.getLogger("shop").warning("careful")
+        assert coloured is ("\x1b[" in stream.getvalue())
+        logging.getLogger().handlers.pop()
+
+
+def test_the_engines_own_lines_do_not_name_their_task_twice() -> None:
+    """Their message does."""
+    line = TextFormatter(terminal=False, colour=False).format(
+        record_of("task 1 failed", name="pyasynq", **TASK)
+    )
+    assert line.endswith(" INFO    task 1 failed")
+
+
+def test_json_is_one_object_a_line_with_the_tasks_fields() -> None:
+    """And the record's own extra fields; a traceback is one string."""
+    try:
+        raise ValueError("no\nway")
+    except ValueError as error:
+        info = (ValueError, error, error.__traceback__)
+    record = record_of("Grüße\nzwei", level=logging.WARNING, **TASK, tenant="a", odd={1})
+    record.exc_info = info
+    line = JsonFormatter().format(record)
+    assert "\n" not in line
+    fields = json.loads(line)
+    assert "ValueError: no\nway" in fields.pop("exception")
+    assert {
+        "time": "2026-01-02T12:00:00.123+00:00",
+        "level": "warning",
+        "logger": "shop",
+        "message": "Grüße\nzwei",
+        **TASK,
+        "tenant": "a",
+        "odd": "{1}",
+    } == fields
+
+
+def test_json_outside_of_handlers_has_no_task_fields() -> None:
+    """Empty ones would only be noise."""
+    stream = io.StringIO()
+    install_logging("warning", "json", stream)
+    logging.getLogger("shop").info("not shown")
+    logging.getLogger("shop").warning("shown")
+    (line,) = stream.getvalue().splitlines()
+    assert {"time", "level", "logger", "message"} == json.loads(line).keys()
+
+
+def test_asyncio_speaks_only_when_something_is_wrong() -> None:
+    """Its debug lines are about selectors."""
+    stream = io.StringIO()
+    install_logging("debug", "text", stream)
+    logging.getLogger("asyncio").debug("Using selector")
+    assert "" == stream.getvalue()
