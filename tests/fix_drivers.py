@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 import redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
 import pyasynq.sync
 from pyasynq._broker.driver import AsyncDriver, BlockingDriver
@@ -124,8 +126,11 @@ class OwnServer:
         )
 
     def connect(self) -> redis.Redis:
-        """Return a client of redis-py."""
-        return redis.Redis.from_url(self.url)
+        """Wait until it listens, and return a client of redis-py."""
+        retry = Retry(ConstantBackoff(0.01), 1000)
+        client = redis.Redis.from_url(self.url, retry=retry, retry_on_error=[redis.ConnectionError])
+        client.ping()
+        return client
 
     def stop(self) -> None:
         """Kill it, if it runs, and wait for its end."""

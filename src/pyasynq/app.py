@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Unpack
 
-    from pyasynq._app.routes import Middleware
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskDecorator, TypedTask
+    from pyasynq._server.middleware import Middleware
     from pyasynq._server.routes import Route
     from pyasynq.client import ClientMiddleware
     from pyasynq.options import EnqueueOptions

@@ -57,6 +57,29 @@ class UnknownOptionError(ConfigurationError, TypeError):
         self.option = option
 
 
+class CronError(ConfigurationError):
+    """A cron expression that cannot be read; the message says what to write instead.
+
+    Attributes:
+        expression: all of it.
+        field: name of the field that is wrong, such as ``"day of week"``; None if it is not one of the five.
+        value: the part that is wrong.
+    """
+
+    def __init__(self, expression: str, value: str, remedy: str, *, field: str | None = None) -> None:
+        place = f"{field} " if field else ""
+        shown = "" if value == expression else f": {place}{_shortened(value)}"
+        super().__init__(f"cron expression {_shortened(expression)}{shown}: {remedy}")
+        self.expression = expression
+        self.field = field
+        self.value = value
+
+
+def _shortened(text: str) -> str:
+    """Return the text in quotes, cut to what fits a message."""
+    return repr(text if len(text) <= 100 else text[:99] + "\N{HORIZONTAL ELLIPSIS}")
+
+
 class PayloadTooLargeError(ConfigurationError):
     """A task larger than the client's `max_payload`; nothing was sent.
 

@@ -16,22 +16,19 @@ print(task.type, time.perf_counter() - started)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
+from pyasynq._server.middleware import NOT_FOUND, check_middleware, wrap_route
 from pyasynq._server.routes import Route, is_coroutine_handler
-from pyasynq._server.threads import in_thread
-from pyasynq.errors import ConfigurationError, HandlerNotFoundError, InvalidOptionError
+from pyasynq.errors import ConfigurationError, InvalidOptionError
 from pyasynq.options import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Callable, Iterable
 
-    from pyasynq._server.routes import Handler, HandlerResult
+    from pyasynq._server.middleware import Middleware
+    from pyasynq._server.routes import Handler
     from pyasynq.retry import RetryDelay
-    from pyasynq.task import Task
-
-    AsyncHandler: TypeAlias = Callable[[Task], Awaitable[HandlerResult]]
-    Middleware: TypeAlias = Callable[[Task, AsyncHandler], Awaitable[HandlerResult]]
 
 _AnyHandler = TypeVar("_AnyHandler", bound="Handler")
 _AnyMiddleware = TypeVar("_AnyMiddleware", bound="Middleware")
@@ -121,8 +118,7 @@ class Mux:
             ConfigurationError: when one is not a coroutine function.
         """
         for one in middleware:
-            if not is_coroutine_handler(one):
-                raise ConfigurationError(f"middleware is `async def m(task, call_next)`, and this is {one!r}")
+            check_middleware(one)
         self._middleware += middleware
         self._found.clear()
 
@@ -136,7 +132,7 @@ class Mux:
         route = self._found.get(task_type)
         if route is not None:
             return route
-        route = self._wrap(self._match(task_type))
+        route = wrap_route(self._match(task_type), self._middleware)
         # Types come from outside; a stream of ever new ones must not fill the memory.
         if len(self._found) < _MOST_REMEMBERED:
             self._found[task_type] = route
@@ -153,34 +149,7 @@ class Mux:
         for prefix in self._prefixes:
             if task_type.startswith(prefix):
                 return self._routes[prefix]
-        return _NOT_FOUND
-
-    def _wrap(self, route: Route) -> Route:
-        if not self._middleware:
-            return route
-        call = cast("AsyncHandler", in_thread(route.call) if route.plain else route.call)
-        for one in reversed(self._middleware):
-            call = _wrapped(one, call)
-        return Route(
-            call,
-            retry_delay=route.retry_delay,
-            is_failure=route.is_failure,
-            crash_limit=route.crash_limit,
-        )
+        return NOT_FOUND
 
 
 _MOST_REMEMBERED = 10_000
-
-
-def _wrapped(middleware: Middleware, call_next: AsyncHandler) -> AsyncHandler:
-    async def call(task: Task) -> HandlerResult:
-        return await middleware(task, call_next)
-
-    return call
-
-
-async def _not_found(task: Task) -> None:
-    raise HandlerNotFoundError(task.type)
-
-
-_NOT_FOUND = Route(_not_found)

@@ -64,6 +64,11 @@ async def odd() -> object:
     return object()
 
 
+@app.task("fail")
+async def fail() -> None:
+    raise ValueError("no way")
+
+
 @app.task("hang")
 async def hang() -> None:
     log.info("hanging")
@@ -126,6 +131,20 @@ def test_a_payload_that_does_not_fit_fails_naming_the_argument(
     assert "PayloadDecodingError: task 'deliver', argument user_id: expected int, got text" in worker.text
     assert "secret" not in worker.text
     assert b"archived" == redis_client.hget(f"asynq:{{default}}:t:{task_id}", "state")
+
+
+def test_a_failure_is_logged_with_the_traceback_of_the_users_code(
+    folder: Path,
+    redis_url: str,
+    redis_client: redis.Redis,
+) -> None:
+    """Without the engine's frames above it."""
+    enqueue(redis_url, "fail")
+    with WorkerProcess(folder, redis_url, "worker", "shop:app", "--burst") as worker:
+        assert 0 == worker.wait()
+    assert "ValueError: no way" in worker.text
+    assert 'shop.py", line' in worker.text
+    assert "pyasynq/_server" not in worker.text
 
 
 def test_json_logs_are_one_object_a_line_with_the_tasks_fields(

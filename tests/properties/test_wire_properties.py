@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyasynq._wire.go_duration import format_go_duration, nanoseconds_of, parse_go_duration, timedelta_of
+from pyasynq._go_duration import format_go_duration, nanoseconds_of, parse_go_duration, timedelta_of
 from pyasynq._wire.go_quote import quote_go, unquote_go
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import (

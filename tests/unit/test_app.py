@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import subprocess
+import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -396,3 +398,55 @@ def test_a_wrong_url_is_an_error_at_once_and_a_missing_one_at_first_use(
         _ = app.url
     monkeypatch.setenv("PYASYNQ_REDIS_URL", "redis://elsewhere")
     assert "redis://elsewhere" == app.url
+
+
+def test_middleware_that_is_no_coroutine_function_is_refused() -> None:
+    """It could not await the next one."""
+
+    def plain(task: Task, call_next: Any) -> Any: ...
+
+    with pytest.raises(ConfigurationError, match=r"middleware is `async def m\(task, call_next\)`"):
+        App(URL).use(plain)
+    with pytest.raises(ConfigurationError, match="middleware is"):
+        App(URL, middleware=[plain])
+
+
+def test_a_lifespan_that_is_a_bare_generator_is_refused() -> None:
+    """With the decorator that is missing."""
+
+    async def life(app: App) -> AsyncIterator[None]:
+        yield
+
+    wrong: Any = life
+    with pytest.raises(ConfigurationError, match="decorate it with @asynccontextmanager"):
+        App(URL, lifespan=wrong)
+
+
+def test_the_rules_of_a_type_reach_its_route() -> None:
+    """Retry delay, what counts as a failure, and the limit of crashes."""
+
+    def delay(retried: int, error: BaseException, task: Task) -> float:
+        return 1.0
+
+    def is_failure(error: BaseException) -> bool:
+        return False
+
+    app = App(URL)
+    app.task("a", retry_delay=delay, is_failure=is_failure, crash_limit=0)(deliver)
+    route = app.route("a")
+    assert route is not None
+    assert (delay, is_failure, 0) == (route.retry_delay, route.is_failure, route.crash_limit)
+    with pytest.raises(InvalidOptionError, match="crash_limit=-1"):
+        App(URL).task("a", crash_limit=-1)(deliver)
+
+
+def test_pydantic_is_never_imported_unless_a_module_did() -> None:
+    """Nor are the extras: an app costs what it uses."""
+    program = (
+        "import sys; from pyasynq import App; app = App('redis://localhost')\n"
+        "@app.task('a')\nasync def a(x: int, y: list[str]) -> None: ...\n"
+        "a.task(1, []); extras = {'pydantic', 'uvloop', 'rich', 'watchfiles', 'click'}; "
+        "print(sorted(extras & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "[]\n" == done.stdout

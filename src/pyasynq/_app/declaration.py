@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._payload import ArgumentsCodec, ResultCodec
+from pyasynq._server.routes import is_coroutine_handler
 from pyasynq.errors import ConfigurationError, InvalidOptionError
 
 if TYPE_CHECKING:
@@ -52,10 +53,8 @@ class Declaration:
         self.is_failure = is_failure
         self.crash_limit = crash_limit
         if crash_limit is not None and crash_limit < 0:
-            raise InvalidOptionError(
-                "crash_limit", crash_limit, "cannot be negative"
-            )
-        self.is_coroutine = _is_coroutine(function)
+            raise InvalidOptionError("crash_limit", crash_limit, "cannot be negative")
+        self.is_coroutine = is_coroutine_handler(function)
         _check_kind(function, self.owner)
         try:
             self.compile()
@@ -115,13 +114,6 @@ def _function_of(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, partial):
         function = function.func
     return function
-
-
-def _is_coroutine(function: Callable[..., Any]) -> bool:
-    function = _function_of(function)
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None),  # noqa: B004 - its kind matters, not whether it exists
-    )
 
 
 def _default_name(function: Callable[..., Any]) -> str:

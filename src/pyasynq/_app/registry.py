@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyasynq._app.routes import not_found_route, route_of
+from pyasynq._app.routes import route_of
 from pyasynq._app.typed_task import CoroutineTask, PlainTask
+from pyasynq._server.middleware import NOT_FOUND, check_middleware, wrap_route
 from pyasynq.errors import ConfigurationError
 from pyasynq.options import DEFAULT_QUEUE
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyasynq._app.declaration import Declaration
-    from pyasynq._app.routes import Middleware
     from pyasynq._app.typed_task import Sender, TypedTask
+    from pyasynq._server.middleware import Middleware
     from pyasynq._server.routes import Route
     from pyasynq.options import EnqueueOptions
 
@@ -24,14 +25,15 @@ class Registry:
 
     Attributes:
         tasks: the typed tasks by type, in the order of their declaration.
-        middleware: around every handler, outermost first.
     """
 
     def __init__(self, middleware: Iterable[Middleware]) -> None:
         self.tasks: dict[str, TypedTask[..., Any]] = {}
-        self.middleware = list(middleware)
+        self._middleware: list[Middleware] = []
         self._declarations: dict[str, Declaration] = {}
         self._routes: dict[str, Route] = {}
+        for one in middleware:
+            self.use(one)
 
     def add(self, sender: Sender, declaration: Declaration, options: EnqueueOptions) -> TypedTask[..., Any]:
         """Make a typed task of a declaration.
@@ -51,8 +53,13 @@ class Registry:
         return task
 
     def use(self, middleware: Middleware) -> None:
-        """Add middleware inside the others."""
-        self.middleware.append(middleware)
+        """Add middleware inside the others.
+
+        Raises:
+            ConfigurationError: when it is not a coroutine function.
+        """
+        check_middleware(middleware)
+        self._middleware.append(middleware)
         self._routes.clear()
 
     def compile(self) -> None:
@@ -76,8 +83,8 @@ class Registry:
         if route is None:
             declaration = self._declarations.get(task_type)
             if declaration is None:
-                return not_found_route(self.middleware) if self.middleware else None
-            route = self._routes[task_type] = route_of(declaration, self.middleware)
+                return wrap_route(NOT_FOUND, self._middleware) if self._middleware else None
+            route = self._routes[task_type] = wrap_route(route_of(declaration), self._middleware)
         return route
 
     def routes(self) -> list[Route]:

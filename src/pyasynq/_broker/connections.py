@@ -107,7 +107,7 @@ class AsyncConnection:
             return reply_error(error)
         except TimeoutError:
             await _disconnect(connection)
-            return f"no connection within {seconds:.1f} s"
+            return f"no connection within {seconds:.2g} s"
         except _BROKEN as error:
             await _disconnect(connection)
             # On unix sockets redis-py wraps what the server said to the login.
@@ -144,7 +144,7 @@ class AsyncConnection:
                     except _REPLIES as error:
                         replies.append(reply_error(error))
         except TimeoutError:
-            cause = f"no reply within {seconds:.1f} s"
+            cause = f"no reply within {seconds:.2g} s"
         except _BROKEN as error:
             cause = _cause_of(error)
         except BaseException:
@@ -198,7 +198,7 @@ class AsyncConnection:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        # Nothing of it may be destroyed before it is closed: destructors of redis-py and asyncio use the loop.
+        # Nothing of it may be destroyed before it is closed: the destructors in there use the loop.
         writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001 - there is no public way to it
         connection._writer = connection._reader = None  # noqa: SLF001
         if self._pid == os.getpid() and self._loop is not None and not self._loop.is_closed():
@@ -292,7 +292,7 @@ class BlockingConnection:
         except _BROKEN as error:
             self.close()
             late = isinstance(error, RedisTimeoutError)
-            return Received(replies, f"no reply within {seconds:.1f} s" if late else _cause_of(error))
+            return Received(replies, f"no reply within {seconds:.2g} s" if late else _cause_of(error))
         except BaseException:
             self.close()
             raise

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyasynq._wire.go_duration import format_go_duration, parse_go_duration, timedelta_of
+from pyasynq._go_duration import format_go_duration, parse_go_duration, timedelta_of
 from pyasynq._wire.go_quote import quote_go, unquote_go
 
 if TYPE_CHECKING:

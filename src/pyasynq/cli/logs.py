@@ -9,11 +9,12 @@ import shutil
 import sys
 import textwrap
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Literal, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 import click
 
-from pyasynq import TaskFieldsFilter
+import pyasynq
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +31,7 @@ _COLOURS: Final = {
     logging.CRITICAL: "bright_red",
 }
 _LEVEL_WIDTH: Final = 7
+_PACKAGE: Final = str(Path(pyasynq.__file__).parent) + os.sep
 _SHORT_ID: Final = 8
 
 
@@ -62,7 +64,7 @@ class TextFormatter(logging.Formatter):
             level = click.style(f"{record.levelname:<{_LEVEL_WIDTH}}", fg=_COLOURS.get(record.levelno))
             text = text.replace(f"{record.levelname:<{_LEVEL_WIDTH}}", level, 1)
         if record.exc_info:
-            text = f"{text}\n{self.formatException(record.exc_info)}"
+            text = f"{text}\n{self.formatException(_of_the_user(record))}"
         return text
 
     def _about_task(self, record: logging.LogRecord) -> str:
@@ -100,8 +102,19 @@ class JsonFormatter(logging.Formatter):
             if name not in _STANDARD_FIELDS and name not in TASK_FIELDS:
                 fields.setdefault(name, value)
         if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
+            fields["exception"] = self.formatException(_of_the_user(record))
         return json.dumps(fields, ensure_ascii=False, default=str)
+
+
+def _of_the_user(record: logging.LogRecord) -> Any:
+    """Return the exception of a record; a task's begins where the user's code does."""
+    if not record.exc_info or not getattr(record, "task_id", ""):
+        return record.exc_info
+    kind, error, trace = record.exc_info
+    first = trace
+    while first is not None and first.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        first = first.tb_next
+    return kind, error, first or trace
 
 
 def install_logging(level: str, log_format: LogFormat, stream: TextIO | None = None) -> None:
@@ -112,7 +125,7 @@ def install_logging(level: str, log_format: LogFormat, stream: TextIO | None = N
     stream = stream or sys.stderr
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_formatter(log_format, stream))
-    handler.addFilter(TaskFieldsFilter())
+    handler.addFilter(pyasynq.TaskFieldsFilter())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())

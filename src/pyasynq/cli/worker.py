@@ -105,6 +105,7 @@ def _work(app: App, modules: Sequence[str], settings: dict[str, Any]) -> int:
         load_module(module)
     config = _config(app, settings)
     gc.set_threshold(*_GC_THRESHOLD)
+    gc.collect()
     gc.freeze()
     try:
         return app.run_worker(config, loop_factory=_loop_factory())

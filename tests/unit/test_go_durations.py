@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from pyasynq._wire.go_duration import format_go_duration, parse_go_duration, timedelta_of
+from pyasynq._go_duration import format_go_duration, parse_go_duration, timedelta_of
 
 MICROSECOND = 1_000
 MILLISECOND = 1_000_000
