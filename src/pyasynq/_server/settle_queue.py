@@ -178,6 +178,8 @@ class SettleQueue:
         if kind is Retry:
             return settle.settle_retry(queue, [_retry(entry) for entry in entries], now=now)
         if kind is Requeue:
+            # In the order in which they were taken, however long their clean-up took.
+            entries = sorted(entries, key=lambda entry: entry.attempt.started)
             tasks = [settle.RequeueTask(entry.claim) for entry in entries]
             return settle.settle_requeue(queue, tasks, now=self._clock.redis_now())
         return settle.settle_archive(

@@ -1,0 +1,170 @@
+"""What signals do to a worker process, and what becomes of its tasks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fix_worker import QUICK, Worker, active, enqueue, pending, task_field, wait_until
+
+if TYPE_CHECKING:
+    from tests.invariants import RedisClient
+
+
+CONTAINER = ("unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+def _may_unshare() -> bool:
+    return (
+        shutil.which("unshare") is not None
+        and not subprocess.run([*CONTAINER, "true"], check=False).returncode
+    )
+
+
+def test_tstp_stops_taking_and_what_runs_goes_on(redis_url: str, redis_client: RedisClient) -> None:
+    """The record says so; TERM then ends the worker, and it leaves nothing behind."""
+    with Worker(redis_url) as worker:
+        [first] = enqueue(redis_url, "wait")
+        worker.wait_for(f"started {first}")
+        worker.send(signal.SIGTSTP)
+        worker.wait_for("the server is stopped")
+        [second] = enqueue(redis_url, "mark")
+        worker.say("release")
+        worker.wait_for(f"ended {first}")
+        wait_until(lambda: not active(redis_client))
+        assert [second] == pending(redis_client)
+        assert 0 == worker.terminate()
+    assert [] == worker.all("ran (.*)")
+    assert not redis_client.keys("asynq:servers*")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_term_and_int_wait_for_what_runs(
+    redis_url: str, redis_client: RedisClient, number: signal.Signals
+) -> None:
+    """Coroutines and threads end by themselves within the time: exit code 0, no record is left."""
+    with Worker(redis_url) as worker:
+        enqueue(redis_url, "wait", "wait-in-thread")
+        worker.wait_for("started", times=2)
+        worker.send(number)
+        worker.wait_for("the server is (stopped|closed)")
+        worker.say("release")
+        assert 0 == worker.end()
+    assert 2 == len(worker.all("ended (.*)"))
+    assert not redis_client.keys("asynq:{default}:t:*")
+    assert not redis_client.keys("asynq:servers*")
+    assert not redis_client.zcard("asynq:workers")
+
+
+def test_an_unfinished_coroutine_is_cancelled_cleans_up_and_its_task_goes_back_to_the_front(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """Exit code 3; tasks come back in their order, unchanged, no retry spent, and in one call."""
+    ids = enqueue(redis_url, *["wait"] * 5)
+    before = {task_id: task_field(redis_client, task_id, "msg") for task_id in ids}
+    with Worker(redis_url, concurrency=4, shutdown_timeout=0.1) as worker:
+        worker.wait_for("started", times=4)
+        with redis_client.monitor() as monitor:
+            requeues = Monitored(monitor, "asynq:{default}:pending")
+            assert 3 == worker.terminate()
+            requeues.end(redis_client)
+    assert ids[:4] == sorted(worker.all("cleaned (.*)"), key=ids.index)
+    assert ids == pending(redis_client)
+    assert before == {task_id: task_field(redis_client, task_id, "msg") for task_id in ids}
+    assert 1 == requeues.calls
+    assert not redis_client.keys("asynq:servers*")
+
+
+class Monitored(threading.Thread):
+    """Counts the scripts that push to a list, as MONITOR sees them."""
+
+    def __init__(self, monitor: Any, key: str) -> None:
+        super().__init__()
+        self._monitor = monitor
+        self._key = key
+        self.calls = 0
+        self._pushed = False
+        self.start()
+
+    def run(self) -> None:
+        for command in self._monitor.listen():
+            words = command["command"]
+            if words == "PING end":
+                return
+            if command["client_type"] == "lua":
+                self._pushed |= words.upper().startswith(f"RPUSH {self._key.upper()}")
+            else:
+                self.calls += self._pushed
+                self._pushed = False
+
+    def end(self, client: RedisClient) -> None:
+        """Count to the end of what has been done so far."""
+        client.execute_command("PING", "end")
+        self.join()
+
+
+def test_a_thread_that_runs_on_ends_with_the_process_before_its_second_run(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """Exit code 3; the task is back in front and its first run has not ended."""
+    [task_id] = enqueue(redis_url, "wait-in-thread")
+    with Worker(redis_url, shutdown_timeout=0.1, cancel_timeout=0.1) as first:
+        first.wait_for("started")
+        assert 3 == first.terminate()
+        assert [] == first.all("ended (.*)")
+    assert [task_id] == pending(redis_client)
+    assert task_field(redis_client, task_id, "x:crashes") is None
+    with Worker(redis_url, max_tasks=1) as second:
+        second.wait_for("started")
+        second.say("release")
+        assert 0 == second.end()
+    assert not redis_client.keys("asynq:{default}:t:*")
+
+
+def test_a_second_int_aborts_at_once(redis_url: str, redis_client: RedisClient) -> None:
+    """Nothing is put back: the tasks come when their leases have lapsed, one crash counted."""
+    [task_id] = enqueue(redis_url, "wait")
+    with Worker(redis_url, engine=QUICK, shutdown_timeout=60) as worker:
+        worker.wait_for("started")
+        worker.send(signal.SIGINT)
+        worker.wait_for("the server is (stopped|closed)")
+        worker.send(signal.SIGINT)
+        assert 130 == worker.end()
+    assert {task_id} == active(redis_client)
+    with Worker(redis_url, engine=QUICK, max_tasks=1) as worker:
+        worker.wait_for("started")
+        assert b"1" == task_field(redis_client, task_id, "x:crashes")
+        worker.say("release")
+        assert 0 == worker.end()
+
+
+def test_a_stray_asyncio_task_cannot_keep_the_process_from_ending(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """One that a handler left behind and that swallows its cancellation."""
+    enqueue(redis_url, "stray")
+    with Worker(redis_url) as worker:
+        worker.wait_for("started")
+        wait_until(lambda: not redis_client.keys("asynq:{default}:t:*"))
+        assert 0 == worker.terminate(within=10)
+
+
+@pytest.mark.skipif(not _may_unshare(), reason="this host does not let us make a PID namespace")
+def test_a_worker_is_content_to_be_process_1(redis_url: str, redis_client: RedisClient) -> None:
+    """There the kernel ignores signals without a handler."""
+    [task_id] = enqueue(redis_url, "wait")
+    with Worker(redis_url, prefix=CONTAINER, shutdown_timeout=0.1) as worker:
+        worker.wait_for("started")
+        [inside] = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+        os.kill(int(inside), signal.SIGTSTP)
+        worker.wait_for("the server is stopped")
+        os.kill(int(inside), signal.SIGTERM)
+        assert 3 == worker.end()
+    assert [task_id] == pending(redis_client)
