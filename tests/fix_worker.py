@@ -162,9 +162,9 @@ class Worker(Program):
         settings = {"url": url, "config": config, "engine": engine or {}, "log_level": log_level}
         super().__init__(*prefix, sys.executable, "-m", "tests.worker_program", json.dumps(settings))
 
-    def wait_until_active(self) -> None:
-        """Wait until it has begun to take tasks."""
-        self.wait_for("INFO pyasynq .* on ")
+    def wait_until_active(self, client: RedisClient) -> None:
+        """Wait until its record is in Redis, which it writes when it begins to take tasks."""
+        wait_until(lambda: list(client.scan_iter(f"asynq:servers:{{*:{self.pid}:*", count=1_000)))
 
 
 class RedisProcess:

@@ -223,9 +223,9 @@ class Server:
             self._loop.call_soon_threadsafe(self.stop)
 
     def _ask_to_close(self) -> None:
-        self.stop()
         if self._close_asked is not None and not self._close_asked.done():
             self._close_asked.set_result(None)
+        self.stop()
 
     async def _shut_down(self, engine: Engine) -> None:
         running = await engine.drain()

@@ -15,6 +15,7 @@ import pytest
 from tests.fix_worker import QUICK, Worker, active, enqueue, pending, task_field, wait_until
 
 if TYPE_CHECKING:
+    from tests.fix_proxy import Proxy
     from tests.invariants import RedisClient
 
 
@@ -143,6 +144,26 @@ def test_a_second_int_aborts_at_once(redis_url: str, redis_client: RedisClient) 
         assert b"1" == task_field(redis_client, task_id, "x:crashes")
         worker.say("release")
         assert 0 == worker.end()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGTSTP])
+def test_a_signal_that_comes_during_the_start_is_obeyed(
+    redis_url: str, redis_client: RedisClient, proxy: Proxy, number: signal.Signals
+) -> None:
+    """Here while the worker waits for Redis' first reply; no task is taken."""
+    [task_id] = enqueue(redis_url, "mark")
+    proxy.hold()
+    with Worker(proxy.url) as worker:
+        proxy.wait(lambda proxy: proxy.connections > 0)
+        worker.send(number)
+        worker.wait_for("the server is stopped")
+        proxy.release()
+        if number is signal.SIGTSTP:
+            worker.wait_until_active(redis_client)
+            worker.send(signal.SIGTERM)
+        assert 0 == worker.end()
+        assert "Traceback" not in worker.text
+    assert [task_id] == pending(redis_client)
 
 
 def test_a_stray_asyncio_task_cannot_keep_the_process_from_ending(

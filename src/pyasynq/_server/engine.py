@@ -90,6 +90,8 @@ class Engine:
         self._events = events
         self._owns_process = owns_process
         self._router = router
+        self._taking = True
+        self._built = False
         self._started: list[Service] = []
         warn = events.emit
         self._driver = AsyncDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=warn)
@@ -124,8 +126,9 @@ class Engine:
             await self._stop_services()
             await self.close()
             raise
-        self._record.status = "active"
-        self._heartbeater.beat_now()
+        if self._taking:
+            self._record.status = "active"
+            self._heartbeater.beat_now()
 
     def _build(self, facts: ServerFacts) -> tuple[Service, ...]:
         parts = Parts(
@@ -143,7 +146,7 @@ class Engine:
         self._runner = Runner(parts, self._threads)
         self._wake_up = WakeUp(self._make_watcher)
         self._intake = Intake(parts, self._runner, self)
-        rule = OverdueRule(self._config, self._settings)
+        rule = self._rule = OverdueRule(self._config, self._settings)
         started = self._redis_time.now().to_datetime()
         self._record = ServerRecord(self.server_id, self._config, self._settings, started)
         deadlines = Deadlines(parts, rule)
@@ -155,6 +158,10 @@ class Engine:
         self._processor = Processor(parts, self._runner, self._intake, self._wake_up)
         forwarder = Forwarder(parts, self._wake_up)
         self._connect_bells(forwarder)
+        self._built = True
+        if not self._taking:
+            # A signal came while we asked Redis who it is.
+            self.stop_taking()
         health = (HealthCheck(parts),) if self._config.health_check is not None else ()
         # Stopped in the reverse order: what sends stops before what receives. The syncer and the heartbeater
         # outlive the processor, so that late outcomes are still written and leases renewed while it drains.
@@ -185,7 +192,10 @@ class Engine:
         self._wake_up.listen(changed)
 
     def stop_taking(self) -> None:
-        """Take no more tasks; what runs goes on."""
+        """Take no more tasks; what runs goes on. Before the start is done, no first task is taken."""
+        self._taking = False
+        if not self._built:
+            return
         self._intake.taking = False
         self._processor.wake()
         self._record.status = "stopped"
@@ -193,6 +203,8 @@ class Engine:
 
     def expect_exit(self) -> None:
         """Let the heartbeat's thread end the process if a blocked event loop does not do it in time."""
+        if not self._built:
+            return
         patience = self._shutdown_timeout + self._cancel_timeout + 2 * self._driver.timeout
         self._heartbeater.exit_by = self._clock.monotonic() + patience
 
@@ -219,13 +231,18 @@ class Engine:
     async def give_back(self, running: list[Attempt]) -> None:
         """Put back tasks whose handlers still run; the process must end right after it.
 
-        Inside somebody else's program it cannot: the tasks come back when their leases have lapsed.
+        A task that makes the worker useless is not put back: its lease lapses, and that counts as a crash,
+        or it would go on from worker to worker. Inside somebody else's program the process cannot be
+        ended: the tasks come back when their leases have lapsed.
         """
         if not self._owns_process:
             for attempt in running:
                 self._events.emit(AttemptAbandoned(attempt.queue, attempt.id, attempt.message.type))
             return
+        now = self._clock.monotonic()
         for attempt in running:
+            if self.stuck and self._rule.is_overdue(attempt, now):
+                continue
             attempt.phase = Phase.SETTLING
             self._settles.put(attempt, Requeue())
             self.put_back = True
