@@ -11,6 +11,8 @@ import asyncio
 import dataclasses
 import json
 import logging
+import os
+import signal
 import sys
 import threading
 import time
@@ -109,6 +111,13 @@ async def block(task: Task) -> None:
     """Block the event loop until the release."""
     tell("started", context().task_id)
     released.wait()
+
+
+@mux.handler("die")
+async def die(task: Task) -> None:
+    """Take the whole process along."""
+    tell("dies", context().task_id)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @mux.handler("raise")
