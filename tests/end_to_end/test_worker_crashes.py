@@ -28,18 +28,18 @@ def test_h08_tasks_of_a_killed_worker_are_pending_within_ten_seconds_after_their
 
     Another worker then runs them to their end.
     """
-    ids = enqueue(redis_url, "wait", "wait-in-thread", "wait", "mark")
-    before = [task_field(redis_client, task_id, "msg") for task_id in ids]
-    with Worker(redis_url, engine={"lease": 2, "heartbeat_interval": 0.5}, concurrency=3) as victim:
-        victim.wait_for("started", times=3)
-        victim.kill()
-        killed_at = redis_seconds(redis_client)
-    assert set(ids[:3]) == active(redis_client)
-
     with Worker(redis_url, engine={"lease": 2}) as finder:
-        # Stopped at once, it recovers and runs nothing.
         finder.wait_until_active(redis_client)
+        # It takes nothing any more, and goes on to recover what others leave.
         finder.send(signal.SIGTSTP)
+        finder.wait_for("the server is stopped")
+        ids = enqueue(redis_url, "wait", "wait-in-thread", "wait", "mark")
+        before = [task_field(redis_client, task_id, "msg") for task_id in ids]
+        with Worker(redis_url, engine={"lease": 2, "heartbeat_interval": 0.5}, concurrency=3) as victim:
+            victim.wait_for("started", times=3)
+            victim.kill()
+            killed_at = redis_seconds(redis_client)
+        assert set(ids[:3]) == active(redis_client)
         finder.wait_for("pending again", times=3)
         assert redis_seconds(redis_client) - killed_at < 2 + PROMISE
     waiting = pending(redis_client)
