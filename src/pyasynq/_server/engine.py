@@ -81,6 +81,9 @@ class Engine:
         self.server_id = str(uuid.uuid4())
         self.finished: asyncio.Future[None] = self.loop.create_future()
         self.stuck = False
+        self.ready = False
+        """Whether the start is complete and the shutdown has not begun."""
+        self._taking = True
         self.put_back = False
         """Whether unfinished tasks went back to their queues at shutdown."""
         self._target = target
@@ -90,12 +93,16 @@ class Engine:
         self._events = events
         self._owns_process = owns_process
         self._router = router
-        self._taking = True
-        self._built = False
         self._started: list[Service] = []
         warn = events.emit
         self._driver = AsyncDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=warn)
-        self._beat_driver = BlockingDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=warn)
+        self._beat_driver = BlockingDriver(
+            target,
+            client_name=_CLIENT_NAME,
+            clock=clock,
+            # Its thread is the heartbeat's; events belong to the loop.
+            on_warning=lambda warning: self.loop.call_soon_threadsafe(warn, warning),
+        )
         self._redis_time = RedisTime(clock)
         self._roster = Roster(config.queues)
         self._threads = HandlerThreads()
@@ -126,9 +133,9 @@ class Engine:
             await self._stop_services()
             await self.close()
             raise
-        if self._taking:
-            self._record.status = "active"
-            self._heartbeater.beat_now()
+        self._record.status = "active"
+        self.ready = True
+        self._heartbeater.beat_now()
 
     def _build(self, facts: ServerFacts) -> tuple[Service, ...]:
         parts = Parts(
@@ -146,7 +153,8 @@ class Engine:
         self._runner = Runner(parts, self._threads)
         self._wake_up = WakeUp(self._make_watcher)
         self._intake = Intake(parts, self._runner, self)
-        rule = self._rule = OverdueRule(self._config, self._settings)
+        self._intake.taking = self._taking
+        self._rule = rule = OverdueRule(self._config, self._settings)
         started = self._redis_time.now().to_datetime()
         self._record = ServerRecord(self.server_id, self._config, self._settings, started)
         deadlines = Deadlines(parts, rule)
@@ -158,10 +166,6 @@ class Engine:
         self._processor = Processor(parts, self._runner, self._intake, self._wake_up)
         forwarder = Forwarder(parts, self._wake_up)
         self._connect_bells(forwarder)
-        self._built = True
-        if not self._taking:
-            # A signal came while we asked Redis who it is.
-            self.stop_taking()
         health = (HealthCheck(parts),) if self._config.health_check is not None else ()
         # Stopped in the reverse order: what sends stops before what receives. The syncer and the heartbeater
         # outlive the processor, so that late outcomes are still written and leases renewed while it drains.
@@ -192,9 +196,9 @@ class Engine:
         self._wake_up.listen(changed)
 
     def stop_taking(self) -> None:
-        """Take no more tasks; what runs goes on. Before the start is done, no first task is taken."""
+        """Take no more tasks; what runs goes on. During the start, the processor will not begin to take."""
         self._taking = False
-        if not self._built:
+        if not self.ready:
             return
         self._intake.taking = False
         self._processor.wake()
@@ -203,9 +207,9 @@ class Engine:
 
     def expect_exit(self) -> None:
         """Let the heartbeat's thread end the process if a blocked event loop does not do it in time."""
-        if not self._built:
+        if not self.ready:
             return
-        patience = self._shutdown_timeout + self._cancel_timeout + 2 * self._driver.timeout
+        patience = self._shutdown_timeout + self._cancel_timeout + self._settings.exit_margin
         self._heartbeater.exit_by = self._clock.monotonic() + patience
 
     @property
@@ -219,21 +223,27 @@ class Engine:
     async def drain(self) -> list[Attempt]:
         """Wait for attempts, cancel those that take too long, stop all services; return what still runs."""
         self.stop_taking()
+        self.ready = False
         if not await self._runner.wait_until_idle(self._shutdown_timeout):
+            self._settles.hold_requeues()
             now = self._clock.monotonic()
             for attempt in list(self._runner.running):
                 if attempt.cancel(ServerStopping(), monotonic=now):
                     self.put_back = True
+                elif attempt.phase is Phase.SETTLING and attempt.task is not None:
+                    # Its outcome is decided; what takes so long is the error handler.
+                    attempt.task.cancel()
             await self._runner.wait_until_idle(self._cancel_timeout)
+            self._settles.release_requeues()
         await self._stop_services()
-        return [attempt for attempt in self._runner.running if attempt.phase is not Phase.SETTLING]
+        running = self._runner.running
+        # The roster has them in the order in which they were taken, which is that in which they go back.
+        return [one for one in self._roster if one in running and one.phase is not Phase.SETTLING]
 
     async def give_back(self, running: list[Attempt]) -> None:
         """Put back tasks whose handlers still run; the process must end right after it.
 
-        A task that makes the worker useless is not put back: its lease lapses, and that counts as a crash,
-        or it would go on from worker to worker. Inside somebody else's program the process cannot be
-        ended: the tasks come back when their leases have lapsed.
+        Inside somebody else's program it cannot: the tasks come back when their leases have lapsed.
         """
         if not self._owns_process:
             for attempt in running:
@@ -242,6 +252,7 @@ class Engine:
         now = self._clock.monotonic()
         for attempt in running:
             if self.stuck and self._rule.is_overdue(attempt, now):
+                # It is why the process ends: another server recovers it, and counts the crash.
                 continue
             attempt.phase = Phase.SETTLING
             self._settles.put(attempt, Requeue())
