@@ -89,6 +89,11 @@ class Program:
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone."""
+        return self._process.poll() is not None
+
     def send(self, *numbers: signal.Signals) -> None:
         """Send signals to the process."""
         for number in numbers:
@@ -165,6 +170,58 @@ class Worker(Program):
     def wait_until_active(self, client: RedisClient) -> None:
         """Wait until its record is in Redis, which it writes when it begins to take tasks."""
         wait_until(lambda: list(client.scan_iter(f"asynq:servers:{{*:{self.pid}:*", count=1_000)))
+
+
+class Monitor(threading.Thread):
+    """Writes down all that Redis is told from the beginning of a `with` block to its end."""
+
+    def __init__(self, client: RedisClient) -> None:
+        super().__init__(daemon=True)
+        self._client = client
+        self._news = threading.Condition()
+        self.calls: list[tuple[float, str, list[str]]] = []
+        """When, which command, and what it did inside if it is a script; none of the client's own."""
+
+    def __enter__(self) -> Self:
+        self._monitor = self._client.monitor().__enter__()
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._client.echo("the end")
+        self.join(PATIENCE)
+        self._monitor.__exit__(kind, error, traceback)
+
+    def run(self) -> None:
+        """Read until the end."""
+        for told in self._monitor.listen():
+            command: str = told["command"]
+            if command == "ECHO the end":
+                return
+            with self._news:
+                if told["client_type"] == "lua":
+                    self.calls[-1][2].append(command)
+                else:
+                    self.calls.append((told["time"], command, []))
+                self._news.notify_all()
+
+    def scripts_with(self, beginning: str) -> list[int]:
+        """Return the places of the scripts that called a command that begins so."""
+        return [
+            place
+            for place, (_, _, inside) in enumerate(self.calls)
+            if any(command.startswith(beginning) for command in inside)
+        ]
+
+    def wait_for_scripts_with(self, beginning: str, times: int) -> None:
+        """Wait until so many scripts have called a command that begins so."""
+        with self._news:
+            assert self._news.wait_for(lambda: len(self.scripts_with(beginning)) >= times, PATIENCE)
 
 
 class RedisProcess:

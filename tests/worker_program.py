@@ -18,7 +18,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from pyasynq import Mux, Server, ServerConfig, context
+from pyasynq import Mux, Server, ServerConfig, context, sync
 from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from tests.bad_errors import bad_error
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 mux = Mux()
 released = threading.Event()
+settings: dict[str, Any] = json.loads(sys.argv[1])
 starts: list[str] = []
 """The queues of the tasks that were started, in that order."""
 
@@ -60,6 +61,16 @@ async def mark(task: Task) -> None:
 async def count(task: Task) -> None:
     """Remember the queue."""
     starts.append(context().queue)
+
+
+@mux.handler("chain")
+def chain(task: Task) -> None:
+    """Enqueue one more, as long as the payload says."""
+    left = int(task.payload or b"0") - 1
+    tell("chained", left)
+    if left:
+        with sync.Client(settings["url"]) as client:
+            client.enqueue("chain", str(left).encode())
 
 
 @mux.handler("wait")
@@ -140,7 +151,7 @@ def spin(task: Task) -> None:
         pass
 
 
-def main(settings: dict[str, Any]) -> int:
+def main() -> int:
     """Run a server until it is told to stop."""
     logging.basicConfig(format="%(levelname)s %(message)s", level=settings.get("log_level", "INFO"))
     threading.Thread(target=listen, daemon=True).start()
@@ -153,4 +164,4 @@ def main(settings: dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.argv[1])))
+    sys.exit(main())

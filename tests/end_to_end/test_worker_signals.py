@@ -6,13 +6,12 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fix_worker import QUICK, Worker, active, enqueue, pending, task_field, wait_until
+from tests.fix_worker import Monitor, Worker, active, enqueue, pending, task_field, wait_until
 
 if TYPE_CHECKING:
     from tests.fix_proxy import Proxy
@@ -72,43 +71,13 @@ def test_an_unfinished_coroutine_is_cancelled_cleans_up_and_its_task_goes_back_t
     before = {task_id: task_field(redis_client, task_id, "msg") for task_id in ids}
     with Worker(redis_url, concurrency=4, shutdown_timeout=0.1) as worker:
         worker.wait_for("started", times=4)
-        with redis_client.monitor() as monitor:
-            requeues = Monitored(monitor, "asynq:{default}:pending")
+        with Monitor(redis_client) as monitor:
             assert 3 == worker.terminate()
-            requeues.end(redis_client)
     assert ids[:4] == sorted(worker.all("cleaned (.*)"), key=ids.index)
     assert ids == pending(redis_client)
     assert before == {task_id: task_field(redis_client, task_id, "msg") for task_id in ids}
-    assert 1 == requeues.calls
+    assert 1 == len(monitor.scripts_with("RPUSH asynq:{default}:pending "))
     assert not redis_client.keys("asynq:servers*")
-
-
-class Monitored(threading.Thread):
-    """Counts the scripts that push to a list, as MONITOR sees them."""
-
-    def __init__(self, monitor: Any, key: str) -> None:
-        super().__init__()
-        self._monitor = monitor
-        self._key = key
-        self.calls = 0
-        self._pushed = False
-        self.start()
-
-    def run(self) -> None:
-        for command in self._monitor.listen():
-            words = command["command"]
-            if words == "PING end":
-                return
-            if command["client_type"] == "lua":
-                self._pushed |= words.upper().startswith(f"RPUSH {self._key.upper()}")
-            else:
-                self.calls += self._pushed
-                self._pushed = False
-
-    def end(self, client: RedisClient) -> None:
-        """Count to the end of what has been done so far."""
-        client.execute_command("PING", "end")
-        self.join()
 
 
 def test_a_thread_that_runs_on_ends_with_the_process_before_its_second_run(
@@ -129,21 +98,18 @@ def test_a_thread_that_runs_on_ends_with_the_process_before_its_second_run(
     assert not redis_client.keys("asynq:{default}:t:*")
 
 
-def test_a_second_int_aborts_at_once(redis_url: str, redis_client: RedisClient) -> None:
-    """Nothing is put back: the tasks come when their leases have lapsed, one crash counted."""
-    [task_id] = enqueue(redis_url, "wait")
-    with Worker(redis_url, engine=QUICK, shutdown_timeout=60) as worker:
+@pytest.mark.parametrize("kind", ["wait", "block"])
+def test_a_second_int_aborts_at_once(redis_url: str, redis_client: RedisClient, kind: str) -> None:
+    """Even while the event loop is blocked. Nothing is put back: tasks come when their leases have lapsed."""
+    [task_id] = enqueue(redis_url, kind)
+    with Worker(redis_url, shutdown_timeout=60) as worker:
         worker.wait_for("started")
-        worker.send(signal.SIGINT)
-        worker.wait_for("the server is (stopped|closed)")
-        worker.send(signal.SIGINT)
+        # Two that come before Python looks are one.
+        while not worker.has_ended:
+            worker.send(signal.SIGINT)
         assert 130 == worker.end()
     assert {task_id} == active(redis_client)
-    with Worker(redis_url, engine=QUICK, max_tasks=1) as worker:
-        worker.wait_for("started")
-        assert b"1" == task_field(redis_client, task_id, "x:crashes")
-        worker.say("release")
-        assert 0 == worker.end()
+    assert redis_client.zscore("asynq:{default}:lease", task_id)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGTSTP])
