@@ -15,7 +15,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from pyasynq import Mux, Server, ServerConfig, context, sync
@@ -24,6 +23,8 @@ from tests.bad_errors import bad_error
 
 if TYPE_CHECKING:
     from pyasynq import Task
+    from pyasynq._server.middleware import AsyncHandler
+    from pyasynq._server.routes import HandlerResult
 
 mux = Mux()
 released = threading.Event()
@@ -143,12 +144,19 @@ def fail_in_thread(task: Task) -> None:
     raise bad_error((task.payload or b"").decode())
 
 
-@mux.handler("spin")
-def spin(task: Task) -> None:
-    """Keep a thread busy for as many milliseconds as the payload says."""
-    end = time.monotonic() + float(task.payload or b"0") / 1000
-    while time.monotonic() < end:
-        pass
+@mux.handler("raise-late")
+async def fail_late(task: Task) -> None:
+    """Raise it after a turn of the event loop."""
+    await asyncio.sleep(0)
+    raise bad_error((task.payload or b"").decode())
+
+
+@mux.use
+async def middleware(task: Task, call_next: AsyncHandler) -> HandlerResult:
+    """Raise in the place of a handler."""
+    if task.type == "raise-in-middleware":
+        raise bad_error((task.payload or b"").decode())
+    return await call_next(task)
 
 
 def main() -> int:
