@@ -2,7 +2,13 @@ from collections.abc import Generator
 
 import pytest
 
-pytest_plugins = ["tests.fix_server", "tests.fix_broker", "tests.fix_drivers", "tests.fix_proxy"]
+pytest_plugins = [
+    "tests.fix_server",
+    "tests.fix_broker",
+    "tests.fix_drivers",
+    "tests.fix_proxy",
+    "tests.fix_worker",
+]
 
 
 @pytest.hookimpl(wrapper=True)

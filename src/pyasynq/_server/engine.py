@@ -83,6 +83,7 @@ class Engine:
         self.stuck = False
         self.ready = False
         """Whether the start is complete and the shutdown has not begun."""
+        self._taking = True
         self.put_back = False
         """Whether unfinished tasks went back to their queues at shutdown."""
         self._target = target
@@ -133,8 +134,8 @@ class Engine:
             await self.close()
             raise
         self._record.status = "active"
-        self._heartbeater.beat_now()
         self.ready = True
+        self._heartbeater.beat_now()
 
     def _build(self, facts: ServerFacts) -> tuple[Service, ...]:
         parts = Parts(
@@ -152,6 +153,7 @@ class Engine:
         self._runner = Runner(parts, self._threads)
         self._wake_up = WakeUp(self._make_watcher)
         self._intake = Intake(parts, self._runner, self)
+        self._intake.taking = self._taking
         self._rule = rule = OverdueRule(self._config, self._settings)
         started = self._redis_time.now().to_datetime()
         self._record = ServerRecord(self.server_id, self._config, self._settings, started)
@@ -194,7 +196,8 @@ class Engine:
         self._wake_up.listen(changed)
 
     def stop_taking(self) -> None:
-        """Take no more tasks; what runs goes on. Nothing happens while the engine is not ready."""
+        """Take no more tasks; what runs goes on. During the start, the processor will not begin to take."""
+        self._taking = False
         if not self.ready:
             return
         self._intake.taking = False
@@ -233,7 +236,9 @@ class Engine:
             await self._runner.wait_until_idle(self._cancel_timeout)
             self._settles.release_requeues()
         await self._stop_services()
-        return [attempt for attempt in self._runner.running if attempt.phase is not Phase.SETTLING]
+        running = self._runner.running
+        # The roster has them in the order in which they were taken, which is that in which they go back.
+        return [one for one in self._roster if one in running and one.phase is not Phase.SETTLING]
 
     async def give_back(self, running: list[Attempt]) -> None:
         """Put back tasks whose handlers still run; the process must end right after it.
