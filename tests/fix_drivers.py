@@ -124,8 +124,15 @@ class OwnServer:
         )
 
     def connect(self) -> redis.Redis:
-        """Return a client of redis-py."""
-        return redis.Redis.from_url(self.url)
+        """Wait until it listens, and return a client of redis-py."""
+        while True:
+            client = redis.Redis.from_url(self.url)
+            try:
+                client.ping()
+            except redis.ConnectionError:  # not yet: pytest's time-out bounds it
+                client.close()
+            else:
+                return client
 
     def stop(self) -> None:
         """Kill it, if it runs, and wait for its end."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     import redis
 
+    from pyasynq.options import EnqueueOptions
     from pyasynq.task import TaskInfo
     from tests.factories import Tasks
     from tests.fix_drivers import ClientFace, OwnServer
@@ -378,8 +379,8 @@ def test_middleware_wraps_each_task_from_the_outside_in(
     def tag(name: str) -> Any:
         def blocking(task: Task, call_next: Any) -> Any:
             seen.append((name, task.options.get("max_retry")))
-            headers = {**task.headers, name: "seen"}
-            return call_next(Task(task.type, task.payload, **{**task.options, "headers": headers}))
+            options: EnqueueOptions = {**task.options, "headers": {**task.headers, name: "seen"}}
+            return call_next(Task(task.type, task.payload, **options))
 
         async def waiting(task: Task, call_next: Any) -> Any:
             return await blocking(task, call_next)

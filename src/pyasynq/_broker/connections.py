@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import math
 import os
+import socket
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import hiredis
@@ -33,6 +34,18 @@ if TYPE_CHECKING:
 # redis-py makes these error replies a ConnectionError; here the connection is as good as before.
 _REPLIES: Final = (ResponseError, AuthenticationError, BusyLoadingError)
 _BROKEN: Final = (RedisError, OSError)
+# Seconds of silence until the first probe, seconds between probes, lost probes until the connection is dead.
+# Linux and macOS name the first one differently; where a name is missing, the system's own value holds.
+_KEEP_ALIVE: Final = {
+    getattr(socket, name): value
+    for name, value in (
+        ("TCP_KEEPIDLE", 30),
+        ("TCP_KEEPALIVE", 30),
+        ("TCP_KEEPINTVL", 5),
+        ("TCP_KEEPCNT", 3),
+    )
+    if hasattr(socket, name)
+}
 _pack: Callable[[tuple[Argument, ...]], bytes] = cast("Any", hiredis.pack_command)
 
 
@@ -53,7 +66,8 @@ def _connection_options(target: RedisTarget, protocol: int) -> dict[str, Any]:
     if target.path is not None:
         options["path"] = target.path
     else:
-        options |= {"host": target.host, "port": target.port, "socket_keepalive": True, **(target.tls or {})}
+        options |= {"host": target.host, "port": target.port, **(target.tls or {})}
+        options |= {"socket_keepalive": True, "socket_keepalive_options": _KEEP_ALIVE}
     return options
 
 
@@ -107,7 +121,7 @@ class AsyncConnection:
             return reply_error(error)
         except TimeoutError:
             await _disconnect(connection)
-            return f"no connection within {seconds:.1f} s"
+            return f"no connection within {seconds:.2g} s"
         except _BROKEN as error:
             await _disconnect(connection)
             # On unix sockets redis-py wraps what the server said to the login.
@@ -144,7 +158,7 @@ class AsyncConnection:
                     except _REPLIES as error:
                         replies.append(reply_error(error))
         except TimeoutError:
-            cause = f"no reply within {seconds:.1f} s"
+            cause = f"no reply within {seconds:.2g} s"
         except _BROKEN as error:
             cause = _cause_of(error)
         except BaseException:
@@ -198,13 +212,16 @@ class AsyncConnection:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        # Nothing of it may be destroyed before it is closed: destructors of redis-py and asyncio use the loop.
+        # Nothing of it may be destroyed before it is closed: the destructors in there use the loop.
         writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001 - there is no public way to it
         connection._writer = connection._reader = None  # noqa: SLF001
-        if self._pid == os.getpid() and self._loop is not None and not self._loop.is_closed():
+        forked = self._pid != os.getpid()
+        if not forked and self._loop is not None and not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):  # the loop was closed in this very moment
                 self._loop.call_soon_threadsafe(_abort, writer)
                 return
+        if forked:
+            _kept.append(writer)
         _close_without_loop(writer.transport)
 
 
@@ -223,6 +240,7 @@ async def _disconnect(connection: Any) -> None:
 
 
 _kept: Final[list[object]] = []
+"""What a child process inherited and must not destroy."""
 
 
 def _close_without_loop(transport: Any) -> None:
@@ -233,8 +251,7 @@ def _close_without_loop(transport: Any) -> None:
     """
     raw = getattr(getattr(transport, "_ssl_protocol", None), "_transport", transport)
     sock = getattr(raw, "_sock", None)
-    if sock is None:
-        _kept.append(transport)  # uvloop's: closed with its loop, and to be left alone in a child
+    if sock is None:  # uvloop's: it was closed with its loop
         return
     raw._closing = True  # noqa: SLF001
     raw._sock = None  # noqa: SLF001
@@ -292,7 +309,7 @@ class BlockingConnection:
         except _BROKEN as error:
             self.close()
             late = isinstance(error, RedisTimeoutError)
-            return Received(replies, f"no reply within {seconds:.1f} s" if late else _cause_of(error))
+            return Received(replies, f"no reply within {seconds:.2g} s" if late else _cause_of(error))
         except BaseException:
             self.close()
             raise

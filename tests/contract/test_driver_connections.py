@@ -1,0 +1,170 @@
+"""What `connections` takes for granted of redis-py, and what it promises to the drivers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq._broker.connections import AsyncConnection, BlockingConnection, Push, pack
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.reply_errors import ReplyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import redis
+
+    from tests.fix_proxy import Proxy
+
+    Command = tuple[str | bytes | int, ...]
+
+
+class Face:
+    """A connection of either kind, blocking."""
+
+    def __init__(self, connection: AsyncConnection | BlockingConnection, runner: asyncio.Runner) -> None:
+        self.connection = connection
+        self._runner = runner
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.connection, name)
+
+        def call(*arguments: Any) -> Any:
+            value = method(*arguments)
+            return self._runner.run(value) if asyncio.iscoroutine(value) else value
+
+        return call
+
+
+@pytest.fixture(params=[AsyncConnection, BlockingConnection])
+def connect(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[Callable[[str], Face]]:
+    """Opens connections to a URL."""
+    opened = []
+
+    def connect(url: str) -> Face:
+        face = Face(request.param(), runner)
+        assert face.open(parse_redis_url(url), 5.0) is None
+        opened.append(face)
+        return face
+
+    yield connect
+    for face in opened:
+        face.close()
+
+
+def test_commands_are_packed_as_the_protocol_wants() -> None:
+    """Text as UTF-8, numbers as text, bytes as they are, empty ones too; lengths are those of bytes."""
+    assert b"*4\r\n$3\r\nSET\r\n$2\r\n\xc3\xa9\r\n$2\r\n-7\r\n$0\r\n\r\n" == pack([("SET", "é", -7, b"")])
+    assert b"*1\r\n$1\r\nA\r\n*1\r\n$1\r\nB\r\n" == pack([("A",), ("B",)])
+
+
+def test_replies_come_as_they_are_and_errors_in_their_places(
+    connect: Callable[[str], Face], redis_url: str
+) -> None:
+    """Bytes, numbers, None, lists; an error is a value among them and does not end the exchange."""
+    commands: list[Command] = [
+        ("SET", "k", "v"),
+        ("GET", "k"),
+        ("GET", "none"),
+        ("LPUSH", "k", "x"),
+        ("EVAL", "return {1, 'a', {}}", 0),
+        ("EVALSHA", "0" * 40, 0),
+        ("DEL", "k"),
+    ]
+    received = connect(redis_url).exchange(commands, 5.0)
+    assert (None, True) == (received.broken, received.sent)
+    errors = [reply.code for reply in received.replies if isinstance(reply, ReplyError)]
+    assert ["WRONGTYPE", "NOSCRIPT"] == errors
+    others = [reply for reply in received.replies if not isinstance(reply, ReplyError)]
+    assert [b"OK", b"v", None, [1, b"a", []], 1] == others
+
+
+def test_megabytes_go_both_ways(
+    connect: Callable[[str], Face], redis_url: str, redis_client: redis.Redis
+) -> None:
+    """More than any buffer on the way holds."""
+    value = b"x" * 20_000_000
+    received = connect(redis_url).exchange([("SET", "k", value), ("GET", "k")], 10.0)
+    assert [b"OK", value] == received.replies
+    redis_client.delete("k")
+
+
+def test_a_connection_that_the_server_closed_is_noticed_before_anything_is_sent(
+    connect: Callable[[str], Face], redis_url: str, redis_client: redis.Redis
+) -> None:
+    """The driver may then send even what must not be sent twice."""
+    face = connect(redis_url)
+    [number] = face.exchange([("CLIENT", "ID")], 5.0).replies
+    redis_client.client_kill_filter(_id=str(number))
+    face.exchange([("PING",)], 5.0)  # an event loop takes notice of the end while it waits for something
+    received = face.exchange([("PING",)], 5.0)
+    assert ([], False) == (received.replies, received.sent)
+
+
+def test_tcp_connections_are_kept_alive(connect: Callable[[str], Face], proxy: Proxy) -> None:
+    """A silent network is noticed within a minute; small commands are not held back."""
+    face = connect(proxy.url)
+    inner = face.connection._connection
+    sock = (
+        inner._sock
+        if isinstance(face.connection, BlockingConnection)
+        else inner._writer.get_extra_info("socket")
+    )
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) <= 60
+
+
+def test_redis_py_says_nothing_of_its_own(connect: Callable[[str], Face], redis_url: str) -> None:
+    """No CLIENT SETINFO, no name, no HELLO: those are refused by some, and cost round trips."""
+    [info] = connect(redis_url).exchange([("CLIENT", "INFO")], 5.0).replies
+    fields = dict(field.partition("=")[::2] for field in info.decode().split())
+    assert ("", "", "2") == (fields["name"], fields.get("lib-name", ""), fields["resp"])
+
+
+def test_pushes_and_replies_are_told_apart(redis_url: str, redis_client: redis.Redis) -> None:
+    """The one private corner of redis-py that the wake-up needs: its parser hands out pushes as they come."""
+
+    async def run() -> list[Any]:
+        connection = AsyncConnection(protocol=3)
+        assert await connection.open(parse_redis_url(redis_url), 5.0) is None
+        assert [b"OK"] == (await connection.exchange([("CLIENT", "TRACKING", "ON")], 5.0)).replies
+        await connection.send([("EXISTS", "k")])
+        first = await connection.read()
+        redis_client.set("k", 1)
+        second = await connection.read()
+        await connection.send([("NOSUCHCOMMAND",)])
+        third = await connection.read()
+        await connection.close()
+        with pytest.raises(ConnectionError):
+            await connection.read()
+        return [first, second, third]
+
+    reply, push, error = asyncio.run(run())
+    assert 0 == reply
+    assert Push([b"invalidate", [b"k"]]) == push
+    assert isinstance(error, ReplyError)
+    redis_client.delete("k")
+
+
+def test_an_interrupted_exchange_leaves_no_connection_out_of_step(proxy: Proxy) -> None:
+    """The reply that nobody read must not become the reply of the next command."""
+
+    async def run() -> None:
+        connection = AsyncConnection()
+        await connection.open(parse_redis_url(proxy.url), 5.0)
+        proxy.hold()
+        call = asyncio.create_task(connection.exchange([("ECHO", "first")], 5.0))
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        proxy.release()
+        received = await connection.exchange([("ECHO", "second")], 5.0)
+        assert ([], False) == (received.replies, received.sent)
+
+    asyncio.run(run())

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq._broker.coalesce import BlockingEnqueueBatcher, EnqueueBatcher
+from pyasynq._broker.compose import Composed, compose
+from pyasynq._broker.exchange import advance
+from pyasynq._broker.redis_url import RedisTarget
+from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq.errors import RedisUnavailableError, ReplyLostError
+from pyasynq.task import EnqueueStatus, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from pyasynq._broker.plan import Plan
+
+
+def task(payload: bytes = b"") -> Composed:
+    """Compose a task."""
+    return compose(Task("t", payload), {}, now=SYSTEM_CLOCK.now())
+
+
+def answer(plans: Sequence[Plan[Any]]) -> list[Any]:
+    """Run enqueue plans on a server that refuses nothing."""
+    rounds = advance(plans)
+    try:
+        calls = next(rounds)
+        while True:
+            calls = rounds.send([[] for _ in calls])
+    except StopIteration as stop:
+        return list(stop.value)
+
+
+class WaitingDriver:
+    """An asyncio driver whose batches are answered when the test lets them."""
+
+    target = RedisTarget()
+
+    def __init__(self, timeout: float = 5.0) -> None:
+        self.timeout = timeout
+        self.batches: list[int] = []
+        self.open = asyncio.Event()
+        self.error: Exception | None = None
+
+    def check_open(self) -> None:
+        pass
+
+    def start_task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return asyncio.get_running_loop().create_task(work)
+
+    async def run_unshielded(self, plans: Sequence[Plan[Any]]) -> list[Any]:
+        self.batches.append(0)
+        await self.open.wait()
+        if self.error is not None:
+            raise self.error
+        outcomes = answer(plans)
+        self.batches[-1] = sum(map(len, outcomes))
+        return outcomes
+
+
+async def settle_down() -> None:
+    """Let everything run that can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def batcher_of(driver: WaitingDriver, **limits: int) -> EnqueueBatcher:
+    """Make a batcher over a driver of the test."""
+    return EnqueueBatcher(driver, SYSTEM_CLOCK, **limits)  # type: ignore[arg-type]
+
+
+def test_what_is_asked_while_a_batch_is_on_its_way_leaves_together() -> None:
+    """One alone, then all the others at once, without a timer."""
+
+    async def run() -> None:
+        driver = WaitingDriver()
+        batcher = batcher_of(driver)
+        calls = [asyncio.create_task(batcher.enqueue(task()))]
+        await settle_down()
+        calls += [asyncio.create_task(batcher.enqueue(task())) for _ in range(99)]
+        await settle_down()
+        driver.open.set()
+        assert all(await asyncio.gather(*calls))
+        assert [1, 99] == driver.batches
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("limits", "size"), [({"max_calls": 3}, 0), ({"max_bytes": 3_500}, 1_000)])
+def test_h20_callers_wait_outside_while_redis_is_away(limits: dict[str, int], size: int) -> None:
+    """Three are taken in, by number or by bytes; the others wait and go on when there is room."""
+
+    async def run() -> None:
+        driver = WaitingDriver()
+        batcher = batcher_of(driver, **limits)
+        calls = [asyncio.create_task(batcher.enqueue(task(b"x" * size))) for _ in range(9)]
+        await settle_down()
+        assert batcher._queue is not None
+        assert 6 == len(batcher._queue.outside)
+        driver.open.set()
+        assert all(await asyncio.gather(*calls))
+        assert [3, 3, 3] == driver.batches
+        assert 0 == batcher._queue.room._calls == batcher._queue.room._bytes
+
+    asyncio.run(run())
+
+
+def test_h20_who_waits_outside_for_too_long_gets_an_error() -> None:
+    """It says how much is waiting; those inside are not concerned, and room is found again later."""
+
+    async def run() -> None:
+        driver = WaitingDriver(timeout=0.05)
+        batcher = batcher_of(driver, max_calls=1)
+        inside = asyncio.create_task(batcher.enqueue(task()))
+        await settle_down()
+        with pytest.raises(RedisUnavailableError, match="1 calls"):
+            await batcher.enqueue(task())
+        driver.open.set()
+        assert await inside
+        assert await batcher.enqueue(task())
+
+    asyncio.run(run())
+
+
+def test_a_call_larger_than_all_the_room_goes_alone() -> None:
+    """It would wait for ever otherwise."""
+
+    async def run() -> None:
+        driver = WaitingDriver()
+        driver.open.set()
+        assert await batcher_of(driver, max_bytes=10).enqueue(task(b"x" * 1000))
+
+    asyncio.run(run())
+
+
+def test_a_call_cancelled_before_its_batch_left_is_not_sent() -> None:
+    """Its room is given back."""
+
+    async def run() -> None:
+        driver = WaitingDriver()
+        batcher = batcher_of(driver)
+        first = asyncio.create_task(batcher.enqueue(task()))
+        await settle_down()
+        cancelled = asyncio.create_task(batcher.enqueue(task()))
+        outside = asyncio.create_task(batcher.enqueue(task()))
+        await settle_down()
+        cancelled.cancel()
+        await settle_down()
+        driver.open.set()
+        assert await first
+        assert await outside
+        assert [1, 1] == driver.batches
+        assert batcher._queue is not None
+        assert 0 == batcher._queue.room._calls
+
+    asyncio.run(run())
+
+
+def test_a_failure_of_the_driver_is_every_callers() -> None:
+    """Nobody waits for ever."""
+
+    async def run() -> None:
+        driver = WaitingDriver()
+        driver.error = RuntimeError("broken")
+        driver.open.set()
+        batcher = batcher_of(driver)
+        outcomes = await asyncio.gather(*[batcher.enqueue(task()) for _ in range(3)], return_exceptions=True)
+        assert [driver.error] * 3 == outcomes
+        driver.error = None
+        assert await batcher.enqueue(task())
+
+    asyncio.run(run())
+
+
+def test_calls_end_with_a_task_that_is_cancelled_from_outside() -> None:
+    """As a loop does that shuts down: callers are cancelled, too."""
+
+    async def run() -> None:
+        driver = WaitingDriver()
+        batcher = batcher_of(driver)
+        calls = [asyncio.create_task(batcher.enqueue(task()))]
+        await settle_down()
+        calls.append(asyncio.create_task(batcher.enqueue(task())))
+        await settle_down()
+        assert batcher._queue is not None
+        assert batcher._queue.flusher is not None
+        batcher._queue.flusher.cancel()
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert [asyncio.CancelledError] * 2 == [type(outcome) for outcome in outcomes]
+
+    asyncio.run(run())
+
+
+class HeldDriver:
+    """A blocking driver whose batches are answered when the test lets them."""
+
+    target = RedisTarget()
+
+    def __init__(self, timeout: float = 5.0) -> None:
+        self.timeout = timeout
+        self.batches: list[int] = []
+        self.entered = threading.Semaphore(0)
+        self.open = threading.Event()
+        self.errors: list[BaseException | None] = []
+
+    def check_open(self) -> None:
+        pass
+
+    def run_batch(self, plans: Sequence[Plan[Any]]) -> list[Any]:
+        self.entered.release()
+        assert self.open.wait(10)
+        if self.errors and (error := self.errors.pop(0)) is not None:
+            raise error
+        outcomes = answer(plans)
+        self.batches.append(sum(map(len, outcomes)))
+        return outcomes
+
+
+class Callers:
+    """Threads that enqueue one task each."""
+
+    def __init__(self, batcher: BlockingEnqueueBatcher) -> None:
+        self.batcher = batcher
+        self.outcomes: list[Any] = []
+        self.threads: list[threading.Thread] = []
+
+    def start(self, number: int) -> None:
+        """Start threads, and wait until their calls stand in the queue or outside."""
+        for _ in range(number):
+            self.threads.append(threading.Thread(target=self._call))
+            self.threads[-1].start()
+
+    def wait_for_tickets(self, number: int) -> None:
+        while len(self.batcher._queue.tickets) != number:
+            pass
+
+    def join(self) -> list[Any]:
+        for thread in self.threads:
+            thread.join(10)
+        return self.outcomes
+
+    def _call(self) -> None:
+        try:
+            self.outcomes.append(self.batcher.enqueue(task()).status)
+        except BaseException as error:  # noqa: BLE001 - it is looked at
+            self.outcomes.append(type(error))
+
+
+def blocking_batcher_of(driver: HeldDriver, **limits: int) -> BlockingEnqueueBatcher:
+    """Make a batcher over a driver of the test."""
+    return BlockingEnqueueBatcher(driver, SYSTEM_CLOCK, **limits)  # type: ignore[arg-type]
+
+
+def test_threads_that_ask_while_a_batch_is_on_its_way_travel_together() -> None:
+    """The first of them sends for all."""
+    driver = HeldDriver()
+    callers = Callers(blocking_batcher_of(driver))
+    callers.start(1)
+    assert driver.entered.acquire(timeout=10)
+    callers.start(9)
+    callers.wait_for_tickets(9)
+    driver.open.set()
+    assert [EnqueueStatus.ENQUEUED] * 10 == callers.join()
+    assert [1, 9] == driver.batches
+
+
+def test_an_interrupted_leader_leaves_nobody_waiting() -> None:
+    """Those in its batch learn that the reply is lost; the next ones are sent by one of them."""
+    driver = HeldDriver()
+    driver.errors = [KeyboardInterrupt()]
+    callers = Callers(blocking_batcher_of(driver))
+    callers.start(1)
+    assert driver.entered.acquire(timeout=10)
+    callers.start(3)
+    callers.wait_for_tickets(3)
+    driver.open.set()
+    outcomes = callers.join()
+    assert [EnqueueStatus.ENQUEUED] * 3 == sorted(one for one in outcomes if one is not KeyboardInterrupt)
+    assert [3] == driver.batches
+
+
+def test_followers_of_an_interrupted_leader_learn_that_their_replies_are_lost() -> None:
+    """Their tasks may be enqueued; whoever comes next leads again."""
+    driver = HeldDriver()
+    driver.errors = [None, KeyboardInterrupt()]
+    batcher = blocking_batcher_of(driver)
+    callers = Callers(batcher)
+    callers.start(1)
+    assert driver.entered.acquire(timeout=10)
+    callers.start(3)
+    callers.wait_for_tickets(3)
+    driver.open.set()
+    outcomes = callers.join()
+    assert [EnqueueStatus.ENQUEUED, KeyboardInterrupt] == [
+        one for one in outcomes if one is not ReplyLostError
+    ]
+    assert 2 == outcomes.count(ReplyLostError)
+    assert EnqueueStatus.ENQUEUED is batcher.enqueue(task()).status
+
+
+def test_h20_threads_wait_for_room_and_get_an_error_in_the_end() -> None:
+    """One is taken in; the other learns after the time-out what the matter is."""
+    driver = HeldDriver(timeout=0.05)
+    batcher = blocking_batcher_of(driver, max_calls=1)
+    callers = Callers(batcher)
+    callers.start(1)
+    assert driver.entered.acquire(timeout=10)
+    with pytest.raises(RedisUnavailableError, match="1 calls"):
+        batcher.enqueue(task())
+    driver.open.set()
+    assert [EnqueueStatus.ENQUEUED] == callers.join()
+    assert EnqueueStatus.ENQUEUED is batcher.enqueue(task()).status
+    assert 0 == batcher._queue.room._calls == batcher._queue.room._bytes
+
+
+def test_a_batch_whose_reply_is_lost_is_unknown_to_each_of_its_callers() -> None:
+    """An error of the run is the result of its tasks."""
+    driver = HeldDriver()
+    driver.open.set()
+    lost = ReplyLostError("redis:6379", "broken")
+    driver.run_batch = lambda plans: [lost for _ in plans]  # type: ignore[method-assign]
+    assert EnqueueStatus.UNKNOWN is blocking_batcher_of(driver).enqueue(task()).status
