@@ -19,6 +19,7 @@ from pyasynq._broker.connections import AsyncConnection, BlockingConnection
 from pyasynq._broker.exchange import advance, exchange
 from pyasynq._broker.session import DriverBase
 from pyasynq._broker.steps import Open, Pause, Send
+from pyasynq._embedded.errors import EmbeddedServerError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyasynq._broker.exchange import Outcome
     from pyasynq._broker.plan import Call, Plan
     from pyasynq._broker.redis_url import RedisTarget
-    from pyasynq._broker.steps import Step
+    from pyasynq._broker.steps import OpenAnswer, Step
 
 T = TypeVar("T")
 
@@ -177,7 +178,7 @@ class AsyncDriver(DriverBase):
                 if isinstance(step, Send):
                     answer = await connection.exchange(step.commands, step.seconds)
                 elif isinstance(step, Open):
-                    answer = await connection.open(await self._find(), step.seconds)
+                    answer = await self._open(connection, step.seconds)
                 elif isinstance(step, Pause):
                     await asyncio.sleep(step.seconds)
                 else:
@@ -185,10 +186,14 @@ class AsyncDriver(DriverBase):
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
-    async def _find(self) -> RedisTarget:
+    async def _open(self, connection: AsyncConnection, seconds: float) -> OpenAnswer:
+        target = self.target
         if self._location.must_start:
-            return await asyncio.to_thread(self._location.find)
-        return self.target
+            try:
+                target = await asyncio.to_thread(self._location.find)
+            except EmbeddedServerError as error:
+                return error
+        return await connection.open(target, seconds)
 
 
 def _abandon(home: _AsyncHome) -> None:
@@ -288,10 +293,17 @@ class BlockingDriver(DriverBase):
                 if isinstance(step, Send):
                     answer = connection.exchange(step.commands, step.seconds)
                 elif isinstance(step, Open):
-                    answer = connection.open(self._location.find(), step.seconds)
+                    answer = self._open(connection, step.seconds)
                 elif isinstance(step, Pause):
                     time.sleep(step.seconds)
                 else:
                     connection.close()
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
+
+    def _open(self, connection: BlockingConnection, seconds: float) -> OpenAnswer:
+        try:
+            target = self._location.find()
+        except EmbeddedServerError as error:
+            return error
+        return connection.open(target, seconds)
