@@ -303,6 +303,27 @@ def test_followers_of_an_interrupted_leader_learn_that_their_replies_are_lost() 
     assert EnqueueStatus.ENQUEUED is batcher.enqueue(task()).status
 
 
+def test_a_leader_that_is_interrupted_before_it_sends_leaves_nobody_waiting() -> None:
+    """A signal may arrive between any two steps: what was called becomes free for the next caller."""
+    driver = HeldDriver()
+    driver.open.set()
+    batcher = blocking_batcher_of(driver)
+    lead = batcher._lead
+
+    def interrupted(queue: object) -> None:
+        batcher._lead = lead  # type: ignore[method-assign]
+        raise KeyboardInterrupt
+
+    batcher._lead = interrupted  # type: ignore[method-assign]
+    callers = Callers(batcher)
+    callers.start(1)
+    assert [KeyboardInterrupt] == callers.join()
+    callers.start(1)
+    assert [KeyboardInterrupt, EnqueueStatus.ENQUEUED] == callers.join()
+    assert [1] == driver.batches
+    assert 0 == batcher._queue.room._calls == batcher._queue.room._bytes
+
+
 def test_h20_threads_wait_for_room_and_get_an_error_in_the_end() -> None:
     """One is taken in; the other learns after the time-out what the matter is."""
     driver = HeldDriver(timeout=0.05)
