@@ -56,6 +56,8 @@ class _Room:
         return RedisUnavailableError(address, cause)
 
 
+_CLOSED: Final = "the client was closed meanwhile"
+
 _Call: TypeAlias = "tuple[Composed, asyncio.Future[EnqueueResult]]"
 
 
@@ -133,8 +135,8 @@ class EnqueueBatcher:
                 await asyncio.sleep(0)
         finally:
             queue.flusher = None
-            for _, call in queue.calls:  # there are none unless this task was cancelled
-                call.cancel()
+            # There are none unless this task was cancelled.
+            _fail(queue.calls, RedisUnavailableError(self._driver.target.address, _CLOSED))
 
     async def _send(self, queue: _AsyncQueue, calls: list[_Call]) -> None:
         wanted = [(composed, call) for composed, call in calls if not call.done()]
@@ -143,18 +145,18 @@ class EnqueueBatcher:
                 [composed for composed, _ in wanted], now=self._clock.now(), registry=self._registry
             )
             results = batch.results(await self._driver.run_unshielded(batch.plans))
+        except asyncio.CancelledError:
+            _fail(wanted, ReplyLostError(self._driver.target.address, _CLOSED))
+            raise
         except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
-            for _, call in wanted:
-                if not call.done():
-                    call.set_exception(error)
+            _fail(wanted, error)
         else:
             for (_, call), result in zip(wanted, results, strict=True):
                 if not call.done():
                     call.set_result(result)
         finally:
-            for composed, call in calls:
+            for composed, _ in calls:
                 queue.room.give_back(len(composed.encoded))
-                call.cancel()  # has no effect on an answered call
             queue.let_in()
 
     async def _wait_for_room(self, queue: _AsyncQueue, size: int) -> None:
@@ -176,6 +178,12 @@ class EnqueueBatcher:
         if queue is None or queue.loop is not asyncio.get_running_loop() or queue.pid != os.getpid():
             queue = self._queue = _AsyncQueue(_Room(*self._limits))
         return queue
+
+
+def _fail(calls: Sequence[_Call], error: Exception) -> None:
+    for _, call in calls:
+        if not call.done():
+            call.set_exception(error)
 
 
 class _Ticket:

@@ -20,6 +20,7 @@ from pyasynq._broker.exchange import advance, exchange
 from pyasynq._broker.session import DriverBase
 from pyasynq._broker.steps import Open, Pause, Send
 from pyasynq._embedded.errors import EmbeddedServerError
+from pyasynq.errors import ReplyLostError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
@@ -86,9 +87,17 @@ class AsyncDriver(DriverBase):
 
         Raises:
             ClientClosedError: after `close`.
+            ReplyLostError: when `close` had no more patience.
         """
         self.check_open()
-        return await asyncio.shield(self.start_task(self.run_unshielded(plans)))
+        work = self.start_task(self.run_unshielded(plans))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if work.cancelled() and caller is not None and not caller.cancelling():
+                raise ReplyLostError(self.target.address, "the client was closed meanwhile") from None
+            raise
 
     def start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start a task that `close` waits for, and that nobody else needs to keep."""
