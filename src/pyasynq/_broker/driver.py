@@ -284,8 +284,8 @@ class BlockingDriver(DriverBase):
         try:
             return self._perform(exchange(calls, connection.session, self._state), connection)
         finally:
-            home.free.release()
             home.idle.append(connection)
+            home.free.release()
             if self._closed:
                 self.abandon()
 
