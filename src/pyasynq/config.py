@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -10,7 +11,7 @@ from pyasynq.options import DEFAULT_QUEUE, Duration, name_of, seconds_of
 from pyasynq.retry import default_retry_delay
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from pyasynq.retry import RetryDelay
     from pyasynq.task import Task
@@ -75,18 +76,47 @@ class ServerConfig:
         _at_least("crash_limit", self.crash_limit, 0)
         if self.max_tasks is not None:
             _at_least("max_tasks", self.max_tasks, 1)
-        if self.on_unknown not in {"fail", "return"}:
+        if self.on_unknown not in ("fail", "return"):
             raise InvalidOptionError("on_unknown", self.on_unknown, "must be 'fail' or 'return'")
-        if not self.queues:
-            raise InvalidOptionError("queues", self.queues, "name at least one queue")
-        for queue, priority in self.queues.items():
-            name_of("queues", queue)
-            _at_least(f"queues[{queue!r}]", priority, 1)
+        for name in ("strict_priority", "burst"):
+            _switch(name, getattr(self, name))
+        for name in ("retry_delay", "is_failure"):
+            _function(name, getattr(self, name))
+        for name in ("error_handler", "health_check"):
+            if getattr(self, name) is not None:
+                _function(name, getattr(self, name))
+        _queues(self.queues)
         for name in self.__dataclass_fields__:
             if name.endswith(("_timeout", "_interval", "_limit", "_age")):
-                seconds_of(name, getattr(self, name))
+                _duration(name, getattr(self, name))
 
 
 def _at_least(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidOptionError(name, value, f"must be a whole number of at least {least}")
+
+
+def _switch(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise InvalidOptionError(name, value, "must be True or False")
+
+
+def _function(name: str, value: object) -> None:
+    if not callable(value):
+        raise InvalidOptionError(name, value, "must be a function")
+
+
+def _queues(queues: object) -> None:
+    if not isinstance(queues, Mapping):
+        raise InvalidOptionError("queues", queues, "must map names to priorities, as in {'default': 1}")
+    if not queues:
+        raise InvalidOptionError("queues", queues, "name at least one queue")
+    for queue, priority in queues.items():
+        name_of("queues", queue)
+        _at_least(f"queues[{queue!r}]", priority, 1)
+
+
+def _duration(name: str, value: object) -> None:
+    # A service whose interval is zero would never rest.
+    if seconds_of(name, value) == 0 and name.endswith("_interval"):
+        raise InvalidOptionError(name, value, "must be more than 0 seconds")

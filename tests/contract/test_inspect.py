@@ -84,6 +84,20 @@ def test_a_task_is_shown_with_its_score(perform: Perform, tasks: Tasks, state: T
     assert [NOW.seconds] == [record.score for record in perform(list_tasks("default", state, 0, 10))]
 
 
+@pytest.mark.parametrize(("score", "second"), [(10.0**19, 10**19), (1.5, 2), (float("inf"), None)])
+def test_a_score_that_is_no_second_is_shown_rounded_up(
+    perform: Perform, tasks: Tasks, score: float, second: int | None
+) -> None:
+    """One odd task does not hide the others; it is described as far as datetimes reach."""
+    tasks.put(TaskState.SCHEDULED, "odd", score=score)  # type: ignore[arg-type]
+    tasks.put(TaskState.SCHEDULED, "a", score=NOW.seconds)
+    records = perform(list_tasks("default", TaskState.SCHEDULED, 0, 10))
+    assert {"a": NOW.seconds, "odd": second} == {record.id: record.score for record in records}
+    assert second == perform(get_task("default", "odd")).score
+    assert {"a", "odd"} == {task_info(record, NOW).id for record in records}
+    tasks.client.flushdb()  # it is not sound
+
+
 def test_a_pending_task_has_no_score(perform: Perform, tasks: Tasks) -> None:
     """It is due."""
     tasks.pending("a")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq._broker.results import write_result
-from tests.factories import TOKEN, Tasks
+from tests.factories import LEASE_SCORE, TOKEN, Tasks
 
 if TYPE_CHECKING:
     from tests.fix_broker import Perform
@@ -37,3 +37,18 @@ def test_h05_a_token_left_standing_on_a_waiting_task_writes_nothing(perform: Per
     tasks.client.hset(tasks.keys.task("a"), "x:attempt", TOKEN)
     assert not perform(write_result("default", "a", TOKEN, b"data"))
     tasks.client.hdel(tasks.keys.task("a"), "x:attempt")
+
+
+def test_h05_a_result_is_not_written_over_a_task_that_go_runs(perform: Perform, tasks: Tasks) -> None:
+    """Sees the loss of the ZSCORE: Go's dequeue leaves our token, and only its later lease tells."""
+    tasks.active("a", lease=LEASE_SCORE + 60)
+    assert not perform(write_result("default", "a", TOKEN, b"late", lease_score=LEASE_SCORE))
+    assert perform(write_result("default", "a", TOKEN, b"mine", lease_score=LEASE_SCORE + 60))
+    assert b"mine" == tasks.fields("a")["result"]
+
+
+def test_h02_a_result_is_written_without_a_lease(perform: Perform, tasks: Tasks) -> None:
+    """A missing lease entry is nobody else's."""
+    tasks.active("a", lease=None)
+    assert perform(write_result("default", "a", TOKEN, b"mine", lease_score=LEASE_SCORE))
+    tasks.client.zadd(tasks.keys.lease, {"a": LEASE_SCORE})
