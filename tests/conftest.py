@@ -1,6 +1,11 @@
 from collections.abc import Generator
 
+import hypothesis
 import pytest
+
+# How long an example takes says how busy the machine is, nothing else.
+hypothesis.settings.register_profile("pyasynq", deadline=None)
+hypothesis.settings.load_profile("pyasynq")
 
 pytest_plugins = [
     "tests.fix_server",
