@@ -27,7 +27,7 @@ from pyasynq.task import TaskState
 from tests.contract.enqueueing import composed
 from tests.contract.settling import CUTOFF, archive, complete, done, requeue, retry
 from tests.contract.test_servers import server, worker
-from tests.factories import NOW, TOKEN, Tasks, claim
+from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, claim
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "poison": poison,
     "forward": lambda: forward("default", now=NOW),
     "delete_expired": lambda: delete_expired_completed("default", batch=10, now=NOW),
-    "write_result": lambda: write_result("default", "a", TOKEN, b"result"),
+    "write_result": lambda: write_result("default", "a", TOKEN, b"result", lease_score=LEASE_SCORE),
     "write_server_state": lambda: write_server_state(server(), [worker("a")], now=NOW),
     "clear_server_state": lambda: clear_server_state("host", 7, "abc"),
     "list_servers": lambda: list_servers(NOW),

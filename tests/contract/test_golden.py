@@ -174,7 +174,7 @@ class Worker:
         for task_id in hashes:
             enqueue(self._perform, Task("t", PAYLOAD, task_id=task_id), self.done)
         self._perform(dequeue("default", limit=5, token="server/1", now=self.done))
-        self._perform(write_result("default", "id-keep", "server/1", b"result-bytes"))
+        self._perform(write_result("default", "id-keep", "server/1", b"result-bytes", lease_score=2**32))
         self._settle(hashes)
         self._write_state("outcomes", self.last_beat)
 

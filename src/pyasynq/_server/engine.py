@@ -289,7 +289,11 @@ class Engine:
     async def write_result(self, task: RunningTask, data: bytes) -> None:
         """Store a handler's result, if the task is still its attempt's."""
         attempt = self._roster.get(task.queue, task.id)
-        if attempt is not task or not await self._driver.run(
-            write_result(task.queue, task.id, attempt.token, data),
+        if attempt is not task:
+            raise LeaseExpiredError
+        # The heartbeat's thread may renew before this arrives.
+        attempt.expect_renewals(self._redis_time.now().ceiling, self._settings.lease)
+        if not await self._driver.run(
+            write_result(task.queue, task.id, attempt.token, data, lease_score=attempt.lease_score),
         ):
             raise LeaseExpiredError
