@@ -98,7 +98,9 @@ class Tasks:
         if lease is not None:
             self.client.zadd(self.keys.lease, dict.fromkeys(ids, lease))
 
-    def in_set(self, group: str, set_id: str, *ids: str, stale_at: int = NOW.ceiling + 120, **fields: Any) -> None:
+    def in_set(
+        self, group: str, set_id: str, *ids: str, stale_at: int = NOW.ceiling + 120, **fields: Any
+    ) -> None:
         """Make members of an aggregation set; the group itself is left without members."""
         self.put(TaskState.AGGREGATING, *ids, group=group, **fields)
         key = self.keys.aggregation_set(group, set_id)

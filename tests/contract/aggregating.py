@@ -26,7 +26,9 @@ def finish(
     one: AggregationSet, *, locks: Iterable[tuple[str, str]] = (), payload: bytes = b"all", **options: Any
 ) -> Plan[Finish]:
     """Finish a set at NOW with a task of these options; its id is the set's unless they say otherwise."""
-    aggregate = compose(Task("digest", payload, **options), {"queue": one.queue}, now=NOW, new_id=lambda: one.id)
+    aggregate = compose(
+        Task("digest", payload, **options), {"queue": one.queue}, now=NOW, new_id=lambda: one.id
+    )
     return finish_set(one, aggregate, locks=locks, registry=QueueRegistry(), now=NOW)
 
 

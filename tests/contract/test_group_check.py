@@ -125,9 +125,9 @@ def test_no_more_sets_are_made_than_asked_for(perform: Perform, tasks: Tasks) ->
     """The other due groups stay as they are, and are due."""
     for group in "ghij":
         tasks.put(AGGREGATING, group * 2, group=group, score=T - 60)
-    assert Checked([AggregationSet("default", group, f"set-{n}") for n, group in enumerate("ghi", 1)], T, NOW) == (
-        check(perform, g=LIMITS, h=LIMITS, i=LIMITS, j=LIMITS)
-    )
+    assert Checked(
+        [AggregationSet("default", group, f"set-{n}") for n, group in enumerate("ghi", 1)], T, NOW
+    ) == (check(perform, g=LIMITS, h=LIMITS, i=LIMITS, j=LIMITS))
     assert {"j"} == tasks.groups()
     assert {"jj": T - 60} == tasks.members("j")
 

@@ -212,7 +212,16 @@ def test_keys_bear_the_names_of_the_headers(calls: dict[str, ScriptCall]) -> Non
             suffix = key.rpartition("}:")[2]
             if declared.endswith("_today"):
                 assert re.fullmatch(declared.removesuffix("_today") + r":\d{4}-\d\d-\d\d", suffix), name
-            elif declared not in {"source", "task", "index", "server", "workers", "collection", "set", "target"}:
+            elif declared not in {
+                "source",
+                "task",
+                "index",
+                "server",
+                "workers",
+                "collection",
+                "set",
+                "target",
+            }:
                 assert declared == suffix, name
 
 

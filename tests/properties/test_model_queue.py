@@ -18,6 +18,15 @@ from pyasynq._broker.compose import compose
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import dequeue, find_dequeued
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.groups import (
+    AggregationSet,
+    GroupLimits,
+    check_groups,
+    finish_set,
+    read_set,
+    reclaim_stale_sets,
+    renew_sets,
+)
 from pyasynq._broker.leases import RecoverTask, list_expired, recover, renew
 from pyasynq._broker.settle import (
     ArchiveTask,
@@ -47,6 +56,8 @@ if TYPE_CHECKING:
 IDS = st.sampled_from("abcdef")
 PAYLOADS = st.sampled_from([b"1", b"2"])
 CHOICES = st.lists(st.integers(0, 30), min_size=1, max_size=3)
+GROUPS = ["g", "h:1"]
+LIMITS = GroupLimits(grace=10, max_delay=30, max_size=3)
 MAX_ARCHIVED = 3
 SORTED_SETS = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 
@@ -63,21 +74,32 @@ class QueueMachine(RuleBasedStateMachine):
         self.model = ModelQueue()
         self.tasks = Tasks(self.client)
         self.attempts: list[Attempt] = []
+        self.sets: list[AggregationSet] = []
         self.now = Instant(2_000_000_000)
         self.calls = 0
 
     def perform(self, plan: Plan[Any]) -> Any:
         return self.drivers.run(plan)
 
-    @rule(task_id=IDS, payload=PAYLOADS, unique=st.booleans(), delay=st.sampled_from([0, 0, 10, 60]))
-    def enqueue(self, task_id: str, payload: bytes, unique: bool, delay: int) -> None:
+    @rule(
+        task_id=IDS,
+        payload=PAYLOADS,
+        unique=st.booleans(),
+        delay=st.sampled_from([0, 0, 10, 60]),
+        group=st.sampled_from(["", "", *GROUPS]),
+    )
+    def enqueue(self, task_id: str, payload: bytes, unique: bool, delay: int, group: str) -> None:
         options: dict[str, Any] = {"unique": 3600} if unique else {}
+        options |= {"group": group} if group else {}
         task = Task("t", payload, task_id=task_id, process_in=delay, **options)
         item = compose(task, {}, now=self.now)
         [run] = split_runs([item])
         [result] = self.perform(enqueue_run(run, now=self.now, registry=QueueRegistry()))
         due = self.now.seconds + delay if delay else 0
-        assert self.model.enqueue(task_id, item.message.unique_key, due) == result.status.value
+        assert (
+            self.model.enqueue(task_id, item.message.unique_key, due, group, self.now.seconds)
+            == result.status.value
+        )
 
     @rule(limit=st.integers(1, 4), lost=st.booleans())
     def dequeue(self, limit: int, lost: bool) -> None:
@@ -212,7 +234,59 @@ class QueueMachine(RuleBasedStateMachine):
         deleted = self.perform(delete_expired_completed("default", batch=2, now=self.now))
         assert self.model.delete_expired(self.now.seconds) == deleted
 
-    @rule(seconds=st.sampled_from([1, 5, 15, 36]))
+    @rule()
+    def check_groups(self) -> None:
+        self.calls += 1
+        due = [group for group in GROUPS if self.model.is_due(group, LIMITS, self.now.seconds)]
+        numbers = iter(range(1, 3))
+        checked = self.perform(
+            check_groups(
+                "default",
+                [(group, LIMITS) for group in GROUPS],
+                most_sets=1,
+                now=self.now,
+                new_id=lambda: f"s{self.calls}-{next(numbers)}",
+            )
+        )
+        assert due[:1] == [one.group for one in checked.sets]
+        assert (len(due) > 1) <= (checked.next_due is not None and checked.next_due <= self.now.seconds)
+        for one in checked.sets:
+            expected = self.model.stage(one.group, one.id, LIMITS.max_size, self.now.seconds + 120)
+            assert expected == [member.id for member in self.perform(read_set(one))]
+            self.sets.append(one)
+
+    @precondition(lambda self: self.sets)
+    @rule(
+        number=st.integers(0, 10),
+        unique=st.booleans(),
+        delay=st.sampled_from([0, 10]),
+        group=st.sampled_from(["", *GROUPS]),
+    )
+    def finish_set(self, number: int, unique: bool, delay: int, group: str) -> None:
+        one = self.sets[number % len(self.sets)]
+        options: dict[str, Any] = {"unique": 3600} if unique else {}
+        options |= {"group": group} if group else {}
+        task = Task("t", b"1", process_in=delay, **options)
+        item = compose(task, {}, now=self.now, new_id=lambda: one.id)
+        members = self.perform(read_set(one)) or []
+        locks = [(member.id, decode_task_message(member.message).unique_key) for member in members]
+        finished = self.perform(finish_set(one, item, locks=locks, now=self.now, registry=QueueRegistry()))
+        due = self.now.seconds + delay if delay else 0
+        unique_key = item.message.unique_key
+        assert self.model.aggregate(one.id, unique_key, due, group, self.now.seconds) == finished.name
+
+    @rule()
+    def renew_sets(self) -> None:
+        lost = self.perform(renew_sets("default", self.sets, now=self.now))
+        assert [one for one in self.sets if one.id not in self.model.sets] == lost
+        self.model.sets = dict.fromkeys(self.model.sets, self.now.seconds + 120)
+
+    @rule()
+    def reclaim_sets(self) -> None:
+        reclaimed = self.perform(reclaim_stale_sets("default", now=self.now))
+        assert self.model.reclaim(self.now.seconds) == reclaimed
+
+    @rule(seconds=st.sampled_from([1, 5, 15, 36, 120]))
     def wait(self, seconds: int) -> None:
         self.now = self.now.plus(seconds)
 
@@ -229,6 +303,13 @@ class QueueMachine(RuleBasedStateMachine):
         check_invariants(self.client, max_archived=MAX_ARCHIVED)
         model, tasks = self.model, self.tasks
         assert model.pending == tasks.ids("pending")
+        for group in GROUPS:
+            assert {one: model.tasks[one].score for one in model.members(group)} == tasks.members(group)
+            assert bool(model.members(group)) <= (group in tasks.groups())
+        for one in self.sets:
+            key = f"{one.group}:{one.id}"
+            assert set(model.members(one.group, one.id)) == tasks.members(key).keys()
+            assert model.sets.get(one.id) == tasks.sets().get(key)
         for state in SORTED_SETS:
             assert {one: model.tasks[one].score for one in model.ids(state)} == tasks.scores(state.value)
         assert {one: model.tasks[one].score for one in model.ids(TaskState.ACTIVE)} == tasks.scores("lease")
