@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._broker.compose import task_info
+from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import DuplicateTaskError, TaskIDConflictError
 from tests.contract.enqueueing import composed, enqueue, statuses
@@ -21,7 +22,7 @@ kinds = pytest.mark.parametrize("when", [{}, LATER], ids=["now", "scheduled"])
 
 
 def test_a_task_with_a_group_joins_it(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HSET, the ZADD and the SADD; the score is rounded up, so grace is never cut short."""
+    """Sees the loss of the HSET, the ZADD and the SADD; a score that is rounded up cuts no grace short."""
     one, two = composed("a", group="g:1"), composed("b", group="h")
     assert ["enqueued", "enqueued"] == statuses(enqueue(perform, one, two))
     assert {"msg": one.encoded, "state": b"aggregating", "group": b"g:1"} == tasks.fields("a")
@@ -127,8 +128,6 @@ def test_w25_a_lock_of_the_same_id_counts_for_a_group_only_on_a_replay(
 
 def test_h15_without_a_time_redis_tells_when_a_member_joined(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: NOW lies in its future."""
-    from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs  # noqa: PLC0415
-
     [run] = split_runs([composed("a", group="g")])
     perform(enqueue_run(run, now=None, registry=QueueRegistry()))
     assert 1_700_000_000 < tasks.members("g")["a"] < NOW.seconds
