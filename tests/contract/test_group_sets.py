@@ -159,6 +159,7 @@ def test_all_stale_sets_are_reclaimed_some_at_a_time(
     perform = BlockingPerformer(redis_client)
     assert Reclaimed(3, 3) == perform(reclaim_stale_sets("default", now=NOW))
     assert 2 == len(perform.calls)
+    monkeypatch.setattr(groups_module, "_SETS_AT_ONCE", 10)
     for number in range(2):
         tasks.in_set("large", str(number), *(f"{number}{letter}" for letter in "abc"), stale_at=1)
     assert Reclaimed(2, 6) == perform(reclaim_stale_sets("default", now=NOW))

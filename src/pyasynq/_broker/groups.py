@@ -233,6 +233,7 @@ def finish_set(
     *,
     locks: Iterable[tuple[str, str]],
     registry: QueueRegistry,
+    again: bool = False,
     now: Instant | None = None,
 ) -> Plan[Finish]:
     """Put the task that was made of a set into its place, and delete the set and all its members.
@@ -242,6 +243,7 @@ def finish_set(
         aggregate: pending, scheduled, or the member of a group; unique or not.
         locks: id and lock key of each member that is unique; the locks that they own are released.
         registry: for the queue's name.
+        again: a call before this one may have taken effect.
         now: the present; None is Redis' own.
     """
     keys, message = queue_keys(one.queue), aggregate.message
@@ -258,7 +260,7 @@ def finish_set(
         GROUP_FINISH,
         (keys.aggregation_sets, one.key, keys.task(message.id), target, keys.groups),
         (
-            FIRST_SEND,
+            "1" if again else FIRST_SEND,
             keys.task_prefix,
             int(message.id == one.id),
             message.id,
