@@ -74,13 +74,13 @@ class Aggregator(Service):
 
     async def leave(self) -> None:
         """Break off what is under way, and put the tasks back into their groups."""
+        left = [run.one for run in self._running.values()]
+        left += [pause.one for pause in self._pauses.values()]
         for run in self._running.values():
             run.task.cancel()
         await self.wait_until_idle(seconds_of("cancel_timeout", self._parts.config.cancel_timeout))
-        running = [run.one for run in self._running.values()]
-        pausing = [pause.one for pause in self._pauses.values()]
         try:
-            await self._release([*running, *pausing])
+            await self._release(left)
         except PyasynqError as error:
             # Their deadlines bring them back; no other try follows.
             self.events.emit(RoundFailed(self.name, error, math.inf))
