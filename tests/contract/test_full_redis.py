@@ -6,17 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._broker.aggregation_sets import quarantine_member, read_set, release_sets, renew_sets
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import dequeue, find_dequeued
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
-from pyasynq._broker.groups import (
-    check_groups,
-    list_groups,
-    quarantine_member,
-    read_set,
-    release_sets,
-    renew_sets,
-)
+from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.inspect_queues import queue_info
 from pyasynq._broker.inspect_tasks import get_task, list_tasks
 from pyasynq._broker.leases import (

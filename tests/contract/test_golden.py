@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._broker.aggregation_sets import AggregationSet, Finish, finish_set
 from pyasynq._broker.compose import compose, task_info
 from pyasynq._broker.dequeue import dequeue
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
-from pyasynq._broker.groups import AggregationSet, Finish, GroupLimits, check_groups, finish_set
+from pyasynq._broker.groups import GroupLimits, check_groups
 from pyasynq._broker.leases import renew
 from pyasynq._broker.results import write_result
 from pyasynq._broker.servers import clear_server_state, write_server_state

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq._broker import groups as groups_module
-from pyasynq._broker.groups import AggregationSet, Checked, GroupLimits, check_groups, list_groups
+from pyasynq._broker.aggregation_sets import AggregationSet
+from pyasynq._broker.groups import Checked, GroupLimits, check_groups, list_groups
 from pyasynq.task import TaskState
 from tests.contract.aggregating import LIMITS, check
 from tests.factories import NOW, Tasks, message_bytes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.groups import reclaim_stale_sets
+from pyasynq._broker.aggregation_sets import reclaim_stale_sets
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._server.group_routes import GroupRoutes
 from pyasynq._server.parts import Parts

@@ -167,7 +167,7 @@ class Engine:
         forwarder = Forwarder(parts, self._wake_up)
         self._connect_bells(forwarder)
         group_routes = GroupRoutes(self._config, self._router)
-        self._aggregator = Aggregator(parts, group_routes, self._threads) if group_routes else None
+        self._aggregator = Aggregator(parts, group_routes, self._threads)
         health = (HealthCheck(parts),) if self._config.health_check is not None else ()
         # Stopped in the reverse order: what sends stops before what receives. The syncer and the heartbeater
         # outlive the processor, so that late outcomes are still written and leases renewed while it drains.
@@ -181,7 +181,7 @@ class Engine:
             Janitor(parts),
             forwarder,
             self._processor,
-            *((self._aggregator,) if self._aggregator is not None else ()),
+            *((self._aggregator,) if group_routes else ()),
         )
 
     def _connect_bells(self, forwarder: Forwarder) -> None:
@@ -204,8 +204,7 @@ class Engine:
             return
         self._intake.taking = False
         self._processor.wake()
-        if self._aggregator is not None:
-            self._aggregator.taking = False
+        self._aggregator.taking = False
         self._record.status = "stopped"
         self._heartbeater.beat_now()
 
@@ -228,7 +227,7 @@ class Engine:
         """Wait for attempts, cancel those that take too long, stop all services; return what still runs."""
         self.stop_taking()
         self.ready = False
-        aggregating = asyncio.ensure_future(self._wait_for_aggregations())
+        aggregating = asyncio.ensure_future(self._aggregator.wait_until_idle(self._shutdown_timeout))
         if not await self._runner.wait_until_idle(self._shutdown_timeout):
             self._settles.hold_requeues()
             now = self._clock.monotonic()
@@ -243,10 +242,6 @@ class Engine:
         await aggregating
         await self._stop_services()
         return [attempt for attempt in self._runner.running if attempt.phase is not Phase.SETTLING]
-
-    async def _wait_for_aggregations(self) -> None:
-        if self._aggregator is not None:
-            await self._aggregator.wait_until_idle(self._shutdown_timeout)
 
     async def give_back(self, running: list[Attempt]) -> None:
         """Put back tasks whose handlers still run; the process must end right after it.

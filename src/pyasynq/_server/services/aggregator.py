@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyasynq._broker.aggregation_sets import release_sets, renew_sets
 from pyasynq._broker.enqueue import QueueRegistry
-from pyasynq._broker.groups import check_groups, list_groups, release_sets, renew_sets
+from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._server.aggregation import Aggregation
 from pyasynq._server.bell import Backoff
 from pyasynq._server.service import Service
+from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
 from pyasynq.errors import PyasynqError
 from pyasynq.events import AggregationFailed, AggregationLost, RoundFailed
 from pyasynq.options import seconds_of
@@ -19,7 +20,7 @@ from pyasynq.options import seconds_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyasynq._broker.groups import AggregationSet
+    from pyasynq._broker.aggregation_sets import AggregationSet
     from pyasynq._server.group_routes import DeclaredAggregator, GroupRoutes
     from pyasynq._server.parts import Parts
     from pyasynq._server.threads import HandlerThreads
@@ -82,8 +83,8 @@ class Aggregator(Service):
         try:
             await self._release(left)
         except PyasynqError as error:
-            # Their deadlines bring them back; no other try follows.
-            self.events.emit(RoundFailed(self.name, error, math.inf))
+            # Their deadlines bring them back.
+            self.events.emit(RoundFailed(self.name, error, AGGREGATION_SET_SECONDS))
 
     async def wait_until_idle(self, timeout: float) -> None:  # noqa: ASYNC109 - it limits a wait, no work
         """Wait until nothing is being aggregated, for `timeout` seconds at most."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.groups import reclaim_stale_sets
+from pyasynq._broker.aggregation_sets import reclaim_stale_sets
 from pyasynq._broker.leases import (
     PoisonTask,
     RecoverTask,
