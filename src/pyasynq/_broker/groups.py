@@ -76,13 +76,16 @@ def check_groups(
     """Make sets, `most_sets` at most, of the oldest members of those groups that are due.
 
     A set has at most `max_size` members of its group, or 1,000, and 16 MB of messages. Ids without a task
-    are dropped, names of empty groups too.
+    are dropped, names of empty groups too. Once all sets are made, the groups of the next call of Redis are
+    not looked at.
     """
     keys = queue_keys(queue)
     made: list[AggregationSet] = []
     due: list[int] = []
     redis_now = Instant(0)
     for chunk in chunks(groups):
+        if made and len(made) == most_sets:
+            break
         sets = [AggregationSet(queue, group, new_id()) for group, _ in chunk]
         tail: list[Argument] = []
         for (group, limits), one in zip(chunk, sets, strict=True):
