@@ -12,6 +12,7 @@ from pyasynq._broker.server_facts import require_supported, server_facts
 from pyasynq._broker.subscription import Subscription
 from pyasynq._broker.wakeup import Watcher
 from pyasynq._server.attempt import Phase
+from pyasynq._server.group_routes import GroupRoutes
 from pyasynq._server.intake import Intake
 from pyasynq._server.loop_watch import LoopWatch
 from pyasynq._server.outcome import Requeue
@@ -21,6 +22,7 @@ from pyasynq._server.redis_time import RedisTime
 from pyasynq._server.roster import Roster
 from pyasynq._server.runner import Runner, ServerStopping
 from pyasynq._server.server_record import ServerRecord
+from pyasynq._server.services.aggregator import Aggregator
 from pyasynq._server.services.deadlines import Deadlines
 from pyasynq._server.services.forwarder import Forwarder
 from pyasynq._server.services.health_check import HealthCheck
@@ -166,6 +168,8 @@ class Engine:
         self._processor = Processor(parts, self._runner, self._intake, self._wake_up)
         forwarder = Forwarder(parts, self._wake_up)
         self._connect_bells(forwarder)
+        group_routes = GroupRoutes(self._config, self._router)
+        self._aggregator = Aggregator(parts, group_routes, self._threads)
         health = (HealthCheck(parts),) if self._config.health_check is not None else ()
         # Stopped in the reverse order: what sends stops before what receives. The syncer and the heartbeater
         # outlive the processor, so that late outcomes are still written and leases renewed while it drains.
@@ -179,6 +183,7 @@ class Engine:
             Janitor(parts),
             forwarder,
             self._processor,
+            *((self._aggregator,) if group_routes else ()),
         )
 
     def _connect_bells(self, forwarder: Forwarder) -> None:
@@ -202,6 +207,7 @@ class Engine:
             return
         self._intake.taking = False
         self._processor.wake()
+        self._aggregator.taking = False
         self._record.status = "stopped"
         self._heartbeater.beat_now()
 
@@ -224,6 +230,7 @@ class Engine:
         """Wait for attempts, cancel those that take too long, stop all services; return what still runs."""
         self.stop_taking()
         self.ready = False
+        aggregating = asyncio.ensure_future(self._aggregator.wait_until_idle(self._shutdown_timeout))
         if not await self._runner.wait_until_idle(self._shutdown_timeout):
             self._settles.hold_requeues()
             now = self._clock.monotonic()
@@ -235,6 +242,7 @@ class Engine:
                     attempt.task.cancel()
             await self._runner.wait_until_idle(self._cancel_timeout)
             self._settles.release_requeues()
+        await aggregating
         await self._stop_services()
         running = self._runner.running
         # The roster has them in the order in which they were taken, which is that in which they go back.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyasynq._broker.aggregation_sets import reclaim_stale_sets
 from pyasynq._broker.leases import (
     PoisonTask,
     RecoverTask,
@@ -14,7 +15,13 @@ from pyasynq._broker.leases import (
 )
 from pyasynq._server.service import Service
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
-from pyasynq.events import ArchiveTrimmed, MessageQuarantined, TaskPoisoned, TaskRecovered
+from pyasynq.events import (
+    ArchiveTrimmed,
+    MessageQuarantined,
+    SetsReclaimed,
+    TaskPoisoned,
+    TaskRecovered,
+)
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
@@ -61,6 +68,7 @@ class Recoverer(Service):
         if not self._is_quiet():
             for queue, tasks in seen:
                 await self._take_back(queue, tasks)
+            await self._reclaim_sets()
         return self._parts.settings.recoverer_interval
 
     def _is_quiet(self) -> bool:
@@ -142,6 +150,17 @@ class Recoverer(Service):
             await self._recover(queue, back, servers)
         if poison:
             await self._archive(queue, poison, servers)
+
+    async def _reclaim_sets(self) -> None:
+        """Put tasks whose aggregation was broken off back into their groups."""
+        parts = self._parts
+        now = parts.clock.redis_now()
+        results = await parts.driver.run_batch([reclaim_stale_sets(queue, now=now) for queue in parts.queues])
+        for queue, result in zip(parts.queues, results, strict=True):
+            if isinstance(result, Exception):
+                raise result
+            if result.sets:
+                self.events.emit(SetsReclaimed(queue, result.sets, result.members))
 
     async def _recover(
         self,
