@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
@@ -93,6 +93,17 @@ def test_h26_a_handler_that_cannot_be_stopped_ends_its_worker_with_code_4(
     assert [innocent] == pending(redis_client)
     assert {stuck} == active(redis_client)
     assert redis_client.zscore("asynq:{default}:lease", stuck)
+
+
+def test_h26_overdue_handlers_in_all_slots_end_their_worker_with_code_4(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """Long before the limit, since the worker can do nothing else; both keep their leases."""
+    config: dict[str, Any] = {"concurrency": 2, "shutdown_timeout": 0.1, "cancel_timeout": 0.1}
+    ids = enqueue(redis_url, "swallow", "wait-in-thread", timeout=1)
+    with Worker(redis_url, engine={"stuck_grace": 0.25}, **config) as worker:
+        assert 4 == worker.end()
+    assert set(ids) == active(redis_client)
 
 
 def test_h26_a_blocked_event_loop_is_reported_with_its_stack_and_loses_no_lease(

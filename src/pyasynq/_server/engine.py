@@ -11,6 +11,7 @@ from pyasynq._broker.results import write_result
 from pyasynq._broker.server_facts import require_supported, server_facts
 from pyasynq._broker.subscription import Subscription
 from pyasynq._broker.wakeup import Watcher
+from pyasynq._server.abandoned import AbandonedLeases
 from pyasynq._server.attempt import Phase
 from pyasynq._server.intake import Intake
 from pyasynq._server.loop_watch import LoopWatch
@@ -138,7 +139,7 @@ class Engine:
         self._heartbeater.beat_now()
 
     def _build(self, facts: ServerFacts) -> tuple[Service, ...]:
-        parts = Parts(
+        parts = self._parts = Parts(
             server_id=self.server_id,
             config=self._config,
             settings=self._settings,
@@ -243,11 +244,11 @@ class Engine:
     async def give_back(self, running: list[Attempt]) -> None:
         """Put back tasks whose handlers still run; the process must end right after it.
 
-        Inside somebody else's program it cannot: the tasks come back when their leases have lapsed.
+        Inside somebody else's program it cannot: the tasks come back when the handlers or the program have
+        ended, and their leases have lapsed after that.
         """
         if not self._owns_process:
-            for attempt in running:
-                self._events.emit(AttemptAbandoned(attempt.queue, attempt.id, attempt.message.type))
+            self._abandon(running)
             return
         now = self._clock.monotonic()
         for attempt in running:
@@ -258,6 +259,14 @@ class Engine:
             self._settles.put(attempt, Requeue())
             self.put_back = True
         await self._processor.leave()
+
+    def _abandon(self, running: list[Attempt]) -> None:
+        for attempt in running:
+            attempt.phase = Phase.ABANDONED
+            self._events.emit(AttemptAbandoned(attempt.queue, attempt.id, attempt.message.type))
+        if running:
+            driver = BlockingDriver(self._target, client_name=_CLIENT_NAME, clock=self._clock)
+            AbandonedLeases(running, self._parts, self._rule, driver).keep()
 
     async def close(self) -> None:
         """Close threads and connections."""
