@@ -199,9 +199,10 @@ class Engine:
     def stop_taking(self) -> None:
         """Take no more tasks; what runs goes on. During the start, the processor will not begin to take."""
         self._taking = False
+        if hasattr(self, "_intake"):
+            self._intake.taking = False
         if not self.ready:
             return
-        self._intake.taking = False
         self._processor.wake()
         self._record.status = "stopped"
         self._heartbeater.beat_now()

@@ -16,8 +16,11 @@ class EngineSettings:
     server_record_ttl: int = SERVER_RECORD_SECONDS
     syncer_interval: float = 5.0
     recoverer_interval: float = 5.0
-    own_slack: int = 5
-    """How long after the end of its lease a task of a pyasynq worker is recovered."""
+    own_slack: int = 4
+    """How long after the end of its lease a task of a pyasynq worker is recovered.
+
+    A lease may last 31 seconds, since Redis keeps whole ones, and 5 lie between two looks: 40 in all.
+    """
     foreign_slack: int = LEASE_GRACE_SECONDS
     """The same for the tasks of peers in Go, which count on it."""
     unleased_grace: float = 10.0
