@@ -131,13 +131,17 @@ class ServerConfig:
         for name in self.__dataclass_fields__:
             if name.endswith(("_timeout", "_interval", "_limit", "_age")):
                 _duration(name, getattr(self, name))
-        seconds_of("group_max_delay", self.group_max_delay)
-        _grace_period("group_grace_period", self.group_grace_period)
-        _group_size("group_max_size", self.group_max_size)
-        for pattern, rule in self.groups.items():
-            name_of("groups", pattern)
-            if not isinstance(rule, GroupRule):
-                raise InvalidOptionError(f"groups[{pattern!r}]", rule, "must be a GroupRule")
+        _groups(self)
+
+
+def _groups(config: ServerConfig) -> None:
+    seconds_of("group_max_delay", config.group_max_delay)
+    _grace_period("group_grace_period", config.group_grace_period)
+    _group_size("group_max_size", config.group_max_size)
+    for pattern, rule in config.groups.items():
+        name_of("groups", pattern)
+        if not isinstance(rule, GroupRule):
+            raise InvalidOptionError(f"groups[{pattern!r}]", rule, "must be a GroupRule")
 
 
 def _grace_period(name: str, value: object) -> None:

@@ -189,7 +189,7 @@ class AttemptOverdue(NamedTuple):
 
 
 class AttemptAbandoned(NamedTuple):
-    """A handler's thread outlived the server's closing; its task comes back when its lease has lapsed."""
+    """A handler outlived the server's closing; its task comes back some time after it or the program ends."""
 
     queue: str
     task_id: str

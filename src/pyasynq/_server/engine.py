@@ -11,6 +11,7 @@ from pyasynq._broker.results import write_result
 from pyasynq._broker.server_facts import require_supported, server_facts
 from pyasynq._broker.subscription import Subscription
 from pyasynq._broker.wakeup import Watcher
+from pyasynq._server.abandoned import AbandonedLeases
 from pyasynq._server.attempt import Phase
 from pyasynq._server.group_routes import GroupRoutes
 from pyasynq._server.intake import Intake
@@ -140,7 +141,7 @@ class Engine:
         self._heartbeater.beat_now()
 
     def _build(self, facts: ServerFacts) -> tuple[Service, ...]:
-        parts = Parts(
+        parts = self._parts = Parts(
             server_id=self.server_id,
             config=self._config,
             settings=self._settings,
@@ -203,9 +204,10 @@ class Engine:
     def stop_taking(self) -> None:
         """Take no more tasks; what runs goes on. During the start, the processor will not begin to take."""
         self._taking = False
+        if hasattr(self, "_intake"):
+            self._intake.taking = False
         if not self.ready:
             return
-        self._intake.taking = False
         self._processor.wake()
         self._aggregator.taking = False
         self._record.status = "stopped"
@@ -251,11 +253,11 @@ class Engine:
     async def give_back(self, running: list[Attempt]) -> None:
         """Put back tasks whose handlers still run; the process must end right after it.
 
-        Inside somebody else's program it cannot: the tasks come back when their leases have lapsed.
+        Inside somebody else's program it cannot: the tasks come back when the handlers or the program have
+        ended, and their leases have lapsed after that.
         """
         if not self._owns_process:
-            for attempt in running:
-                self._events.emit(AttemptAbandoned(attempt.queue, attempt.id, attempt.message.type))
+            self._abandon(running)
             return
         now = self._clock.monotonic()
         for attempt in running:
@@ -266,6 +268,14 @@ class Engine:
             self._settles.put(attempt, Requeue())
             self.put_back = True
         await self._processor.leave()
+
+    def _abandon(self, running: list[Attempt]) -> None:
+        for attempt in running:
+            attempt.phase = Phase.ABANDONED
+            self._events.emit(AttemptAbandoned(attempt.queue, attempt.id, attempt.message.type))
+        if running:
+            driver = BlockingDriver(self._target, client_name=_CLIENT_NAME, clock=self._clock)
+            AbandonedLeases(running, self._parts, self._rule, driver).keep()
 
     async def close(self) -> None:
         """Close threads and connections."""

@@ -156,7 +156,7 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         logging.ERROR,
         (
             "the handler of task {task_id} ({task_type}, queue {queue}) still runs; "
-            "the task comes back when its lease has lapsed"
+            "its task comes back some time after it or the program has ended"
         ),
     ),
     (
