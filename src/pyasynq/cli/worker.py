@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from pyasynq._embedded.address import is_embedded_in_memory
 from pyasynq.cli.locate import find_app, load_module
 from pyasynq.cli.logs import LogFormat, install_logging
 from pyasynq.cli.queues import queue_weights
@@ -127,6 +128,12 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
         )
     if not app.tasks:
         _log.warning("this app declares no tasks; name the modules that do, as in App(..., modules=[...])")
+    if is_embedded_in_memory(app.url):
+        _log.warning(
+            "%s is a server in the memory of this worker: what other processes enqueue does not reach it; "
+            "name a folder, as in embedded://./data",
+            app.address,
+        )
     return ServerConfig(
         concurrency=settings["concurrency"],
         queues=queues,
