@@ -88,7 +88,7 @@ class App(Sending):
             )
         if lifespan is not None and not callable(lifespan):
             raise ConfigurationError(
-                f"lifespan={lifespan!r}: give a function that takes the app and returns an async context manager",
+                f"lifespan={lifespan!r}: give a function of the app that returns an async context manager",
             )
         self._lifespan = lifespan
         self._registry = Registry(middleware)

@@ -452,7 +452,7 @@ def test_a_lifespan_that_is_a_bare_generator_is_refused() -> None:
 
 def test_a_lifespan_that_is_no_function_is_refused() -> None:
     """With the value and the remedy."""
-    with pytest.raises(ConfigurationError, match="lifespan=3: give a function that takes the app"):
+    with pytest.raises(ConfigurationError, match="lifespan=3: give a function of the app"):
         App(URL, lifespan=3)  # type: ignore[arg-type]
 
 

@@ -6,8 +6,7 @@ import json
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 from pyasynq.cli.demo import report as pages
 from pyasynq.cli.demo.analysis import SourceFacts
@@ -18,6 +17,9 @@ from pyasynq.cli.demo.summary import Kill, Remains, Summary, summarize
 from pyasynq.cli.demo.text import bar, cut, percent, shorten, table
 from pyasynq.info import QueueInfo
 from pyasynq.task import TaskInfo, TaskState
+
+if TYPE_CHECKING:
+    import pytest
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ROOT = Path("/lib")
