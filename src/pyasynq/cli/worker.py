@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyasynq.app import App
 
 _EXIT_ERROR = 1
+_SHOWN_TYPES = 20
 _log = logging.getLogger("pyasynq")
 _DEFAULTS = ServerConfig()
 # Tasks make few cycles: the collector's default of 700 objects would run it every few tasks.
@@ -126,7 +127,9 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
             "tasks of this app go to queues that this worker does not serve: %s; add them to --queues",
             ", ".join(unserved),
         )
-    if not app.tasks:
+    if app.tasks:
+        _log.info("task types: %s", _some(sorted(app.tasks)))
+    else:
         _log.warning("this app declares no tasks; name the modules that do, as in App(..., modules=[...])")
     if is_embedded_in_memory(app.url):
         _log.warning(
@@ -142,6 +145,11 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
         max_tasks=settings["max_tasks"],
         shutdown_timeout=settings["shutdown_timeout"],
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN_TYPES])
+    return f"{shown} and {len(names) - _SHOWN_TYPES} more" if len(names) > _SHOWN_TYPES else shown
 
 
 def _loop_factory() -> Callable[[], AbstractEventLoop] | None:
