@@ -353,7 +353,7 @@ def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DataFolderError, match="file is a file and cannot be a data folder"):
         folder.enter(folder.DataFolder(tmp_path / "file"), 1)
-    with pytest.raises(DataFolderError, match="data cannot be used: .*Not a directory"):
+    with pytest.raises(DataFolderError, match=r"data cannot be used: .*Not a directory"):
         folder.enter(folder.DataFolder(tmp_path / "file" / "data"), 1)
 
 
