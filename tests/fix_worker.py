@@ -164,12 +164,24 @@ class Worker(Program):
         log_level: str = "INFO",
         **config: Any,
     ) -> None:
+        self.url = url
         settings = {"url": url, "config": config, "engine": engine or {}, "log_level": log_level}
         super().__init__(*prefix, sys.executable, "-m", "tests.worker_program", json.dumps(settings))
 
     def wait_until_active(self, client: RedisClient) -> None:
         """Wait until its record is in Redis, which it writes when it begins to take tasks."""
         wait_until(lambda: list(client.scan_iter(f"asynq:servers:{{*:{self.pid}:*", count=1_000)))
+
+    def stop_taking(self, client: RedisClient) -> None:
+        """Make it take no more tasks; other workers must not be there yet.
+
+        A call that is on its way when it is told may still bring it some, so it runs a task and rests first.
+        """
+        [task_id] = enqueue(self.url, "mark")
+        self.wait_for(f"ran {task_id}")
+        wait_until(lambda: not client.exists(f"asynq:{{default}}:t:{task_id}"))
+        self.send(signal.SIGTSTP)
+        self.wait_for("the server is stopped")
 
 
 class Monitor(threading.Thread):

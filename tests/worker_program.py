@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import json
 import logging
 import os
 import signal
 import sys
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pyasynq import Mux, Server, ServerConfig, context, sync
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 mux = Mux()
 released = threading.Event()
 settings: dict[str, Any] = json.loads(sys.argv[1])
+server = Server(settings["url"], ServerConfig(**settings["config"]))
+server._settings = dataclasses.replace(DEFAULT_ENGINE_SETTINGS, **settings["engine"])
 starts: list[str] = []
 """The queues of the tasks that were started, in that order."""
 
@@ -62,6 +66,34 @@ async def mark(task: Task) -> None:
 async def count(task: Task) -> None:
     """Remember the queue."""
     starts.append(context().queue)
+
+
+@mux.handler("nothing")
+async def nothing(task: Task) -> None:
+    """Succeed."""
+
+
+@mux.handler("nothing-in-thread")
+def nothing_in_thread(task: Task) -> None:
+    """Succeed."""
+
+
+@mux.handler("report")
+async def report(task: Task) -> None:
+    """Tell what the process holds, this task included, when all others are settled."""
+    engine = server._engine
+    assert engine is not None
+    while len(engine._roster) > 1:  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0.01)
+    gc.collect()
+    kinds = Counter(type(thing).__name__ for thing in gc.get_objects())
+    held = {
+        "tasks": len(asyncio.all_tasks()),
+        "threads": threading.active_count(),
+        "attempts": kinds["Attempt"],
+        "objects": kinds.total(),
+    }
+    tell("report", json.dumps(held))
 
 
 @mux.handler("chain")
@@ -163,8 +195,6 @@ def main() -> int:
     """Run a server until it is told to stop."""
     logging.basicConfig(format="%(levelname)s %(message)s", level=settings.get("log_level", "INFO"))
     threading.Thread(target=listen, daemon=True).start()
-    server = Server(settings["url"], ServerConfig(**settings["config"]))
-    server._settings = dataclasses.replace(DEFAULT_ENGINE_SETTINGS, **settings["engine"])
     code = server.run_forever(mux)
     if starts:
         tell("starts", ",".join(starts))

@@ -21,7 +21,8 @@ from pyasynq._app.declaration import Declaration
 from pyasynq._app.registry import Registry
 from pyasynq._app.sending import REDIS_URL_VARIABLE, Sending
 from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq.config import ServerConfig
+from pyasynq._server.group_routes import ALL_GROUPS
+from pyasynq.config import GroupRule, ServerConfig
 from pyasynq.errors import ConfigurationError
 from pyasynq.options import DEFAULT_QUEUE, name_of, resolve_options
 from pyasynq.server import Server
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskDecorator, TypedTask
+    from pyasynq._server.group_routes import DeclaredAggregator
     from pyasynq._server.middleware import Middleware
     from pyasynq._server.routes import Route
     from pyasynq.client import ClientMiddleware
-    from pyasynq.options import EnqueueOptions
+    from pyasynq.config import GroupAggregator
+    from pyasynq.options import Duration, EnqueueOptions
     from pyasynq.retry import RetryDelay
 
     Lifespan: TypeAlias = Callable[["App"], AbstractAsyncContextManager[Any]]
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 M = TypeVar("M", bound="Middleware")
+A = TypeVar("A", bound="GroupAggregator")
 
 
 class App(Sending):
@@ -155,6 +159,50 @@ class App(Sending):
             name_of("the name of a task", name)
         return declare
 
+    @overload
+    def aggregator(self, function: A, /) -> A: ...
+
+    @overload
+    def aggregator(
+        self,
+        groups: str = ALL_GROUPS,
+        *,
+        grace_period: Duration | None = None,
+        max_delay: Duration | None = None,
+        max_size: int | None = None,
+    ) -> Callable[[A], A]: ...
+
+    def aggregator(
+        self,
+        groups: Any = ALL_GROUPS,
+        *,
+        grace_period: Duration | None = None,
+        max_delay: Duration | None = None,
+        max_size: int | None = None,
+    ) -> Any:
+        """Declare a function that makes one task of the tasks of a group: `@app.aggregator`.
+
+        `(group, tasks) -> Task | None`, `async def` or `def` in a thread. It may return what
+        `deliver.task(...)` makes; the queue is that of the group. None leaves the tasks for later.
+
+        Args:
+            groups: a group's name, or the beginning of names and a `*`; without it all groups.
+            grace_period: instead of the server's `group_grace_period`.
+            max_delay: instead of the server's `group_max_delay`.
+            max_size: instead of the server's `group_max_size`.
+
+        Raises:
+            ConfigurationError: for a second aggregator of the same groups.
+            InvalidOptionError: for a setting that cannot work.
+        """
+        rule = GroupRule(grace_period=grace_period, max_delay=max_delay, max_size=max_size)
+
+        def declare(function: A) -> A:
+            self._registry.add_aggregator(groups if isinstance(groups, str) else ALL_GROUPS, function, rule)
+            return function
+
+        return declare(groups) if callable(groups) else declare
+
     @property
     def tasks(self) -> Mapping[str, TypedTask[..., Any]]:
         """All declared tasks by type."""
@@ -198,6 +246,10 @@ class App(Sending):
     def routes(self) -> Iterable[Route]:
         """Return the routes of all tasks; for the server."""
         return self._registry.routes()
+
+    def aggregators(self) -> Mapping[str, DeclaredAggregator]:
+        """Return the aggregators by the names of their groups; for the server."""
+        return self._registry.aggregators
 
     def server(self, config: ServerConfig | None = None) -> Server:
         """Return a server with this app's lifespan, for programs with an event loop of their own.

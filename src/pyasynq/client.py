@@ -100,7 +100,7 @@ class Client:
         payload: bytes | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> TaskInfo:
-        """Put one task into its queue, or have it put there at its process time.
+        """Put one task into its queue or its group, or have it put there at its process time.
 
         A call that is cancelled while it is under way may have taken effect.
 
@@ -135,9 +135,9 @@ class Client:
     ) -> list[EnqueueResult]:
         """Put many tasks into their queues, in chunks of at most 500 tasks or about 4 MB.
 
-        Unique and scheduled tasks and different queues may be mixed. What goes wrong with one task, or with
-        one chunk, is the result of those tasks and does not hinder the others. Cancelled, it leaves what was
-        sent before in the queues.
+        Unique, scheduled and grouped tasks and different queues may be mixed. What goes wrong with one task,
+        or with one chunk, is the result of those tasks and does not hinder the others. Cancelled, it leaves
+        what was sent before in the queues.
 
         Args:
             tasks: anything that yields tasks, also an async iterable for the asyncio client; it is

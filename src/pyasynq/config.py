@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from pyasynq.errors import InvalidOptionError
 from pyasynq.options import DEFAULT_QUEUE, Duration, name_of, seconds_of
@@ -18,10 +18,36 @@ if TYPE_CHECKING:
 
     ErrorHandler = Callable[[Task, BaseException], Awaitable[None] | None]
     HealthCheck = Callable[[BaseException | None], Awaitable[None] | None]
+    GroupAggregator = Callable[[str, list[Task]], Awaitable[Task | None] | Task | None]
 
 
 def _is_failure(error: BaseException) -> bool:  # noqa: ARG001 - Asynq's default: every error is one
     return True
+
+
+MAX_GROUP_SIZE: Final = 10_000
+"""The largest `max_size` of a group; Redis moves and deletes so many members in one call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRule:
+    """When groups of certain names are aggregated; None is the server's setting. Durations as there.
+
+    Raises:
+        InvalidOptionError: at construction, for a value that a setting cannot have.
+    """
+
+    grace_period: Duration | None = None
+    max_delay: Duration | None = None
+    max_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.grace_period is not None:
+            _grace_period("grace_period", self.grace_period)
+        if self.max_delay is not None:
+            seconds_of("max_delay", self.max_delay)
+        if self.max_size is not None:
+            _group_size("max_size", self.max_size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +91,22 @@ class ServerConfig:
     archive_max_size: int = 9_999
     """How many archived tasks a queue keeps."""
     archive_max_age: Duration = 90 * 86_400.0
+    group_aggregator: GroupAggregator | None = None
+    """Called with a group's name and tasks; makes one task of them, or None to leave them for later.
+
+    `async def`, or `def` in a thread. What it raises leaves them for later too.
+    """
+    group_grace_period: Duration = 60.0
+    """A group is aggregated when no task has joined it for so long; at least 1 s, rounded up to seconds."""
+    group_max_delay: Duration = 0.0
+    """A group is aggregated when a task has been waiting in it for so long; 0 for no limit."""
+    group_max_size: int = 0
+    """A group is aggregated when it has so many tasks, and no more at a time.
+
+    0 is no limit: then it is 1,000 at a time. 10,000 is the most, and 16 MB of tasks.
+    """
+    groups: Mapping[str, GroupRule] = field(default_factory=dict)
+    """Other values for groups of these names; a name that ends in `*` stands for all that begin so."""
     burst: bool = False
     """Close when all queues are empty and nothing runs."""
     max_tasks: int | None = None
@@ -89,6 +131,28 @@ class ServerConfig:
         for name in self.__dataclass_fields__:
             if name.endswith(("_timeout", "_interval", "_limit", "_age")):
                 _duration(name, getattr(self, name))
+        _groups(self)
+
+
+def _groups(config: ServerConfig) -> None:
+    seconds_of("group_max_delay", config.group_max_delay)
+    _grace_period("group_grace_period", config.group_grace_period)
+    _group_size("group_max_size", config.group_max_size)
+    for pattern, rule in config.groups.items():
+        name_of("groups", pattern)
+        if not isinstance(rule, GroupRule):
+            raise InvalidOptionError(f"groups[{pattern!r}]", rule, "must be a GroupRule")
+
+
+def _grace_period(name: str, value: object) -> None:
+    if seconds_of(name, value) < 1:
+        raise InvalidOptionError(name, value, "must be at least 1 second")
+
+
+def _group_size(name: str, value: object) -> None:
+    _at_least(name, value, 0)
+    if isinstance(value, int) and value > MAX_GROUP_SIZE:
+        raise InvalidOptionError(name, value, f"must be at most {MAX_GROUP_SIZE}, or 0 for no limit")
 
 
 def _at_least(name: str, value: object, least: int) -> None:

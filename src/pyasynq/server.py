@@ -94,7 +94,7 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owns_process = False
         self.exit_code = EXIT_CLEAN
-        """0, or 3 when unfinished tasks were put back, or 4 when handlers could not be stopped."""
+        """0, or 3 when work was left unfinished, or 4 when handlers made the server useless."""
 
     @property
     def state(self) -> ServerState:

@@ -79,7 +79,7 @@ def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -
 
 
 @pytest.mark.parametrize("field", ["group", "x:group"])
-def test_a_due_task_of_a_group_joins_it(perform: Perform, tasks: Tasks, field: str) -> None:
+def test_w04_h11_a_due_task_of_a_group_joins_it(perform: Perform, tasks: Tasks, field: str) -> None:
     """Sees the loss of the HDEL, HSET, ZADD and SADD; without the last nobody would look for it."""
     tasks.put(TaskState.SCHEDULED, "a", extra={field: "g1"}, group_key="g1")
     assert 1 == forwarded(perform).moved

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def test_the_last_result_written_wins(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of the HSET."""
     tasks.active("a")
-    assert perform(write_result("default", "a", TOKEN, b"\x00half"))
-    assert perform(write_result("default", "a", TOKEN, b"all"))
+    assert perform(write_result("default", "a", TOKEN, b"\x00half", lease_score=LEASE_SCORE))
+    assert perform(write_result("default", "a", TOKEN, b"all", lease_score=LEASE_SCORE))
     assert b"all" == tasks.fields("a")["result"]
 
 
@@ -25,8 +25,8 @@ def test_h05_w15_a_result_is_written_only_by_the_attempt_that_runs_the_task(
 ) -> None:
     """Sees the loss of the HMGET: Asynq makes a hash of a result alone, which blocks the id."""
     tasks.active("a", token=token)
-    assert not perform(write_result("default", "a", TOKEN, b"data"))
-    assert not perform(write_result("default", "gone", TOKEN, b"data"))
+    assert not perform(write_result("default", "a", TOKEN, b"data", lease_score=LEASE_SCORE))
+    assert not perform(write_result("default", "gone", TOKEN, b"data", lease_score=LEASE_SCORE))
     assert "result" not in tasks.fields("a")
     assert {} == tasks.fields("gone")
 
@@ -35,7 +35,7 @@ def test_h05_a_token_left_standing_on_a_waiting_task_writes_nothing(perform: Per
     """Go's recoverer put the task back and left our field."""
     tasks.pending("a")
     tasks.client.hset(tasks.keys.task("a"), "x:attempt", TOKEN)
-    assert not perform(write_result("default", "a", TOKEN, b"data"))
+    assert not perform(write_result("default", "a", TOKEN, b"data", lease_score=LEASE_SCORE))
     tasks.client.hdel(tasks.keys.task("a"), "x:attempt")
 
 

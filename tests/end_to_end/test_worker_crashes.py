@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING
 
 from pyasynq._wire.messages import decode_task_message
@@ -21,19 +20,17 @@ def redis_seconds(client: RedisClient) -> float:
     return int(seconds) + int(microseconds) / 1e6
 
 
-def test_h08_tasks_of_a_killed_worker_are_pending_within_ten_seconds_after_their_lease(
+def test_h06_h08_tasks_of_a_killed_worker_are_pending_within_ten_seconds_after_their_lease(
     redis_url: str, redis_client: RedisClient
 ) -> None:
     """At the front, unchanged but for the counted crash; of all settings only the lease is shorter here.
 
-    Another worker then runs them to their end.
+    A crash is no failure: they have no retries left, and another worker runs them to their end.
     """
     with Worker(redis_url, engine={"lease": 2}) as finder:
-        finder.wait_until_active(redis_client)
-        # It takes nothing any more, and goes on to recover what others leave.
-        finder.send(signal.SIGTSTP)
-        finder.wait_for("the server is stopped")
-        ids = enqueue(redis_url, "wait", "wait-in-thread", "wait", "mark")
+        # It goes on to recover what others leave.
+        finder.stop_taking(redis_client)
+        ids = enqueue(redis_url, "wait", "wait-in-thread", "wait", "mark", max_retry=0)
         before = [task_field(redis_client, task_id, "msg") for task_id in ids]
         with Worker(redis_url, engine={"lease": 2, "heartbeat_interval": 0.5}, concurrency=3) as victim:
             victim.wait_for("started", times=3)
@@ -54,33 +51,17 @@ def test_h08_tasks_of_a_killed_worker_are_pending_within_ten_seconds_after_their
     assert not redis_client.keys("asynq:{default}:t:*")
 
 
-def test_h06_a_task_without_retries_survives_the_crash_of_its_worker(
-    redis_url: str, redis_client: RedisClient
-) -> None:
-    """A crash is no failure: with max_retry=0 it is run again, and succeeds."""
-    [task_id] = enqueue(redis_url, "wait", max_retry=0)
-    with Worker(redis_url, engine=QUICK) as victim:
-        victim.wait_for("started")
-        victim.kill()
-    with Worker(redis_url, engine=QUICK, max_tasks=1) as other:
-        other.wait_for("pending again after crash 1")
-        other.wait_for(f"started {task_id}")
-        other.say("release")
-        assert 0 == other.end()
-    assert not redis_client.exists(f"asynq:{{default}}:t:{task_id}")
-    assert not redis_client.exists("asynq:{default}:archived")
-
-
 def test_h06_a_task_that_kills_every_worker_is_archived_as_poison(
     redis_url: str, redis_client: RedisClient
 ) -> None:
     """Named so in its error; its neighbour is done."""
+    quicker = QUICK | {"lease": 1, "own_slack": 0}
     [poison, good] = enqueue(redis_url, "die", "mark")
     for _ in range(2):
-        with Worker(redis_url, engine=QUICK, concurrency=1, crash_limit=2) as victim:
+        with Worker(redis_url, engine=quicker, concurrency=1, crash_limit=2) as victim:
             victim.wait_for(f"dies {poison}")
             assert -9 == victim.end()
-    with Worker(redis_url, engine=QUICK, crash_limit=2) as last:
+    with Worker(redis_url, engine=quicker, crash_limit=2) as last:
         last.wait_for(f"task {poison} of queue default was archived as poison: its worker crashed 2 times")
         wait_until(lambda: not redis_client.exists(f"asynq:{{default}}:t:{good}"))
         assert 0 == last.terminate()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
@@ -95,14 +94,25 @@ def test_h26_a_handler_that_cannot_be_stopped_ends_its_worker_with_code_4(
     assert redis_client.zscore("asynq:{default}:lease", stuck)
 
 
+def test_h26_overdue_handlers_in_all_slots_end_their_worker_with_code_4(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """Long before the limit, since the worker can do nothing else; both keep their leases."""
+    config: dict[str, Any] = {"concurrency": 2, "shutdown_timeout": 0.1, "cancel_timeout": 0.1}
+    ids = enqueue(redis_url, "swallow", "wait-in-thread", timeout=1)
+    with Worker(redis_url, engine={"stuck_grace": 0.25}, **config) as worker:
+        assert 4 == worker.end()
+    assert set(ids) == active(redis_client)
+
+
 def test_h26_a_blocked_event_loop_is_reported_with_its_stack_and_loses_no_lease(
     redis_url: str, redis_client: RedisClient
 ) -> None:
     """It blocks for longer than a lease, and its task is settled by its own attempt, once."""
-    with Worker(redis_url, engine=QUICK) as worker, Worker(redis_url, engine=QUICK) as other:
-        other.wait_until_active(redis_client)
-        other.send(signal.SIGTSTP)
-        other.wait_for("the server is stopped")
+    with ExitStack() as stack:
+        other = stack.enter_context(Worker(redis_url, engine=QUICK))
+        other.stop_taking(redis_client)
+        worker = stack.enter_context(Worker(redis_url, engine=QUICK))
         [task_id] = enqueue(redis_url, "block")
         worker.wait_for(f"started {task_id}")
         worker.wait_for("the event loop has not run for")

@@ -80,11 +80,12 @@ def test_an_unfinished_coroutine_is_cancelled_cleans_up_and_its_task_goes_back_t
     assert not redis_client.keys("asynq:servers*")
 
 
-def test_a_thread_that_runs_on_ends_with_the_process_before_its_second_run(
-    redis_url: str, redis_client: RedisClient
+@pytest.mark.parametrize("kind", ["wait-in-thread", "swallow"])
+def test_a_handler_that_runs_on_ends_with_the_process_before_its_second_run(
+    redis_url: str, redis_client: RedisClient, kind: str
 ) -> None:
     """Exit code 3; the task is back in front and its first run has not ended."""
-    [task_id] = enqueue(redis_url, "wait-in-thread")
+    [task_id] = enqueue(redis_url, kind)
     with Worker(redis_url, shutdown_timeout=0.1, cancel_timeout=0.1) as first:
         first.wait_for("started")
         assert 3 == first.terminate()
@@ -96,6 +97,17 @@ def test_a_thread_that_runs_on_ends_with_the_process_before_its_second_run(
         second.say("release")
         assert 0 == second.end()
     assert not redis_client.keys("asynq:{default}:t:*")
+
+
+def test_term_ends_a_worker_whose_event_loop_is_blocked(redis_url: str, redis_client: RedisClient) -> None:
+    """The heartbeat's thread puts the work back and ends the process with 3."""
+    soon = {"exit_margin": 0.5, "loop_blocked_after": 0.25}
+    [task_id] = enqueue(redis_url, "block")
+    with Worker(redis_url, engine=soon, shutdown_timeout=0.1, cancel_timeout=0.1) as worker:
+        worker.wait_for("started")
+        assert 3 == worker.terminate()
+    assert [task_id] == pending(redis_client)
+    assert task_field(redis_client, task_id, "x:crashes") is None
 
 
 @pytest.mark.parametrize("kind", ["wait", "block"])

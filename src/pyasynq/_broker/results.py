@@ -13,7 +13,7 @@ def write_result(
     token: str,
     data: bytes,
     *,
-    lease_score: int | None = None,
+    lease_score: int,
 ) -> Plan[bool]:
     """Write a task's result; the last one written wins.
 
@@ -25,7 +25,7 @@ def write_result(
     written = yield ScriptCall(
         TASK_WRITE_RESULT,
         (keys.task(task_id), keys.lease),
-        (task_id, token, "" if lease_score is None else lease_score, data),
+        (task_id, token, lease_score, data),
         Replay.SAFE,
     )
     return bool(written)

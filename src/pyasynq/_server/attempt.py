@@ -34,6 +34,8 @@ class Phase(enum.Enum):
     RUNNING = "running"
     SETTLING = "settling"
     """Ended; its outcome is decided and not yet confirmed by Redis."""
+    ABANDONED = "abandoned"
+    """Outlived its server, inside a program that goes on."""
 
 
 class Attempt:
@@ -51,7 +53,7 @@ class Attempt:
         cause: why the attempt is being cancelled; it is the outcome, whatever the handler then does.
         cancelled_at: monotonic time of the first cancel.
         lost: whether Redis said that the task is somebody else's.
-        threads: how many threads run handlers of this attempt right now.
+        threads: how many threads run handlers of this attempt right now; they keep it themselves.
     """
 
     __slots__ = (
@@ -168,7 +170,7 @@ class Attempt:
 
     def overdue_seconds(self, monotonic: float) -> float:
         """Return how long ago the attempt should have ended; negative while its time is not over."""
-        if self.phase is not Phase.RUNNING:
+        if self.phase not in {Phase.RUNNING, Phase.ABANDONED}:
             return float("-inf")
         since = min(self.deadline, self.cancelled_at) if self.cause is not None else self.deadline
         return monotonic - since

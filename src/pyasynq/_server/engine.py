@@ -11,7 +11,9 @@ from pyasynq._broker.results import write_result
 from pyasynq._broker.server_facts import require_supported, server_facts
 from pyasynq._broker.subscription import Subscription
 from pyasynq._broker.wakeup import Watcher
+from pyasynq._server.abandoned import AbandonedLeases
 from pyasynq._server.attempt import Phase
+from pyasynq._server.group_routes import GroupRoutes
 from pyasynq._server.intake import Intake
 from pyasynq._server.loop_watch import LoopWatch
 from pyasynq._server.outcome import Requeue
@@ -21,6 +23,7 @@ from pyasynq._server.redis_time import RedisTime
 from pyasynq._server.roster import Roster
 from pyasynq._server.runner import Runner, ServerStopping
 from pyasynq._server.server_record import ServerRecord
+from pyasynq._server.services.aggregator import Aggregator
 from pyasynq._server.services.deadlines import Deadlines
 from pyasynq._server.services.forwarder import Forwarder
 from pyasynq._server.services.health_check import HealthCheck
@@ -138,7 +141,7 @@ class Engine:
         self._heartbeater.beat_now()
 
     def _build(self, facts: ServerFacts) -> tuple[Service, ...]:
-        parts = Parts(
+        parts = self._parts = Parts(
             server_id=self.server_id,
             config=self._config,
             settings=self._settings,
@@ -166,6 +169,8 @@ class Engine:
         self._processor = Processor(parts, self._runner, self._intake, self._wake_up)
         forwarder = Forwarder(parts, self._wake_up)
         self._connect_bells(forwarder)
+        group_routes = GroupRoutes(self._config, self._router)
+        self._aggregator = Aggregator(parts, group_routes, self._threads)
         health = (HealthCheck(parts),) if self._config.health_check is not None else ()
         # Stopped in the reverse order: what sends stops before what receives. The syncer and the heartbeater
         # outlive the processor, so that late outcomes are still written and leases renewed while it drains.
@@ -179,6 +184,7 @@ class Engine:
             Janitor(parts),
             forwarder,
             self._processor,
+            *((self._aggregator,) if group_routes else ()),
         )
 
     def _connect_bells(self, forwarder: Forwarder) -> None:
@@ -198,10 +204,12 @@ class Engine:
     def stop_taking(self) -> None:
         """Take no more tasks; what runs goes on. During the start, the processor will not begin to take."""
         self._taking = False
+        if hasattr(self, "_intake"):
+            self._intake.taking = False
         if not self.ready:
             return
-        self._intake.taking = False
         self._processor.wake()
+        self._aggregator.taking = False
         self._record.status = "stopped"
         self._heartbeater.beat_now()
 
@@ -224,6 +232,7 @@ class Engine:
         """Wait for attempts, cancel those that take too long, stop all services; return what still runs."""
         self.stop_taking()
         self.ready = False
+        aggregating = asyncio.ensure_future(self._aggregator.wait_until_idle(self._shutdown_timeout))
         if not await self._runner.wait_until_idle(self._shutdown_timeout):
             self._settles.hold_requeues()
             now = self._clock.monotonic()
@@ -235,6 +244,7 @@ class Engine:
                     attempt.task.cancel()
             await self._runner.wait_until_idle(self._cancel_timeout)
             self._settles.release_requeues()
+        await aggregating
         await self._stop_services()
         running = self._runner.running
         # The roster has them in the order in which they were taken, which is that in which they go back.
@@ -243,11 +253,11 @@ class Engine:
     async def give_back(self, running: list[Attempt]) -> None:
         """Put back tasks whose handlers still run; the process must end right after it.
 
-        Inside somebody else's program it cannot: the tasks come back when their leases have lapsed.
+        Inside somebody else's program it cannot: the tasks come back when the handlers or the program have
+        ended, and their leases have lapsed after that.
         """
         if not self._owns_process:
-            for attempt in running:
-                self._events.emit(AttemptAbandoned(attempt.queue, attempt.id, attempt.message.type))
+            self._abandon(running)
             return
         now = self._clock.monotonic()
         for attempt in running:
@@ -258,6 +268,14 @@ class Engine:
             self._settles.put(attempt, Requeue())
             self.put_back = True
         await self._processor.leave()
+
+    def _abandon(self, running: list[Attempt]) -> None:
+        for attempt in running:
+            attempt.phase = Phase.ABANDONED
+            self._events.emit(AttemptAbandoned(attempt.queue, attempt.id, attempt.message.type))
+        if running:
+            driver = BlockingDriver(self._target, client_name=_CLIENT_NAME, clock=self._clock)
+            AbandonedLeases(running, self._parts, self._rule, driver).keep()
 
     async def close(self) -> None:
         """Close threads and connections."""
@@ -289,7 +307,11 @@ class Engine:
     async def write_result(self, task: RunningTask, data: bytes) -> None:
         """Store a handler's result, if the task is still its attempt's."""
         attempt = self._roster.get(task.queue, task.id)
-        if attempt is not task or not await self._driver.run(
-            write_result(task.queue, task.id, attempt.token, data),
+        if attempt is not task:
+            raise LeaseExpiredError
+        # The heartbeat's thread may renew before this arrives.
+        attempt.expect_renewals(self._redis_time.now().ceiling, self._settings.lease)
+        if not await self._driver.run(
+            write_result(task.queue, task.id, attempt.token, data, lease_score=attempt.lease_score),
         ):
             raise LeaseExpiredError

@@ -4,7 +4,7 @@
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- ARGV[1] id: of the task
 -- ARGV[2] token: of the attempt
--- ARGV[3] lease_score: latest end of the lease that the attempt has asked for; empty if it does not matter
+-- ARGV[3] lease_score: latest end of the lease that the attempt has asked for
 -- ARGV[4] result: bytes
 -- Returns: 1 if it was written
 
@@ -15,7 +15,7 @@ local fields = redis.call('HMGET', task, 'x:attempt', 'state')
 if fields[1] ~= token or fields[2] ~= 'active' then
   return 0
 end
-local score = lease_score ~= '' and redis.call('ZSCORE', lease, id)
+local score = redis.call('ZSCORE', lease, id)
 if score and tonumber(score) > tonumber(lease_score) then
   return 0
 end
