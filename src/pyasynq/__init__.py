@@ -53,6 +53,7 @@ from pyasynq.errors import (
     UnknownOptionError,
 )
 from pyasynq.events import Events
+from pyasynq.inspector import Inspector
 from pyasynq.mux import Mux
 from pyasynq.options import EnqueueOptions
 from pyasynq.retry import default_retry_delay
@@ -75,6 +76,7 @@ __all__ = [
     "Events",
     "GroupRule",
     "HandlerNotFoundError",
+    "Inspector",
     "InvalidOptionError",
     "LeaseExpiredError",
     "Mux",

@@ -90,6 +90,10 @@ class App(Sending):
             raise ConfigurationError(
                 f"lifespan {lifespan.__qualname__!r} is a generator: decorate it with @asynccontextmanager",
             )
+        if lifespan is not None and not callable(lifespan):
+            raise ConfigurationError(
+                f"lifespan={lifespan!r}: give a function of the app that returns an async context manager",
+            )
         self._lifespan = lifespan
         self._registry = Registry(middleware)
 

@@ -54,6 +54,27 @@ class InvalidOptionError(ConfigurationError):
         self.value = value
 
 
+# What Celery, RQ, arq, Dramatiq, taskiq and Huey call our options; none of it is like our name in spelling.
+_OPTIONS_ELSEWHERE = {
+    "at_time": "process_at",
+    "countdown": "process_in",
+    "defer_by": "process_in",
+    "defer_until": "process_at",
+    "delay": "process_in",
+    "eta": "process_at",
+    "expires": "deadline",
+    "job_id": "task_id",
+    "job_timeout": "timeout",
+    "job_try": "max_retry",
+    "keep_result": "retention",
+    "queue_name": "queue",
+    "result_ttl": "retention",
+    "retries": "max_retry",
+    "soft_time_limit": "timeout",
+    "time_limit": "timeout",
+}
+
+
 class UnknownOptionError(ConfigurationError, TypeError):
     """An option that does not exist; the message suggests the nearest one.
 
@@ -63,7 +84,9 @@ class UnknownOptionError(ConfigurationError, TypeError):
 
     def __init__(self, option: str, known: "Iterable[str]") -> None:
         known = sorted(known)
-        hint = nearest(option, known) or f"; the options are {', '.join(known)}"
+        meant = _OPTIONS_ELSEWHERE.get(option.strip("_"))
+        hint = f"; did you mean {meant!r}?" if meant in known else nearest(option, known)
+        hint = hint or f"; the options are {', '.join(known)}"
         super().__init__(f"there is no option {option!r}{hint}")
         self.option = option
 

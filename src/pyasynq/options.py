@@ -209,7 +209,7 @@ def _whole_seconds(name: str, value: object) -> int:
 def _unique_ttl(name: str, value: object) -> int:
     seconds = seconds_of(name, value)
     if seconds < 1:
-        raise InvalidOptionError(name, value, "Unique TTL cannot be less than 1s")
+        raise InvalidOptionError(name, value, "must be at least 1 second")
     return math.ceil(seconds)
 
 

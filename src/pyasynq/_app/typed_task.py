@@ -39,7 +39,7 @@ class Sender(Protocol):
         """Enqueue many tasks, blocking."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TaskHandle(Generic[R_co]):
     """An enqueued call of a typed task; `R_co` is what the handler returns."""
 
@@ -55,6 +55,10 @@ class TaskHandle(Generic[R_co]):
     def queue(self) -> str:
         """The queue that the task is in."""
         return self.info.queue
+
+    def __repr__(self) -> str:
+        info = self.info
+        return f"<TaskHandle {info.id} of {info.type!r} in queue {info.queue!r}, {info.state.value}>"
 
 
 class TypedTask(Generic[P, R]):

@@ -49,6 +49,9 @@ _QUOTED_ARGUMENTS: Final = re.compile(r",? with args beginning with:.*", re.DOTA
 _SCRIPT_DENIED: Final = ("ACL failure in script", "The user executing the script can't")
 
 
+_RIGHTS: Final = "a user for pyasynq has ~asynq:* &asynq:* +@all -@dangerous +info"
+
+
 class ReplyError(Exception):
     """An error reply: its first word, such as `NOSCRIPT` or `ERR`, and the text after it."""
 
@@ -82,7 +85,7 @@ def translate(error: ReplyError, subject: str) -> RedisError:
     if error.code in _AUTHENTICATION:
         return RedisAuthenticationError(f"Redis refused the user name or password: {error.message}")
     if error.code == "NOPERM":
-        return RedisPermissionError(f"{subject} was refused: {error.message}")
+        return RedisPermissionError(f"{subject} was refused: {error.message}; {_RIGHTS}")
     if error.code == "OOM":
         return RedisOutOfMemoryError(f"{subject} was refused: {error.message}")
     return RedisReplyError(f"{subject} was refused: {error}")

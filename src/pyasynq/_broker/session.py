@@ -143,7 +143,7 @@ def greet(
         state.warn_once(
             "command_refused",
             f"Redis at {state.address} refuses {names}: where CLIENT is refused, connections have no name; "
-            "without INFO the server is taken for a Redis 7",
+            "without INFO the server is taken for a Redis 7, and nobody sees whether it evicts tasks",
         )
     info = received.replies[1]
     if isinstance(info, ReplyError):

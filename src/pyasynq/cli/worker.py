@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from pyasynq._embedded.address import is_embedded_in_memory
 from pyasynq.cli.locate import find_app, load_module
 from pyasynq.cli.logs import LogFormat, install_logging
 from pyasynq.cli.queues import queue_weights
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyasynq.app import App
 
 _EXIT_ERROR = 1
+_SHOWN_TYPES = 20
 _log = logging.getLogger("pyasynq")
 _DEFAULTS = ServerConfig()
 # Tasks make few cycles: the collector's default of 700 objects would run it every few tasks.
@@ -125,8 +127,16 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
             "tasks of this app go to queues that this worker does not serve: %s; add them to --queues",
             ", ".join(unserved),
         )
-    if not app.tasks:
+    if app.tasks:
+        _log.info("task types: %s", _some(sorted(app.tasks)))
+    else:
         _log.warning("this app declares no tasks; name the modules that do, as in App(..., modules=[...])")
+    if is_embedded_in_memory(app.url):
+        _log.warning(
+            "%s is a server in the memory of this worker: what other processes enqueue does not reach it; "
+            "name a folder, as in embedded://./data",
+            app.address,
+        )
     return ServerConfig(
         concurrency=settings["concurrency"],
         queues=queues,
@@ -135,6 +145,11 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
         max_tasks=settings["max_tasks"],
         shutdown_timeout=settings["shutdown_timeout"],
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN_TYPES])
+    return f"{shown} and {len(names) - _SHOWN_TYPES} more" if len(names) > _SHOWN_TYPES else shown
 
 
 def _loop_factory() -> Callable[[], AbstractEventLoop] | None:
