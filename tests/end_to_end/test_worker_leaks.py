@@ -34,6 +34,6 @@ def test_twenty_thousand_tasks_leave_nothing_in_the_process(
         assert 0 == worker.terminate()
     after_few, after_many = map(json.loads, worker.all("report (.*)"))
     assert 1 == after_many["attempts"]
-    assert after_few["tasks"] == after_many["tasks"]
+    assert after_many["tasks"] <= after_few["tasks"] + 2
     assert after_many["threads"] <= CONCURRENCY + 5
     assert after_many["objects"] - after_few["objects"] < 500
