@@ -58,6 +58,13 @@ class QueueRegistry:
         self._known_until.pop(queue, None)
 
 
+def register_queue(queue: str, registry: QueueRegistry) -> Plan[None]:
+    """See to it that the queue stands in `asynq:queues`."""
+    if not registry.knows(queue):
+        yield CommandCall(("SADD", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)
+        registry.remember(queue)
+
+
 class EnqueueRun(NamedTuple):
     """Tasks of one queue that one script call takes.
 
@@ -113,9 +120,7 @@ def enqueue_run(
     """
     queue = run.queue
     keys = queue_keys(queue)
-    if not registry.knows(queue):
-        yield CommandCall(("SADD", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)
-        registry.remember(queue)
+    yield from register_queue(queue, registry)
     args: list[Argument] = [FIRST_SEND, keys.task_prefix]
     if run.tasks[0].state is TaskState.PENDING:
         target = keys.pending
@@ -127,7 +132,7 @@ def enqueue_run(
     refusals = yield ScriptCall(run.script, (target,), tuple(args), Replay.BY_TOKEN)
     results = [EnqueueResult(EnqueueStatus.ENQUEUED, item.message.id, queue) for item in run.tasks]
     for position, code in zip(refusals[::2], refusals[1::2], strict=True):
-        results[position] = _refusal(run.tasks[position], code)
+        results[position] = refusal(run.tasks[position], code)
     return results
 
 
@@ -141,7 +146,8 @@ def _task_arguments(item: Composed) -> list[Argument]:
     return args
 
 
-def _refusal(item: Composed, code: int) -> EnqueueResult:
+def refusal(item: Composed, code: int) -> EnqueueResult:
+    """Return the result of a task that a script refused with this code: 0 for its id, -1 for its lock."""
     message = item.message
     if code == _CONFLICT:
         conflict = TaskIDConflictError(message.queue, message.id)
