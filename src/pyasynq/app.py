@@ -13,18 +13,22 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, overload
 
 from pyasynq._app.declaration import Declaration
 from pyasynq._app.registry import Registry
+from pyasynq._app.schedules import schedule_handler, schedule_task
 from pyasynq._app.sending import REDIS_URL_VARIABLE, Sending
+from pyasynq._app.typed_task import TypedTask
 from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq.config import ServerConfig
+from pyasynq.config import SchedulerConfig, ServerConfig
 from pyasynq.errors import ConfigurationError
-from pyasynq.options import DEFAULT_QUEUE, name_of, resolve_options
+from pyasynq.options import DEFAULT_QUEUE, merge_options, name_of, resolve_options
+from pyasynq.scheduler import Scheduler
 from pyasynq.server import Server
+from pyasynq.task import Task
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,10 +36,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Unpack
 
-    from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskDecorator, TypedTask
+    from pyasynq._app.typed_task import CoroutineTask, CronDecorator, PlainTask, TaskDecorator
     from pyasynq._server.middleware import Middleware
     from pyasynq._server.routes import Route
     from pyasynq.client import ClientMiddleware
+    from pyasynq.config import Misfire
     from pyasynq.options import EnqueueOptions
     from pyasynq.retry import RetryDelay
 
@@ -62,6 +67,7 @@ class App(Sending):
         client_middleware: around every enqueue, outermost first; see `use_client`.
         max_payload: the largest payload in bytes that may be enqueued.
         timeout: how many seconds one exchange with Redis may take.
+        scheduler_config: how the app's schedulers work: the zone of expressions, hooks, heartbeat.
 
     Raises:
         ConfigurationError: for a URL that cannot work. The message never shows the password.
@@ -77,6 +83,7 @@ class App(Sending):
         client_middleware: Iterable[ClientMiddleware] = (),
         max_payload: int = 8_000_000,
         timeout: float = 5.0,
+        scheduler_config: SchedulerConfig | None = None,
     ) -> None:
         if isinstance(modules, str):
             raise ConfigurationError(f"modules={modules!r}: give a list, as in modules=[{modules!r}]")
@@ -88,6 +95,7 @@ class App(Sending):
             )
         self._lifespan = lifespan
         self._registry = Registry(middleware)
+        self._scheduler_config = scheduler_config or SchedulerConfig()
 
     # Declaring.
 
@@ -151,6 +159,45 @@ class App(Sending):
             name_of("the name of a task", name)
         return declare
 
+    def cron(
+        self, spec: str, *, misfire: Misfire = "skip", **options: Unpack[EnqueueOptions]
+    ) -> CronDecorator:
+        """Enqueue a handler periodically: `@app.cron("*/5 * * * *")`, above `@app.task` or instead of it.
+
+        It may be used several times on one handler. Schedulers do it: `pyasynq scheduler`, or
+        `pyasynq worker --with-scheduler`.
+
+        Args:
+            spec: five fields, or `@every 1h30m`, `@daily` and so on; see `Scheduler.register`.
+            misfire: what to do about ticks that fell due while no scheduler ran: `skip`, `once` or `all`.
+            options: of the tasks that are enqueued by this; they win over those of the declaration.
+
+        Raises:
+            CronError: for an expression that cannot be read.
+            ArgumentsError: for a handler that cannot be called without arguments; use `schedule` for it.
+        """
+        resolve_options(options)
+
+        def declare(target: Any) -> Any:
+            task: TypedTask[..., Any] = target if isinstance(target, TypedTask) else self.task(target)
+            self._registry.schedules.append(schedule_handler(spec, task.options(**options), misfire))
+            return task
+
+        return declare
+
+    def schedule(
+        self, spec: str, task: Task, *, misfire: Misfire = "skip", **options: Unpack[EnqueueOptions]
+    ) -> None:
+        """Enqueue a task periodically: `app.schedule("0 9 * * *", deliver.task(user_id=1))`.
+
+        Raises:
+            CronError: for an expression that cannot be read.
+            UnknownOptionError, InvalidOptionError: for wrong options.
+        """
+        task = Task(task.type, task.payload, **merge_options(task.options, options))
+        resolve_options(task.options)
+        self._registry.schedules.append(schedule_task(spec, task, misfire))
+
     @property
     def tasks(self) -> Mapping[str, TypedTask[..., Any]]:
         """All declared tasks by type."""
@@ -195,26 +242,55 @@ class App(Sending):
         """Return the routes of all tasks; for the server."""
         return self._registry.routes()
 
-    def server(self, config: ServerConfig | None = None) -> Server:
+    def server(self, config: ServerConfig | None = None, *, with_scheduler: bool = False) -> Server:
         """Return a server with this app's lifespan, for programs with an event loop of their own.
 
         Pass the app to its `run` or `start`. The app's connections are closed when the server is.
 
         Args:
             config: how to work; without it as `default_weights` says.
+            with_scheduler: also be a scheduler, from before the first task until after the last.
 
         Raises:
             ConfigurationError: when there is no Redis URL, or as `load` does.
         """
         self.load()
+        scheduler = self.scheduler() if with_scheduler else None
         if config is None:
             config = ServerConfig(queues=self.default_weights())
-        return Server(self.url, config, lifespan=self._lifetime)
+        return Server(self.url, config, lifespan=lambda: self._lifetime(scheduler))
+
+    def scheduler(self) -> Scheduler:
+        """Return a scheduler with everything that `cron` and `schedule` declared, not started.
+
+        Raises:
+            ConfigurationError: when there is no Redis URL, or as `load` does.
+            ArgumentsError: for a handler that cannot be called without arguments.
+        """
+        self.load()
+        scheduler = Scheduler(self.url, self._scheduler_config, middleware=self._client_middleware)
+        for schedule in self._registry.schedules:
+            schedule.register(scheduler)
+        return scheduler
+
+    def run_scheduler(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> int:
+        """Be the scheduler of this process until a signal says stop, and return the exit code.
+
+        `raise SystemExit(app.run_scheduler())` is what `pyasynq scheduler` does. Any number may run.
+
+        Args:
+            loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
+
+        Raises:
+            ConfigurationError: when there is no Redis URL, or as `load` does.
+        """
+        return self.scheduler().run_forever(loop_factory=loop_factory)
 
     def run_worker(
         self,
         config: ServerConfig | None = None,
         *,
+        with_scheduler: bool = False,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> int:
         """Be the worker of this process: run tasks until a signal says stop, and return the exit code.
@@ -223,21 +299,25 @@ class App(Sending):
 
         Args:
             config: how to work; without it as `default_weights` says.
+            with_scheduler: also be a scheduler, in the same event loop.
             loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
 
         Raises:
             ConfigurationError: when there is no Redis URL, or as `load` does.
         """
-        return self.server(config).run_forever(self, loop_factory=loop_factory)
+        server = self.server(config, with_scheduler=with_scheduler)
+        return server.run_forever(self, loop_factory=loop_factory)
 
     @asynccontextmanager
-    async def _lifetime(self) -> AsyncGenerator[Any, None]:
+    async def _lifetime(self, scheduler: Scheduler | None) -> AsyncGenerator[Any, None]:
         try:
-            if self._lifespan is None:
-                yield None
-            else:
-                async with self._lifespan(self) as state:
-                    yield state
+            async with AsyncExitStack() as stack:
+                state = None
+                if self._lifespan is not None:
+                    state = await stack.enter_async_context(self._lifespan(self))
+                if scheduler is not None:
+                    await stack.enter_async_context(scheduler)
+                yield state
         finally:
             await self.close()
 

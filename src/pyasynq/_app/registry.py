@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyasynq._app.declaration import Declaration
+    from pyasynq._app.schedules import Schedule
     from pyasynq._app.typed_task import Sender, TypedTask
     from pyasynq._server.middleware import Middleware
     from pyasynq._server.routes import Route
@@ -25,6 +26,7 @@ class Registry:
 
     Attributes:
         tasks: the typed tasks by type, in the order of their declaration.
+        schedules: what the app's schedulers register.
     """
 
     def __init__(self, middleware: Iterable[Middleware]) -> None:
@@ -32,6 +34,7 @@ class Registry:
         self._middleware: list[Middleware] = []
         self._declarations: dict[str, Declaration] = {}
         self._routes: dict[str, Route] = {}
+        self.schedules: list[Schedule] = []
         for one in middleware:
             self.use(one)
 
@@ -75,6 +78,7 @@ class Registry:
     def queues(self) -> tuple[str, ...]:
         """Names of the queues that the declared tasks go to, sorted."""
         options = [task.declared_options for task in self.tasks.values()]
+        options += [schedule.options for schedule in self.schedules]
         return tuple(sorted({one.get("queue", DEFAULT_QUEUE) for one in options}))
 
     def route(self, task_type: str) -> Route | None:

@@ -78,7 +78,7 @@ class SchedulerRecord(NamedTuple):
 
 
 def begin_entries(queue: str, entry_ids: Sequence[str], *, now: Instant | None = None) -> Plan[Begun]:
-    """Return what is known of the ticks of entries whose tasks go to this queue; a new one counts from now."""
+    """Return what is known of the ticks of entries of this queue; a new one counts from now."""
     ticks: list[EntryTicks] = []
     redis_now = Instant(0)
     for some in chunks(entry_ids, most=MAX_TASKS):
