@@ -51,6 +51,8 @@ class EnqueueOptions(TypedDict, total=False):
     """The task's id, unique within its queue; a random UUID unless given."""
     headers: Mapping[str, str]
     """Text that travels with the task, such as a trace or a tenant."""
+    group: str
+    """Name of a group, whose tasks a server's aggregator makes into one; a later process time comes first."""
 
 
 OPTION_NAMES: Final = frozenset(EnqueueOptions.__annotations__)
@@ -70,6 +72,7 @@ class EnqueueSettings:
     retention: int = 0
     task_id: str | None = None
     headers: Mapping[str, str] | None = None
+    group: str = ""
 
 
 DEFAULT_SETTINGS: Final = EnqueueSettings()
@@ -230,4 +233,5 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "retention": ("retention", _whole_seconds),
     "task_id": ("task_id", name_of),
     "headers": ("headers", _headers),
+    "group": ("group", name_of),
 }

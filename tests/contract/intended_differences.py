@@ -69,4 +69,32 @@ INTENDED = (
         "W26",
         "a history whose scheduler crashed or was changed does not stay for ever",
     ),
+    Difference(
+        "group",
+        "asynq:{default}:g:g1",
+        "id-grp",
+        "H13",
+        "the time of joining is rounded up to whole seconds, so no grace period is cut short",
+    ),
+    Difference(
+        "group_unique",
+        "asynq:{default}:g:g1",
+        "id-grp-u",
+        "H13",
+        "the time of joining is rounded up to whole seconds, so no grace period is cut short",
+    ),
+    Difference(
+        "group_unique",
+        "asynq:{default}:t:id-grp-u",
+        "unique_key",
+        "W9",
+        "whoever deletes the task finds the lock that is to be released",
+    ),
+    Difference(
+        "aggregated",
+        "asynq:{default}:t:aggregated",
+        "x:attempt",
+        "H5",
+        "the token of the attempt, by which a worker whose lease lapsed is kept from settling",
+    ),
 )

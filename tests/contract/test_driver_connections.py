@@ -82,7 +82,9 @@ def test_replies_come_as_they_are_and_errors_in_their_places(
     assert [b"OK", b"v", None, [1, b"a", []], 1] == others
 
 
-def test_megabytes_go_both_ways(connect: Callable[[str], Face], redis_url: str, redis_client: redis.Redis) -> None:
+def test_megabytes_go_both_ways(
+    connect: Callable[[str], Face], redis_url: str, redis_client: redis.Redis
+) -> None:
     """More than any buffer on the way holds."""
     value = b"x" * 20_000_000
     received = connect(redis_url).exchange([("SET", "k", value), ("GET", "k")], 10.0)
@@ -106,7 +108,11 @@ def test_tcp_connections_are_kept_alive(connect: Callable[[str], Face], proxy: P
     """A silent network is noticed within a minute; small commands are not held back."""
     face = connect(proxy.url)
     inner = face.connection._connection
-    sock = inner._sock if isinstance(face.connection, BlockingConnection) else inner._writer.get_extra_info("socket")
+    sock = (
+        inner._sock
+        if isinstance(face.connection, BlockingConnection)
+        else inner._writer.get_extra_info("socket")
+    )
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     if hasattr(socket, "TCP_KEEPIDLE"):

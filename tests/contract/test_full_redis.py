@@ -9,6 +9,14 @@ import pytest
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import dequeue, find_dequeued
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.groups import (
+    check_groups,
+    list_groups,
+    quarantine_member,
+    read_set,
+    release_sets,
+    renew_sets,
+)
 from pyasynq._broker.inspect_queues import queue_info
 from pyasynq._broker.inspect_tasks import get_task, list_tasks
 from pyasynq._broker.leases import (
@@ -31,6 +39,7 @@ from pyasynq._broker.schedules import (
 from pyasynq._broker.servers import clear_server_state, list_servers, write_server_state
 from pyasynq.errors import RedisOutOfMemoryError
 from pyasynq.task import TaskState
+from tests.contract.aggregating import LIMITS, STAGED, finish
 from tests.contract.enqueueing import composed
 from tests.contract.settling import CUTOFF, archive, complete, done, requeue, retry
 from tests.contract.test_schedules import entry, event, fire_tick
@@ -75,6 +84,8 @@ def prepare(tasks: Tasks) -> None:
     tasks.put(TaskState.RETRY, "grouped", group="g")
     tasks.put(TaskState.COMPLETED, "old", completed_at=NOW.seconds - 60, retention=60)
     tasks.client.hset(tasks.keys.ticks, mapping={"gone": 9, "gone:since": 8})
+    tasks.put(TaskState.AGGREGATING, "member", group="h", score=1)
+    tasks.in_set(STAGED.group, STAGED.id, "staged")
 
 
 def poison() -> Plan[Any]:
@@ -97,6 +108,17 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "recover": lambda: recover("default", [RecoverTask("dead", TOKEN, EXPIRED)], now=NOW),
     "poison": poison,
     "forward": lambda: forward("default", now=NOW),
+    "list_groups": lambda: list_groups("default"),
+    "check_groups": lambda: check_groups(
+        "default", [("h", LIMITS)], most_sets=1, now=NOW, new_id=lambda: "set"
+    ),
+    "read_set": lambda: read_set(STAGED),
+    "renew_sets": lambda: renew_sets("default", [STAGED], now=NOW.plus(5)),
+    "release_sets": lambda: release_sets("default", [STAGED], now=NOW),
+    "finish_set": lambda: finish(STAGED, unique=60, locks=[("staged", "asynq:{default}:unique:x")]),
+    "quarantine": lambda: quarantine_member(
+        STAGED, "staged", reason="bytes", max_size=9_999, cutoff=CUTOFF, now=NOW
+    ),
     "delete_expired": lambda: delete_expired_completed("default", batch=10, now=NOW),
     "write_result": lambda: write_result("default", "a", TOKEN, b"result"),
     "write_server_state": lambda: write_server_state(server(), [worker("a")], now=NOW),
@@ -134,7 +156,15 @@ def test_h25_what_drains_a_full_redis_does_what_it_does_otherwise(
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"unique": 60}, {"process_in": 60}, {"unique": 60, "process_in": 60}]
+    "options",
+    [
+        {},
+        {"unique": 60},
+        {"process_in": 60},
+        {"unique": 60, "process_in": 60},
+        {"group": "g"},
+        {"group": "g", "process_in": 60},
+    ],
 )
 def test_h25_a_full_redis_refuses_new_tasks(
     redis_client: RedisClient,

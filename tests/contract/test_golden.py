@@ -10,6 +10,7 @@ import pytest
 from pyasynq._broker.compose import compose, task_info
 from pyasynq._broker.dequeue import dequeue
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.groups import AggregationSet, Finish, GroupLimits, check_groups, finish_set
 from pyasynq._broker.leases import renew
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
@@ -63,14 +64,12 @@ CLIENT_CALLS: dict[str, Task] = {
     "enqueue_unique_empty_payload": Task("email:deliver", b"", task_id="id-uniq-empty", unique=3600),
     "schedule": Task("email:deliver", PAYLOAD, task_id="id-sched", process_at=DEADLINE),
     "schedule_unique": Task("email:deliver", PAYLOAD, task_id="id-sched-u", process_in=3600, unique=600),
+    "group": Task("email:deliver", PAYLOAD, task_id="id-grp", group="g1"),
+    "group_unique": Task("email:deliver", PAYLOAD, task_id="id-grp-u", group="g1", unique=600),
 }
 WORKER_CALLS = ["three_pending_paused", "active", "done", "outcomes", "after_shutdown"]
+AGGREGATOR_CALLS = ["aggregation_set_staged", "aggregated"]
 NOT_COVERED_YET = {
-    # Groups come with the aggregator.
-    "group",
-    "group_unique",
-    "aggregation_set_staged",
-    "aggregated",
     # The inspector changes tasks.
     "archive_pending_by_inspector",
     "run_archived_by_inspector",
@@ -129,7 +128,11 @@ def test_a_client_call_tells_what_asynq_tells(name: str) -> None:
     assert theirs["RetentionNs"] == ours.retention / timedelta(microseconds=1) * 1000
     timeout = ours.timeout or timedelta()
     assert theirs["TimeoutNs"] == timeout / timedelta(microseconds=1) * 1000
+    assert theirs["Group"] == ours.group
     due = datetime.fromisoformat(theirs["NextProcessAt"])
+    if due.year == 1:
+        assert ours.next_process_at is None
+        return
     assert ours.next_process_at is not None
     assert (
         timedelta()
@@ -167,7 +170,7 @@ class Worker:
         enqueue(self._perform, Task("block", PAYLOAD, task_id="id-active"), self.started)
         self._perform(dequeue("default", limit=1, token="server/1", now=self.started))
         self._perform(renew("default", [self._claim("id-active")], now=self.beat))
-        self._write_state("active", self.beat)
+        write_state(self._perform, "active", self.beat)
 
     def finish(self) -> None:
         self._perform(settle_done("default", [DoneTask(self._claim("id-active"), "")], now=later(self.done)))
@@ -183,7 +186,7 @@ class Worker:
         self._perform(dequeue("default", limit=5, token="server/1", now=self.done))
         self._perform(write_result("default", "id-keep", "server/1", b"result-bytes"))
         self._settle(hashes)
-        self._write_state("outcomes", self.last_beat)
+        write_state(self._perform, "outcomes", self.last_beat)
 
     def _settle(self, hashes: Hashes) -> None:
         now, second = later(self.failed), self.failed.seconds
@@ -201,22 +204,20 @@ class Worker:
         self._perform(settle_complete("default", [kept], now=now))
 
     def shut_down(self) -> None:
-        info = self._records("outcomes")[0]
+        info = records("outcomes")[0]
         self._perform(clear_server_state(info.host, info.pid, info.server_id))
-
-    def _write_state(self, name: str, now: Instant) -> None:
-        info, workers = self._records(name)
-        self._perform(write_server_state(info, workers, now=now))
-
-    def _records(self, name: str) -> tuple[ServerInfo, list[WorkerInfo]]:
-        golden = golden_snapshot(name)
-        [server] = [entry for key, entry in golden.items() if key.startswith("asynq:servers:")]
-        workers = [entry.parts for key, entry in golden.items() if key.startswith("asynq:workers:")]
-        infos = [WorkerInfo.decode(data) for parts in workers for data in parts.values()]
-        return ServerInfo.decode(server.parts["value"]), infos
 
     def _claim(self, task_id: str) -> Claim:
         return Claim(task_id, "server/1", self.last_beat.seconds + 30)
+
+
+def records(name: str) -> tuple[ServerInfo, list[WorkerInfo]]:
+    """Return what a server of Asynq wrote about itself and its tasks."""
+    golden = golden_snapshot(name)
+    [server] = [entry for key, entry in golden.items() if key.startswith("asynq:servers:")]
+    workers = [entry.parts for key, entry in golden.items() if key.startswith("asynq:workers:")]
+    infos = [WorkerInfo.decode(data) for parts in workers for data in parts.values()]
+    return ServerInfo.decode(server.parts["value"]), infos
 
 
 def later(now: Instant) -> Instant:
@@ -306,9 +307,35 @@ def test_a_scheduler_leaves_what_asynqs_leaves(perform: Perform, redis_client: R
     check("scheduler_shutdown", golden_snapshot("scheduler_shutdown"), redis_client)
 
 
+def write_state(perform: Perform, name: str, now: Instant) -> None:
+    """Write the records of the server of a vector."""
+    info, workers = records(name)
+    perform(write_server_state(info, workers, now=now))
+
+
+def test_an_aggregation_is_as_asynqs(perform: Perform, redis_client: RedisClient) -> None:
+    """Three members, first in their set, then made into one task that is being run."""
+    joined, staged, taken = Instant(1795168605), Instant(1795168606), Instant(1795168610)
+    one = AggregationSet("default", "user:1", "0ad1ce62-accc-44bb-b776-5abe7d5df057")
+    for task_id in ("m1", "m2", "m3"):
+        enqueue(perform, Task("note", task_id.encode(), task_id=task_id, group=one.group), joined)
+    limits = [(one.group, GroupLimits(grace=1))]
+    perform(check_groups("default", limits, most_sets=3, now=staged, new_id=lambda: one.id))
+    write_state(perform, "aggregation_set_staged", Instant(1795168605))
+    [record] = redis_client.keys("asynq:servers:*")
+    redis_client.expire(record, 7)  # Asynq's was looked at three seconds later
+    check("aggregation_set_staged", golden_snapshot("aggregation_set_staged"), redis_client)
+
+    aggregate = compose(Task("notes", b"user:13", task_id="aggregated"), {}, now=staged)
+    assert Finish.DONE is perform(finish_set(one, aggregate, locks=(), registry=QueueRegistry(), now=staged))
+    perform(dequeue("default", limit=1, token="server/1", now=taken))
+    write_state(perform, "aggregated", Instant(1795168610))
+    check("aggregated", golden_snapshot("aggregated"), redis_client)
+
+
 def test_every_vector_is_compared_or_named_as_not_covered() -> None:
     """And no intended difference speaks of a vector that is not compared."""
-    covered = CLIENT_CALLS.keys() | {*WORKER_CALLS, *SCHEDULER_CALLS}
+    covered = CLIENT_CALLS.keys() | {*WORKER_CALLS, *AGGREGATOR_CALLS, *SCHEDULER_CALLS}
     assert VECTORS.keys() == covered | NOT_COVERED_YET
     assert not covered & NOT_COVERED_YET
     assert {entry.vector for entry in INTENDED} <= covered

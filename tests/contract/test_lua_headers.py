@@ -162,6 +162,7 @@ def test_only_scripts_that_enqueue_do_not_drain() -> None:
     """Everything else goes on while Redis is full."""
     enqueueing = {"task/enqueue", "task/enqueue_unique", "task/schedule", "task/schedule_unique"}
     enqueueing |= {"schedule/begin", "schedule/fire"}
+    enqueueing |= {"group/add", "group/schedule"}
     assert enqueueing == {script.name for script in ALL_SCRIPTS if not script.drains}
 
 
@@ -189,8 +190,9 @@ def calls(damage_allowed: None, redis_client: RedisClient, tasks: Tasks) -> dict
     perform(archive([claim("b")], cutoff=10))
     for plan in DRAINING.values():
         perform(plan())
-    for options in ({}, {"unique": 60}, {"process_in": 60}, {"process_in": 60, "unique": 60}):
+    for options in ({}, {"unique": 60}, {"group": "g"}):
         perform(_enqueue(**options))
+        perform(_enqueue(**options, process_in=60))
     perform(begin_entries("default", ["e"], now=NOW))
     perform(fire_tick())
     return {call.script.name: call for call in perform.calls if isinstance(call, ScriptCall)}
@@ -217,7 +219,17 @@ def test_keys_bear_the_names_of_the_headers(calls: dict[str, ScriptCall]) -> Non
             suffix = key.rpartition("}:")[2]
             if declared.endswith("_today"):
                 assert re.fullmatch(declared.removesuffix("_today") + r":\d{4}-\d\d-\d\d", suffix), name
-            elif declared not in {"source", "task", "index", "server", "workers", "collection", "scheduler"}:
+            elif declared not in {
+                "source",
+                "task",
+                "index",
+                "server",
+                "workers",
+                "collection",
+                "set",
+                "target",
+                "scheduler",
+            }:
                 assert declared == suffix.removeprefix("x:").partition(":e")[0].removeprefix(HISTORY), name
 
 

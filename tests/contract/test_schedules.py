@@ -126,7 +126,26 @@ def test_h18_a_tick_may_enqueue_a_task_for_later(perform: Perform, tasks: Tasks)
     assert [] == tasks.ids("pending")
 
 
-@pytest.mark.parametrize("options", [{}, {"process_in": 60}])
+def test_h18_a_tick_may_enqueue_a_member_of_a_group(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
+) -> None:
+    """Which the aggregator finds, since the group is listed."""
+    assert "enqueued" == status(perform(fire_tick(group="g")))
+    assert [(b"a", NOW.ceiling)] == redis_client.zrange(tasks.keys.group("g"), 0, -1, withscores=True)
+    assert {b"g"} == redis_client.smembers(tasks.keys.groups)
+    sent = composed("a", group="g").encoded
+    assert {"msg": sent, "state": b"aggregating", "group": b"g"} == tasks.fields("a")
+
+
+def test_h18_a_member_of_a_group_may_be_for_later(perform: Perform, tasks: Tasks) -> None:
+    """It joins when it is due."""
+    assert "enqueued" == status(perform(fire_tick(group="g", process_in=60)))
+    assert {"a": NOW.plus(60).ceiling} == tasks.scores("scheduled")
+    sent = composed("a", group="g", process_in=60).encoded
+    assert {"msg": sent, "state": b"scheduled", "x:group": b"g"} == tasks.fields("a")
+
+
+@pytest.mark.parametrize("options", [{}, {"process_in": 60}, {"group": "g"}])
 def test_h18_a_unique_task_takes_its_lock_with_the_tick(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, options: dict[str, Any]
 ) -> None:
@@ -150,7 +169,7 @@ def test_h18_a_tick_whose_lock_is_held_counts_as_fired(
     assert {} == tasks.fields("b")
 
 
-@pytest.mark.parametrize("options", [{}, {"process_in": 60}, {"unique": 30}])
+@pytest.mark.parametrize("options", [{}, {"process_in": 60}, {"unique": 30}, {"group": "g"}])
 def test_h18_a_tick_whose_task_id_exists_counts_as_fired(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, options: dict[str, Any]
 ) -> None:
@@ -164,14 +183,15 @@ def test_h18_a_tick_whose_task_id_exists_counts_as_fired(
     assert 0 == redis_client.exists(composed("a", unique=30).message.unique_key)
 
 
-@pytest.mark.parametrize("options", [{}, {"process_in": 60}, {"unique": 30}])
+@pytest.mark.parametrize("options", [{}, {"process_in": 60}, {"unique": 30}, {"group": "g"}])
 def test_w25_a_tick_that_is_sent_again_is_its_own(
     redis_client: RedisClient, tasks: Tasks, options: dict[str, Any]
 ) -> None:
     """After a lost reply the task that stands there as it was sent is enqueued, once."""
     perform = BlockingPerformer(redis_client, replay=True)
     assert "enqueued" == status(perform(fire_tick(**options)))
-    assert ["a"] == tasks.ids("pending") + tasks.ids("scheduled")
+    found = tasks.ids("pending") + tasks.ids("scheduled")
+    assert ["a"] == (found or [task.decode() for task in redis_client.zrange(tasks.keys.group("g"), 0, -1)])
 
 
 def test_w25_a_tick_sent_again_is_not_taken_for_that_of_another(

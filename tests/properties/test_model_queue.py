@@ -18,6 +18,15 @@ from pyasynq._broker.compose import compose
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import dequeue, find_dequeued
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.groups import (
+    AggregationSet,
+    GroupLimits,
+    check_groups,
+    finish_set,
+    read_set,
+    reclaim_stale_sets,
+    renew_sets,
+)
 from pyasynq._broker.leases import RecoverTask, list_expired, recover, renew
 from pyasynq._broker.settle import (
     ArchiveTask,
@@ -44,9 +53,19 @@ if TYPE_CHECKING:
     from pyasynq._broker.settle import Settled
     from tests.fix_broker import Drivers
 
-IDS = st.sampled_from("abcdef")
-PAYLOADS = st.sampled_from([b"1", b"2"])
 CHOICES = st.lists(st.integers(0, 30), min_size=1, max_size=3)
+GROUPS = ["g", "h:1"]
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "unique": st.just(3600),
+        "process_in": st.sampled_from([10, 60]),
+        "group": st.sampled_from(GROUPS),
+    },
+)
+"""Of a new task: each of them may be missing."""
+NEWS = st.tuples(st.sampled_from("abcdef"), st.sampled_from([b"1", b"2"]), OPTIONS)
+LIMITS = GroupLimits(grace=5, max_delay=15, max_size=2)
 MAX_ARCHIVED = 3
 SORTED_SETS = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 
@@ -63,21 +82,24 @@ class QueueMachine(RuleBasedStateMachine):
         self.model = ModelQueue()
         self.tasks = Tasks(self.client)
         self.attempts: list[Attempt] = []
+        self.sets: list[AggregationSet] = []
         self.now = Instant(2_000_000_000)
         self.calls = 0
 
     def perform(self, plan: Plan[Any]) -> Any:
         return self.drivers.run(plan)
 
-    @rule(task_id=IDS, payload=PAYLOADS, unique=st.booleans(), delay=st.sampled_from([0, 0, 10, 60]))
-    def enqueue(self, task_id: str, payload: bytes, unique: bool, delay: int) -> None:
-        options: dict[str, Any] = {"unique": 3600} if unique else {}
-        task = Task("t", payload, task_id=task_id, process_in=delay, **options)
-        item = compose(task, {}, now=self.now)
-        [run] = split_runs([item])
-        [result] = self.perform(enqueue_run(run, now=self.now, registry=QueueRegistry()))
-        due = self.now.seconds + delay if delay else 0
-        assert self.model.enqueue(task_id, item.message.unique_key, due) == result.status.value
+    @rule(news=st.lists(NEWS, min_size=1, max_size=4))
+    def enqueue(self, news: list[tuple[str, bytes, dict[str, Any]]]) -> None:
+        for task_id, payload, options in news:
+            item = compose(Task("t", payload, task_id=task_id, **options), {}, now=self.now)
+            [run] = split_runs([item])
+            [result] = self.perform(enqueue_run(run, now=self.now, registry=QueueRegistry()))
+            message = item.message
+            expected = self.model.enqueue(
+                task_id, message.unique_key, item.score, message.group_key, self.now.seconds
+            )
+            assert expected == result.status.value
 
     @rule(limit=st.integers(1, 4), lost=st.booleans())
     def dequeue(self, limit: int, lost: bool) -> None:
@@ -190,6 +212,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert attempt.lease_score <= renewed.lease_score, "a lease never moves backward"
             attempt.lease_score = self.model.tasks[attempt.id].score = renewed.lease_score
 
+    @precondition(lambda self: self.model.tasks)
     @rule()
     def recover(self) -> None:
         expired = self.model.expired(self.now.seconds)
@@ -200,6 +223,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.put_back(expired, crashed=True)
         assert {task_id: self.model.tasks[task_id].crashes for task_id in expired} == recovered
 
+    @precondition(lambda self: self.model.tasks)
     @rule()
     def forward(self) -> None:
         result = self.perform(forward("default", now=self.now, limit=2))
@@ -207,12 +231,62 @@ class QueueMachine(RuleBasedStateMachine):
         waiting = [*self.model.ids(TaskState.SCHEDULED), *self.model.ids(TaskState.RETRY)]
         assert min((self.model.tasks[one].score for one in waiting), default=None) == result.next_due
 
+    @precondition(lambda self: self.model.tasks)
     @rule()
     def delete_expired(self) -> None:
         deleted = self.perform(delete_expired_completed("default", batch=2, now=self.now))
         assert self.model.delete_expired(self.now.seconds) == deleted
 
-    @rule(seconds=st.sampled_from([1, 5, 15, 36]))
+    @precondition(lambda self: self.model.tasks)
+    @rule()
+    def check_groups(self) -> None:
+        self.calls += 1
+        due = [group for group in GROUPS if self.model.is_due(group, LIMITS, self.now.seconds)]
+        numbers = iter(range(1, 3))
+        checked = self.perform(
+            check_groups(
+                "default",
+                [(group, LIMITS) for group in GROUPS],
+                most_sets=1,
+                now=self.now,
+                new_id=lambda: f"s{self.calls}-{next(numbers)}",
+            )
+        )
+        assert due[:1] == [one.group for one in checked.sets]
+        assert (len(due) > 1) <= (checked.next_due is not None and checked.next_due <= self.now.seconds)
+        for one in checked.sets:
+            expected = self.model.stage(one.group, one.id, LIMITS.max_size, self.now.seconds + 120)
+            assert expected == [member.id for member in self.perform(read_set(one))]
+            self.sets.append(one)
+
+    @precondition(lambda self: self.sets)
+    @rule(number=st.integers(0, 10), options=OPTIONS)
+    def finish_set(self, number: int, options: dict[str, Any]) -> None:
+        one = self.sets[number % len(self.sets)]
+        item = compose(Task("t", b"1", **options), {}, now=self.now, new_id=lambda: one.id)
+        members = self.perform(read_set(one)) or []
+        locks = [(member.id, decode_task_message(member.message).unique_key) for member in members]
+        plan = finish_set(one, item, locks=locks, now=self.now, registry=QueueRegistry())
+        message = item.message
+        expected = self.model.aggregate(
+            one.id, message.unique_key, item.score, message.group_key, self.now.seconds
+        )
+        assert expected == self.perform(plan).name
+
+    @precondition(lambda self: self.sets)
+    @rule()
+    def renew_sets(self) -> None:
+        lost = self.perform(renew_sets("default", self.sets, now=self.now))
+        assert [one for one in self.sets if one.id not in self.model.sets] == lost
+        self.model.sets = dict.fromkeys(self.model.sets, self.now.seconds + 120)
+
+    @precondition(lambda self: self.sets)
+    @rule()
+    def reclaim_sets(self) -> None:
+        reclaimed = self.perform(reclaim_stale_sets("default", now=self.now))
+        assert self.model.reclaim(self.now.seconds) == reclaimed
+
+    @rule(seconds=st.sampled_from([1, 5, 15, 36, 120]))
     def wait(self, seconds: int) -> None:
         self.now = self.now.plus(seconds)
 
@@ -229,6 +303,13 @@ class QueueMachine(RuleBasedStateMachine):
         check_invariants(self.client, max_archived=MAX_ARCHIVED)
         model, tasks = self.model, self.tasks
         assert model.pending == tasks.ids("pending")
+        for group in GROUPS:
+            assert {one: model.tasks[one].score for one in model.members(group)} == tasks.members(group)
+            assert bool(model.members(group)) <= (group in tasks.groups())
+        for one in self.sets:
+            key = f"{one.group}:{one.id}"
+            assert set(model.members(one.group, one.id)) == tasks.members(key).keys()
+            assert model.sets.get(one.id) == tasks.sets().get(key)
         for state in SORTED_SETS:
             assert {one: model.tasks[one].score for one in model.ids(state)} == tasks.scores(state.value)
         assert {one: model.tasks[one].score for one in model.ids(TaskState.ACTIVE)} == tasks.scores("lease")
@@ -250,6 +331,6 @@ def test_any_sequence_of_operations_is_as_the_model(redis_client: RedisClient, d
         client = redis_client
 
     Machine.drivers = drivers
-    limits = settings(max_examples=60, stateful_step_count=40, deadline=None, print_blob=True)
+    limits = settings(max_examples=200, stateful_step_count=40, deadline=None, print_blob=True)
     run_state_machine_as_test(Machine, settings=limits)
     check_invariants(redis_client, max_archived=MAX_ARCHIVED)

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import math
 import os
+import socket
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import hiredis
@@ -33,6 +34,18 @@ if TYPE_CHECKING:
 # redis-py makes these error replies a ConnectionError; here the connection is as good as before.
 _REPLIES: Final = (ResponseError, AuthenticationError, BusyLoadingError)
 _BROKEN: Final = (RedisError, OSError)
+# Seconds of silence until the first probe, seconds between probes, lost probes until the connection is dead.
+# Linux and macOS name the first one differently; where a name is missing, the system's own value holds.
+_KEEP_ALIVE: Final = {
+    getattr(socket, name): value
+    for name, value in (
+        ("TCP_KEEPIDLE", 30),
+        ("TCP_KEEPALIVE", 30),
+        ("TCP_KEEPINTVL", 5),
+        ("TCP_KEEPCNT", 3),
+    )
+    if hasattr(socket, name)
+}
 _pack: Callable[[tuple[Argument, ...]], bytes] = cast("Any", hiredis.pack_command)
 
 
@@ -53,7 +66,8 @@ def _connection_options(target: RedisTarget, protocol: int) -> dict[str, Any]:
     if target.path is not None:
         options["path"] = target.path
     else:
-        options |= {"host": target.host, "port": target.port, "socket_keepalive": True, **(target.tls or {})}
+        options |= {"host": target.host, "port": target.port, **(target.tls or {})}
+        options |= {"socket_keepalive": True, "socket_keepalive_options": _KEEP_ALIVE}
     return options
 
 
@@ -201,10 +215,13 @@ class AsyncConnection:
         # Nothing of it may be destroyed before it is closed: the destructors in there use the loop.
         writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001 - there is no public way to it
         connection._writer = connection._reader = None  # noqa: SLF001
-        if self._pid == os.getpid() and self._loop is not None and not self._loop.is_closed():
+        forked = self._pid != os.getpid()
+        if not forked and self._loop is not None and not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):  # the loop was closed in this very moment
                 self._loop.call_soon_threadsafe(_abort, writer)
                 return
+        if forked:
+            _kept.append(writer)
         _close_without_loop(writer.transport)
 
 
@@ -223,6 +240,7 @@ async def _disconnect(connection: Any) -> None:
 
 
 _kept: Final[list[object]] = []
+"""What a child process inherited and must not destroy."""
 
 
 def _close_without_loop(transport: Any) -> None:
@@ -233,8 +251,7 @@ def _close_without_loop(transport: Any) -> None:
     """
     raw = getattr(getattr(transport, "_ssl_protocol", None), "_transport", transport)
     sock = getattr(raw, "_sock", None)
-    if sock is None:
-        _kept.append(transport)  # uvloop's: closed with its loop, and to be left alone in a child
+    if sock is None:  # uvloop's: it was closed with its loop
         return
     raw._closing = True  # noqa: SLF001
     raw._sock = None  # noqa: SLF001

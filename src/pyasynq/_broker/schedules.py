@@ -122,8 +122,10 @@ def fire(
         composed.score,
         message.unique_key,
         composed.unique_ttl,
+        message.group_key,
+        keys.group_prefix,
     )
-    places = (keys.ticks, keys.pending, keys.scheduled)
+    places = (keys.ticks, keys.pending, keys.scheduled, keys.groups)
     code, last = yield ScriptCall(SCHEDULE_FIRE, places, args, Replay.BY_TOKEN)
     if code == _FIRED_BEFORE:
         return Fired(None, int(last))

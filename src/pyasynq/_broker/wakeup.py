@@ -17,6 +17,7 @@ from pyasynq._broker.connections import AsyncConnection, Push
 from pyasynq._broker.location import Location
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError
 from pyasynq._broker.session import log_warning
+from pyasynq.errors import PyasynqError
 from pyasynq.events import ServerWarning
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Watcher:
                     self._connection = connection
                     self._change(self._watched)
                     await self._listen(connection)
-            except ConnectionError:
+            except (ConnectionError, PyasynqError):  # broken, or an embedded server that does not start
                 pass
             finally:
                 self._connection = None

@@ -124,5 +124,6 @@ _TEXTS: Final[dict[str, tuple[OptionName, Callable[[EnqueueSettings], OptionValu
         lambda settings: settings.process_at.to_datetime() if settings.process_at else _instant(0),
     ),
     "process_in": (OptionName.PROCESS_IN, lambda settings: timedelta(seconds=settings.process_in or 0)),
+    "group": (OptionName.GROUP, lambda settings: settings.group),
     "retention": (OptionName.RETENTION, lambda settings: timedelta(seconds=settings.retention)),
 }

@@ -296,7 +296,9 @@ def test_followers_of_an_interrupted_leader_learn_that_their_replies_are_lost() 
     callers.wait_for_tickets(3)
     driver.open.set()
     outcomes = callers.join()
-    assert [EnqueueStatus.ENQUEUED, KeyboardInterrupt] == [one for one in outcomes if one is not ReplyLostError]
+    assert [EnqueueStatus.ENQUEUED, KeyboardInterrupt] == [
+        one for one in outcomes if one is not ReplyLostError
+    ]
     assert 2 == outcomes.count(ReplyLostError)
     assert EnqueueStatus.ENQUEUED is batcher.enqueue(task()).status
 
