@@ -12,7 +12,6 @@ import pytest
 from pyasynq._broker.driver import BlockingDriver
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._broker.schedules import list_enqueue_events, list_schedulers
-from pyasynq._clock import Instant
 from pyasynq._scheduler.entry import entry_id
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import SchedulerConfig
@@ -45,6 +44,7 @@ from tests.run_async import run_async
 
 if TYPE_CHECKING:
     from pyasynq._broker.plan import Plan
+    from pyasynq._clock import Instant
     from pyasynq.client import CallNext
     from tests.fix_drivers import OwnServer
     from tests.invariants import RedisClient

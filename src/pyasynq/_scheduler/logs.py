@@ -21,8 +21,8 @@ def attach_log(events: Events, address: str, entries: Sized) -> None:
 
     def state(event: happened.SchedulerStateChanged) -> None:
         if event.state == "active":
-            text = "pyasynq %s schedules %d periodic tasks on %s"
-            _log.info(text, version_text(), len(entries), address)
+            tasks = "1 periodic task is" if len(entries) == 1 else f"{len(entries)} periodic tasks are"
+            _log.info("pyasynq %s on %s: %s scheduled", version_text(), address, tasks)
         else:
             _log.info("the scheduler is %s", event.state)
 
