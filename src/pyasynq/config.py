@@ -99,7 +99,7 @@ class SchedulerConfig:
     """How a scheduler works. Durations are `timedelta` or seconds.
 
     The hooks may be coroutine functions or plain ones; a plain one runs in the event loop and must not
-    block. What a hook raises is reported and changes nothing.
+    block, and a slow one delays the ticks after it. What a hook raises is reported and changes nothing.
 
     Raises:
         InvalidOptionError: at construction, for a value that a setting cannot have.

@@ -530,3 +530,24 @@ async def test_run_ends_when_it_is_asked_to(redis_url: str, clock: Clock) -> Non
     scheduler.events.subscribe(RoundFinished, lambda event: scheduler.request_shutdown())
     assert 0 == await scheduler.run()
     assert ServerState.CLOSED is scheduler.state
+
+
+@run_async
+async def test_an_entry_that_cannot_be_fired_does_not_hinder_the_others(
+    redis_url: str, redis_client: RedisClient, clock: Clock
+) -> None:
+    """Redis refuses the tasks of one queue, here because somebody put something else in its place."""
+    redis_client.set("asynq:{broken}:x:ticks", "no hash")
+    async with Running(redis_url, clock) as one:
+        one.scheduler.register(EVERY, "t", queue="broken")
+        one.scheduler.register(EVERY, "t", queue="low")
+        redis_client.delete("asynq:{broken}:x:ticks")
+        await one.beat()
+        await one.move(0)
+        redis_client.set("asynq:{broken}:x:ticks", "no hash")
+        assert [10] == await one.move(10)
+        assert [20] == await one.move(10)
+        failed = [event.tick for event in one.seen if isinstance(event, TickFailed)]
+        assert [NOON + timedelta(seconds=10), NOON + timedelta(seconds=20)] == failed
+        redis_client.delete("asynq:{broken}:x:ticks")
+    assert seconds(10, 20) == pending(redis_client, "low")

@@ -13,7 +13,7 @@ from pyasynq._broker.schedules import fire, record_enqueue_event
 from pyasynq._clock import Instant
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.messages import SchedulerEnqueueEvent
-from pyasynq.errors import PyasynqError, RedisError, TickTakenError
+from pyasynq.errors import PyasynqError, RedisError, RedisUnavailableError, TickTakenError
 from pyasynq.events import HookFailed, ServerWarning, TickFailed, TickFired
 
 if TYPE_CHECKING:
@@ -33,7 +33,11 @@ MAX_PAYLOAD: Final = 8_000_000
 
 
 class Firing:
-    """Fires ticks for one scheduler."""
+    """Fires ticks for one scheduler.
+
+    Attributes:
+        unreachable: whether Redis could not be reached when a tick was fired last.
+    """
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class Firing:
         self._time = redis_time
         self._events = events
         self._registry = QueueRegistry(clock.monotonic)
+        self.unreachable = False
         self._failing: dict[str, datetime] = {}
         """Entry id and the tick of it that has been reported as failed and is tried again."""
 
@@ -65,6 +70,7 @@ class Firing:
         except TickTakenError as taken:
             entry.timetable.fired(Instant(taken.last).to_datetime())
         except RedisError as error:
+            self.unreachable = isinstance(error, RedisUnavailableError)
             await self._failed(entry, tick, task, error, retried=True)
             return False
         except Exception as error:  # noqa: BLE001 - an event; a refused task stays refused when it is tried again
@@ -73,6 +79,7 @@ class Firing:
         else:
             entry.timetable.fired(tick)
             await self._succeeded(entry, tick, info)
+        self.unreachable = False
         self._failing.pop(entry.id, None)
         return True
 

@@ -80,10 +80,11 @@ class Ticker(Service):
         await asyncio.gather(*(self._fire(entry, ticks) for entry, ticks in due))
         if failure is not None:
             raise failure
-        if self._failed:
-            return _RETRY_SECONDS
-        following = min((entry.timetable.next for entry in book if entry.timetable.next), default=None)
-        return math.inf if following is None else max(0.0, (following - self._now()).total_seconds())
+        now = self._now()
+        rests = [(entry.timetable.next - now).total_seconds() for entry in book if entry.timetable.next]
+        # A tick that failed is still due, and would be tried again without a rest.
+        least = _RETRY_SECONDS if self._failed else 0.0
+        return min((rest if rest > 0 else least for rest in rests), default=math.inf)
 
     def _due(self, entry: Entry, now: datetime) -> list[datetime]:
         due = entry.timetable.due(now)
@@ -94,11 +95,12 @@ class Ticker(Service):
     async def _fire(self, entry: Entry, ticks: list[datetime]) -> None:
         async with self._slots:
             for tick in ticks:
-                # When Redis is away, a few entries wait out the time-out, not one after another all of them.
-                if self._failed or entry.id not in self._parts.book.ids:
+                if entry.id not in self._parts.book.ids:
                     return
-                if not await self._firing.fire(entry, tick):
+                # When Redis is away, a few entries wait out the time-out, not one after another all of them.
+                if (self._failed and self._firing.unreachable) or not await self._firing.fire(entry, tick):
                     self._failed = True
+                    return
 
     def _now(self) -> datetime:
         return self._parts.redis_time.now().to_datetime()
