@@ -28,7 +28,7 @@ demo: $(STAMP) ## watch two workers process real files, one of them killed halfw
 	@$(VENV)/bin/pyasynq demo $(FOLDER)
 
 test: $(STAMP) ## run the tests that need neither Go nor a browser [PYTEST_ARGS="tests/unit -k lease"]
-	@$(PYTHON) -m pytest -rs $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -rs -n auto --dist loadfile $(PYTEST_ARGS)
 
 check: $(STAMP) ## lint, format, types, floors, generated files; print the size report
 	$(PYTHON) -m ruff check
@@ -53,7 +53,7 @@ mutants: $(STAMP) ## break the Lua scripts one statement at a time; the tests mu
 	@$(PYTHON) -m tools.mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
 
 chaos-kill: $(STAMP) ## kill a random worker every second while 10,000 tasks run; none may be lost [RUNS=10]
-	@$(PYTHON) tests/chaos/kill.py --runs $(RUNS)
+	@$(PYTHON) -m tests.chaos.kill --runs $(RUNS)
 
 pins: ## write requirements/dev.txt anew from pyproject.toml (needs uv)
 	@tools/pins.sh

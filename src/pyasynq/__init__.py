@@ -18,7 +18,7 @@ from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskHandle, TypedT
 from pyasynq._server.log_records import TaskFieldsFilter
 from pyasynq.app import App
 from pyasynq.client import Client
-from pyasynq.config import SchedulerConfig, ServerConfig
+from pyasynq.config import GroupRule, SchedulerConfig, ServerConfig
 from pyasynq.context import TaskContext, context
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.errors import (
@@ -81,6 +81,7 @@ __all__ = [
     "EnqueueResult",
     "EnqueueStatus",
     "Events",
+    "GroupRule",
     "HandlerNotFoundError",
     "InvalidOptionError",
     "LeaseExpiredError",

@@ -19,16 +19,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, overload
 
 from pyasynq._app.declaration import Declaration
 from pyasynq._app.registry import Registry
-from pyasynq._app.schedules import schedule_handler, schedule_task
-from pyasynq._app.sending import REDIS_URL_VARIABLE, Sending
-from pyasynq._app.typed_task import TypedTask
+from pyasynq._app.scheduling import Scheduling
+from pyasynq._app.sending import REDIS_URL_VARIABLE
 from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq.config import SchedulerConfig, ServerConfig
+from pyasynq._server.group_routes import ALL_GROUPS
+from pyasynq.config import GroupRule, ServerConfig
 from pyasynq.errors import ConfigurationError
-from pyasynq.options import DEFAULT_QUEUE, merge_options, name_of, resolve_options
-from pyasynq.scheduler import Scheduler
+from pyasynq.options import DEFAULT_QUEUE, name_of, resolve_options
 from pyasynq.server import Server
-from pyasynq.task import Task
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,22 +34,25 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Unpack
 
-    from pyasynq._app.typed_task import CoroutineTask, CronDecorator, PlainTask, TaskDecorator
+    from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskDecorator, TypedTask
+    from pyasynq._server.group_routes import DeclaredAggregator
     from pyasynq._server.middleware import Middleware
     from pyasynq._server.routes import Route
     from pyasynq.client import ClientMiddleware
-    from pyasynq.config import Misfire
-    from pyasynq.options import EnqueueOptions
+    from pyasynq.config import GroupAggregator, SchedulerConfig
+    from pyasynq.options import Duration, EnqueueOptions
     from pyasynq.retry import RetryDelay
+    from pyasynq.scheduler import Scheduler
 
     Lifespan: TypeAlias = Callable[["App"], AbstractAsyncContextManager[Any]]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 M = TypeVar("M", bound="Middleware")
+A = TypeVar("A", bound="GroupAggregator")
 
 
-class App(Sending):
+class App(Scheduling):
     """Typed tasks, and all that is needed to enqueue and to run them.
 
     An app is made once, at module level. It connects when it is first used, and belongs to no event loop:
@@ -87,7 +88,13 @@ class App(Sending):
     ) -> None:
         if isinstance(modules, str):
             raise ConfigurationError(f"modules={modules!r}: give a list, as in modules=[{modules!r}]")
-        super().__init__(url, client_middleware, max_payload=max_payload, timeout=timeout)
+        super().__init__(
+            url,
+            client_middleware,
+            max_payload=max_payload,
+            timeout=timeout,
+            scheduler_config=scheduler_config,
+        )
         self.modules = tuple(modules)
         if inspect.isasyncgenfunction(lifespan):
             raise ConfigurationError(
@@ -95,7 +102,6 @@ class App(Sending):
             )
         self._lifespan = lifespan
         self._registry = Registry(middleware)
-        self._scheduler_config = scheduler_config or SchedulerConfig()
 
     # Declaring.
 
@@ -159,44 +165,49 @@ class App(Sending):
             name_of("the name of a task", name)
         return declare
 
-    def cron(
-        self, spec: str, *, misfire: Misfire = "skip", **options: Unpack[EnqueueOptions]
-    ) -> CronDecorator:
-        """Enqueue a handler periodically: `@app.cron("*/5 * * * *")`, above `@app.task` or instead of it.
+    @overload
+    def aggregator(self, function: A, /) -> A: ...
 
-        It may be used several times on one handler. Schedulers do it: `pyasynq scheduler`, or
-        `pyasynq worker --with-scheduler`.
+    @overload
+    def aggregator(
+        self,
+        groups: str = ALL_GROUPS,
+        *,
+        grace_period: Duration | None = None,
+        max_delay: Duration | None = None,
+        max_size: int | None = None,
+    ) -> Callable[[A], A]: ...
+
+    def aggregator(
+        self,
+        groups: Any = ALL_GROUPS,
+        *,
+        grace_period: Duration | None = None,
+        max_delay: Duration | None = None,
+        max_size: int | None = None,
+    ) -> Any:
+        """Declare a function that makes one task of the tasks of a group: `@app.aggregator`.
+
+        `(group, tasks) -> Task | None`, `async def` or `def` in a thread. It may return what
+        `deliver.task(...)` makes; the queue is that of the group. None leaves the tasks for later.
 
         Args:
-            spec: five fields, or `@every 1h30m`, `@daily` and so on; see `Scheduler.register`.
-            misfire: what to do about ticks that fell due while no scheduler ran: `skip`, `once` or `all`.
-            options: of the tasks that are enqueued by this; they win over those of the declaration.
+            groups: a group's name, or the beginning of names and a `*`; without it all groups.
+            grace_period: instead of the server's `group_grace_period`.
+            max_delay: instead of the server's `group_max_delay`.
+            max_size: instead of the server's `group_max_size`.
 
         Raises:
-            CronError: for an expression that cannot be read.
-            ArgumentsError: for a handler that cannot be called without arguments; use `schedule` for it.
+            ConfigurationError: for a second aggregator of the same groups.
+            InvalidOptionError: for a setting that cannot work.
         """
-        resolve_options(options)
+        rule = GroupRule(grace_period=grace_period, max_delay=max_delay, max_size=max_size)
 
-        def declare(target: Any) -> Any:
-            task: TypedTask[..., Any] = target if isinstance(target, TypedTask) else self.task(target)
-            self._registry.schedules.append(schedule_handler(spec, task.options(**options), misfire))
-            return task
+        def declare(function: A) -> A:
+            self._registry.add_aggregator(groups if isinstance(groups, str) else ALL_GROUPS, function, rule)
+            return function
 
-        return declare
-
-    def schedule(
-        self, spec: str, task: Task, *, misfire: Misfire = "skip", **options: Unpack[EnqueueOptions]
-    ) -> None:
-        """Enqueue a task periodically: `app.schedule("0 9 * * *", deliver.task(user_id=1))`.
-
-        Raises:
-            CronError: for an expression that cannot be read.
-            UnknownOptionError, InvalidOptionError: for wrong options.
-        """
-        task = Task(task.type, task.payload, **merge_options(task.options, options))
-        resolve_options(task.options)
-        self._registry.schedules.append(schedule_task(spec, task, misfire))
+        return declare(groups) if callable(groups) else declare
 
     @property
     def tasks(self) -> Mapping[str, TypedTask[..., Any]]:
@@ -205,8 +216,8 @@ class App(Sending):
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """Names of the queues that the declared tasks go to, sorted."""
-        return self._registry.queues
+        """Names of the queues that the declared and the scheduled tasks go to, sorted."""
+        return tuple(sorted({*self._registry.queues, *self.scheduled_queues}))
 
     def default_weights(self) -> dict[str, int]:
         """Return what a worker serves unless told otherwise: the tasks' queues and `default`, alike."""
@@ -242,6 +253,10 @@ class App(Sending):
         """Return the routes of all tasks; for the server."""
         return self._registry.routes()
 
+    def aggregators(self) -> Mapping[str, DeclaredAggregator]:
+        """Return the aggregators by the names of their groups; for the server."""
+        return self._registry.aggregators
+
     def server(self, config: ServerConfig | None = None, *, with_scheduler: bool = False) -> Server:
         """Return a server with this app's lifespan, for programs with an event loop of their own.
 
@@ -259,32 +274,6 @@ class App(Sending):
         if config is None:
             config = ServerConfig(queues=self.default_weights())
         return Server(self.url, config, lifespan=lambda: self._lifetime(scheduler))
-
-    def scheduler(self) -> Scheduler:
-        """Return a scheduler with everything that `cron` and `schedule` declared, not started.
-
-        Raises:
-            ConfigurationError: when there is no Redis URL, or as `load` does.
-            ArgumentsError: for a handler that cannot be called without arguments.
-        """
-        self.load()
-        scheduler = Scheduler(self.url, self._scheduler_config, middleware=self._client_middleware)
-        for schedule in self._registry.schedules:
-            schedule.register(scheduler)
-        return scheduler
-
-    def run_scheduler(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> int:
-        """Be the scheduler of this process until a signal says stop, and return the exit code.
-
-        `raise SystemExit(app.run_scheduler())` is what `pyasynq scheduler` does. Any number may run.
-
-        Args:
-            loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
-
-        Raises:
-            ConfigurationError: when there is no Redis URL, or as `load` does.
-        """
-        return self.scheduler().run_forever(loop_factory=loop_factory)
 
     def run_worker(
         self,

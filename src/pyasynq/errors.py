@@ -6,14 +6,25 @@ pyasynq treats them sensibly.
 """
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
 class PyasynqError(Exception):
-    """Base of all errors of pyasynq."""
+    """Base of all errors of pyasynq. They can be pickled and copied, as process pools do."""
+
+    def __reduce__(self) -> "tuple[Any, ...]":
+        # Exception's own way calls the class with the message alone, which most of these cannot be made of.
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[PyasynqError], args: tuple[Any, ...], attributes: dict[str, Any]) -> PyasynqError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 def nearest(name: str, known: "Iterable[str]") -> str:

@@ -107,6 +107,47 @@ class ArchiveTrimmed(NamedTuple):
     tasks: int
 
 
+class TasksAggregated(NamedTuple):
+    """Tasks of a group have become one task, and are no more."""
+
+    queue: str
+    group: str
+    tasks: int
+    task_id: str
+
+
+class AggregationDeclined(NamedTuple):
+    """The aggregator made no task of a group's tasks; they are kept, and it is asked again in two minutes."""
+
+    queue: str
+    group: str
+    tasks: int
+
+
+class AggregationFailed(NamedTuple):
+    """A group's tasks could not be made into one; they are kept and tried again after `rest` seconds."""
+
+    queue: str
+    group: str
+    error: BaseException
+    rest: float
+
+
+class AggregationLost(NamedTuple):
+    """Tasks were put back into their group while they were being aggregated; nothing came of this try."""
+
+    queue: str
+    group: str
+
+
+class SetsReclaimed(NamedTuple):
+    """Tasks whose aggregation was broken off, by a crash for one, were put back into their groups."""
+
+    queue: str
+    sets: int
+    tasks: int
+
+
 class RoundFinished(NamedTuple):
     """A service of the server has finished one round of its work."""
 

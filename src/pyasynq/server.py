@@ -26,6 +26,7 @@ from pyasynq._server.signals import SignalWatch
 from pyasynq.config import ServerConfig
 from pyasynq.errors import PyasynqError, ServerStateError
 from pyasynq.events import Events, ServerStateChanged
+from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,11 +215,7 @@ class Server:
 
     async def _run_as_main(self, handler: Router | Handler) -> int:
         code = await self.run(handler)
-        loop = asyncio.get_running_loop()
-        # asyncio would wait without limit for threads that handlers gave to its executor.
-        ending = asyncio.ensure_future(loop.shutdown_default_executor())
-        done, _ = await asyncio.wait({ending}, timeout=1.0)
-        if not done:
+        if not await _clear_loop(seconds_of("cancel_timeout", self.config.cancel_timeout)):
             end_process(code)
         return code
 
@@ -237,9 +234,9 @@ class Server:
             self._loop.call_soon_threadsafe(self.stop)
 
     def _ask_to_close(self) -> None:
-        self.stop()
         if self._close_asked is not None and not self._close_asked.done():
             self._close_asked.set_result(None)
+        self.stop()
 
     async def _shut_down(self, engine: Engine) -> None:
         self._set_state(ServerState.CLOSED)
@@ -274,6 +271,20 @@ class Server:
         await self.shutdown()
 
 
+async def _clear_loop(seconds: float) -> bool:
+    """End what handlers have left behind on the loop; return False when it does not end in time.
+
+    When a loop is closed, asyncio waits without limit for tasks that swallow their cancellation, and for
+    threads of its executor.
+    """
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    executor = asyncio.ensure_future(asyncio.get_running_loop().shutdown_default_executor())
+    _, late = await asyncio.wait({*left, executor}, timeout=seconds)
+    return not late
+
+
 def end_process(code: int) -> None:
     """End the process although threads still run."""
     try:
@@ -281,4 +292,5 @@ def end_process(code: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
+        # Whatever became of the streams: tasks are back in their queues, and their first runs must not go on.
         os._exit(code)

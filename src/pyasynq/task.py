@@ -51,7 +51,8 @@ class Task:
         **options: Unpack[EnqueueOptions],
     ) -> None:
         if not isinstance(payload, bytes | None):
-            raise InvalidOptionError("payload", payload, "must be bytes; encode text or JSON first")
+            # What was given may be as secret as a payload, so the error shows its type alone.
+            raise InvalidOptionError("payload", payload.__class__, "must be bytes; encode text or JSON first")
         check_option_names(options)
         self.type = name_of("type", type)
         self.payload = payload
@@ -89,6 +90,11 @@ class TaskInfo:
     completed_at: datetime | None = None
     result: bytes | None = field(default=None, repr=False)
     is_orphaned: bool = False
+    """Active, but its lease is over or missing."""
+    lease_expires_at: datetime | None = None
+    """Until when an active task belongs to its worker; running workers prolong it."""
+    server_id: str = ""
+    """Which server runs an active task; empty for a server in Go, which does not write it down."""
 
 
 class EnqueueStatus(enum.StrEnum):

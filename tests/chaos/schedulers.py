@@ -6,6 +6,8 @@ The entry is `@every 1s` with `misfire="all"`, so the run takes as many seconds 
 scheduler is part of the worker that runs the tasks.
 """
 
+# ruff: noqa: T201 - it talks to a person at a terminal
+
 from __future__ import annotations
 
 import argparse

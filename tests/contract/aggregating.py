@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyasynq._broker.aggregation_sets import AggregationSet, finish_set
 from pyasynq._broker.compose import compose
 from pyasynq._broker.enqueue import QueueRegistry
-from pyasynq._broker.groups import AggregationSet, Checked, GroupLimits, check_groups, finish_set
+from pyasynq._broker.groups import Checked, GroupLimits, check_groups
 from pyasynq.task import Task
 from tests.factories import NOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyasynq._broker.groups import Finish
+    from pyasynq._broker.aggregation_sets import Finish
     from pyasynq._broker.plan import Plan
     from tests.fix_broker import Perform
 

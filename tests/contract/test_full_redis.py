@@ -6,17 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._broker.aggregation_sets import quarantine_member, read_set, release_sets, renew_sets
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import dequeue, find_dequeued
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
-from pyasynq._broker.groups import (
-    check_groups,
-    list_groups,
-    quarantine_member,
-    read_set,
-    release_sets,
-    renew_sets,
-)
+from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.inspect_queues import queue_info
 from pyasynq._broker.inspect_tasks import get_task, list_tasks
 from pyasynq._broker.leases import (
@@ -44,7 +38,7 @@ from tests.contract.enqueueing import composed
 from tests.contract.settling import CUTOFF, archive, complete, done, requeue, retry
 from tests.contract.test_schedules import entry, event, fire_tick
 from tests.contract.test_servers import server, worker
-from tests.factories import NOW, TOKEN, Tasks, claim
+from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, claim
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
@@ -120,7 +114,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
         STAGED, "staged", reason="bytes", max_size=9_999, cutoff=CUTOFF, now=NOW
     ),
     "delete_expired": lambda: delete_expired_completed("default", batch=10, now=NOW),
-    "write_result": lambda: write_result("default", "a", TOKEN, b"result"),
+    "write_result": lambda: write_result("default", "a", TOKEN, b"result", lease_score=LEASE_SCORE),
     "write_server_state": lambda: write_server_state(server(), [worker("a")], now=NOW),
     "clear_server_state": lambda: clear_server_state("host", 7, "abc"),
     "list_servers": lambda: list_servers(NOW),

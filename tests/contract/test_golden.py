@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._broker.aggregation_sets import AggregationSet, Finish, finish_set
 from pyasynq._broker.compose import compose, task_info
 from pyasynq._broker.dequeue import dequeue
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
-from pyasynq._broker.groups import AggregationSet, Finish, GroupLimits, check_groups, finish_set
+from pyasynq._broker.groups import GroupLimits, check_groups
 from pyasynq._broker.leases import renew
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
@@ -184,7 +185,7 @@ class Worker:
         for task_id in hashes:
             enqueue(self._perform, Task("t", PAYLOAD, task_id=task_id), self.done)
         self._perform(dequeue("default", limit=5, token="server/1", now=self.done))
-        self._perform(write_result("default", "id-keep", "server/1", b"result-bytes"))
+        self._perform(write_result("default", "id-keep", "server/1", b"result-bytes", lease_score=2**32))
         self._settle(hashes)
         write_state(self._perform, "outcomes", self.last_beat)
 

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._broker.aggregation_sets import Finish, finish_set, read_set
 from pyasynq._broker.compose import compose
 from pyasynq._broker.enqueue import QueueRegistry
-from pyasynq._broker.groups import Finish, finish_set, read_set
 from pyasynq._wire.keys import ALL_QUEUES, queue_keys
 from pyasynq.task import Task, TaskState
 from tests.contract.aggregating import STAGED, finish

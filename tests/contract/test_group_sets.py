@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker import groups as groups_module
-from pyasynq._broker.groups import (
+from pyasynq._broker import aggregation_sets as sets_module
+from pyasynq._broker.aggregation_sets import (
     AggregationSet,
     Member,
     Reclaimed,
@@ -65,13 +65,13 @@ def test_a_large_set_is_read_page_by_page(
     """A page ends at so many members, or at so many bytes; one larger message is a page of its own."""
     stage(tasks, *"abcdefg")
     perform = BlockingPerformer(redis_client)
-    monkeypatch.setattr(groups_module, "MAX_TASKS", 3)
+    monkeypatch.setattr(sets_module, "MAX_TASKS", 3)
     assert list("abcdefg") == [member.id for member in perform(read_set(STAGED)) or ()]
     assert 3 == len(perform.calls)
-    monkeypatch.setattr(groups_module, "MAX_BYTES", 2 * len(message_bytes("a", group_key="user:1")))
+    monkeypatch.setattr(sets_module, "MAX_BYTES", 2 * len(message_bytes("a", group_key="user:1")))
     assert list("abcdefg") == [member.id for member in perform(read_set(STAGED)) or ()]
     assert 3 + 4 == len(perform.calls)
-    monkeypatch.setattr(groups_module, "MAX_BYTES", 1)
+    monkeypatch.setattr(sets_module, "MAX_BYTES", 1)
     assert list("abcdefg") == [member.id for member in perform(read_set(STAGED)) or ()]
     assert 3 + 4 + 7 == len(perform.calls)
 
@@ -152,13 +152,14 @@ def test_all_stale_sets_are_reclaimed_some_at_a_time(
     redis_client: RedisClient, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call ends after so many sets, or when it has moved so many members; a set is never cut."""
-    monkeypatch.setattr(groups_module, "_SETS_AT_ONCE", 2)
-    monkeypatch.setattr(groups_module, "_RECLAIMED_MEMBERS", 3)
+    monkeypatch.setattr(sets_module, "_SETS_AT_ONCE", 2)
+    monkeypatch.setattr(sets_module, "_RECLAIMED_MEMBERS", 3)
     for number in range(3):
         tasks.in_set("small", str(number), f"a{number}", stale_at=1)
     perform = BlockingPerformer(redis_client)
     assert Reclaimed(3, 3) == perform(reclaim_stale_sets("default", now=NOW))
     assert 2 == len(perform.calls)
+    monkeypatch.setattr(sets_module, "_SETS_AT_ONCE", 10)
     for number in range(2):
         tasks.in_set("large", str(number), *(f"{number}{letter}" for letter in "abc"), stale_at=1)
     assert Reclaimed(2, 6) == perform(reclaim_stale_sets("default", now=NOW))

@@ -86,3 +86,12 @@ async def wrong_results() -> None:
 
 App(lifespan=deliver)  # E: no context manager
 App(123)  # E: a URL is text
+
+
+@app.aggregator  # E: returns no task
+async def makes_bytes(group: str, tasks: list[Task]) -> bytes:
+    return group.encode()
+
+
+@app.aggregator("g", max_size="10")  # E: text for a number
+def makes_nothing(group: str, tasks: list[Task]) -> None: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,11 +12,13 @@ from pyasynq import (
     App,
     CoroutineTask,
     EnqueueResult,
+    GroupRule,
     PeriodicTaskConfig,
     PeriodicTaskManager,
     PlainTask,
     Scheduler,
     SchedulerConfig,
+    ServerConfig,
     Task,
     TaskHandle,
     TaskInfo,
@@ -169,3 +171,20 @@ async def open_and_close() -> None:
     async with app as opened:
         assert_type(opened, App)
         await opened.ping()
+
+
+@app.aggregator
+async def make_report(group: str, tasks: list[Task]) -> Task | None:
+    return deliver.task(user_id=len(tasks), template=group) if tasks else None
+
+
+@app.aggregator("user:*", grace_period=timedelta(seconds=30), max_size=10)
+def make_digest(group: str, tasks: Sequence[Task]) -> Task:
+    return Task("digest", group.encode())
+
+
+async def group_them() -> None:
+    await deliver.options(group="user:1").enqueue(user_id=1, template="x")
+    assert_type(await make_report("user:1", []), Task | None)
+    assert_type(make_digest("user:1", []), Task)
+    ServerConfig(group_aggregator=make_digest, groups={"user:*": GroupRule(max_delay=60)})

@@ -450,3 +450,27 @@ def test_pydantic_is_never_imported_unless_a_module_did() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "[]\n" == done.stdout
+
+
+def test_an_app_has_one_aggregator_for_each_name_of_groups() -> None:
+    """The decorated function stays what it is; a second one of the same name is an error."""
+    app = App(URL)
+
+    @app.aggregator
+    async def every(group: str, tasks: list[Task]) -> Task | None:
+        return None
+
+    @app.aggregator("user:*", grace_period=5, max_delay=timedelta(minutes=1), max_size=7)
+    def users(group: str, tasks: list[Task]) -> Task:
+        return Task("digest", b"%d" % len(tasks))
+
+    assert b"2" == users("g", [Task("a"), Task("b")]).payload
+    assert {"*": False, "user:*": True} == {name: one.plain for name, one in app.aggregators().items()}
+    rule = app.aggregators()["user:*"].rule
+    assert (5, timedelta(minutes=1), 7) == (rule.grace_period, rule.max_delay, rule.max_size)
+    with pytest.raises(ConfigurationError, match=r"'user:\*' have an aggregator already"):
+        app.aggregator("user:*")(users)
+    with pytest.raises(InvalidOptionError, match="name of a group"):
+        app.aggregator(" ")(users)
+    with pytest.raises(ConfigurationError, match="must be a function"):
+        app.aggregator("x")(7)  # type: ignore[type-var]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyasynq._app.routes import route_of
 from pyasynq._app.typed_task import CoroutineTask, PlainTask
+from pyasynq._server.group_routes import declared
 from pyasynq._server.middleware import NOT_FOUND, check_middleware, wrap_route
 from pyasynq.errors import ConfigurationError
 from pyasynq.options import DEFAULT_QUEUE
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyasynq._app.declaration import Declaration
-    from pyasynq._app.schedules import Schedule
     from pyasynq._app.typed_task import Sender, TypedTask
+    from pyasynq._server.group_routes import DeclaredAggregator
     from pyasynq._server.middleware import Middleware
     from pyasynq._server.routes import Route
+    from pyasynq.config import GroupAggregator, GroupRule
     from pyasynq.options import EnqueueOptions
 
 
@@ -26,7 +28,7 @@ class Registry:
 
     Attributes:
         tasks: the typed tasks by type, in the order of their declaration.
-        schedules: what the app's schedulers register.
+        aggregators: the functions that aggregate groups, by the groups' names.
     """
 
     def __init__(self, middleware: Iterable[Middleware]) -> None:
@@ -34,7 +36,7 @@ class Registry:
         self._middleware: list[Middleware] = []
         self._declarations: dict[str, Declaration] = {}
         self._routes: dict[str, Route] = {}
-        self.schedules: list[Schedule] = []
+        self.aggregators: dict[str, DeclaredAggregator] = {}
         for one in middleware:
             self.use(one)
 
@@ -54,6 +56,17 @@ class Registry:
         self._declarations[declaration.type] = declaration
         self.tasks[declaration.type] = task
         return task
+
+    def add_aggregator(self, pattern: str, function: GroupAggregator, rule: GroupRule) -> None:
+        """Take a function for the groups of a name.
+
+        Raises:
+            InvalidOptionError: for a blank name.
+            ConfigurationError: when the name is taken, or the function is none.
+        """
+        if pattern in self.aggregators:
+            raise ConfigurationError(f"groups {pattern!r} have an aggregator already; they have one")
+        self.aggregators[pattern] = declared(pattern, function, rule)
 
     def use(self, middleware: Middleware) -> None:
         """Add middleware inside the others.
@@ -78,7 +91,6 @@ class Registry:
     def queues(self) -> tuple[str, ...]:
         """Names of the queues that the declared tasks go to, sorted."""
         options = [task.declared_options for task in self.tasks.values()]
-        options += [schedule.options for schedule in self.schedules]
         return tuple(sorted({one.get("queue", DEFAULT_QUEUE) for one in options}))
 
     def route(self, task_type: str) -> Route | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import TaskMessage, encode_task_message
-from pyasynq.options import merge_options, resolve_options
+from pyasynq.options import check_representable, merge_options, resolve_options
 from pyasynq.task import Task, TaskInfo, TaskState
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def compose(
     )
     process_at = settings.process_at
     if settings.process_in is not None:
-        process_at = now.plus(settings.process_in)
+        process_at = check_representable("process_in", settings.process_in, now.plus(settings.process_in))
     if process_at is None or process_at <= now:
         state = TaskState.AGGREGATING if settings.group else TaskState.PENDING
         return Composed(message, encode_task_message(message), state, 0, settings.unique_ttl)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.plan import Plan, Replay, Reply, ScriptCall
+from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import INSPECT_GET_TASK, INSPECT_LIST_TASKS
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import decode_task_message
@@ -14,6 +15,9 @@ from pyasynq.task import TaskInfo, TaskState
 
 if TYPE_CHECKING:
     from pyasynq._clock import Instant
+
+
+_LAST_SECOND: Final = 253_402_300_799  # of the year 9999
 
 
 class TaskRecord(NamedTuple):
@@ -28,6 +32,7 @@ class TaskRecord(NamedTuple):
         result: what its handler wrote.
         crashes: how many workers have died with it.
         trace: the traceback of its last failure.
+        token: of the attempt that runs it, `<server id>/<call>`; None for one of a server in Go.
     """
 
     id: str
@@ -37,6 +42,7 @@ class TaskRecord(NamedTuple):
     result: bytes | None
     crashes: int
     trace: bytes | None
+    token: str | None = None
 
 
 def list_tasks(queue: str, state: TaskState, start: int, stop: int) -> Plan[list[TaskRecord]]:
@@ -85,15 +91,16 @@ def get_task(queue: str, task_id: str) -> Plan[TaskRecord]:
 
 
 def _record(values: Reply) -> TaskRecord:
-    task_id, message, state, score, result, crashes, trace = values
+    task_id, message, state, score, result, crashes, trace, token = values
     return TaskRecord(
         task_id.decode(),
         message,
         TaskState(state.decode()),
-        None if score is None else int(score),
+        None if score is None else whole_second(score),
         result,
         int(crashes or 0),
         trace,
+        None if token is None else token.decode(),
     )
 
 
@@ -129,8 +136,11 @@ def task_info(record: TaskRecord, now: Instant) -> TaskInfo:
         completed_at=_time(message.completed_at),
         result=record.result,
         is_orphaned=is_active and (record.score is None or record.score <= now.seconds),
+        lease_expires_at=_time(record.score) if is_active else None,
+        server_id=(record.token or "").partition("/")[0] if is_active else "",
     )
 
 
 def _time(seconds: int | None) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    # Go takes times that no datetime can hold; the last one that can is as good as never.
+    return datetime.fromtimestamp(min(seconds, _LAST_SECOND), UTC) if seconds else None

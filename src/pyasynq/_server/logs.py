@@ -112,6 +112,31 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         "the archive of queue {queue} was full or old: its oldest {tasks} tasks were deleted",
     ),
     (
+        happened.TasksAggregated,
+        logging.DEBUG,
+        "{tasks} tasks of group {group} of queue {queue} became task {task_id}",
+    ),
+    (
+        happened.AggregationDeclined,
+        logging.WARNING,
+        "the aggregator made no task of {tasks} tasks of group {group} of queue {queue}; they are kept",
+    ),
+    (
+        happened.AggregationFailed,
+        logging.WARNING,
+        "group {group} of queue {queue} could not be aggregated: {error!r}; next try in {rest:.1f} s",
+    ),
+    (
+        happened.AggregationLost,
+        logging.WARNING,
+        "tasks of group {group} of queue {queue} were put back while they were being aggregated",
+    ),
+    (
+        happened.SetsReclaimed,
+        logging.WARNING,
+        "{tasks} tasks of queue {queue} were put back into their groups: their aggregation was broken off",
+    ),
+    (
         happened.RoundFailed,
         logging.WARNING,
         "{service}: {error!r}; next try in {rest:.1f} s",

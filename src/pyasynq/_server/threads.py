@@ -57,13 +57,10 @@ class HandlerThreads:
         A thread cannot be stopped. When the caller is cancelled, this still waits for the thread; it
         raises `CancelledError` then, and what the function returned or raised is dropped.
         """
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-        context = contextvars.copy_context()
         attempt: Attempt | None = current_task.get(None)  # type: ignore[assignment]
         if attempt is not None:
             attempt.threads += 1
-        self._submit(_Job(lambda: context.run(function, *arguments), _finisher(loop, ended)))
+        ended = self.start(function, *arguments)
         cancelled = False
         try:
             while not ended.done():
@@ -84,6 +81,19 @@ class HandlerThreads:
         finally:
             # The error's traceback holds this frame; without this each failure is a reference cycle.
             del result, error, ended
+
+    def start(
+        self, function: Callable[..., T], *arguments: Any
+    ) -> asyncio.Future[tuple[Any, BaseException | None]]:
+        """Run a function in a thread, within a copy of the caller's context.
+
+        The future gives what it returned and what it raised; a future that is cancelled does not stop it.
+        """
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        context = contextvars.copy_context()
+        self._submit(_Job(lambda: context.run(function, *arguments), _finisher(loop, ended)))
+        return ended
 
     def close(self) -> None:
         """Let idle threads end; those that still run a handler end after it."""
