@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from datetime import UTC, tzinfo
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
-from pyasynq.errors import InvalidOptionError
+from pyasynq.errors import InvalidOptionError, nearest
 from pyasynq.options import DEFAULT_QUEUE, Duration, name_of, seconds_of
 from pyasynq.retry import default_retry_delay
 
@@ -14,11 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyasynq.retry import RetryDelay
-    from pyasynq.task import Task
+    from pyasynq.task import Task, TaskInfo
 
     ErrorHandler = Callable[[Task, BaseException], Awaitable[None] | None]
     HealthCheck = Callable[[BaseException | None], Awaitable[None] | None]
+    PreEnqueue = Callable[[Task], Awaitable[None] | None]
+    PostEnqueue = Callable[[TaskInfo | None, BaseException | None], Awaitable[None] | None]
     GroupAggregator = Callable[[str, list[Task]], Awaitable[Task | None] | Task | None]
+
+Misfire: TypeAlias = Literal["skip", "once", "all"]
+"""What to do about the ticks that fell due while no scheduler ran: nothing, fire the last one, or all."""
 
 
 def _is_failure(error: BaseException) -> bool:  # noqa: ARG001 - Asynq's default: every error is one
@@ -131,14 +138,14 @@ class ServerConfig:
         for name in self.__dataclass_fields__:
             if name.endswith(("_timeout", "_interval", "_limit", "_age")):
                 _duration(name, getattr(self, name))
-        _groups(self)
+        seconds_of("group_max_delay", self.group_max_delay)
+        _grace_period("group_grace_period", self.group_grace_period)
+        _group_size("group_max_size", self.group_max_size)
+        _group_rules(self.groups)
 
 
-def _groups(config: ServerConfig) -> None:
-    seconds_of("group_max_delay", config.group_max_delay)
-    _grace_period("group_grace_period", config.group_grace_period)
-    _group_size("group_max_size", config.group_max_size)
-    for pattern, rule in config.groups.items():
+def _group_rules(groups: Mapping[str, object]) -> None:
+    for pattern, rule in groups.items():
         name_of("groups", pattern)
         if not isinstance(rule, GroupRule):
             raise InvalidOptionError(f"groups[{pattern!r}]", rule, "must be a GroupRule")
@@ -153,6 +160,56 @@ def _group_size(name: str, value: object) -> None:
     _at_least(name, value, 0)
     if isinstance(value, int) and value > MAX_GROUP_SIZE:
         raise InvalidOptionError(name, value, f"must be at most {MAX_GROUP_SIZE}, or 0 for no limit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """How a scheduler works. Durations are `timedelta` or seconds.
+
+    The hooks may be coroutine functions or plain ones; a plain one runs in the event loop and must not
+    block, and a slow one delays the ticks after it. What a hook raises is reported and changes nothing.
+
+    Raises:
+        InvalidOptionError: at construction, for a value that a setting cannot have.
+    """
+
+    location: tzinfo | str = UTC
+    """The zone of expressions that name none, such as `"Europe/Berlin"`."""
+    heartbeat_interval: Duration = 10.0
+    """How often the entries are shown to dashboards; they vanish after two of these."""
+    pre_enqueue: PreEnqueue | None = None
+    """Called with the task before a tick is fired, by each scheduler that tries."""
+    post_enqueue: PostEnqueue | None = None
+    """Called after a tick with the task's info and None, or None and the error, by the one that fired it."""
+    error_handler: ErrorHandler | None = None
+    """Called with the task and the error when a tick could not be fired."""
+
+    def __post_init__(self) -> None:
+        if seconds_of("heartbeat_interval", self.heartbeat_interval) == 0:
+            raise InvalidOptionError("heartbeat_interval", self.heartbeat_interval, "must be more than 0")
+        if isinstance(self.location, str):
+            object.__setattr__(self, "location", _zone(self.location))
+        elif not isinstance(self.location, tzinfo):
+            raise InvalidOptionError("location", self.location, "must be a tzinfo or the name of a zone")
+
+    @property
+    def zone(self) -> tzinfo:
+        """The location as a `tzinfo`."""
+        return _zone(self.location) if isinstance(self.location, str) else self.location
+
+
+def check_misfire(misfire: object) -> None:
+    """Raise `InvalidOptionError` for what is no policy."""
+    if misfire not in get_args(Misfire):
+        raise InvalidOptionError("misfire", misfire, "must be 'skip', 'once' or 'all'")
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        hint = nearest(name, zoneinfo.available_timezones()) or "; write an IANA name, as in 'Europe/Berlin'"
+        raise InvalidOptionError("location", name, f"there is no such time zone{hint}") from None
 
 
 def _at_least(name: str, value: object, least: int) -> None:

@@ -249,6 +249,24 @@ class DuplicateTaskError(EnqueueError):
         self.unique_key = unique_key
 
 
+class TickTakenError(EnqueueError):
+    """This tick of a schedule, or a later one, has been fired: most often by another scheduler, just now.
+
+    Only client middleware of a scheduler sees it.
+
+    Attributes:
+        entry_id: of the schedule.
+        tick: that was to be fired, in Unix time.
+        last: that was fired last, in Unix time.
+    """
+
+    def __init__(self, entry_id: str, tick: int, last: int) -> None:
+        super().__init__(f"tick {tick} of schedule {entry_id} has been fired; the last one was {last}")
+        self.entry_id = entry_id
+        self.tick = tick
+        self.last = last
+
+
 # Looking at and changing tasks.
 
 
@@ -364,3 +382,22 @@ class LeaseExpiredError(PyasynqError):
 
 class ServerStateError(PyasynqError, RuntimeError):
     """A server was asked for something that its state does not allow, such as a second start."""
+
+
+# Schedulers.
+
+
+class SchedulerStateError(PyasynqError, RuntimeError):
+    """A scheduler was asked for something that its state does not allow, such as a second start."""
+
+
+class ScheduleNotFoundError(PyasynqError, LookupError):
+    """A scheduler has no entry with this id.
+
+    Attributes:
+        entry_id: the id.
+    """
+
+    def __init__(self, entry_id: str) -> None:
+        super().__init__(f"no scheduler entry found: {entry_id!r}")
+        self.entry_id = entry_id

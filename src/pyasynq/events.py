@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
 _log = logging.getLogger("pyasynq")
 
@@ -201,6 +202,65 @@ class ServerWarning(NamedTuple):
 
     code: str
     message: str
+
+
+class SchedulerStateChanged(NamedTuple):
+    """A scheduler is now `new`, `active`, `stopped` or `closed`."""
+
+    scheduler_id: str
+    state: str
+
+
+class TickFired(NamedTuple):
+    """This scheduler has enqueued the task of a tick."""
+
+    entry_id: str
+    spec: str
+    task_type: str
+    queue: str
+    task_id: str
+    tick: datetime
+
+
+class TickFailed(NamedTuple):
+    """A tick could not be fired. With `retried` it is tried again, and reported only once."""
+
+    entry_id: str
+    spec: str
+    task_type: str
+    tick: datetime
+    error: Exception
+    retried: bool
+
+
+class TicksMissed(NamedTuple):
+    """Ticks up to this one are left out: no scheduler ran, or none could reach Redis, and misfire is skip."""
+
+    entry_id: str
+    spec: str
+    task_type: str
+    tick: datetime
+
+
+class HookFailed(NamedTuple):
+    """A hook of a scheduler raised."""
+
+    hook: str
+    error: Exception
+
+
+class SyncFailed(NamedTuple):
+    """The provider of periodic tasks raised, or what it returned cannot be; all entries stay as they are."""
+
+    error: Exception
+
+
+class PeriodicTaskRefused(NamedTuple):
+    """A periodic task has an expression that cannot be read; the others are not affected."""
+
+    spec: str
+    task_type: str
+    error: Exception
 
 
 Event = TypeVar("Event", bound=tuple[object, ...])

@@ -49,6 +49,27 @@ INTENDED = (
         "the token of the attempt, by which a worker whose lease lapsed is kept from settling",
     ),
     Difference(
+        "scheduler",
+        "asynq:{low}:x:ticks",
+        "type",
+        "H18",
+        "the last tick of each entry, by which several schedulers fire each tick once",
+    ),
+    Difference(
+        "scheduler_shutdown",
+        "asynq:{low}:x:ticks",
+        "type",
+        "H18",
+        "the last tick outlives the scheduler, so that the next one knows what was fired and what was missed",
+    ),
+    Difference(
+        "scheduler",
+        "asynq:scheduler_history:ce4fc5bf-a001-4337-a84a-65df840720fc",
+        "ttl",
+        "W26",
+        "a history whose scheduler crashed or was changed does not stay for ever",
+    ),
+    Difference(
         "group",
         "asynq:{default}:g:g1",
         "id-grp",

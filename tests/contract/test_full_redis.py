@@ -23,12 +23,20 @@ from pyasynq._broker.leases import (
     renew,
 )
 from pyasynq._broker.results import write_result
+from pyasynq._broker.schedules import (
+    clear_scheduler_entries,
+    forget_entries,
+    list_schedulers,
+    record_enqueue_event,
+    write_scheduler_entries,
+)
 from pyasynq._broker.servers import clear_server_state, list_servers, write_server_state
 from pyasynq.errors import RedisOutOfMemoryError
 from pyasynq.task import TaskState
 from tests.contract.aggregating import LIMITS, STAGED, finish
 from tests.contract.enqueueing import composed
 from tests.contract.settling import CUTOFF, archive, complete, done, requeue, retry
+from tests.contract.test_schedules import entry, event, fire_tick
 from tests.contract.test_servers import server, worker
 from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, claim
 from tests.fix_broker import BlockingPerformer, Perform
@@ -69,6 +77,7 @@ def prepare(tasks: Tasks) -> None:
     tasks.put(TaskState.SCHEDULED, "due")
     tasks.put(TaskState.RETRY, "grouped", group="g")
     tasks.put(TaskState.COMPLETED, "old", completed_at=NOW.seconds - 60, retention=60)
+    tasks.client.hset(tasks.keys.ticks, mapping={"gone": 9, "gone:since": 8})
     tasks.put(TaskState.AGGREGATING, "member", group="h", score=1)
     tasks.in_set(STAGED.group, STAGED.id, "staged")
 
@@ -109,6 +118,11 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "write_server_state": lambda: write_server_state(server(), [worker("a")], now=NOW),
     "clear_server_state": lambda: clear_server_state("host", 7, "abc"),
     "list_servers": lambda: list_servers(NOW),
+    "write_scheduler_entries": lambda: write_scheduler_entries("s", [entry("e")], now=NOW),
+    "clear_scheduler_entries": lambda: clear_scheduler_entries("s"),
+    "list_schedulers": lambda: list_schedulers(NOW),
+    "record_enqueue_event": lambda: record_enqueue_event("e", event()),
+    "forget_entries": lambda: forget_entries("default", before=10, keep=()),
     "queue_info": lambda: queue_info("default", NOW),
     "list_tasks": lambda: list_tasks("default", TaskState.ACTIVE, 0, 10),
     "get_task": lambda: get_task("default", "waiting"),
@@ -159,6 +173,18 @@ def test_h25_a_full_redis_refuses_new_tasks(
     full()
     with pytest.raises(RedisOutOfMemoryError):
         perform_when_full(enqueue_run(run, now=NOW, registry=registry))
+    assert [] == redis_client.keys("*")
+
+
+def test_h25_a_full_redis_refuses_ticks(
+    redis_client: RedisClient, perform_when_full: Perform, full: Callable[[], None]
+) -> None:
+    """So the tick is not lost: it has not been fired."""
+    registry = QueueRegistry()
+    registry.remember("default")
+    full()
+    with pytest.raises(RedisOutOfMemoryError):
+        perform_when_full(fire_tick(registry=registry))
     assert [] == redis_client.keys("*")
 
 

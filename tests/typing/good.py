@@ -13,7 +13,11 @@ from pyasynq import (
     CoroutineTask,
     EnqueueResult,
     GroupRule,
+    PeriodicTaskConfig,
+    PeriodicTaskManager,
     PlainTask,
+    Scheduler,
+    SchedulerConfig,
     ServerConfig,
     Task,
     TaskHandle,
@@ -77,6 +81,34 @@ def delay(retried: int, error: BaseException, task: Task) -> timedelta:
 )
 async def report(day: datetime) -> list[str]:
     return [day.isoformat()]
+
+
+@app.cron("*/5 * * * *", misfire="once", queue="low")
+@app.task("tidy")
+async def tidy() -> int:
+    return 1
+
+
+@app.cron("@daily")
+def tidy_all(older_than: int = 30) -> str:
+    return str(older_than)
+
+
+app.schedule("0 9 * * *", report.task(datetime.now(UTC)), misfire="all", max_retry=1)
+
+
+async def tenants() -> list[PeriodicTaskConfig]:
+    return [PeriodicTaskConfig("@hourly", Task("report"), {"queue": "low"}, misfire="all")]
+
+
+async def schedule_them() -> None:
+    assert_type(tidy, CoroutineTask[[], int])
+    assert_type(await tidy.enqueue(), TaskHandle[int])
+    assert_type(tidy_all.enqueue_sync(older_than=1), TaskHandle[str])
+    scheduler = Scheduler("redis://localhost", SchedulerConfig(location="Europe/Berlin"))
+    assert_type(scheduler.register("@daily", "t", b"{}", misfire="all", max_retry=1), str)
+    async with scheduler, PeriodicTaskManager("redis://localhost", tenants):
+        pass
 
 
 @app.use

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+TypedTaskT = TypeVar("TypedTaskT", bound="TypedTask[..., Any]")
 
 
 class Sender(Protocol):
@@ -208,6 +209,21 @@ class TaskDecorator(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+
+
+class CronDecorator(Protocol):
+    """What `@app.cron(...)` applies to a typed task or to a function."""
+
+    @overload
+    def __call__(self, target: TypedTaskT, /) -> TypedTaskT: ...
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
+        self, target: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> CoroutineTask[P, R]: ...
+
+    @overload
+    def __call__(self, target: Callable[P, R], /) -> PlainTask[P, R]: ...
 
 
 def _merge(results: list[EnqueueResult], refused: Mapping[int, EnqueueResult]) -> list[EnqueueResult]:

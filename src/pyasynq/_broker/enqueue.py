@@ -134,7 +134,7 @@ def enqueue_run(
     refusals = yield ScriptCall(run.script, (target,), tuple(args), Replay.BY_TOKEN)
     results = [EnqueueResult(EnqueueStatus.ENQUEUED, item.message.id, queue) for item in run.tasks]
     for position, code in zip(refusals[::2], refusals[1::2], strict=True):
-        results[position] = _refusal(run.tasks[position], code)
+        results[position] = refusal(run.tasks[position], code)
     return results
 
 
@@ -163,7 +163,8 @@ def _group_arguments(item: Composed) -> list[Argument]:
     return args
 
 
-def _refusal(item: Composed, code: int) -> EnqueueResult:
+def refusal(item: Composed, code: int) -> EnqueueResult:
+    """Return the result of a task that a script refused with this code: 0 for its id, -1 for its lock."""
     message = item.message
     if code == _CONFLICT:
         conflict = TaskIDConflictError(message.queue, message.id)

@@ -32,13 +32,13 @@ class LogSubscriber:
         events.subscribe(happened.TaskFinished, self._finished)
         events.subscribe(happened.ServerStateChanged, self._state)
         for event_class, level, text in _LINES:
-            events.subscribe(event_class, _line(level, text))
+            events.subscribe(event_class, log_line(level, text))
 
     def _state(self, event: happened.ServerStateChanged) -> None:
         if event.state == "active":
             _log.info(
                 "pyasynq %s on %s: queues %s, concurrency %d",
-                _version(),
+                version_text(),
                 self._address,
                 ", ".join(f"{name}={weight}" for name, weight in self._config.queues.items()),
                 self._config.concurrency,
@@ -167,7 +167,9 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
 )
 
 
-def _line(level: int, text: str) -> Callable[[Any], None]:
+def log_line(level: int, text: str) -> Callable[[Any], None]:
+    """Return a subscriber that writes an event with a text that names its fields."""
+
     def write(event: Any) -> None:
         if _log.isEnabledFor(level):
             _log.log(level, "%s", text.format_map(event._asdict()))
@@ -175,7 +177,7 @@ def _line(level: int, text: str) -> Callable[[Any], None]:
     return write
 
 
-def _version() -> str:
+def version_text() -> str:
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - only a start needs it
 
     try:

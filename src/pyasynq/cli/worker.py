@@ -59,6 +59,7 @@ _GC_THRESHOLD = (20_000, 10, 10)
     metavar="SECONDS",
     help="How long running tasks may go on after a stop.",
 )
+@click.option("--with-scheduler", is_flag=True, help="Also enqueue what the app's cron expressions say.")
 @click.option("--reload", is_flag=True, help="Restart when a Python file in this folder changes.")
 @click.option(
     "--log-level",
@@ -110,7 +111,7 @@ def _work(app: App, modules: Sequence[str], settings: dict[str, Any]) -> int:
     gc.collect()
     gc.freeze()
     try:
-        return app.run_worker(config, loop_factory=_loop_factory())
+        return app.run_worker(config, with_scheduler=settings["with_scheduler"], loop_factory=loop_factory())
     except PyasynqError:
         raise
     except Exception:  # noqa: BLE001 - reported with its traceback; the process ends
@@ -152,7 +153,8 @@ def _some(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - _SHOWN_TYPES} more" if len(names) > _SHOWN_TYPES else shown
 
 
-def _loop_factory() -> Callable[[], AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], AbstractEventLoop] | None:
+    """Return what makes the fastest event loop that is installed, or None for asyncio's own."""
     try:
         import uvloop  # noqa: PLC0415 - an extra
     except ImportError:
