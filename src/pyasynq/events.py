@@ -170,6 +170,19 @@ class ServerStateChanged(NamedTuple):
     state: str
 
 
+class ShutdownWaiting(NamedTuple):
+    """A server that shuts down waits for running tasks, at most so many seconds."""
+
+    tasks: int
+    seconds: float
+
+
+class TasksPutBack(NamedTuple):
+    """Tasks that did not finish before a server closed are at the front of their queues again."""
+
+    tasks: int
+
+
 class LoopBlocked(NamedTuple):
     """The event loop has not run for `seconds`; `stack` says where it is.
 

@@ -25,7 +25,7 @@ from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._server.signals import SignalWatch
 from pyasynq.config import ServerConfig
 from pyasynq.errors import PyasynqError, ServerStateError
-from pyasynq.events import Events, ServerStateChanged
+from pyasynq.events import Events, ServerStateChanged, TasksPutBack
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Server:
         router = router_of(handler)
         LogSubscriber(self.config, self._target.address).attach(self.events)
         self._loop = asyncio.get_running_loop()
-        self._set_state(ServerState.ACTIVE)
+        self._state = ServerState.ACTIVE
         try:
             task_state = None
             if self._lifespan is not None:
@@ -138,6 +138,8 @@ class Server:
                 owns_process=self._owns_process,
             )
             await self._engine.start()
+            if self.state is ServerState.ACTIVE:
+                self._tell_state()
         except BaseException:
             self._set_state(ServerState.CLOSED)
             await self._stack.aclose()
@@ -245,6 +247,8 @@ class Server:
             await self._stack.aclose()
         finally:
             await engine.give_back(running)
+            if engine.put_back:
+                self.events.emit(TasksPutBack(engine.put_back))
             await engine.close()
             self.exit_code = (
                 EXIT_OVERDUE if engine.stuck else EXIT_UNFINISHED if engine.put_back else EXIT_CLEAN
@@ -255,7 +259,10 @@ class Server:
     def _set_state(self, state: ServerState) -> None:
         if self._state is not state:
             self._state = state
-            self.events.emit(ServerStateChanged(self.id or "", state.value))
+            self._tell_state()
+
+    def _tell_state(self) -> None:
+        self.events.emit(ServerStateChanged(self.id or "", self._state.value))
 
     async def __aenter__(self) -> Self:
         """Return the server; it is not started yet."""

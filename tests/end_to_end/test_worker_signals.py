@@ -73,6 +73,8 @@ def test_an_unfinished_coroutine_is_cancelled_cleans_up_and_its_task_goes_back_t
         worker.wait_for("started", times=4)
         with Monitor(redis_client) as monitor:
             assert 3 == worker.terminate()
+    assert "waiting up to 0.1 s for 4 running tasks to end" in worker.text
+    assert "4 tasks did not finish and were put back" in worker.text
     assert ids[:4] == sorted(worker.all("cleaned (.*)"), key=ids.index)
     assert ids == pending(redis_client)
     assert before == {task_id: task_field(redis_client, task_id, "msg") for task_id in ids}

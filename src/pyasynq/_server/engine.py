@@ -39,7 +39,7 @@ from pyasynq._server.threads import HandlerThreads
 from pyasynq._server.wake_up import WakeUp
 from pyasynq._wire.keys import CANCEL_CHANNEL
 from pyasynq.errors import LeaseExpiredError
-from pyasynq.events import AttemptAbandoned
+from pyasynq.events import AttemptAbandoned, ShutdownWaiting
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ class Engine:
         self.ready = False
         """Whether the start is complete and the shutdown has not begun."""
         self._taking = True
-        self.put_back = False
-        """Whether unfinished tasks went back to their queues at shutdown."""
+        self.put_back = 0
+        """How many unfinished tasks went back to their queues at shutdown."""
         self._target = target
         self._config = config
         self._settings = settings
@@ -232,13 +232,15 @@ class Engine:
         """Wait for attempts, cancel those that take too long, stop all services; return what still runs."""
         self.stop_taking()
         self.ready = False
+        if self._runner.running:
+            self._events.emit(ShutdownWaiting(len(self._runner.running), self._shutdown_timeout))
         aggregating = asyncio.ensure_future(self._aggregator.wait_until_idle(self._shutdown_timeout))
         if not await self._runner.wait_until_idle(self._shutdown_timeout):
             self._settles.hold_requeues()
             now = self._clock.monotonic()
             for attempt in list(self._runner.running):
                 if attempt.cancel(ServerStopping(), monotonic=now):
-                    self.put_back = True
+                    self.put_back += 1
                 elif attempt.phase is Phase.SETTLING and attempt.task is not None:
                     # Its outcome is decided; what takes so long is the error handler.
                     attempt.task.cancel()
@@ -266,7 +268,7 @@ class Engine:
                 continue
             attempt.phase = Phase.SETTLING
             self._settles.put(attempt, Requeue())
-            self.put_back = True
+            self.put_back += 1
         await self._processor.leave()
 
     def _abandon(self, running: list[Attempt]) -> None:

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from pyasynq import events as happened
+from pyasynq._server.failure_text import error_line
 from pyasynq.events import Outcome
 
 if TYPE_CHECKING:
@@ -48,25 +49,37 @@ class LogSubscriber:
 
     @staticmethod
     def _finished(event: happened.TaskFinished) -> None:
-        outcome = event.outcome
-        if outcome is Outcome.RETRIED or outcome is Outcome.ARCHIVED:
-            level = logging.ERROR if outcome is Outcome.ARCHIVED else logging.WARNING
-        else:
-            level = logging.DEBUG
-        if not _log.isEnabledFor(level):
+        what_now = _AFTER_FAILURE.get(event.outcome)
+        if what_now is None or event.error is None:
+            _log.debug(
+                "task %s (%s, queue %s) %s after %.3f s",
+                event.task_id,
+                event.task_type,
+                event.queue,
+                event.outcome.value.replace("_", " "),
+                event.seconds,
+            )
             return
-        attempt = f"{event.retried + 1} of {event.max_retry + 1}"
+        level, text = what_now
         _log.log(
             level,
-            "task %s (%s, queue %s, attempt %s) %s after %.3f s",
+            "task %s (%s, queue %s) failed after %.3f s: %s; attempt %d of %d, %s",
             event.task_id,
             event.task_type,
             event.queue,
-            attempt,
-            outcome.value.replace("_", " "),
             event.seconds,
-            exc_info=event.error if level > logging.DEBUG else None,
+            error_line(event.error),
+            event.retried + 1,
+            event.max_retry + 1,
+            text,
+            exc_info=event.error,
         )
+
+
+_AFTER_FAILURE = {
+    Outcome.RETRIED: (logging.WARNING, "it will be retried"),
+    Outcome.ARCHIVED: (logging.ERROR, "it is archived"),
+}
 
 
 _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
@@ -85,6 +98,16 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
             "task {task_id} of queue {queue} was archived as poison: its worker crashed {crashes} times "
             "(last server {server_id})"
         ),
+    ),
+    (
+        happened.ShutdownWaiting,
+        logging.INFO,
+        "waiting up to {seconds:g} s for {tasks} running tasks to end; a second Ctrl-C aborts",
+    ),
+    (
+        happened.TasksPutBack,
+        logging.WARNING,
+        "{tasks} tasks did not finish and were put back to the front of their queues",
     ),
     (
         happened.LeaseLost,
