@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.driver import AsyncDriver, BlockingDriver
+from pyasynq._broker.leases import list_expired
 from pyasynq._broker.results import write_result
 from pyasynq._broker.server_facts import require_supported, server_facts
 from pyasynq._broker.subscription import Subscription
@@ -129,6 +130,7 @@ class Engine:
             require_supported(facts)
             self._redis_time.learn(facts.redis_now)
             check_server(facts, self._clock, self._settings, self._events)
+            await self._try_rights()
             for service in self._build(facts):
                 await service.start()
                 self._started.append(service)
@@ -139,6 +141,14 @@ class Engine:
         self._record.status = "active"
         self.ready = True
         self._heartbeater.beat_now()
+
+    async def _try_rights(self) -> None:
+        """Run a script that changes nothing on the keys of each queue, as all services are about to do."""
+        now = self._clock.redis_now()
+        plans = [list_expired(queue, limit=1, now=now) for queue in self._config.queues]
+        for result in await self._driver.run_batch(plans):
+            if isinstance(result, Exception):
+                raise result
 
     def _build(self, facts: ServerFacts) -> tuple[Service, ...]:
         parts = self._parts = Parts(

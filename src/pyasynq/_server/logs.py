@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from pyasynq import events as happened
@@ -27,11 +28,14 @@ class LogSubscriber:
     def __init__(self, config: ServerConfig, address: str) -> None:
         self._config = config
         self._address = address
+        self._last_failures: dict[str, tuple[str, float]] = {}
+        """What each service failed with, and when that was last a warning."""
 
     def attach(self, events: Events) -> None:
         """Begin to write."""
         events.subscribe(happened.TaskFinished, self._finished)
         events.subscribe(happened.ServerStateChanged, self._state)
+        events.subscribe(happened.RoundFailed, self._round_failed)
         for event_class, level, text in _LINES:
             events.subscribe(event_class, log_line(level, text))
 
@@ -46,6 +50,16 @@ class LogSubscriber:
             )
         else:
             _log.info("the server is %s", event.state)
+
+    def _round_failed(self, event: happened.RoundFailed) -> None:
+        # While Redis is away every service fails several times a second with the same words.
+        said, when = self._last_failures.get(event.service, ("", 0.0))
+        now, error = time.monotonic(), repr(event.error)
+        if error == said and now - when < _SAY_AGAIN_SECONDS:
+            _log.debug("%s: %s; next try in %.1f s", event.service, error, event.rest)
+            return
+        self._last_failures[event.service] = error, now
+        _log.warning("%s: %s; it is tried again until it succeeds", event.service, error)
 
     @staticmethod
     def _finished(event: happened.TaskFinished) -> None:
@@ -76,6 +90,7 @@ class LogSubscriber:
         )
 
 
+_SAY_AGAIN_SECONDS = 60.0
 _AFTER_FAILURE = {
     Outcome.RETRIED: (logging.WARNING, "it will be retried"),
     Outcome.ARCHIVED: (logging.ERROR, "it is archived"),
@@ -158,11 +173,6 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         happened.SetsReclaimed,
         logging.WARNING,
         "{tasks} tasks of queue {queue} were put back into their groups: their aggregation was broken off",
-    ),
-    (
-        happened.RoundFailed,
-        logging.WARNING,
-        "{service}: {error!r}; next try in {rest:.1f} s",
     ),
     (
         happened.LoopBlocked,

@@ -9,7 +9,7 @@ import pytest
 
 from pyasynq._server.logs import LogSubscriber
 from pyasynq.config import ServerConfig
-from pyasynq.events import Events, Outcome, TaskFinished
+from pyasynq.events import Events, Outcome, RoundFailed, TaskFinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,3 +61,18 @@ def test_what_is_no_failure_is_for_debugging(
     assert "DEBUG" == record.levelname
     assert not record.exc_info
     assert f"task id (email:deliver, queue default) {outcome} after 1.500 s" == record.getMessage()
+
+
+def test_h20_a_service_that_fails_again_and_again_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Until the error is another; each service speaks for itself."""
+    events = Events()
+    LogSubscriber(ServerConfig(), "localhost:6379").attach(events)
+    caplog.set_level(logging.WARNING, "pyasynq")
+    for text in ("away", "away", "away", "loading"):
+        events.emit(RoundFailed("janitor", ValueError(text), 0.1))
+    events.emit(RoundFailed("forwarder", ValueError("loading"), 0.1))
+    assert [
+        "janitor: ValueError('away'); it is tried again until it succeeds",
+        "janitor: ValueError('loading'); it is tried again until it succeeds",
+        "forwarder: ValueError('loading'); it is tried again until it succeeds",
+    ] == caplog.messages
