@@ -173,7 +173,7 @@ async def test_a_server_that_lacks_a_right_does_not_start(own_server: OwnServer,
 @run_async
 async def test_h20_a_service_that_cannot_do_its_work_rests_longer_and_longer(own_server: OwnServer) -> None:
     """The forwarder, too, which keeps rounds apart from one another."""
-    settings = dataclasses.replace(QUICK, forward_gap=10)
+    settings = dataclasses.replace(QUICK, forward_gap=0.2)
     async with serving(own_server.url, do_nothing, settings=settings) as running:
         await running.recorder.wait(RoundFinished, lambda event: event.service == "forwarder")
         with own_server.connect() as client:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.redis_url import RedisTarget
 
-_ARMED_SECONDS: Final = 5.0
+_ARMED_SECONDS: Final = 9.0
 _SHORTEST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
 _NOT_YET: Final = frozenset({"NOAUTH", "WRONGPASS", *WAITED_OUT})
@@ -76,7 +76,7 @@ class Watcher:
     async def arm(self, *keys: str) -> bool:
         """Ask for `on_change` at the next change of each key, and wait until Redis has confirmed it.
 
-        A key that was armed within the last five seconds and has not changed costs nothing. Later it is armed
+        A key that was armed within the last nine seconds and has not changed costs nothing. Later it is armed
         anew, because a server that lost a key's slot while the key was empty does not say so.
 
         Returns:

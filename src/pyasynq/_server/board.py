@@ -56,6 +56,10 @@ class QueueBoard:
                 view.armed = False
         return views
 
+    def due(self, now: float) -> list[QueueView]:
+        """Return the queues that were empty and have rested long enough."""
+        return [view for view in self.views if view.empty and not view.unsure and view.look_at <= now]
+
     def to_watch(self) -> list[QueueView]:
         """Return the queues that are empty and not watched."""
         return [view for view in self.views if view.empty and not view.armed]

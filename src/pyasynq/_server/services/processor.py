@@ -46,6 +46,7 @@ class Processor(Service):
             # The handlers that have just ended may have enqueued: in burst mode nothing may be missed.
             intake.board.ask_all_again()
         self._was_quiet = quiet
+        await self._renew_watches()
         batches = self._parts.settles.take_fresh()
         asks = intake.asks()
         finds = intake.finds()
@@ -109,6 +110,16 @@ class Processor(Service):
         for task, _ in quarantines:
             if not isinstance(next(results), Exception):
                 intake.quarantined(task)
+
+    async def _renew_watches(self) -> None:
+        """Watch the queues again whose safety poll is due; the poll then is the look that follows a watch."""
+        if self._parts.config.burst or not self._intake.room:
+            return
+        board = self._intake.board
+        for view in board.due(self._parts.clock.monotonic()):
+            changes = view.changes
+            if await self._wake_up.watch(view.pending_key, view.paused_key):
+                board.watched(view, changes=changes)
 
     async def _watch_empty_queues(self) -> None:
         if self._parts.config.burst:
