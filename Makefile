@@ -53,7 +53,7 @@ mutants: $(STAMP) ## break the Lua scripts one statement at a time; the tests mu
 	@$(PYTHON) -m tools.mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
 
 chaos-kill: $(STAMP) ## kill a random worker every second while 10,000 tasks run; none may be lost [RUNS=10]
-	@$(PYTHON) tests/chaos/kill.py --runs $(RUNS)
+	@$(PYTHON) -m tests.chaos.kill --runs $(RUNS)
 
 pins: ## write requirements/dev.txt anew from pyproject.toml (needs uv)
 	@tools/pins.sh

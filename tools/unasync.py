@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "pyasynq"
-TWINS = {"client.py": "sync/client.py"}
+TWINS = {"client.py": "sync/client.py", "inspector.py": "sync/inspector.py"}
 
 HEADER = "# Generated from {source} by tools/unasync.py; change that file and run `make sync`.\n"
 

@@ -89,6 +89,11 @@ class TaskInfo:
     completed_at: datetime | None = None
     result: bytes | None = field(default=None, repr=False)
     is_orphaned: bool = False
+    """Active, but its lease is over or missing."""
+    lease_expires_at: datetime | None = None
+    """Until when an active task belongs to its worker; running workers prolong it."""
+    server_id: str = ""
+    """Which server runs an active task; empty for a server in Go, which does not write it down."""
 
 
 class EnqueueStatus(enum.StrEnum):

@@ -9,7 +9,7 @@ from pyasynq._broker.inspect_queues import QueueCounts, queue_info, queue_names
 from pyasynq._broker.inspect_tasks import TaskRecord, get_task, list_tasks, task_info
 from pyasynq.errors import TaskNotFoundError
 from pyasynq.task import TaskState
-from tests.factories import DAY, LEASE_SCORE, NOW, Tasks, message_bytes
+from tests.factories import DAY, LEASE_SCORE, NOW, TOKEN, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_latency_is_the_wait_of_the_next_task(
 def test_a_task_is_shown_with_all_that_is_known(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of the HMGET and of the ZSCORE."""
     tasks.active("a", crashes=1, extra={"result": b"r", "x:trace": b"t"})
-    record = TaskRecord("a", message_bytes("a"), TaskState.ACTIVE, LEASE_SCORE, b"r", 1, b"t")
+    record = TaskRecord("a", message_bytes("a"), TaskState.ACTIVE, LEASE_SCORE, b"r", 1, b"t", TOKEN)
     assert record == perform(get_task("default", "a"))
     assert [record] == perform(list_tasks("default", TaskState.ACTIVE, 0, 10))
 

@@ -28,6 +28,7 @@ class TaskRecord(NamedTuple):
         result: what its handler wrote.
         crashes: how many workers have died with it.
         trace: the traceback of its last failure.
+        token: of the attempt that runs it, `<server id>/<call>`; None for one of a server in Go.
     """
 
     id: str
@@ -37,6 +38,7 @@ class TaskRecord(NamedTuple):
     result: bytes | None
     crashes: int
     trace: bytes | None
+    token: str | None = None
 
 
 def list_tasks(queue: str, state: TaskState, start: int, stop: int) -> Plan[list[TaskRecord]]:
@@ -85,7 +87,7 @@ def get_task(queue: str, task_id: str) -> Plan[TaskRecord]:
 
 
 def _record(values: Reply) -> TaskRecord:
-    task_id, message, state, score, result, crashes, trace = values
+    task_id, message, state, score, result, crashes, trace, token = values
     return TaskRecord(
         task_id.decode(),
         message,
@@ -94,6 +96,7 @@ def _record(values: Reply) -> TaskRecord:
         result,
         int(crashes or 0),
         trace,
+        None if token is None else token.decode(),
     )
 
 
@@ -129,6 +132,8 @@ def task_info(record: TaskRecord, now: Instant) -> TaskInfo:
         completed_at=_time(message.completed_at),
         result=record.result,
         is_orphaned=is_active and (record.score is None or record.score <= now.seconds),
+        lease_expires_at=_time(record.score) if is_active else None,
+        server_id=(record.token or "").partition("/")[0] if is_active else "",
     )
 
 

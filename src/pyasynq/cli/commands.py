@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _COMMANDS: Final[Mapping[str, str]] = {
+    "demo": "pyasynq.cli.demo.command:demo",
     "ping": "pyasynq.cli.ping:ping",
     "worker": "pyasynq.cli.worker:worker",
 }

@@ -7,12 +7,12 @@
 -- KEYS[5] archived: sorted set of ids by the second they were archived
 -- KEYS[6] completed: sorted set of ids by the second they are to be deleted
 -- ARGV[1] id: of the task
--- Returns: id, message, state, score, result, crashes, trace, of which the last four may be null; nothing for no task
+-- Returns: id, message, state, score, result, crashes, trace, token, of which the last five may be null; nothing for no task
 
 local task, lease, scheduled, retry, archived, completed = unpack(KEYS)
 local id = ARGV[1]
 
-local fields = redis.call('HMGET', task, 'msg', 'state', 'result', 'x:crashes', 'x:trace')
+local fields = redis.call('HMGET', task, 'msg', 'state', 'result', 'x:crashes', 'x:trace', 'x:attempt')
 if not fields[1] or not fields[2] then
   return {}
 end
@@ -25,4 +25,4 @@ local collections = {
 }
 local collection = collections[fields[2]]
 local score = collection and redis.call('ZSCORE', collection, id) or false
-return { id, fields[1], fields[2], score, fields[3], fields[4], fields[5] }
+return { id, fields[1], fields[2], score, unpack(fields, 3, 6) }

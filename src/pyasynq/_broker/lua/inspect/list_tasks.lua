@@ -5,7 +5,7 @@
 -- ARGV[1] task_prefix: what stands before an id in the key of a task
 -- ARGV[2] start: position of the first task, from 0
 -- ARGV[3] stop: position of the last task
--- Returns: id, message, state, score, result, crashes, trace: for each task; the last four may be null
+-- Returns: id, message, state, score, result, crashes, trace, token: for each task; the last five may be null
 
 local collection, lease = unpack(KEYS)
 local task_prefix, start, stop = unpack(ARGV)
@@ -24,9 +24,9 @@ end
 local found = {}
 for i = 1, #entries, 2 do
   local id, score = entries[i], entries[i + 1]
-  local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'state', 'result', 'x:crashes', 'x:trace')
+  local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'state', 'result', 'x:crashes', 'x:trace', 'x:attempt')
   if fields[1] and fields[2] then
-    for _, value in ipairs({ id, fields[1], fields[2], score, fields[3], fields[4], fields[5] }) do
+    for _, value in ipairs({ id, fields[1], fields[2], score, unpack(fields, 3, 6) }) do
       found[#found + 1] = value
     end
   end

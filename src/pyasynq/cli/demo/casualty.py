@@ -1,0 +1,58 @@
+"""The worker that is killed, the tasks that it held, and when they come back."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from pyasynq.cli.demo.summary import Kill
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyasynq.cli.demo.workers import Worker
+
+
+class Casualty:
+    """One kill. Looks at Redis are handed in; what it knows, it has from them.
+
+    Args:
+        worker: the process, dead.
+        share: how much of the work was finished, from 0 to 1.
+        held: ids that Redis said after the death were active in its name. What it said before may have
+            been settled in the meantime.
+    """
+
+    def __init__(self, worker: Worker, share: float, held: Iterable[str]) -> None:
+        self.worker = worker
+        self.held = frozenset(held)
+        self._share = share
+        self._killed = time.monotonic()
+        self._first_back: float | None = None
+        self._last_back: float | None = None
+
+    @property
+    def age(self) -> float:
+        """Seconds since the kill."""
+        return time.monotonic() - self._killed
+
+    def note(self, still_held: Iterable[str]) -> bool:
+        """Note which ids are active in its name now; return whether the last of them has just come back."""
+        left = self.held.intersection(still_held)
+        if self._first_back is None and left != self.held:
+            self._first_back = self.age
+        if left or self._last_back is not None:
+            return False
+        self._last_back = self.age
+        return bool(self.held)
+
+    def to_kill(self) -> Kill:
+        """Return what the summary says of it."""
+        return Kill(
+            worker=self.worker.name,
+            pid=self.worker.pid,
+            at_share=self._share,
+            held=self.held,
+            first_back=self._first_back,
+            last_back=self._last_back,
+        )

@@ -1,0 +1,113 @@
+"""The command `pyasynq demo`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from pyasynq.cli.demo.display import choose_display
+from pyasynq.cli.demo.report import report
+from pyasynq.cli.demo.run import Demo
+from pyasynq.cli.demo.sources import (
+    PLANTED_FOLDER,
+    Sources,
+    find_sources,
+    plant_broken_files,
+    standard_library,
+)
+from pyasynq.cli.demo.text import INDENT, WIDTH, shorten
+from pyasynq.cli.demo.workers import Workers
+from pyasynq.client import Client
+from pyasynq.embedded import EmbeddedServer
+from pyasynq.inspector import Inspector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyasynq.cli.demo.display import Display
+    from pyasynq.cli.demo.summary import Summary
+
+_INTERRUPTED = 130
+_READABLE_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("folder", type=_READABLE_FOLDER, required=False)
+@click.option("--no-kill", is_flag=True, help="Let both workers live.")
+@click.option("--json", "as_json", is_flag=True, help="Print nothing but the summary, as JSON.")
+def demo(folder: Path | None, *, no_kill: bool, as_json: bool) -> None:
+    """Watch two workers read every Python source file of FOLDER (or of Python's own library).
+
+    Nothing needs to be installed or running: the demo starts a real Valkey server for itself, kills one of
+    the workers on the way, and proves at the end that no task was lost. It leaves nothing behind.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # bars and ellipses are not in every encoding
+    display = choose_display(quiet=as_json)
+    try:
+        summary = asyncio.run(_demo((folder or standard_library()).resolve(), display, kill=not no_kill))
+    except asyncio.CancelledError:
+        click.echo("Stopped; the workers and the server have ended.", err=True)
+        raise SystemExit(_INTERRUPTED) from None
+    if as_json:
+        click.echo(json.dumps(summary.to_json(), indent=2))
+    else:
+        _print_report(summary)
+    if summary.violations():
+        raise SystemExit(1)
+
+
+def _print_report(summary: Summary) -> None:
+    color = None if "NO_COLOR" not in os.environ else False
+    for heading, lines in report(summary):
+        click.secho(f"\n{heading}", bold=True, color=color)
+        for line in lines:
+            click.echo(f"{INDENT}{line}".rstrip())
+
+
+async def _demo(folder: Path, display: Display, *, kill: bool) -> Summary:
+    _cancel_on_signals(cast("asyncio.Task[Summary]", asyncio.current_task()))
+    with display, _set_up(folder, display) as (url, sources, workers):
+        async with Client(url) as client, Inspector(url) as inspector:
+            return await Demo(client, inspector, workers.all, sources, display).run(kill=kill)
+
+
+def _cancel_on_signals(task: asyncio.Task[Summary]) -> None:
+    """Let the first SIGINT, SIGTERM or SIGHUP cancel the task at its next await; later ones change nothing.
+
+    Cancellation comes between two steps and never inside one, so each `with` block below ends as it should.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    loop = asyncio.get_running_loop()
+
+    def cancel() -> None:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+        task.cancel()
+
+    for number in numbers:
+        loop.add_signal_handler(number, cancel)
+
+
+@contextlib.contextmanager
+def _set_up(folder: Path, display: Display) -> Iterator[tuple[str, Sources, Workers]]:
+    """Find the files; hold a temporary folder, a server in memory and two workers for the `with` block."""
+    with tempfile.TemporaryDirectory(prefix="pyasynq-demo-") as temporary:
+        scratch = Path(temporary)
+        sources = Sources(folder, find_sources(folder), plant_broken_files(scratch / PLANTED_FOLDER))
+        with EmbeddedServer() as server:
+            found = f"{server.name} {server.version} is up; {len(sources.files):,} Python files in "
+            display.say(found + shorten(str(folder), WIDTH - len(found)))
+            with Workers(server.url, scratch) as workers:
+                yield server.url, sources, workers

@@ -1,0 +1,132 @@
+"""How the demo shows itself: a live picture in a terminal, lines in a pipe, nothing for `--json`."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+import click
+
+from pyasynq.cli.demo.text import WIDTH, bar, percent, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyasynq.cli.demo.progress import LeaseView, Snapshot, WorkerView
+
+LEASE_SECONDS: Final = 30
+_SHOWN_LEASES: Final = 8
+_PLAIN_INTERVAL_SECONDS: Final = 2.0
+
+
+class Display(Protocol):
+    """Where the demo's news and pictures go, for the time of a `with` block."""
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the terminal as it was."""
+
+    def say(self, text: str) -> None:
+        """Show a piece of news, which stays."""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show the present state, which the next one replaces."""
+
+
+def choose_display(*, quiet: bool) -> Display:
+    """Return the display for this standard output: live needs a terminal and the package rich."""
+    if quiet:
+        return QuietDisplay()
+    if sys.stdout.isatty() and importlib.util.find_spec("rich"):
+        from pyasynq.cli.demo.live import LiveDisplay  # noqa: PLC0415 - rich is an extra
+
+        return LiveDisplay()
+    return PlainDisplay()
+
+
+class QuietDisplay:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        """Show nothing."""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show nothing."""
+
+
+class PlainDisplay(QuietDisplay):
+    """Prints news as they come, and the state every two seconds."""
+
+    def __init__(self) -> None:
+        self._next_line_at = 0.0
+
+    def say(self, text: str) -> None:
+        """Print the news."""
+        click.echo(text)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Print one line, unless the last one is too young."""
+        if snapshot.elapsed < self._next_line_at:
+            return
+        self._next_line_at = snapshot.elapsed + _PLAIN_INTERVAL_SECONDS
+        click.echo(plain_line(snapshot))
+
+
+def plain_line(snapshot: Snapshot) -> str:
+    """Return the state in one line of at most 80 columns."""
+    queue = snapshot.queue
+    line = (
+        f"{snapshot.elapsed:5.1f} s {percent(snapshot.share):>5}  done {queue.completed:,}  "
+        f"pending {queue.pending:,}  active {queue.active}  retry {queue.retry}"
+    )
+    if snapshot.leases:
+        longest = max(lease.seconds_left for lease in snapshot.leases)
+        left = f"{longest:.0f} s left" if longest > 0 else "over"
+        return f"{line}  leases {len(snapshot.leases)}, {left}"[:WIDTH]
+    return f"{line}  {snapshot.rate:,.0f} tasks/s"[:WIDTH]
+
+
+def picture(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Yield the lines of the live picture, each after its part: progress, states, worker, dead or lease."""
+    queue = snapshot.queue
+    done = f"{snapshot.finished:,} of {snapshot.total:,}"
+    figures = f"{percent(snapshot.share):>4}  {done}  {snapshot.rate:,.0f} tasks/s"
+    yield "progress", f"{bar(snapshot.share, WIDTH - len(figures) - 3)} {figures}"
+    yield (
+        "states",
+        (
+            f"pending {queue.pending:,}  active {queue.active}  retry {queue.retry}  "
+            f"completed {queue.completed:,}  archived {queue.archived}"
+        ),
+    )
+    for worker in snapshot.workers:
+        yield ("worker" if worker.killed_for is None else "dead"), worker_line(worker)
+    for lease in snapshot.leases[:_SHOWN_LEASES]:
+        yield "lease", lease_line(lease)
+    if len(snapshot.leases) > _SHOWN_LEASES:
+        yield "lease", f"  and {len(snapshot.leases) - _SHOWN_LEASES} more"
+
+
+def worker_line(worker: WorkerView) -> str:
+    """Return the line of one worker process."""
+    held = f"{worker.running} task" + ("" if worker.running == 1 else "s")
+    if worker.killed_for is None:
+        return f"{worker.name}  pid {worker.pid}  running {held}"
+    if worker.running:
+        return f"{worker.name}  pid {worker.pid}  killed {worker.killed_for:.0f} s ago, {held} in its name:"
+    return f"{worker.name}  pid {worker.pid}  killed {worker.killed_for:.0f} s ago, its tasks are recovered"
+
+
+def lease_line(lease: LeaseView) -> str:
+    """Return the line of one lease that nobody renews any more."""
+    left = f"{lease.seconds_left:3.0f} s left" if lease.seconds_left > 0 else "over, to be recovered"
+    return f"  {shorten(lease.name, 36):<36}  {bar(lease.seconds_left / LEASE_SECONDS, 15)}  {left}"

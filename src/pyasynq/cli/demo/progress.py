@@ -1,0 +1,71 @@
+"""What the demo shows while it runs: one immutable snapshot for each look at Redis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq.info import QueueInfo
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """One worker process."""
+
+    name: str
+    pid: int
+    running: int
+    """Tasks that are active in its name."""
+    killed_for: float | None = None
+    """Seconds since it was killed, None while it lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """A task that the killed worker held, and the seconds until its lease is over (negative: over)."""
+
+    name: str
+    seconds_left: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Redis at one moment, in the words of the display."""
+
+    elapsed: float
+    """Seconds since the first task was enqueued."""
+    total: int
+    queue: QueueInfo
+    rate: float
+    """Tasks finished a second, over the last seconds."""
+    workers: Sequence[WorkerView]
+    leases: Sequence[LeaseView]
+
+    @property
+    def finished(self) -> int:
+        """Tasks that are completed or archived."""
+        return self.queue.completed + self.queue.archived
+
+    @property
+    def share(self) -> float:
+        """Finished tasks as a share of all, from 0 to 1."""
+        return self.finished / self.total if self.total else 1.0
+
+
+class RateMeter:
+    """Tasks a second over the last few seconds, from counts taken at any times."""
+
+    def __init__(self, window_seconds: float = 3.0) -> None:
+        self._window = window_seconds
+        self._counts: list[tuple[float, int]] = []
+
+    def rate(self, at: float, count: int) -> float:
+        """Note that `count` tasks were finished at `at` (seconds), and return the rate over the window."""
+        self._counts.append((at, count))
+        while len(self._counts) > 1 and self._counts[0][0] < at - self._window:
+            del self._counts[0]
+        first_at, first_count = self._counts[0]
+        return (count - first_count) / (at - first_at) if at > first_at else 0.0

@@ -1,0 +1,202 @@
+"""The demo's course: enqueue, watch, kill one worker, watch its tasks come back, and read what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.cli.demo.casualty import Casualty
+from pyasynq.cli.demo.progress import LeaseView, RateMeter, Snapshot, WorkerView
+from pyasynq.cli.demo.summary import Remains, Summary, path_of, summarize
+from pyasynq.cli.demo.tasks import QUEUE, measure
+from pyasynq.cli.demo.text import percent
+from pyasynq.errors import PyasynqError
+from pyasynq.task import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq.cli.demo.display import Display
+    from pyasynq.cli.demo.sources import Sources
+    from pyasynq.cli.demo.workers import Worker
+    from pyasynq.client import Client
+    from pyasynq.info import QueueInfo
+    from pyasynq.inspector import Inspector
+    from pyasynq.task import TaskInfo
+
+_KILL_AT_SHARE: Final = 0.1
+_LOOK_INTERVAL_SECONDS: Final = 0.2
+_WORKERS_READY_SECONDS: Final = 30.0
+_STANDSTILL_SECONDS: Final = 90.0
+_PAGE_SIZE: Final = 500
+
+
+class DemoError(PyasynqError):
+    """The demo could not go on; the message quotes the log of the worker concerned."""
+
+
+class Demo:
+    """One run, on workers that have been started. All that it knows of Redis, the inspector has told it."""
+
+    def __init__(
+        self,
+        client: Client,
+        inspector: Inspector,
+        workers: Sequence[Worker],
+        sources: Sources,
+        display: Display,
+    ) -> None:
+        self._client = client
+        self._inspector = inspector
+        self._workers = workers
+        self._sources = sources
+        self._display = display
+        self._worker_of_server: dict[str, Worker] = {}
+        self._meter = RateMeter()
+        self._patience = _Patience()
+        self._casualty: Casualty | None = None
+
+    async def run(self, *, kill: bool) -> Summary:
+        """Enqueue every file, wait until each task is completed or archived, and sum up what Redis holds.
+
+        Raises:
+            DemoError: when a worker ends by itself, or nothing moves for 90 seconds.
+        """
+        await self._workers_ready()
+        started = time.monotonic()
+        enqueued = await self._enqueue()
+        while True:
+            queue = await self._inspector.queue_info(QUEUE)
+            active = await self._active()
+            self._note_recovery(active)
+            snapshot = self._snapshot(time.monotonic() - started, len(enqueued), queue, active)
+            self._display.show(snapshot)
+            if queue.unfinished == 0:
+                return await self._sum_up(enqueued, time.monotonic() - started)
+            if kill and self._casualty is None and snapshot.share >= _KILL_AT_SHARE:
+                await self._kill_one(snapshot.share, active)
+            self._check_workers(queue)
+            await asyncio.sleep(_LOOK_INTERVAL_SECONDS)
+
+    async def _workers_ready(self) -> None:
+        pids = {worker.pid: worker for worker in self._workers}
+        deadline = time.monotonic() + _WORKERS_READY_SECONDS
+        while len(self._worker_of_server) < len(self._workers):
+            servers = await self._inspector.servers()
+            self._worker_of_server = {server.id: pids[server.pid] for server in servers if server.pid in pids}
+            for worker in self._workers:
+                if worker.exit_code is not None or time.monotonic() > deadline:
+                    raise DemoError(f"{worker.name} did not start; its log ends with:\n{worker.last_words}")
+            await asyncio.sleep(_LOOK_INTERVAL_SECONDS / 4)
+        names = " and ".join(f"{worker.name} (pid {worker.pid})" for worker in self._workers)
+        self._display.say(f"{names} are ready.")
+
+    async def _enqueue(self) -> list[str]:
+        started = time.monotonic()
+        planted = self._sources.planted
+        paths = (*planted, *self._sources.files)
+        results = await self._client.enqueue_many(measure.task(path=str(path)) for path in paths)
+        for result in results:
+            if not result:
+                raise DemoError(f"a task was not enqueued: {result.error or result.status}")
+        took = time.monotonic() - started
+        self._display.say(
+            f"{len(results):,} tasks enqueued in {took:.2f} s, {len(planted)} planted ones first."
+        )
+        return [result.task_id for result in results if result.task_id]
+
+    async def _active(self) -> list[TaskInfo]:
+        return await self._inspector.list_tasks(QUEUE, TaskState.ACTIVE, page_size=_PAGE_SIZE)
+
+    def _held_by(self, worker: Worker, active: Sequence[TaskInfo]) -> list[TaskInfo]:
+        return [task for task in active if self._worker_of_server.get(task.server_id) is worker]
+
+    async def _kill_one(self, share: float, active: Sequence[TaskInfo]) -> None:
+        victim = max(self._workers, key=lambda worker: len(self._held_by(worker, active)))
+        if not self._held_by(victim, active):
+            return
+        victim.kill()
+        held = [task.id for task in self._held_by(victim, await self._active())]
+        self._casualty = Casualty(victim, share, held)
+        self._display.say(
+            f"{victim.name} (pid {victim.pid}) is killed with SIGKILL, {percent(share)} is done."
+        )
+        self._display.say(f"It holds {len(held)} tasks; nobody renews their leases, which now run down.")
+
+    def _note_recovery(self, active: Sequence[TaskInfo]) -> None:
+        casualty = self._casualty
+        if casualty and casualty.note(task.id for task in self._held_by(casualty.worker, active)):
+            name, age = casualty.worker.name, casualty.age
+            self._display.say(f"The tasks of {name} are pending again, {age:.0f} s after the kill.")
+
+    def _check_workers(self, queue: QueueInfo) -> None:
+        for worker in self._workers:
+            is_dead = self._casualty is not None and worker is self._casualty.worker
+            if worker.exit_code is not None and not is_dead:
+                how = f"{worker.name} ended with exit code {worker.exit_code}"
+                raise DemoError(f"{how}; its log ends with:\n{worker.last_words}")
+        if self._patience.is_over(queue):
+            words = "\n".join(worker.last_words for worker in self._workers)
+            how = f"nothing has moved for {_STANDSTILL_SECONDS:g} s"
+            raise DemoError(f"{how}; the workers' logs end with:\n{words}")
+
+    def _snapshot(self, elapsed: float, total: int, queue: QueueInfo, active: Sequence[TaskInfo]) -> Snapshot:
+        dead = self._casualty.worker if self._casualty else None
+        workers = [
+            WorkerView(
+                worker.name,
+                worker.pid,
+                running=len(self._held_by(worker, active)),
+                killed_for=self._casualty.age if self._casualty and worker is dead else None,
+            )
+            for worker in self._workers
+        ]
+        leases = [
+            LeaseView(
+                self._sources.name_of(path_of(task)),
+                (task.lease_expires_at - queue.timestamp).total_seconds(),
+            )
+            for task in (self._held_by(dead, active) if dead else ())
+            if task.lease_expires_at is not None
+        ]
+        return Snapshot(
+            elapsed=elapsed,
+            total=total,
+            queue=queue,
+            rate=self._meter.rate(elapsed, queue.completed + queue.archived),
+            workers=workers,
+            leases=sorted(leases, key=lambda lease: lease.seconds_left),
+        )
+
+    async def _sum_up(self, enqueued: Sequence[str], seconds: float) -> Summary:
+        remains = Remains(
+            queue=await self._inspector.queue_info(QUEUE),
+            completed=await self._all_tasks(TaskState.COMPLETED),
+            archived=await self._all_tasks(TaskState.ARCHIVED),
+        )
+        kill = self._casualty.to_kill() if self._casualty else None
+        return summarize(remains, self._sources, enqueued=enqueued, kill=kill, seconds=seconds)
+
+    async def _all_tasks(self, state: TaskState) -> list[TaskInfo]:
+        tasks: list[TaskInfo] = []
+        while True:
+            page = 1 + len(tasks) // _PAGE_SIZE
+            found = await self._inspector.list_tasks(QUEUE, state, page=page, page_size=_PAGE_SIZE)
+            tasks.extend(found)
+            if len(found) < _PAGE_SIZE:
+                return tasks
+
+
+class _Patience:
+    """Ends when the counts of a queue have not changed for a time that no lease and no retry takes."""
+
+    def __init__(self) -> None:
+        self._counts: tuple[int, ...] = ()
+        self._changed = time.monotonic()
+
+    def is_over(self, queue: QueueInfo) -> bool:
+        counts = (queue.pending, queue.active, queue.retry, queue.completed, queue.archived)
+        if counts != self._counts:
+            self._counts, self._changed = counts, time.monotonic()
+        return time.monotonic() > self._changed + _STANDSTILL_SECONDS

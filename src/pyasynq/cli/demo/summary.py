@@ -1,0 +1,164 @@
+"""What is left in Redis when the demo is over, and whether it proves that nothing was lost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyasynq.cli.demo.analysis import SourceFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyasynq.cli.demo.sources import Sources
+    from pyasynq.info import QueueInfo
+    from pyasynq.task import TaskInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A completed task: one file, its figures, and the worker process that produced them."""
+
+    name: str
+    worker_pid: int
+    facts: SourceFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An archived task."""
+
+    name: str
+    error: str
+    attempts: int
+    is_planted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A worker that was killed, and what became of the tasks that it held. Seconds count from the kill."""
+
+    worker: str
+    pid: int
+    at_share: float
+    """How much of the work was finished then, from 0 to 1."""
+    held: frozenset[str]
+    """Ids of the tasks that were active in its name after its death."""
+    first_back: float | None
+    last_back: float | None
+    """When the first and the last of them had left the dead worker's hands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The end of a demo. Everything but `enqueued`, `kill` and the two times was read from Redis."""
+
+    enqueued: frozenset[str]
+    """Ids that Redis acknowledged when they were enqueued."""
+    found: frozenset[str]
+    """Ids that are completed or archived now."""
+    queue: QueueInfo
+    modules: Sequence[Module]
+    failures: Sequence[Failure]
+    run_again: frozenset[str]
+    """Ids that the killed worker held and another one finished."""
+    expected_attempts: int
+    """One for each completed task, and one more than its retries for each archived one."""
+    kill: Kill | None
+    seconds: float
+    """From the first enqueue to the last outcome."""
+
+    @property
+    def lost(self) -> int:
+        """Tasks that were enqueued and are neither completed nor archived."""
+        return len(self.enqueued - self.found)
+
+    def violations(self) -> list[str]:
+        """Return what contradicts "each task ended exactly once, and none was lost"; empty is the proof."""
+        planted = [failure for failure in self.failures if failure.is_planted]
+        queue, attempts = self.queue, self.queue.processed_total
+        ended = queue.completed + queue.archived
+        checks = {
+            f"{self.lost} tasks are lost": self.lost == 0,
+            f"{len(self.found - self.enqueued)} unknown tasks appeared": self.found <= self.enqueued,
+            f"{queue.unfinished} tasks are unfinished": queue.unfinished == 0,
+            f"{len(self.found)} ids were found, but {ended} tasks counted": len(self.found) == ended,
+            f"{attempts} attempts were counted instead of {self.expected_attempts}": (
+                attempts == self.expected_attempts
+            ),
+            f"only {len(planted)} of 3 planted files are in the archive": len(planted) == 3,
+        }
+        return [text for text, holds in checks.items() if not holds]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures, as JSON can carry them."""
+        kill = self.kill
+        return {
+            "enqueued": len(self.enqueued),
+            "completed": self.queue.completed,
+            "archived": self.queue.archived,
+            "unfinished": self.queue.unfinished,
+            "lost": self.lost,
+            "attempts": self.queue.processed_total,
+            "run_again": len(self.run_again),
+            "violations": self.violations(),
+            "seconds": round(self.seconds, 2),
+            "kill": None
+            if kill is None
+            else {
+                "worker": kill.worker,
+                "pid": kill.pid,
+                "at_share": round(kill.at_share, 3),
+                "held": len(kill.held),
+                "first_back_seconds": kill.first_back and round(kill.first_back, 1),
+                "last_back_seconds": kill.last_back and round(kill.last_back, 1),
+            },
+            "failures": [asdict(failure) for failure in self.failures],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What was read from Redis after the last outcome."""
+
+    queue: QueueInfo
+    completed: Sequence[TaskInfo]
+    archived: Sequence[TaskInfo]
+
+
+def summarize(
+    remains: Remains, sources: Sources, *, enqueued: Iterable[str], kill: Kill | None, seconds: float
+) -> Summary:
+    """Make the summary of what is left in Redis."""
+    planted = {str(path) for path in sources.planted}
+    modules, run_again = [], set()
+    for task in remains.completed:
+        result = json.loads(task.result or b"{}")
+        module = Module(sources.name_of(path_of(task)), result["worker_pid"], SourceFacts(**result["facts"]))
+        modules.append(module)
+        if kill and task.id in kill.held and module.worker_pid != kill.pid:
+            run_again.add(task.id)
+    failures = []
+    for task in remains.archived:
+        path = path_of(task)
+        failures.append(Failure(sources.name_of(path), task.last_error, task.retried + 1, path in planted))
+        if kill and task.id in kill.held:
+            run_again.add(task.id)
+    return Summary(
+        enqueued=frozenset(enqueued),
+        found=frozenset(task.id for task in (*remains.completed, *remains.archived)),
+        queue=remains.queue,
+        modules=modules,
+        failures=sorted(failures, key=lambda failure: (not failure.is_planted, failure.name)),
+        run_again=frozenset(run_again),
+        expected_attempts=len(modules) + sum(failure.attempts for failure in failures),
+        kill=kill,
+        seconds=seconds,
+    )
+
+
+def path_of(task: TaskInfo) -> str:
+    """Return the path that a task of the demo was enqueued with."""
+    path: str = json.loads(task.payload)["path"]
+    return path

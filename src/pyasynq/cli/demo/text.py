@@ -1,0 +1,62 @@
+"""Plain text that fits a terminal: tables, bars and shortened names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WIDTH: Final = 80
+INDENT: Final = "  "
+_GAP: Final = "  "
+
+
+def shorten(text: str, width: int) -> str:
+    """Return one line of at most `width` characters; the middle goes, since names differ at their ends."""
+    line = " ".join(text.split())
+    if len(line) <= width:
+        return line
+    tail = (width - 1) * 2 // 3
+    return f"{line[: width - 1 - tail]}…{line[len(line) - tail :]}"
+
+
+def cut(text: str, width: int) -> str:
+    """Return one line of at most `width` characters; the end goes, as of a sentence."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+def percent(share: float) -> str:
+    """Return a share (0 to 1) as whole percents; 100 % is said only when nothing is missing."""
+    return f"{int(share * 100)}%"
+
+
+def bar(share: float, width: int) -> str:
+    """Return a bar that is filled to `share` (0 to 1)."""
+    filled = round(min(max(share, 0.0), 1.0) * width)
+    return "█" * filled + "░" * (width - filled)
+
+
+def table(
+    headers: Sequence[str], rows: Sequence[Sequence[str | int]], *, width: int = WIDTH - len(INDENT)
+) -> list[str]:
+    """Return the lines of a table: texts left, numbers right, the widest column shortened to fit."""
+    cells = [
+        [f"{cell:,}" if isinstance(cell, int) else " ".join(cell.split()) for cell in row] for row in rows
+    ]
+    is_number = [all(isinstance(row[column], int) for row in rows) for column in range(len(headers))]
+    widths = [max(len(text) for text in column) for column in zip(headers, *cells, strict=True)]
+    too_wide = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    if too_wide > 0:
+        widest = widths.index(max(widths))
+        widths[widest] -= too_wide
+    lines = []
+    for row in (headers, *cells):
+        fitted = [shorten(text, size) for text, size in zip(row, widths, strict=True)]
+        aligned = [
+            text.rjust(size) if right else text.ljust(size)
+            for text, size, right in zip(fitted, widths, is_number, strict=True)
+        ]
+        lines.append(_GAP.join(aligned).rstrip())
+    return lines

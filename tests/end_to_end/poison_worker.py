@@ -1,0 +1,38 @@
+"""A worker for `test_poison`: its leases are short, and some tasks kill it at once.
+
+python poison_worker.py URL
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from dataclasses import replace
+
+from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
+from pyasynq.config import ServerConfig
+from pyasynq.server import Server
+from pyasynq.task import Task
+
+POISON = b"poison"
+
+
+async def handle(task: Task) -> None:
+    """Die on poison, as after a crash in C code; otherwise work a little."""
+    if task.payload == POISON:
+        os.kill(os.getpid(), signal.SIGKILL)
+    await asyncio.sleep(0.01)
+
+
+def main() -> int:
+    """Serve until told to stop."""
+    server = Server(sys.argv[1], ServerConfig(concurrency=50))
+    # With leases of 30 seconds each crash would take 35 to show.
+    server._settings = replace(
+        DEFAULT_ENGINE_SETTINGS, lease=2, own_slack=1, heartbeat_interval=0.5, recoverer_interval=0.5
+    )
+    return server.run_forever(handle)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
