@@ -129,7 +129,10 @@ class ServerStateChanged(NamedTuple):
 
 
 class LoopBlocked(NamedTuple):
-    """The event loop has not run for `seconds`; `stack` says where it is."""
+    """The event loop has not run for `seconds`; `stack` says where it is.
+
+    The only event that comes from another thread, since nobody on the loop could emit it.
+    """
 
     seconds: float
     stack: str

@@ -89,6 +89,7 @@ class Server:
         self._engine: Engine | None = None
         self._stack = AsyncExitStack()
         self._close_asked: asyncio.Future[None] | None = None
+        self._closing: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owns_process = False
         self.exit_code = EXIT_CLEAN
@@ -140,6 +141,15 @@ class Server:
             self._set_state(ServerState.CLOSED)
             await self._stack.aclose()
             raise
+        await self._catch_up(self._engine)
+
+    async def _catch_up(self, engine: Engine) -> None:
+        """Do what was asked for while the server started."""
+        if self._state is ServerState.STOPPED:
+            engine.stop_taking()
+        elif self._state is ServerState.CLOSED:
+            await self.shutdown()
+            raise ServerStateError("the server was shut down while it started")
 
     def stop(self) -> None:
         """Take no more tasks; what runs goes on, and so do leases and records. Twice is harmless."""
@@ -154,12 +164,12 @@ class Server:
         program its task is not put back, an `AttemptAbandoned` names it, and its lease lapses when the
         program ends. A cancelled caller does not undo the shutdown.
         """
-        if self._state in {ServerState.NEW, ServerState.CLOSED} or self._engine is None:
-            self._set_state(ServerState.CLOSED)
-            return
+        self._ask_to_close()
+        if self._closing is None and self._engine is not None and self._engine.ready:
+            self._closing = asyncio.ensure_future(self._shut_down(self._engine))
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
         self._set_state(ServerState.CLOSED)
-        closing = asyncio.ensure_future(self._shut_down(self._engine))
-        await asyncio.shield(closing)
 
     async def run(self, handler: Router | Handler, *, signals: bool = True) -> int:
         """Work until told to stop: by a signal, `request_shutdown`, burst or max_tasks; return the exit code.
@@ -170,7 +180,8 @@ class Server:
 
         Cancelled, it shuts down in good order first. Raises what `start` raises.
         """
-        self._close_asked = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._close_asked = self._loop.create_future()
         with SignalWatch(self, owns_process=self._owns_process, enabled=signals):
             await self.start(handler)
             engine = self._engine
@@ -231,6 +242,7 @@ class Server:
             self._close_asked.set_result(None)
 
     async def _shut_down(self, engine: Engine) -> None:
+        self._set_state(ServerState.CLOSED)
         running = await engine.drain()
         try:
             await self._stack.aclose()
@@ -264,7 +276,9 @@ class Server:
 
 def end_process(code: int) -> None:
     """End the process although threads still run."""
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    try:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)

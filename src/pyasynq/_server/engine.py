@@ -81,6 +81,8 @@ class Engine:
         self.server_id = str(uuid.uuid4())
         self.finished: asyncio.Future[None] = self.loop.create_future()
         self.stuck = False
+        self.ready = False
+        """Whether the start is complete and the shutdown has not begun."""
         self.put_back = False
         """Whether unfinished tasks went back to their queues at shutdown."""
         self._target = target
@@ -93,7 +95,13 @@ class Engine:
         self._started: list[Service] = []
         warn = events.emit
         self._driver = AsyncDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=warn)
-        self._beat_driver = BlockingDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=warn)
+        self._beat_driver = BlockingDriver(
+            target,
+            client_name=_CLIENT_NAME,
+            clock=clock,
+            # Its thread is the heartbeat's; events belong to the loop.
+            on_warning=lambda warning: self.loop.call_soon_threadsafe(warn, warning),
+        )
         self._redis_time = RedisTime(clock)
         self._roster = Roster(config.queues)
         self._threads = HandlerThreads()
@@ -126,6 +134,7 @@ class Engine:
             raise
         self._record.status = "active"
         self._heartbeater.beat_now()
+        self.ready = True
 
     def _build(self, facts: ServerFacts) -> tuple[Service, ...]:
         parts = Parts(
@@ -143,7 +152,7 @@ class Engine:
         self._runner = Runner(parts, self._threads)
         self._wake_up = WakeUp(self._make_watcher)
         self._intake = Intake(parts, self._runner, self)
-        rule = OverdueRule(self._config, self._settings)
+        self._rule = rule = OverdueRule(self._config, self._settings)
         started = self._redis_time.now().to_datetime()
         self._record = ServerRecord(self.server_id, self._config, self._settings, started)
         deadlines = Deadlines(parts, rule)
@@ -185,7 +194,9 @@ class Engine:
         self._wake_up.listen(changed)
 
     def stop_taking(self) -> None:
-        """Take no more tasks; what runs goes on."""
+        """Take no more tasks; what runs goes on. Nothing happens while the engine is not ready."""
+        if not self.ready:
+            return
         self._intake.taking = False
         self._processor.wake()
         self._record.status = "stopped"
@@ -193,7 +204,9 @@ class Engine:
 
     def expect_exit(self) -> None:
         """Let the heartbeat's thread end the process if a blocked event loop does not do it in time."""
-        patience = self._shutdown_timeout + self._cancel_timeout + 2 * self._driver.timeout
+        if not self.ready:
+            return
+        patience = self._shutdown_timeout + self._cancel_timeout + self._settings.exit_margin
         self._heartbeater.exit_by = self._clock.monotonic() + patience
 
     @property
@@ -207,12 +220,18 @@ class Engine:
     async def drain(self) -> list[Attempt]:
         """Wait for attempts, cancel those that take too long, stop all services; return what still runs."""
         self.stop_taking()
+        self.ready = False
         if not await self._runner.wait_until_idle(self._shutdown_timeout):
+            self._settles.hold_requeues()
             now = self._clock.monotonic()
             for attempt in list(self._runner.running):
                 if attempt.cancel(ServerStopping(), monotonic=now):
                     self.put_back = True
+                elif attempt.phase is Phase.SETTLING and attempt.task is not None:
+                    # Its outcome is decided; what takes so long is the error handler.
+                    attempt.task.cancel()
             await self._runner.wait_until_idle(self._cancel_timeout)
+            self._settles.release_requeues()
         await self._stop_services()
         return [attempt for attempt in self._runner.running if attempt.phase is not Phase.SETTLING]
 
@@ -225,7 +244,11 @@ class Engine:
             for attempt in running:
                 self._events.emit(AttemptAbandoned(attempt.queue, attempt.id, attempt.message.type))
             return
+        now = self._clock.monotonic()
         for attempt in running:
+            if self.stuck and self._rule.is_overdue(attempt, now):
+                # It is why the process ends: another server recovers it, and counts the crash.
+                continue
             attempt.phase = Phase.SETTLING
             self._settles.put(attempt, Requeue())
             self.put_back = True

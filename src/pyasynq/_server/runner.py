@@ -55,8 +55,8 @@ class Runner:
         self._redis_time = parts.redis_time
         self._threads = threads
         self._loop = asyncio.get_running_loop()
-        self.running: set[Attempt] = set()
-        """Attempts that hold a slot: their handlers, or their error handlers, have not ended."""
+        self.running: dict[Attempt, None] = {}
+        """Attempts that hold a slot, oldest first: their handlers, or error handlers, have not ended."""
         self.on_end: Callable[[], None] = lambda: None
         self._idle_waiters: list[asyncio.Future[None]] = []
 
@@ -72,7 +72,7 @@ class Runner:
 
     def start(self, attempt: Attempt) -> None:
         """Run an attempt in an asyncio task of its own."""
-        self.running.add(attempt)
+        self.running[attempt] = None
         attempt.task = self._loop.create_task(self._run(attempt))
 
     async def _run(self, attempt: Attempt) -> None:
@@ -81,7 +81,7 @@ class Runner:
         finally:
             # attempt -> task -> its context -> attempt would live until the garbage collector runs.
             attempt.task = None
-            self.running.discard(attempt)
+            self.running.pop(attempt, None)
             self.on_end()
             if not self.running:
                 for waiter in self._idle_waiters:

@@ -35,6 +35,8 @@ class EngineSettings:
     overdue_again: float = 60.0
     stuck_grace: float = 10.0
     """How long after their deadlines handlers may hold all slots."""
+    exit_margin: float = 10.0
+    """How long a shutdown may take beyond its time-outs before a blocked event loop ends the process."""
     suspect_age: float = 10.0
     """An attempt of this age is not blamed for the next crash."""
     suspect_rest: float = 1.0

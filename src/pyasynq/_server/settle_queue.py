@@ -9,6 +9,7 @@ from pyasynq._broker.settle import Claim
 from pyasynq._server.failure_text import error_line, trace_of
 from pyasynq._server.outcome import Archive, Complete, Decision, Done, LetGo, Requeue, Retry
 from pyasynq._wire.messages import copy_task_message, encode_task_message
+from pyasynq.errors import LeaseExpiredError
 from pyasynq.events import ArchiveTrimmed, LeaseLost, SettleDelayed
 from pyasynq.options import seconds_of
 
@@ -80,6 +81,7 @@ class SettleQueue:
         self._redis_time = redis_time
         self._fresh: list[Entry] = []
         self._delayed: list[Entry] = []
+        self._held: list[Entry] | None = None
         self._in_flight = 0
         self.on_put: Callable[[], None] = lambda: None
 
@@ -96,7 +98,7 @@ class SettleQueue:
     @property
     def outstanding(self) -> int:
         """How many outcomes Redis has not confirmed."""
-        return len(self._fresh) + len(self._delayed) + self._in_flight
+        return len(self._fresh) + len(self._delayed) + len(self._held or ()) + self._in_flight
 
     def put(self, attempt: Attempt, decision: Decision, error: BaseException | None = None) -> None:
         """Take over what came of an attempt; its error is written down here and not kept."""
@@ -104,7 +106,22 @@ class SettleQueue:
             self._drop(attempt)
             return
         message, trace = self._written(attempt, decision, error)
-        self._fresh.append(Entry(attempt, decision, message, trace))
+        entry = Entry(attempt, decision, message, trace)
+        if self._held is not None and isinstance(decision, Requeue):
+            self._held.append(entry)
+        else:
+            self._fresh.append(entry)
+            self.on_put()
+
+    def hold_requeues(self) -> None:
+        """Keep back what is to be requeued, until all of it can go in one call and in its old order."""
+        self._held = []
+
+    def release_requeues(self) -> None:
+        """Let it go, in the order in which the tasks were taken."""
+        held, self._held = self._held or [], None
+        places = {id(attempt): place for place, attempt in enumerate(self._roster)}
+        self._fresh += sorted(held, key=lambda entry: places.get(id(entry.attempt), 0))
         self.on_put()
 
     def take_fresh(self) -> list[Batch]:
@@ -138,7 +155,9 @@ class SettleQueue:
 
     def _drop(self, attempt: Attempt) -> None:
         self._roster.remove(attempt)
-        self._events.emit(LeaseLost(attempt.queue, attempt.id))
+        # An attempt that was cancelled for it has been reported then.
+        if not isinstance(attempt.cause, LeaseExpiredError):
+            self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
     def _sendable(self, entries: Iterable[Entry]) -> list[Entry]:
         now = self._clock.monotonic()

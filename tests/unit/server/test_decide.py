@@ -54,6 +54,7 @@ class FixedRules:
 
 
 def decided(ending: Ending, facts: Facts | None = None, rules: FixedRules | None = None) -> Decision:
+    """Return the decision at NOW."""
     return decide(facts or Facts(), ending, rules or FixedRules(), now=NOW)
 
 
@@ -116,13 +117,9 @@ def test_revoke_ends_the_task_without_a_trace(error: BaseException) -> None:
 
 def test_an_error_raised_while_handling_skip_retry_is_an_ordinary_failure() -> None:
     """Only `raise ... from` wraps; what merely happened before does not count."""
-    try:
-        try:
-            raise SkipRetry
-        except SkipRetry:
-            raise ValueError("while cleaning up")  # noqa: B904 - the point of the test
-    except ValueError as error:
-        assert isinstance(decided(Failed(error)), Retry)
+    error = ValueError("while cleaning up")
+    error.__context__ = SkipRetry()
+    assert isinstance(decided(Failed(error)), Retry)
 
 
 def test_causes_that_go_in_a_circle_end() -> None:

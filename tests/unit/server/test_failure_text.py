@@ -16,7 +16,7 @@ def raised(error: BaseException) -> BaseException:
         return caught
 
 
-class Unreadable(Exception):
+class UnreadableError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
 
@@ -83,5 +83,5 @@ def test_the_trace_shows_where_it_happened() -> None:
 
 def test_an_error_whose_text_cannot_be_read_is_written_down_all_the_same() -> None:
     """A settle is never lost to the user's `__str__`."""
-    assert "Unreadable: (its text cannot be read: RuntimeError)" in error_line(raised(Unreadable()))
-    assert b"Unreadable" in trace_of(raised(Unreadable()))
+    assert "UnreadableError: (its text cannot be read: RuntimeError)" in error_line(raised(UnreadableError()))
+    assert b"UnreadableError" in trace_of(raised(UnreadableError()))

@@ -68,6 +68,10 @@ class Processor(Service):
 
     async def leave(self) -> None:
         """Write what is left. What Redis does not take now, the syncer tries once more."""
+        finds = self._intake.finds()
+        if finds:
+            found = await self._send([plan for _, plan in finds])
+            self._sort_out(iter(found), (), (), finds, ())
         while batches := self._parts.settles.take_fresh():
             results = await self._send([batch.plan for batch in batches])
             for batch, result in zip(batches, results, strict=True):

@@ -1,0 +1,387 @@
+"""What becomes of tasks on a real Redis, for each way an attempt can end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import weakref
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq._wire.messages import decode_task_message
+from pyasynq.config import ServerConfig
+from pyasynq.context import context
+from pyasynq.errors import RevokeTask, SkipRetry
+from pyasynq.events import Outcome, TaskFinished
+from pyasynq.mux import Mux
+from tests.fix_engine import serving
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    import redis
+
+    from pyasynq.task import Task
+    from tests.factories import Tasks
+
+
+@run_async
+async def test_a_task_is_run_and_gone(redis_url: str, redis_client: redis.Redis, tasks: Tasks) -> None:
+    """Enqueue, handler, done: nothing is left but the counters."""
+    seen = []
+
+    async def handle(task: Task) -> None:
+        seen.append((task.type, task.payload, dict(task.headers)))
+
+    async with serving(redis_url, handle) as running:
+        await running.client.enqueue("t:x", b"payload", task_id="a", headers={"k": "v"})
+        assert Outcome.SUCCEEDED is (await running.finished("a")).outcome
+        await running.settled()
+    assert [("t:x", b"payload", {"k": "v"})] == seen
+    assert {} == tasks.fields("a")
+    assert b"1" == redis_client.get(tasks.keys.processed)
+
+
+@pytest.mark.parametrize("result", [b"bytes", "text"])
+@run_async
+async def test_a_result_is_kept_with_a_retention(redis_url: str, tasks: Tasks, result: Any) -> None:
+    """The completed task carries what the handler returned."""
+
+    async def handle(task: Task) -> Any:
+        del task
+        return result
+
+    async with serving(redis_url, handle) as running:
+        await running.client.enqueue("t", task_id="a", retention=60)
+        await running.finished("a")
+        await running.settled()
+    fields = tasks.fields("a")
+    expected = result if isinstance(result, bytes) else result.encode()
+    assert (b"completed", expected) == (fields["state"], fields["result"])
+    message = decode_task_message(fields["msg"])
+    assert tasks.scores("completed")["a"] == message.completed_at + 60
+
+
+@run_async
+async def test_a_result_of_another_type_succeeds_without_a_result(redis_url: str, tasks: Tasks) -> None:
+    """The work is done; what cannot be stored is reported and left out."""
+
+    async def handle(task: Task) -> Any:
+        del task
+        return {"not": "bytes"}
+
+    async with serving(redis_url, handle) as running:
+        await running.client.enqueue("t", task_id="a", retention=60)
+        assert Outcome.SUCCEEDED is (await running.finished("a")).outcome
+        await running.settled()
+    assert "result" not in tasks.fields("a")
+
+
+@run_async
+async def test_a_failure_is_retried_with_its_error_and_trace(redis_url: str, tasks: Tasks) -> None:
+    """One retry is spent; message, trace and due time are written."""
+
+    async def handle(task: Task) -> None:
+        del task
+        raise ValueError("broken \ud800 thing")
+
+    config = ServerConfig(retry_delay=lambda retried, error, task: 600)
+    async with serving(redis_url, handle, config) as running:
+        await running.client.enqueue("t", task_id="a")
+        assert Outcome.RETRIED is (await running.finished("a")).outcome
+        await running.settled()
+    fields = tasks.fields("a")
+    message = decode_task_message(fields["msg"])
+    assert 1 == message.retried
+    assert message.error_msg.startswith("ValueError: broken ? thing [test_server_outcomes.py:")
+    assert 599 <= tasks.scores("retry")["a"] - message.last_failed_at <= 601
+    assert b"ValueError" in fields["x:trace"]
+
+
+@run_async
+async def test_a_failed_task_is_forwarded_and_succeeds_later(redis_url: str, tasks: Tasks) -> None:
+    """Retry, forward, second attempt."""
+
+    async def handle(task: Task) -> None:
+        del task
+        if context().retried == 0:
+            raise ValueError("not yet")
+
+    config = ServerConfig(retry_delay=lambda retried, error, task: 0)
+    async with serving(redis_url, handle, config) as running:
+        await running.client.enqueue("t", task_id="a")
+        assert Outcome.SUCCEEDED is (await running.finished("a", retried=1)).outcome
+        await running.settled()
+    assert {} == tasks.fields("a")
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(SkipRetry("no"), b"archived"), (RevokeTask(), None), (ValueError(), b"retry")],
+)
+@run_async
+async def test_skip_retry_archives_and_revoke_forgets(
+    redis_url: str,
+    tasks: Tasks,
+    error: Exception,
+    state: bytes | None,
+) -> None:
+    """The handler chooses by what it raises."""
+
+    async def handle(task: Task) -> None:
+        del task
+        raise error
+
+    async with serving(redis_url, handle) as running:
+        await running.client.enqueue("t", task_id="a", retention=60)
+        await running.finished("a")
+        await running.settled()
+    assert state == tasks.fields("a").get("state")
+
+
+@run_async
+async def test_the_last_attempt_archives(redis_url: str, tasks: Tasks) -> None:
+    """With no retry left a failure is for good."""
+
+    async def handle(task: Task) -> None:
+        del task
+        raise ValueError("no")
+
+    async with serving(redis_url, handle) as running:
+        await running.client.enqueue("t", task_id="a", max_retry=0)
+        assert Outcome.ARCHIVED is (await running.finished("a")).outcome
+        await running.settled()
+    assert ["a"] == tasks.ids("archived")
+
+
+@run_async
+async def test_an_error_that_is_no_failure_spends_nothing(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks
+) -> None:
+    """`is_failure` False: a retry without retried and without a counter."""
+
+    async def handle(task: Task) -> None:
+        del task
+        raise BlockingIOError
+
+    config = ServerConfig(is_failure=lambda error: not isinstance(error, BlockingIOError))
+    async with serving(redis_url, handle, config) as running:
+        await running.client.enqueue("t", task_id="a")
+        await running.finished("a")
+        await running.settled()
+    assert 0 == decode_task_message(tasks.fields("a")["msg"]).retried
+    assert redis_client.get(tasks.keys.processed) is None
+
+
+@pytest.mark.parametrize(
+    "kind", [SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit, StopIteration]
+)
+@pytest.mark.parametrize("plain", [False, True])
+@run_async
+async def test_whatever_a_handler_raises_is_its_own_tasks_failure(
+    redis_url: str, tasks: Tasks, kind: type[BaseException], plain: bool
+) -> None:
+    """Any BaseException, in coroutines and threads; the next task runs as if nothing had been."""
+
+    async def handle(task: Task) -> None:
+        if task.type == "bad":
+            raise kind
+
+    def handle_plain(task: Task) -> None:
+        if task.type == "bad":
+            raise kind
+
+    async with serving(redis_url, handle_plain if plain else handle) as running:
+        await running.client.enqueue("bad", task_id="a")
+        assert Outcome.RETRIED is (await running.finished("a")).outcome
+        await running.client.enqueue("good", task_id="b")
+        assert Outcome.SUCCEEDED is (await running.finished("b")).outcome
+        await running.settled()
+    assert ["a"] == tasks.ids("retry")
+
+
+@run_async
+async def test_functions_of_the_user_that_raise_lose_no_settle(redis_url: str, tasks: Tasks) -> None:
+    """`is_failure`, retry delay, error handler and event subscribers are replaced by the defaults."""
+
+    def broken(*args: Any, **named: Any) -> Any:
+        raise RuntimeError(args, named)
+
+    async def handle(task: Task) -> None:
+        del task
+        raise ValueError("no")
+
+    config = ServerConfig(is_failure=broken, retry_delay=broken, error_handler=broken)
+    async with serving(redis_url, handle, config) as running:
+        running.server.events.subscribe(TaskFinished, broken)
+        await running.client.enqueue("t", task_id="a")
+        await running.finished("a")
+        await running.settled()
+    message = decode_task_message(tasks.fields("a")["msg"])
+    assert 1 == message.retried
+    assert 14 <= tasks.scores("retry")["a"] - message.last_failed_at <= 46
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@run_async
+async def test_the_error_handler_gets_task_and_error(redis_url: str, is_async: bool) -> None:
+    """Plain or async, once for each failure."""
+    told = []
+
+    def plain(task: Task, error: BaseException) -> None:
+        told.append((task.type, str(error)))
+
+    async def waiting(task: Task, error: BaseException) -> None:
+        plain(task, error)
+
+    async def handle(task: Task) -> None:
+        del task
+        raise ValueError("no")
+
+    async with serving(
+        redis_url, handle, ServerConfig(error_handler=waiting if is_async else plain)
+    ) as running:
+        await running.client.enqueue("t:x", task_id="a")
+        await running.finished("a")
+    assert [("t:x", "no")] == told
+
+
+@pytest.mark.parametrize("limit", ["timeout", "deadline"])
+@run_async
+async def test_an_attempt_that_takes_too_long_is_cancelled_and_retried(
+    redis_url: str, tasks: Tasks, limit: str
+) -> None:
+    """Timeout and deadline: the coroutine gets CancelledError, the message Go's words."""
+    cleaned = asyncio.Event()
+
+    async def handle(task: Task) -> None:
+        del task
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.set()
+
+    async with serving(redis_url, handle) as running:
+        in_a_second = datetime.now(UTC) + timedelta(seconds=1)
+        options: Any = {"timeout": 1} if limit == "timeout" else {"deadline": in_a_second}
+        await running.client.enqueue("t", task_id="a", **options)
+        assert Outcome.RETRIED is (await running.finished("a")).outcome
+        await running.settled()
+    assert cleaned.is_set()
+    assert "context deadline exceeded" == decode_task_message(tasks.fields("a")["msg"]).error_msg
+
+
+@run_async
+async def test_a_task_past_its_deadline_fails_without_being_run(redis_url: str, tasks: Tasks) -> None:
+    """The handler is not called."""
+    called = []
+
+    async def handle(task: Task) -> None:
+        called.append(task)
+
+    async with serving(redis_url, handle) as running:
+        await running.client.enqueue("t", task_id="a", deadline=datetime.now(UTC) - timedelta(hours=1))
+        await running.finished("a")
+        await running.settled()
+    assert [] == called
+    assert "context deadline exceeded" == decode_task_message(tasks.fields("a")["msg"]).error_msg
+
+
+@run_async
+async def test_a_type_without_handler_fails_by_default(redis_url: str, tasks: Tasks) -> None:
+    """Asynq's rule: an ordinary failure."""
+    async with serving(redis_url, Mux()) as running:
+        await running.client.enqueue("t:x", task_id="a")
+        await running.finished("a")
+        await running.settled()
+    message = decode_task_message(tasks.fields("a")["msg"])
+    assert (1, 'handler not found for task "t:x"') == (message.retried, message.error_msg)
+
+
+@run_async
+async def test_h19_a_type_without_handler_is_returned_for_others_on_request(
+    redis_url: str, tasks: Tasks
+) -> None:
+    """`on_unknown="return"`: nothing is spent, and it comes back after a pause."""
+    async with serving(redis_url, Mux(), ServerConfig(on_unknown="return")) as running:
+        await running.client.enqueue("t:x", task_id="a", max_retry=0)
+        assert Outcome.REQUEUED is (await running.finished("a")).outcome
+        await running.settled()
+    assert 0 == decode_task_message(tasks.fields("a")["msg"]).retried
+    assert ["a"] == tasks.ids("retry")
+
+
+@run_async
+async def test_plain_handlers_run_in_threads_with_their_context(redis_url: str, tasks: Tasks) -> None:
+    """`context()` works there, and results can be written."""
+    seen: dict[str, Any] = {}
+
+    def handle(task: Task) -> str:
+        here = context()
+        seen.update(id=here.task_id, type=task.type, queue=here.queue, cancelled=here.cancelled.is_set())
+        here.write_result_sync(json.dumps(here.max_retry).encode())
+        return "overwritten"
+
+    async with serving(redis_url, handle) as running:
+        await running.client.enqueue("t:x", task_id="a", retention=60, max_retry=7)
+        await running.finished("a")
+        await running.settled()
+    assert {"id": "a", "type": "t:x", "queue": "default", "cancelled": False} == seen
+    assert b"overwritten" == tasks.fields("a")["result"]
+
+
+@run_async
+async def test_a_result_can_be_written_while_the_handler_runs(redis_url: str, tasks: Tasks) -> None:
+    """It stays when the handler returns nothing."""
+
+    async def handle(task: Task) -> None:
+        del task
+        await context().write_result(b"partial")
+
+    async with serving(redis_url, handle) as running:
+        await running.client.enqueue("t", task_id="a", retention=60)
+        await running.finished("a")
+        await running.settled()
+    assert b"partial" == tasks.fields("a")["result"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@run_async
+async def test_a_finished_attempt_is_freed_without_the_garbage_collector(redis_url: str, fails: bool) -> None:
+    """No reference cycle holds it: neither its asyncio task, nor its context, nor its error's traceback."""
+    references = []
+
+    async def handle(task: Task) -> None:
+        del task
+        references.append(weakref.ref(context()._task))
+        if fails:
+            raise ValueError("no")
+
+    logging.getLogger("pyasynq").setLevel(logging.CRITICAL)
+    async with serving(redis_url, handle) as running:
+        running.recorder.seen = Forgetful()
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(3):
+                await running.client.enqueue("t", task_id=str(number))
+                while len(references) <= number:
+                    await running.next_round("processor")
+            await running.settled()
+            await running.next_round("deadlines")
+            await running.next_round("heartbeater")
+            await running.next_round("heartbeater")
+            assert [None] * 3 == [reference() for reference in references]
+        finally:
+            gc.enable()
+            logging.getLogger("pyasynq").setLevel(logging.NOTSET)
+
+
+class Forgetful(list[Any]):
+    """Keeps nothing: an event would keep its error alive, the error its frames."""
+
+    def append(self, item: Any) -> None:
+        del item

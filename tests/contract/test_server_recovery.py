@@ -1,0 +1,220 @@
+"""What a server does about the tasks of others that died, on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq._server.settings import EngineSettings
+from pyasynq._wire.messages import decode_task_message
+from pyasynq.config import ServerConfig
+from pyasynq.context import context
+from pyasynq.events import (
+    GhostsDropped,
+    MessageQuarantined,
+    Outcome,
+    TaskPoisoned,
+    TaskRecovered,
+    TaskStarted,
+)
+from pyasynq.mux import Mux
+from pyasynq.task import Task, TaskState
+from tests.fix_engine import QUICK, serving
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    import redis
+
+    from tests.factories import Tasks
+    from tests.fix_engine import Running
+
+AT_ONCE = dataclasses.replace(QUICK, lease=1, own_slack=0, foreign_slack=0, unleased_grace=0.3)
+"""Leases of a second; what has lapsed is recovered at once, and a young Redis is waited for only so long."""
+
+
+async def do_nothing(task: Task) -> None:
+    """Succeed."""
+    del task
+
+
+async def recovered(running: Running, task_id: str) -> TaskRecovered:
+    """Wait until a task is pending again."""
+    return await running.recorder.wait(TaskRecovered, lambda event: event.task_id == task_id)
+
+
+@run_async
+async def test_h06_h08_a_task_of_a_dead_worker_is_recovered_and_spends_no_retry(
+    redis_url: str, tasks: Tasks
+) -> None:
+    """It is pending again with one crash more, and its run clears the crashes."""
+    seen = []
+
+    async def handle(task: Task) -> None:
+        del task
+        seen.append((context().retried, tasks.fields("a")["x:crashes"]))
+
+    tasks.active("a", token="dead/1", lease=int(time.time()) - 1)
+    async with serving(redis_url, handle, settings=AT_ONCE) as running:
+        event = await recovered(running, "a")
+        assert (1, "dead") == (event.crashes, event.server_id)
+        assert Outcome.SUCCEEDED is (await running.finished("a")).outcome
+        await running.settled()
+    assert [(0, b"1")] == seen
+    assert {} == tasks.fields("a")
+
+
+@run_async
+async def test_h08_h23_a_recovered_task_goes_to_the_front(redis_url: str, tasks: Tasks) -> None:
+    """It has waited long enough; it is pending as any other, with the time since when."""
+    tasks.pending("b")
+    async with serving(redis_url, do_nothing, settings=AT_ONCE) as running:
+        await running.finished("b")
+        await running.settled()
+        running.server.stop()
+        # A dequeue that was under way when the server was told to stop still counts.
+        await running.next_round("processor")
+        tasks.pending("c")
+        tasks.active("a", token="dead/1", lease=int(time.time()) - 1)
+        await recovered(running, "a")
+    assert ["a", "c"] == tasks.ids("pending")
+    assert "pending_since" in tasks.fields("a")
+
+
+@run_async
+async def test_h07_an_active_task_without_a_lease_is_recovered_after_a_grace(
+    redis_url: str, tasks: Tasks
+) -> None:
+    """Seen so in rounds that far apart, with the same token."""
+    tasks.active("a", token="dead/1", lease=None)
+    begun = time.monotonic()
+    async with serving(redis_url, do_nothing, settings=AT_ONCE) as running:
+        await recovered(running, "a")
+        assert time.monotonic() - begun >= AT_ONCE.unleased_grace
+        assert Outcome.SUCCEEDED is (await running.finished("a")).outcome
+        await running.settled()
+
+
+@pytest.mark.parametrize(("limit", "crashes"), [(3, 2), (1, 0), (0, 0)])
+@run_async
+async def test_h06_a_task_that_kills_its_workers_is_archived_as_poison(
+    redis_url: str, tasks: Tasks, limit: int, crashes: int
+) -> None:
+    """At the limit; the error names the last server, and 0 archives at the first crash."""
+    tasks.active("a", token="dead-server/9", lease=int(time.time()) - 1, crashes=crashes)
+    config = ServerConfig(crash_limit=limit)
+    async with serving(redis_url, do_nothing, config, AT_ONCE) as running:
+        event = await running.recorder.wait(TaskPoisoned)
+    assert ("a", crashes + 1, "dead-server") == (event.task_id, event.crashes, event.server_id)
+    fields = tasks.fields("a")
+    assert b"archived" == fields["state"]
+    assert "x:crashes" not in fields
+    assert "dead-server" in decode_task_message(fields["msg"]).error_msg
+
+
+@run_async
+async def test_h06_the_crash_limit_of_a_handler_comes_before_the_servers(
+    redis_url: str, tasks: Tasks
+) -> None:
+    """A route may say how often its tasks may crash."""
+    tasks.active("a", token="dead/1", lease=int(time.time()) - 1)
+    mux = Mux()
+    mux.handle("email:", do_nothing, crash_limit=0)
+    async with serving(redis_url, mux, settings=AT_ONCE) as running:
+        assert "a" == (await running.recorder.wait(TaskPoisoned)).task_id
+
+
+@run_async
+async def test_h06_suspects_run_one_at_a_time_and_beside_nobody_young(redis_url: str, tasks: Tasks) -> None:
+    """Neighbours of a task that may kill the worker are not blamed for it."""
+    together: list[set[str]] = []
+    now: set[str] = set()
+
+    async def handle(task: Task) -> None:
+        del task
+        now.add(context().task_id)
+        together.append(set(now))
+        await asyncio.sleep(0.01)
+        now.discard(context().task_id)
+
+    for number in range(12):
+        crashes: dict[str, Any] = {"x:crashes": 2} if number % 4 == 1 else {}
+        tasks.put(TaskState.PENDING, str(number), extra=crashes)
+    settings = dataclasses.replace(QUICK, suspect_rest=0.01)
+    async with serving(redis_url, handle, settings=settings) as running:
+        for number in range(12):
+            await running.finished(str(number))
+        await running.settled()
+    for suspect in ("1", "5", "9"):
+        assert [{suspect}] == [group for group in together if suspect in group]
+    assert any(len(group) > 1 for group in together)
+
+
+@run_async
+async def test_h08_the_recoverer_waits_for_a_lease_after_redis_was_restarted(
+    redis_url: str, tasks: Tasks
+) -> None:
+    """A Redis that is younger than a lease: live workers are about to renew."""
+    tasks.active("a", token="dead/1", lease=int(time.time()) - 1)
+    settings = dataclasses.replace(AT_ONCE, lease=100_000)
+    async with serving(redis_url, do_nothing, settings=settings) as running:
+        for _ in range(5):
+            await running.next_round("recoverer")
+        assert [] == running.recorder.of(TaskRecovered)
+    assert ["a"] == tasks.ids("active")
+
+
+@pytest.mark.parametrize("state", ["pending", "active"])
+@run_async
+async def test_h21_w22_a_message_that_cannot_be_decoded_is_archived_untouched(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks, state: str
+) -> None:
+    """Whether met at dequeue or at recovery; the others go on."""
+    if state == "pending":
+        tasks.pending("a", "b")
+    else:
+        tasks.active("a", token="dead/1", lease=int(time.time()) - 1)
+        tasks.pending("b")
+    redis_client.hset(tasks.keys.task("a"), "msg", b"\xff\xff\xff")
+    async with serving(redis_url, do_nothing, settings=AT_ONCE) as running:
+        assert "a" == (await running.recorder.wait(MessageQuarantined)).task_id
+        assert Outcome.SUCCEEDED is (await running.finished("b")).outcome
+        await running.settled()
+    fields = tasks.fields("a")
+    assert (b"archived", b"\xff\xff\xff") == (fields["state"], fields["msg"])
+    assert fields["x:trace"]
+
+
+@run_async
+async def test_h03_w07_ids_without_a_task_are_dropped_and_reported(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks
+) -> None:
+    """The next task is run as if they had not been."""
+    redis_client.lpush(tasks.keys.pending, "ghost")
+    tasks.pending("a")
+    async with serving(redis_url, do_nothing) as running:
+        assert 1 == (await running.recorder.wait(GhostsDropped)).ids
+        assert Outcome.SUCCEEDED is (await running.finished("a")).outcome
+        await running.settled()
+
+
+@run_async
+async def test_h02_w06_a_vanished_lease_does_not_lose_the_task(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks
+) -> None:
+    """A task in active without a lease is settled all the same."""
+
+    async def handle(task: Task) -> None:
+        del task
+        redis_client.delete(tasks.keys.lease)
+
+    settings = EngineSettings(sweep_interval=0.02)
+    async with serving(redis_url, handle, settings=settings) as running:
+        await running.client.enqueue("t", task_id="a")
+        await running.recorder.wait(TaskStarted)
+        assert Outcome.SUCCEEDED is (await running.finished("a")).outcome
+        await running.settled()
+    assert {} == tasks.fields("a")

@@ -1,0 +1,141 @@
+"""A server of pyasynq on the real Redis of a test, and everything that it reports."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyasynq import events as all_events
+from pyasynq._server.settings import EngineSettings
+from pyasynq.client import Client
+from pyasynq.config import ServerConfig
+from pyasynq.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from pyasynq._server.routes import Handler, Router
+    from pyasynq.events import Events
+
+Event = TypeVar("Event", bound=tuple[object, ...])
+
+EVENT_CLASSES = [
+    value
+    for value in vars(all_events).values()
+    if inspect.isclass(value) and issubclass(value, tuple) and value is not tuple
+]
+QUICK = EngineSettings(
+    heartbeat_interval=0.05, syncer_interval=0.1, recoverer_interval=0.1, sweep_interval=0.02
+)
+"""Settings under which nothing takes long; leases as in production."""
+
+
+@dataclass
+class Recorder:
+    """All events, in order."""
+
+    events: Events
+    seen: list[tuple[Any, ...]] = field(default_factory=list)
+    _waiting: list[tuple[Callable[[Any], bool], asyncio.Future[Any]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        for event_class in EVENT_CLASSES:
+            self.events.subscribe(event_class, self._take)
+
+    def _take(self, event: Any) -> None:
+        # The heartbeat's thread emits too, when the loop is blocked.
+        self._loop.call_soon_threadsafe(self._note, event)
+
+    def _note(self, event: Any) -> None:
+        self.seen.append(event)
+        for wanted, future in self._waiting:
+            if not future.done() and wanted(event):
+                future.set_result(event)
+
+    def of(self, event_class: type[Event]) -> list[Event]:
+        """Return the events of a class so far."""
+        return [event for event in self.seen if type(event) is event_class]
+
+    async def wait(
+        self,
+        event_class: type[Event],
+        wanted: Callable[[Event], bool] = lambda event: True,
+        *,
+        new: bool = False,
+    ) -> Event:
+        """Return the first event of a class that is wanted, past or future; with `new`, a future one."""
+
+        def matches(event: Any) -> bool:
+            return type(event) is event_class and wanted(event)
+
+        if not new:
+            for event in self.seen:
+                if matches(event):
+                    return event  # type: ignore[return-value]
+        future: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+        self._waiting.append((matches, future))
+        return await future
+
+
+@dataclass
+class Running:
+    """A server at work, a client of the same Redis, and what the server reports."""
+
+    server: Server
+    client: Client
+    recorder: Recorder
+
+    async def finished(self, task_id: str, *, retried: int = 0) -> all_events.TaskFinished:
+        """Wait until an attempt at a task has ended."""
+        return await self.recorder.wait(
+            all_events.TaskFinished,
+            lambda event: event.task_id == task_id and event.retried == retried,
+        )
+
+    async def settled(self) -> None:
+        """Wait until Redis has confirmed every outcome."""
+        engine = self.server._engine
+        assert engine is not None
+        while engine._settles.outstanding or len(engine._roster):
+            await self.recorder.wait(
+                all_events.RoundFinished,
+                lambda event: event.service in {"processor", "syncer", "heartbeater"},
+                new=True,
+            )
+
+    async def next_round(self, service: str) -> None:
+        """Wait until a service has finished one more round."""
+        await self.recorder.wait(
+            all_events.RoundFinished,
+            lambda event: event.service == service,
+            new=True,
+        )
+
+
+def make_server(url: str, config: ServerConfig | None = None, settings: EngineSettings = QUICK) -> Server:
+    """Return a server with the engine's settings of a test."""
+    server = Server(url, config or ServerConfig(concurrency=10, shutdown_timeout=5))
+    server._settings = settings
+    return server
+
+
+@asynccontextmanager
+async def serving(
+    url: str,
+    handler: Router | Handler,
+    config: ServerConfig | None = None,
+    settings: EngineSettings = QUICK,
+) -> AsyncIterator[Running]:
+    """Run a server for the time of a block, and shut it down after it."""
+    server = make_server(url, config, settings)
+    recorder = Recorder(server.events)
+    async with Client(url) as client:
+        await server.start(handler)
+        try:
+            yield Running(server, client, recorder)
+        finally:
+            await server.shutdown()
