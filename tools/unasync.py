@@ -14,7 +14,13 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "pyasynq"
-TWINS = {"client.py": "sync/client.py", "inspector.py": "sync/inspector.py"}
+TWINS = {
+    "client.py": "sync/client.py",
+    **{
+        f"inspector/{name}.py": f"sync/inspector/{name}.py"
+        for name in ("__init__", "_base", "bulk", "queues", "servers", "tasks")
+    },
+}
 
 HEADER = "# Generated from {source} by tools/unasync.py; change that file and run `make sync`.\n"
 
@@ -26,6 +32,7 @@ RULES = [
         (r"\b__a(enter|exit)__\b", r"__\1__"),
         (r"\bAwaitable\[([^\[\]]*)\]", r"\1"),
         (r"^from collections\.abc import Awaitable, (.*)$", r"from collections.abc import \1"),
+        (r"^from pyasynq\.inspector\b", "from pyasynq.sync.inspector"),
         (r"\bAsyncDriver\b", "BlockingDriver"),
         (r"\bAsyncTasks\b", "BlockingTasks"),
         (r"(?<!Blocking)\bEnqueueBatcher\b", "BlockingEnqueueBatcher"),
