@@ -9,13 +9,13 @@ from pyasynq._broker.inspect_queues import QueueCounts, queue_info, queue_names
 from pyasynq._broker.inspect_tasks import TaskRecord, get_task, list_tasks, task_info
 from pyasynq.errors import TaskNotFoundError
 from pyasynq.task import TaskState
-from tests.factories import DAY, LEASE_SCORE, NOW, TOKEN, Tasks, message_bytes
+from tests.factories import DAY, LEASE_SCORE, NOW, PENDING_SINCE, TOKEN, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
-EMPTY = QueueCounts("default", False, 0.0, *[0] * 12)
+EMPTY = QueueCounts("default", False, None, 0.0, *[0] * 12)
 
 
 def test_queues_are_listed_by_name(perform: Perform, redis_client: RedisClient) -> None:
@@ -48,7 +48,7 @@ def test_each_state_is_counted(perform: Perform, tasks: Tasks, redis_client: Red
     redis_client.set(f"{tasks.keys.failed}:{DAY}", 8, ex=60)
     redis_client.set(tasks.keys.paused, 1)
     counts = perform(queue_info("default", NOW.plus(1.5)))
-    assert QueueCounts("default", True, 1.5, 1, 2, 3, 4, 5, 6, 7, 2, 11, 8, 31, 13) == counts
+    assert QueueCounts("default", True, None, 1.5, 1, 2, 3, 4, 5, 6, 7, 2, 11, 8, 31, 13) == counts
     assert 28 == counts.size
 
 
@@ -87,7 +87,8 @@ def test_a_task_is_shown_with_its_score(perform: Perform, tasks: Tasks, state: T
 def test_a_pending_task_has_no_score(perform: Perform, tasks: Tasks) -> None:
     """It is due."""
     tasks.pending("a")
-    record = TaskRecord("a", message_bytes("a"), TaskState.PENDING, None, None, 0, None)
+    since = PENDING_SINCE
+    record = TaskRecord("a", message_bytes("a"), TaskState.PENDING, None, None, 0, None, None, since)
     assert record == perform(get_task("default", "a"))
     assert [record] == perform(list_tasks("default", TaskState.PENDING, 0, 10))
 

@@ -91,7 +91,8 @@ def test_pages_of_pending_tasks_come_in_the_order_of_processing(ask: Ask, tasks:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ({"state": "aggregating"}, "state"),
+        ({"state": "aggregating"}, "group"),
+        ({"state": "pending", "group": "g"}, "group"),
         ({"state": "runing"}, "state"),
         ({"state": "pending", "page": 0}, "page"),
         ({"state": "pending", "page_size": 0}, "page_size"),
@@ -167,7 +168,7 @@ def test_live_servers_are_listed_with_what_they_run(ask: Ask, perform: Perform) 
         start_time=started,
         deadline=None,
     )
-    perform(write_server_state(record, [worker]))
+    perform(write_server_state(record, [worker], now=NOW))
     [server] = ask("servers")
     assert ("s", "h", 7, "active", 4, {"default": 1}) == (
         server.id, server.host, server.pid, server.status, server.concurrency, server.queues

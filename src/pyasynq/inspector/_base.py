@@ -13,7 +13,7 @@ from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.constants import ARCHIVE_DAYS, ARCHIVE_LIMIT
 from pyasynq.errors import InvalidOptionError
-from pyasynq.options import seconds_of
+from pyasynq.options import is_whole, seconds_of
 
 if TYPE_CHECKING:
     from types import TracebackType
