@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._broker.cancellation import request_cancelation
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import dequeue, find_dequeued
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
-from pyasynq._broker.inspect_queues import queue_info
+from pyasynq._broker.inspect_actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
+from pyasynq._broker.inspect_queues import group_sizes, pause, queue_info, unpause
+from pyasynq._broker.inspect_removal import remove_queue
 from pyasynq._broker.inspect_tasks import get_task, list_tasks
+from pyasynq._broker.inspect_updates import update_payload, update_process_at
 from pyasynq._broker.leases import (
     PoisonTask,
     RecoverTask,
@@ -22,6 +26,8 @@ from pyasynq._broker.leases import (
 )
 from pyasynq._broker.results import write_result
 from pyasynq._broker.servers import clear_server_state, list_servers, write_server_state
+from pyasynq._broker.task_views import delete_all
+from pyasynq._clock import Instant
 from pyasynq.errors import RedisOutOfMemoryError
 from pyasynq.task import TaskState
 from tests.contract.enqueueing import composed
@@ -37,6 +43,8 @@ if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
 EXPIRED = NOW.seconds - 60
+LIMITS = ArchiveLimits(9_999, CUTOFF)
+LOCK = "asynq:{default}:unique:email:deliver:x"
 
 
 @pytest.fixture
@@ -66,6 +74,12 @@ def prepare(tasks: Tasks) -> None:
     tasks.put(TaskState.SCHEDULED, "due")
     tasks.put(TaskState.RETRY, "grouped", group="g")
     tasks.put(TaskState.COMPLETED, "old", completed_at=NOW.seconds - 60, retention=60)
+    tasks.put(TaskState.RETRY, "locked", group="h", unique_key=LOCK)
+    tasks.client.hdel(tasks.keys.task("locked"), "unique_key")
+    tasks.put(TaskState.ARCHIVED, "x")
+    tasks.put(TaskState.SCHEDULED, "later", score=NOW.seconds + 60, unique_key=f"{LOCK}-later")
+    tasks.client.sadd("asynq:queues", "empty")
+    tasks.client.set("asynq:{low}:paused", 1)
 
 
 def poison() -> Plan[Any]:
@@ -96,6 +110,17 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "queue_info": lambda: queue_info("default", NOW),
     "list_tasks": lambda: list_tasks("default", TaskState.ACTIVE, 0, 10),
     "get_task": lambda: get_task("default", "waiting"),
+    "groups": lambda: group_sizes("default"),
+    "run": lambda: run_tasks("default", ["due"], now=NOW),
+    "archive_by_hand": lambda: archive_tasks("default", ["waiting"], limits=LIMITS, now=NOW),
+    "delete": lambda: delete_tasks("default", ["due", "old"]),
+    "delete_grouped": lambda: delete_tasks("default", ["locked"]),
+    "update_payload": lambda: update_payload("default", "later", b"x" * 100, relock=True),
+    "update_process_at": lambda: update_process_at("default", "x", Instant(NOW.seconds + 9), now=NOW),
+    "pause": lambda: pause("default", duration=60, now=NOW),
+    "unpause": lambda: unpause("low"),
+    "cancel": lambda: request_cancelation("a", "default", "retry", now=NOW),
+    "remove_queue": lambda: remove_queue("empty", force=True, progress=None),
 }
 
 
@@ -146,3 +171,19 @@ def test_h25_an_archive_that_is_too_full_is_trimmed(
     redis_client.zadd(tasks.keys.archived, {f"{number}": 1 for number in range(1_500)})
     full()
     assert 1_500 == perform_when_full(archive([claim("a")], cutoff=10)).trimmed
+
+
+@pytest.mark.parametrize("state", [TaskState.PENDING, TaskState.RETRY])
+def test_h25_ids_without_a_task_are_dropped_from_a_full_redis(
+    redis_client: RedisClient,
+    perform_when_full: Perform,
+    tasks: Tasks,
+    full: Callable[[], None],
+    state: TaskState,
+) -> None:
+    """While the tasks around them are deleted."""
+    tasks.put(state, "a", "ghost")
+    redis_client.delete(tasks.keys.task("ghost"))
+    full()
+    perform_when_full(delete_all("default", state, group="", progress=None))
+    assert [] == tasks.ids(state)
