@@ -119,7 +119,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "update_process_at": lambda: update_process_at("default", "x", Instant(NOW.seconds + 9), now=NOW),
     "pause": lambda: pause("default", duration=60, now=NOW),
     "unpause": lambda: unpause("low"),
-    "cancel": lambda: request_cancelation("a", "default", "retry", now=NOW),
+    "cancel": lambda: request_cancelation("a", None, "retry", now=NOW),
     "remove_queue": lambda: remove_queue("empty", force=True, progress=None),
 }
 

@@ -199,13 +199,15 @@ def test_memory_of_groups_is_estimated_from_five_of_them(
         ids = [f"{group}-{number:02}" for number in range(22)]
         tasks.put(TaskState.AGGREGATING, *ids, group=f"g{group}", payload=bytes(100 * (group + 1)))
         redis_client.delete(tasks.keys.task(ids[0]))
-    sampled = []
+    sampled: list[int] = []
     # The order of a set is Redis' own; redis-py would lose it.
     names = redis_client.eval("return redis.call('SMEMBERS', KEYS[1])", 1, tasks.keys.groups)
     for name in names[:5]:
-        for task_id in redis_client.zrange(tasks.keys.group(name.decode()), 0, 19):
-            if size := redis_client.memory_usage(tasks.keys.task(task_id.decode())):
-                sampled.append(size)
+        sizes = [
+            redis_client.memory_usage(tasks.keys.task(task_id.decode()))
+            for task_id in redis_client.zrange(tasks.keys.group(name.decode()), 0, 19)
+        ]
+        sampled += filter(None, sizes)
     assert 5 * 19 == len(sampled)
     assert int(sum(sampled) / len(sampled) * 7 * 22) == perform(memory_usage("default"))
 

@@ -112,7 +112,7 @@ def test_states_that_an_action_does_not_know_are_refused(
     for state in states:
         with pytest.raises(InvalidOptionError, match=r"^(state|group)="):
             perform(act(state))
-    with pytest.raises(InvalidOptionError, match="^group="):
+    with pytest.raises(InvalidOptionError, match=r"^group="):
         perform(act("retry", group="g"))
 
 
@@ -234,7 +234,7 @@ class Stopwatch(BlockingPerformer):
         return reply
 
 
-ACTIONS = {
+ACTIONS: dict[str, Any] = {
     "run": run_all,
     "archive": functools.partial(archive_all, limits=ArchiveLimits(200_000, 0)),
     "delete": delete_all,
