@@ -31,7 +31,7 @@ def cancel(
 
 def published(perform: BlockingPerformer) -> list[Any]:
     """Return what was called out, and check that it was the last call."""
-    calls = [call.command for call in perform.calls if hasattr(call, "command")]
+    calls = [call.command for call in perform.calls if isinstance(call, CommandCall)]
     found = [command for command in calls if command[0] == "PUBLISH"]
     assert not found or perform.calls[-1] == CommandCall(found[-1], None, Replay.SAFE)
     return found
