@@ -45,7 +45,7 @@ def golden_snapshot(name: str) -> Snapshot:
         if kind == "hash":
             parts = {field: base64.b64decode(data) for field, data in value.items()}
         elif kind == "zset":
-            parts = {base64.b64decode(pair["member"]).decode(): pair["score"] for pair in value}
+            parts = {_text(base64.b64decode(pair["member"])): pair["score"] for pair in value}
         elif kind == "string":
             parts = {"value": base64.b64decode(value)}
         else:
@@ -67,7 +67,7 @@ def live_snapshot(client: RedisClient) -> Snapshot:
         if kind == "hash":
             parts = {field.decode(): data for field, data in client.hgetall(name).items()}
         elif kind == "zset":
-            parts = {member.decode(): score for member, score in client.zrange(name, 0, -1, withscores=True)}
+            parts = {_text(member): score for member, score in client.zrange(name, 0, -1, withscores=True)}
         elif kind == "string":
             parts = {"value": client.get(name)}
         else:
@@ -92,6 +92,11 @@ def differences(golden: Snapshot, live: Snapshot) -> dict[tuple[str, str], tuple
         if not _same_ttl(key, theirs.ttl, ours.ttl):
             found[key, "ttl"] = (theirs.ttl, ours.ttl)
     return found
+
+
+def _text(member: bytes) -> str:
+    """Return the name of a member, which may be protobuf."""
+    return member.decode(errors="surrogateescape")
 
 
 def _is_counter(key: str) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -18,6 +21,17 @@ from pyasynq._broker.compose import compose
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import dequeue, find_dequeued
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.inspect_actions import (
+    ArchiveLimits,
+    Moved,
+    act_on_all,
+    archive_tasks,
+    delete_tasks,
+    run_tasks,
+)
+from pyasynq._broker.inspect_queues import pause, unpause
+from pyasynq._broker.inspect_removal import remove_queue
+from pyasynq._broker.inspect_updates import update_process_at
 from pyasynq._broker.leases import RecoverTask, list_expired, recover, renew
 from pyasynq._broker.settle import (
     ArchiveTask,
@@ -34,6 +48,8 @@ from pyasynq._broker.settle import (
 )
 from pyasynq._clock import Instant
 from pyasynq._wire.messages import copy_task_message, decode_task_message, encode_task_message
+from pyasynq.errors import QueueBusyError, QueueNotEmptyError, TaskNotFoundError, TaskStateError
+from pyasynq.info import BulkResult
 from pyasynq.task import Task, TaskState
 from tests.factories import Tasks
 from tests.invariants import RedisClient, check_invariants
@@ -220,9 +236,78 @@ class QueueMachine(RuleBasedStateMachine):
     def pause_or_go_on(self) -> None:
         self.model.paused = not self.model.paused
         if self.model.paused:
-            self.client.set(self.tasks.keys.paused, 1)
+            self.perform(pause("default", duration=0, now=self.now))
         else:
-            self.client.delete(self.tasks.keys.paused)
+            self.perform(unpause("default"))
+
+    def by_hand(self, task_ids: list[str], forbidden: set[TaskState]) -> tuple[list[str], dict[str, str]]:
+        """Return which tasks an inspector may touch, and why it may not touch the others."""
+        found: dict[str, str] = {}
+        for task_id in task_ids:
+            task = self.model.tasks.get(task_id)
+            if task is None or task.state in forbidden:
+                found[task_id] = task.state.value if task else "missing"
+        return [task_id for task_id in task_ids if task_id not in found], found
+
+    @rule(ids=st.lists(IDS, unique=True, min_size=1, max_size=3))
+    def run_by_hand(self, ids: list[str]) -> None:
+        expected, refused = self.by_hand(ids, {TaskState.ACTIVE, TaskState.PENDING})
+        assert Moved(len(expected), refused) == self.perform(run_tasks("default", ids, now=self.now))
+        self.model.run_by_hand(expected)
+
+    @rule(ids=st.lists(IDS, unique=True, min_size=1, max_size=3))
+    def archive_by_hand(self, ids: list[str]) -> None:
+        expected, refused = self.by_hand(ids, {TaskState.ACTIVE, TaskState.ARCHIVED})
+        limits = ArchiveLimits(MAX_ARCHIVED, 0)
+        moved = self.perform(archive_tasks("default", ids, limits=limits, now=self.now))
+        trimmed = self.model.archive_by_hand(expected, self.now.seconds, MAX_ARCHIVED) if expected else 0
+        assert Moved(len(expected), refused, trimmed) == moved
+
+    @rule(ids=st.lists(IDS, unique=True, min_size=1, max_size=3))
+    def delete_by_hand(self, ids: list[str]) -> None:
+        expected, refused = self.by_hand(ids, {TaskState.ACTIVE})
+        assert Moved(len(expected), refused) == self.perform(delete_tasks("default", ids))
+        self.model.delete_by_hand(expected)
+
+    @rule(state=st.sampled_from([TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED]))
+    def run_all(self, state: TaskState) -> None:
+        act = functools.partial(run_tasks, "default", now=self.now)
+        expected = self.model.ids(state)
+        assert BulkResult(len(expected), 0) == self.perform(act_on_all("default", state, act))
+        self.model.run_by_hand(expected)
+
+    @rule(state=st.sampled_from([TaskState.PENDING, TaskState.RETRY, TaskState.COMPLETED]))
+    def delete_all(self, state: TaskState) -> None:
+        act = functools.partial(delete_tasks, "default")
+        expected = self.model.ids(state)
+        assert BulkResult(len(expected), 0) == self.perform(act_on_all("default", state, act))
+        self.model.delete_by_hand(expected)
+
+    @rule(task_id=IDS, delay=st.sampled_from([-5, 10]))
+    def reschedule(self, task_id: str, delay: int) -> None:
+        task, at = self.model.tasks.get(task_id), self.now.plus(delay)
+        plan = update_process_at("default", task_id, at, now=self.now)
+        if task and task.state in {TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED}:
+            self.perform(plan)
+            self.model.reschedule(task_id, at.seconds)
+        else:
+            with pytest.raises((TaskStateError, TaskNotFoundError)):
+                self.perform(plan)
+
+    @rule(force=st.booleans())
+    def remove_queue(self, force: bool) -> None:
+        states = Counter(task.state for task in self.model.tasks.values())
+        plan = remove_queue("default", force=force, progress=None)
+        if states[TaskState.ACTIVE] and force:
+            with pytest.raises(QueueBusyError):
+                self.perform(plan)
+        elif states and not force:
+            with pytest.raises(QueueNotEmptyError):
+                self.perform(plan)
+        else:
+            assert states.total() == self.perform(plan)
+            assert [] == self.client.keys("*")
+            self.model.remove()
 
     @invariant()
     def redis_is_as_the_model(self) -> None:
