@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pyasynq._server.routes import Handler, Router
     from pyasynq.events import Events
+    from pyasynq.task import Task
 
 Event = TypeVar("Event", bound=tuple[object, ...])
 
@@ -139,3 +140,26 @@ async def serving(
             yield Running(server, client, recorder)
         finally:
             await server.shutdown()
+
+
+async def do_nothing(task: Task) -> None:
+    """Succeed."""
+    del task
+
+
+class Gate:
+    """A handler that waits until it is let go, and says whether it was cancelled."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.open = asyncio.Event()
+        self.cancelled = False
+
+    async def __call__(self, task: Task) -> None:
+        del task
+        self.begun.set()
+        try:
+            await self.open.wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise

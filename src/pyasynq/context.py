@@ -14,9 +14,32 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Mapping, MutableMapping
 
-    from pyasynq._wire.messages import TaskMessage
 
 _log = logging.getLogger("pyasynq.task")
+
+
+class MessageFacts(Protocol):
+    """What handlers can know of a task's message."""
+
+    @property
+    def type(self) -> str:
+        """The task's type."""
+
+    @property
+    def retry(self) -> int:
+        """How many retries are allowed."""
+
+    @property
+    def retried(self) -> int:
+        """How many retries have been spent."""
+
+    @property
+    def retention(self) -> int:
+        """Seconds that a finished task is kept; 0 for not at all."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Text that travels with the task."""
 
 
 class RunningTask(Protocol):
@@ -24,10 +47,13 @@ class RunningTask(Protocol):
 
     queue: str
     id: str
-    message: TaskMessage
     deadline_at: float | None
     cause: BaseException | None
     home: Home
+
+    @property
+    def message(self) -> MessageFacts:
+        """The task's message."""
 
     def cancel_event(self) -> threading.Event:
         """Return an event that is set when the attempt is being cancelled."""

@@ -1,17 +1,19 @@
 """Routes tasks to handlers by their type.
 
-mux = Mux()
+    mux = Mux()
 
-@mux.handler("email:deliver", retry_delay=lambda retried, error, task: 60)
-async def deliver(task: Task) -> None: ...
+    @mux.handler("email:deliver", retry_delay=lambda retried, error, task: 60)
+    async def deliver(task: Task) -> None: ...
 
-@mux.middleware
-async def timed(task, call_next):
-started = time.perf_counter()
-try:
-return await call_next(task)
-finally:
-print(task.type, time.perf_counter() - started)
+    @mux.middleware
+    async def timed(task, call_next):
+        started = time.perf_counter()
+        try:
+            return await call_next(task)
+        finally:
+            print(task.type, time.perf_counter() - started)
+
+The server gets the mux: `Server(url).run_forever(mux)`.
 """
 
 from __future__ import annotations

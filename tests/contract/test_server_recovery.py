@@ -23,7 +23,7 @@ from pyasynq.events import (
 )
 from pyasynq.mux import Mux
 from pyasynq.task import Task, TaskState
-from tests.fix_engine import QUICK, serving
+from tests.fix_engine import QUICK, do_nothing, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -34,11 +34,6 @@ if TYPE_CHECKING:
 
 AT_ONCE = dataclasses.replace(QUICK, lease=1, own_slack=0, foreign_slack=0, unleased_grace=0.3)
 """Leases of a second; what has lapsed is recovered at once, and a young Redis is waited for only so long."""
-
-
-async def do_nothing(task: Task) -> None:
-    """Succeed."""
-    del task
 
 
 async def recovered(running: Running, task_id: str) -> TaskRecovered:

@@ -1,0 +1,111 @@
+"""The board of queues, and tasks that may kill their worker."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyasynq._server.board import QueueBoard
+from pyasynq._server.roster import Roster
+from pyasynq._server.suspects import SuspectWatch, suspect_threshold
+from tests.attempts import attempt
+
+
+def test_w17_the_roster_keeps_equal_ids_of_two_queues_apart() -> None:
+    """Striking one off leaves the other; a cancel request means both."""
+    roster = Roster(["one", "two"])
+    first, second = attempt(queue="one"), attempt(queue="two")
+    roster.add(first)
+    roster.add(second)
+    assert [first, second] == roster.with_id("a")
+    roster.remove(first)
+    assert [second] == roster.with_id("a") == roster.snapshot()
+    assert roster.get("one", "a") is None
+
+
+@pytest.fixture
+def board() -> QueueBoard:
+    """Two queues that nobody has asked yet."""
+    return QueueBoard(["one", "two"])
+
+
+def test_an_empty_queue_is_watched_asked_once_more_and_then_left_alone(board: QueueBoard) -> None:
+    """Until Redis reports a change or the safety poll is due."""
+    view = board.views[0]
+    board.answered(view, empty=True, changes=0, look_at=105.0)
+    assert [view] == board.to_watch()
+    board.watched(view, changes=0)
+    assert view in board.worth_asking(100.0)
+    board.answered(view, empty=True, changes=0, look_at=105.0)
+    assert [] == board.to_watch()
+    assert view not in board.worth_asking(104.0)
+    assert board.changed(view.pending_key)
+    assert view in board.worth_asking(104.0)
+
+
+def test_the_safety_poll_asks_and_watches_anew(board: QueueBoard) -> None:
+    """A watch that has gone deaf does not stay so."""
+    view = board.views[0]
+    board.answered(view, empty=True, changes=0, look_at=0.0)
+    board.watched(view, changes=0)
+    board.answered(view, empty=True, changes=0, look_at=105.0)
+    assert view in board.worth_asking(105.0)
+    board.answered(view, empty=True, changes=0, look_at=110.0)
+    assert [view] == board.to_watch()
+
+
+@pytest.mark.parametrize("key", ["asynq:{one}:pending", "asynq:{one}:paused"])
+def test_an_answer_that_is_older_than_a_change_says_nothing(board: QueueBoard, key: str) -> None:
+    """No wake-up is lost between question and answer."""
+    view = board.views[0]
+    assert board.changed(key)
+    board.answered(view, empty=True, changes=0, look_at=105.0)
+    assert view in board.worth_asking(100.0)
+    board.watched(view, changes=0)
+    assert not view.armed
+
+
+def test_a_queue_that_failed_is_held_off_and_not_taken_for_empty(board: QueueBoard) -> None:
+    """Burst must not end because Redis was away."""
+    for view in board.views:
+        board.failed(view, look_at=101.0)
+    assert [] == board.worth_asking(100.0)
+    assert not board.all_empty
+    assert 101.0 == board.next_look()
+
+
+def test_keys_of_others_are_not_the_boards_business(board: QueueBoard) -> None:
+    """The forwarder's keys come over the same connection."""
+    assert not board.changed("asynq:{one}:scheduled")
+
+
+@pytest.mark.parametrize(
+    ("threshold", "limits"),
+    [(2, [3]), (1, [2, 3]), (0, [1]), (0, [0]), (2, [0, 1, 3]), (0, []), (4, [5, 9])],
+)
+def test_h06_a_suspect_is_one_crash_below_the_smallest_limit_that_leaves_a_second_run(
+    threshold: int, limits: list[int]
+) -> None:
+    """Limits of 0 and 1 archive at the first crash, so there is nobody to suspect."""
+    assert threshold == suspect_threshold(limits)
+
+
+def test_h06_nothing_is_taken_beside_a_young_suspect() -> None:
+    """Until it has ended or is ten seconds old."""
+    watch = SuspectWatch(2, age=10.0)
+    suspect = attempt(crashes=2)
+    suspect.started = 100.0
+    watch.took(suspect)
+    assert watch.blocked([suspect], 105.0)
+    assert not watch.blocked([suspect], 110.0)
+    watch.took(suspect)
+    assert not watch.blocked([], 105.0)
+
+
+def test_h06_a_waiting_suspect_stops_the_taking_until_all_others_are_old() -> None:
+    """Then it is asked for."""
+    watch = SuspectWatch(2, age=10.0)
+    young, old = attempt("young"), attempt("old")
+    young.started, old.started = 100.0, 80.0
+    watch.waiting = QueueBoard(["one"]).views[0]
+    assert watch.blocked([young, old], 105.0)
+    assert not watch.blocked([old], 105.0)
