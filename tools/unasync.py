@@ -32,7 +32,6 @@ RULES = [
         (r"\b__a(enter|exit)__\b", r"__\1__"),
         (r"\bAwaitable\[([^\[\]]*)\]", r"\1"),
         (r"^from collections\.abc import Awaitable, (.*)$", r"from collections.abc import \1"),
-        (r"^from pyasynq\.inspector\b", "from pyasynq.sync.inspector"),
         (r"\bAsyncDriver\b", "BlockingDriver"),
         (r"\bAsyncTasks\b", "BlockingTasks"),
         (r"(?<!Blocking)\bEnqueueBatcher\b", "BlockingEnqueueBatcher"),

@@ -239,3 +239,5 @@ class CancelResult:
     status: CancelStatus
     state: TaskState | None
     """The task's state; None when it is gone."""
+    attempt: str = field(default="", repr=False, compare=False)
+    """Which attempt was asked; empty for one of a worker in Go."""

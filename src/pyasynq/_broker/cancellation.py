@@ -6,7 +6,8 @@ its leases. It names the attempt by its token, so the task's next attempt does n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import chunks, time_arguments
 from pyasynq._broker.inspect_queues import queue_names
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyasynq._clock import Instant
+
+
+_STATES: Final = {state.value.encode(): state for state in TaskState}
 
 
 class CancelRequest(NamedTuple):
@@ -72,10 +76,28 @@ def request_cancelation(
 
 def _result(queue: str, task_id: str, state: bytes, token: bytes) -> CancelResult:
     if state != b"active":
-        known = {state.value.encode(): state for state in TaskState}
-        return CancelResult(queue, task_id, CancelStatus.NOT_ACTIVE, known.get(state))
+        return CancelResult(queue, task_id, CancelStatus.NOT_ACTIVE, _STATES.get(state))
     status = CancelStatus.REQUESTED if token else CancelStatus.SENT
-    return CancelResult(queue, task_id, status, TaskState.ACTIVE)
+    return CancelResult(queue, task_id, status, TaskState.ACTIVE, token.decode())
+
+
+def is_open(result: CancelResult) -> bool:
+    """Return whether the attempt that was asked had not ended when it was last looked at."""
+    return result.status in {CancelStatus.REQUESTED, CancelStatus.SENT}
+
+
+def look_again(results: Sequence[CancelResult]) -> Plan[list[CancelResult]]:
+    """Return what is known of some requests now: the attempts that were asked may have ended."""
+    seen = []
+    for result in results:
+        if is_open(result):
+            task = queue_keys(result.queue).task(result.task_id)
+            reply = yield CommandCall(("HMGET", task, "state", "x:attempt"), task, Replay.SAFE)
+            state, token = (value or b"" for value in reply)
+            if state != b"active" or token.decode() != result.attempt:
+                result = replace(result, status=CancelStatus.ENDED, state=_STATES.get(state))  # noqa: PLW2901
+        seen.append(result)
+    return seen
 
 
 def read_requests(queue: str, ids: Sequence[str]) -> Plan[dict[str, CancelRequest]]:

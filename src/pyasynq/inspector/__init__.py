@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pyasynq.inspector.bulk import BulkInspector
-from pyasynq.inspector.queues import QueueInspector
-from pyasynq.inspector.servers import ServerInspector
-from pyasynq.inspector.tasks import TaskInspector
+from .bulk import BulkInspector
+from .queues import QueueInspector
+from .servers import ServerInspector
+from .tasks import TaskInspector
 
 __all__ = ["Inspector"]
 

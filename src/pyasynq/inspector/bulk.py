@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._broker import task_views
-from pyasynq.inspector._base import InspectorBase
+
+from ._base import InspectorBase
 
 if TYPE_CHECKING:
     from collections.abc import Callable

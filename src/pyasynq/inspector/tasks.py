@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker import task_views
-from pyasynq.inspector._base import InspectorBase
+from pyasynq._broker.cancellation import is_open, look_again
+from pyasynq._broker.waiting import sleep_async
+from pyasynq.options import seconds_of
 from pyasynq.task import TaskState
+
+from ._base import InspectorBase
 
 if TYPE_CHECKING:
     from datetime import datetime
     from typing import Literal, Unpack
 
     from pyasynq.info import CancelResult, ErrorReport, SearchPage, TaskFilters, TypeReport
+    from pyasynq.options import Duration
     from pyasynq.task import TaskInfo
+
+_LOOK_SECONDS: Final = 0.1
 
 
 class TaskInspector(InspectorBase):
@@ -146,6 +153,8 @@ class TaskInspector(InspectorBase):
         task_id: str,
         queue: str | None = None,
         outcome: Literal["retry", "archive", "delete"] = "retry",
+        *,
+        wait: Duration = 0.0,
     ) -> list[CancelResult]:
         """Cancel what runs under this id, in one queue or, without one, in all of them.
 
@@ -153,10 +162,22 @@ class TaskInspector(InspectorBase):
         is retried as after a failure, archived or deleted. The request holds for 60 seconds, and only for the
         attempt that runs now. A worker in Go is told too, but always retries and acknowledges nothing.
 
+        Args:
+            task_id: of the task.
+            queue: where it is; None is wherever it is.
+            outcome: what is to become of it.
+            wait: how long to wait for the attempts to end, looking ten times a second; cancelling the wait
+                does not take the request back.
+
         Returns:
             for each queue that has a task of this id, what is known of the request.
 
         Raises:
             TaskNotFoundError: when a queue is named that has no such task.
         """
-        return await self._run(task_views.cancel(task_id, queue, outcome, now=self._clock.redis_now()))
+        until = self._clock.monotonic() + seconds_of("wait", wait)
+        results = await self._run(task_views.cancel(task_id, queue, outcome, now=self._clock.redis_now()))
+        while any(map(is_open, results)) and self._clock.monotonic() < until:
+            await sleep_async(_LOOK_SECONDS)
+            results = await self._run(look_again(results))
+        return results

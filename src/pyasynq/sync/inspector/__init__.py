@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from pyasynq.sync.inspector.bulk import BulkInspector
-from pyasynq.sync.inspector.queues import QueueInspector
-from pyasynq.sync.inspector.servers import ServerInspector
-from pyasynq.sync.inspector.tasks import TaskInspector
+from .bulk import BulkInspector
+from .queues import QueueInspector
+from .servers import ServerInspector
+from .tasks import TaskInspector
 
 __all__ = ["Inspector"]
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._broker import inspect_queues, queue_views
-from pyasynq.sync.inspector._base import InspectorBase
+
+from ._base import InspectorBase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
