@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._broker import task_views
-from pyasynq._broker.cancellation import CancelRequest, read_requests
+from pyasynq._broker.cancellation import CancelRequest, look_again, read_requests
 from pyasynq._broker.plan import CommandCall, Replay
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError, TaskNotFoundError
 from pyasynq.info import CancelResult, CancelStatus
@@ -149,3 +149,33 @@ def test_no_ids_are_no_question(redis_client: RedisClient) -> None:
     """There is nothing to ask for."""
     perform = BlockingPerformer(redis_client)
     assert ({}, []) == (perform(read_requests("default", [])), perform.calls)
+
+
+@pytest.mark.parametrize("token", [TOKEN, ""])
+def test_an_attempt_has_ended_when_the_task_is_elsewhere(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, token: str
+) -> None:
+    """Gone, in another state, or taken anew; one that was not running is not looked at again."""
+    tasks.active("a", "b", "c", "d", token=token)
+    tasks.pending("e")
+    asked = [result for task_id in "abcde" for result in perform(cancel(task_id))]
+    assert asked == perform(look_again(asked))
+    redis_client.delete(tasks.keys.task("a"))
+    redis_client.lrem(tasks.keys.active, 0, "a")
+    redis_client.zrem(tasks.keys.lease, "a")
+    redis_client.hset(tasks.keys.task("b"), "x:attempt", "other/1")
+    redis_client.lrem(tasks.keys.active, 0, "c")
+    redis_client.zrem(tasks.keys.lease, "c")
+    redis_client.delete(tasks.keys.task("c"))
+    tasks.put(TaskState.ARCHIVED, "c")
+    redis_client.delete(tasks.keys.task("e"))
+    redis_client.delete(tasks.keys.pending)
+    ended = CancelStatus.ENDED
+    status = asked[3].status
+    assert [
+        (ended, None),
+        (ended, TaskState.ACTIVE),
+        (ended, TaskState.ARCHIVED),
+        (status, TaskState.ACTIVE),
+        (CancelStatus.NOT_ACTIVE, TaskState.PENDING),
+    ] == [(result.status, result.state) for result in perform(look_again(asked))]

@@ -174,6 +174,17 @@ def test_one_reply_stays_within_4_mb(redis_client: RedisClient, tasks: Tasks) ->
     assert (5, 3) == (found.positions, len(perform.calls))
 
 
+def test_a_reply_may_hold_exactly_4_mb(redis_client: RedisClient, tasks: Tasks) -> None:
+    """One byte more is for the next call."""
+    size = len(message_bytes("a", payload=bytes(1_999_000)))
+    tasks.pending("a", "b", payload=bytes(1_999_000))
+    for more, calls in ((0, 1), (1, 2)):
+        redis_client.hset(tasks.keys.task("b"), "result", bytes(4_000_000 - 2 * size + more))
+        perform = BlockingPerformer(redis_client)
+        perform(scan_tasks("default", TaskState.PENDING, 0, 30))
+        assert calls == len(perform.calls)
+
+
 def test_the_last_reply_is_known_to_be_the_last(redis_client: RedisClient, tasks: Tasks) -> None:
     """No call is made in vain; a full page may be followed by more."""
     tasks.pending(*"abcd")

@@ -156,6 +156,7 @@ def test_live_servers_are_listed_with_what_they_run(ask: Ask, perform: Perform) 
         status="active",
         start_time=started,
         active_worker_count=1,
+        engine="pyasynq",
     )
     worker = WorkerRecord(
         host="h",
@@ -170,10 +171,12 @@ def test_live_servers_are_listed_with_what_they_run(ask: Ask, perform: Perform) 
     )
     perform(write_server_state(record, [worker], now=NOW))
     [server] = ask("servers")
+    assert [server] == ask("servers", "default")
+    assert [] == ask("servers", "other")
     assert ("s", "h", 7, "active", 4, {"default": 1}) == (
         server.id, server.host, server.pid, server.status, server.concurrency, server.queues
     )  # fmt: skip
-    assert started == server.started
+    assert (started, "pyasynq") == (server.started, server.engine)
     assert [("a", "email", "default")] == [
         (worker.task_id, worker.task_type, worker.queue) for worker in server.active_workers
     ]
