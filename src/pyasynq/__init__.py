@@ -4,7 +4,7 @@ For newcomers, the layout from the top down; a module imports from lower floors 
 
     cli           the command `pyasynq`
     app           `App` and `@app.task`: typed tasks
-    client server mux embedded sync      the doors, as Asynq has them
+    client inspector server mux embedded sync   the doors, as Asynq has them
     _server       the engine: services, attempts, settling
     _broker       plans (what to ask Redis), drivers (how to wait for it), lua
     _wire         messages and key names, exactly as Go writes them
@@ -33,7 +33,11 @@ from pyasynq.errors import (
     PayloadEncodingError,
     PayloadTooLargeError,
     PyasynqError,
+    QueueBusyError,
+    QueueNotEmptyError,
     QueueNotFoundError,
+    QueueNotPausedError,
+    QueuePausedError,
     RedisAuthenticationError,
     RedisError,
     RedisOutOfMemoryError,
@@ -48,11 +52,14 @@ from pyasynq.errors import (
     TaskCanceledError,
     TaskIDConflictError,
     TaskNotFoundError,
+    TaskStateError,
     TaskTimeoutError,
     UndecodableMessageError,
     UnknownOptionError,
+    UnknownTaskStateError,
 )
 from pyasynq.events import Events
+from pyasynq.inspector import Inspector
 from pyasynq.mux import Mux
 from pyasynq.options import EnqueueOptions
 from pyasynq.retry import default_retry_delay
@@ -74,6 +81,7 @@ __all__ = [
     "EnqueueStatus",
     "Events",
     "HandlerNotFoundError",
+    "Inspector",
     "InvalidOptionError",
     "LeaseExpiredError",
     "Mux",
@@ -82,7 +90,11 @@ __all__ = [
     "PayloadTooLargeError",
     "PlainTask",
     "PyasynqError",
+    "QueueBusyError",
+    "QueueNotEmptyError",
     "QueueNotFoundError",
+    "QueueNotPausedError",
+    "QueuePausedError",
     "RedisAuthenticationError",
     "RedisError",
     "RedisOutOfMemoryError",
@@ -106,10 +118,12 @@ __all__ = [
     "TaskInfo",
     "TaskNotFoundError",
     "TaskState",
+    "TaskStateError",
     "TaskTimeoutError",
     "TypedTask",
     "UndecodableMessageError",
     "UnknownOptionError",
+    "UnknownTaskStateError",
     "context",
     "default_retry_delay",
 ]

@@ -138,10 +138,11 @@ def test_w12_a_task_that_is_enqueued_meanwhile_keeps_its_queue(
 ) -> None:
     """It stands in `asynq:queues` again, and no key of the task's is deleted."""
     leave_traces(tasks)
-    perform = Meddles(redis_client, name, when, lambda: tasks.pending("a", unique_key=tasks.keys.unique("t", b"x")))
+    lock = tasks.keys.unique("t", b"x")
+    perform = Meddles(redis_client, name, when, lambda: tasks.pending("a", unique_key=lock))
     assert 0 == perform(remove())
     assert {b"default"} == redis_client.smembers("asynq:queues")
-    assert (["a"], b"a") == (tasks.ids("pending"), redis_client.get(tasks.keys.unique("t", b"x")))
+    assert (["a"], b"a") == (tasks.ids("pending"), redis_client.get(lock))
 
 
 def test_a_task_that_comes_while_the_queue_is_emptied_is_told(

@@ -223,7 +223,7 @@ def test_an_update_that_is_sent_again_is_the_same(redis_client: RedisClient, tas
 def test_a_payload_must_be_bytes(perform: Perform, tasks: Tasks) -> None:
     """Text has more than one encoding."""
     tasks.put(TaskState.RETRY, "a")
-    with pytest.raises(InvalidOptionError, match="^payload="):
+    with pytest.raises(InvalidOptionError, match=r"^payload="):
         perform(task_views.update_payload("default", "a", "text", relock=False))  # type: ignore[arg-type]
 
 

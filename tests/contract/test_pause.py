@@ -89,7 +89,7 @@ def test_calls_that_are_sent_again_find_their_own_work(redis_client: RedisClient
 @pytest.mark.parametrize("duration", [0, -1, float("inf"), "1"])
 def test_a_pause_lasts_some_time(perform: Perform, duration: float) -> None:
     """Zero would be taken for "for ever"."""
-    with pytest.raises(InvalidOptionError, match="^duration="):
+    with pytest.raises(InvalidOptionError, match=r"^duration="):
         perform(pause(duration))
 
 
