@@ -77,7 +77,9 @@ def runner() -> Iterator[asyncio.Runner]:
 
 
 @pytest.fixture(params=[AsyncDriver, BlockingDriver])
-def make_driver(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[Callable[..., DriverFace]]:
+def make_driver(
+    request: pytest.FixtureRequest, runner: asyncio.Runner
+) -> Iterator[Callable[..., DriverFace]]:
     """Makes drivers of a URL; every test that uses this runs with both kinds."""
     made = []
 
@@ -92,7 +94,9 @@ def make_driver(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Itera
 
 
 @pytest.fixture(params=[Client, pyasynq.sync.Client], ids=["async", "blocking"])
-def make_client(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[Callable[..., ClientFace]]:
+def make_client(
+    request: pytest.FixtureRequest, runner: asyncio.Runner
+) -> Iterator[Callable[..., ClientFace]]:
     """Makes clients of a URL; every test that uses this runs with both kinds."""
     made = []
 

@@ -101,12 +101,24 @@ def test_w13_an_archived_task_does_not_wait(perform: Perform, tasks: Tasks) -> N
     assert "pending_since" not in tasks.fields("a")
 
 
-def test_w04_a_task_that_is_run_does_not_go_back_to_its_group(perform: Perform, tasks: Tasks) -> None:
-    """It was asked to run by itself; the message still names the group."""
+@pytest.mark.parametrize("act", [run, archive])
+def test_w04_the_group_is_known_wherever_a_task_goes(perform: Perform, tasks: Tasks, act: Any) -> None:
+    """After a failure it joins its group, as in Asynq, whose forwarder then forgets to name the group."""
     tasks.put(TaskState.AGGREGATING, "a", group="g")
-    tasks.put(TaskState.SCHEDULED, "b", extra={"x:group": "g"})
-    perform(run("a", "b"))
-    assert {"msg", "state", "pending_since"} == tasks.fields("a").keys() == tasks.fields("b").keys()
+    tasks.put(TaskState.SCHEDULED, "b", group_key="g", extra={"x:group": "g"})
+    tasks.put(TaskState.SCHEDULED, "c")
+    perform(act("a", "b", "c"))
+    assert {"group"} == tasks.fields("a").keys() - tasks.fields("c").keys()
+    assert b"g" == tasks.fields("a")["group"] == tasks.fields("b")["group"]
+    assert tasks.fields("a").keys() == tasks.fields("b").keys()
+
+
+@pytest.mark.parametrize("act", [run, archive])
+def test_what_a_recoverer_of_go_leaves_is_cleared(perform: Perform, tasks: Tasks, act: Any) -> None:
+    """The token of an attempt of ours, and its crashes."""
+    tasks.put(TaskState.RETRY, "a", extra={"x:attempt": "server/1", "x:crashes": 1})
+    perform(act("a"))
+    assert not {"x:attempt", "x:crashes"} & tasks.fields("a").keys()
 
 
 @pytest.mark.parametrize("state", [TaskState.PENDING, *WAITING, TaskState.COMPLETED])
@@ -119,13 +131,6 @@ def test_a_task_that_is_archived_is_kept(perform: Perform, tasks: Tasks, state: 
     assert (b"archived", before) == (tasks.fields("a")["state"], tasks.fields("a")["msg"])
     assert "x:crashes" not in tasks.fields("a")
     assert {} == tasks.counts()
-
-
-def test_an_archived_task_joins_no_group(perform: Perform, tasks: Tasks) -> None:
-    """The note for the forwarder goes."""
-    tasks.put(TaskState.SCHEDULED, "a", extra={"x:group": "g"})
-    perform(archive("a"))
-    assert {"msg", "state"} == tasks.fields("a").keys()
 
 
 @pytest.mark.parametrize("state", [TaskState.PENDING, *WAITING, TaskState.ARCHIVED, TaskState.COMPLETED])

@@ -238,6 +238,16 @@ def test_a_task_gets_another_time(perform: Perform, tasks: Tasks, state: TaskSta
     assert before | {"state": target.encode()} == tasks.fields("a")
 
 
+def test_w05_an_archived_task_of_a_group_waits_as_a_scheduled_one_does(
+    perform: Perform, tasks: Tasks
+) -> None:
+    """A forwarder of Go then delivers it singly, where it would lose it with a plain `group`."""
+    tasks.put(TaskState.ARCHIVED, "a", group="g")
+    perform(reschedule())
+    assert {"msg", "state", "x:group"} == tasks.fields("a").keys()
+    assert b"g" == tasks.fields("a")["x:group"]
+
+
 def test_h13_a_time_is_rounded_up(perform: Perform, tasks: Tasks) -> None:
     """No task runs early; an aware time is needed."""
     tasks.put(TaskState.SCHEDULED, "a")

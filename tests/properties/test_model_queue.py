@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     invariant,
     precondition,
     rule,
@@ -21,17 +17,6 @@ from pyasynq._broker.compose import compose
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import dequeue, find_dequeued
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
-from pyasynq._broker.inspect_actions import (
-    ArchiveLimits,
-    Moved,
-    act_on_all,
-    archive_tasks,
-    delete_tasks,
-    run_tasks,
-)
-from pyasynq._broker.inspect_queues import pause, unpause
-from pyasynq._broker.inspect_removal import remove_queue
-from pyasynq._broker.inspect_updates import update_process_at
 from pyasynq._broker.leases import RecoverTask, list_expired, recover, renew
 from pyasynq._broker.settle import (
     ArchiveTask,
@@ -46,54 +31,41 @@ from pyasynq._broker.settle import (
     settle_requeue,
     settle_retry,
 )
-from pyasynq._clock import Instant
 from pyasynq._wire.messages import copy_task_message, decode_task_message, encode_task_message
-from pyasynq.errors import QueueBusyError, QueueNotEmptyError, TaskNotFoundError, TaskStateError
-from pyasynq.info import BulkResult
 from pyasynq.task import Task, TaskState
-from tests.factories import Tasks
 from tests.invariants import RedisClient, check_invariants
-from tests.properties.model_queue import LEASE, Attempt, ModelQueue
+from tests.properties.group_rules import OPTIONS
+from tests.properties.inspector_rules import MAX_ARCHIVED, InspectorRules
+from tests.properties.model_queue import LEASE, Attempt
 
 if TYPE_CHECKING:
     from pyasynq._broker.plan import Plan
     from pyasynq._broker.settle import Settled
     from tests.fix_broker import Drivers
 
-IDS = st.sampled_from("abcdef")
-PAYLOADS = st.sampled_from([b"1", b"2"])
 CHOICES = st.lists(st.integers(0, 30), min_size=1, max_size=3)
-MAX_ARCHIVED = 3
+NEWS = st.tuples(st.sampled_from("abcdef"), st.sampled_from([b"1", b"2"]), OPTIONS)
 SORTED_SETS = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 
 
-class QueueMachine(RuleBasedStateMachine):
+class QueueMachine(InspectorRules):
     """Performs each operation on Redis and on the model. Time passes only when `wait` says so."""
-
-    client: RedisClient
-    drivers: Drivers
 
     def __init__(self) -> None:
         super().__init__()
-        self.client.flushall()
-        self.model = ModelQueue()
-        self.tasks = Tasks(self.client)
         self.attempts: list[Attempt] = []
-        self.now = Instant(2_000_000_000)
-        self.calls = 0
 
-    def perform(self, plan: Plan[Any]) -> Any:
-        return self.drivers.run(plan)
-
-    @rule(task_id=IDS, payload=PAYLOADS, unique=st.booleans(), delay=st.sampled_from([0, 0, 10, 60]))
-    def enqueue(self, task_id: str, payload: bytes, unique: bool, delay: int) -> None:
-        options: dict[str, Any] = {"unique": 3600} if unique else {}
-        task = Task("t", payload, task_id=task_id, process_in=delay, **options)
-        item = compose(task, {}, now=self.now)
-        [run] = split_runs([item])
-        [result] = self.perform(enqueue_run(run, now=self.now, registry=QueueRegistry()))
-        due = self.now.seconds + delay if delay else 0
-        assert self.model.enqueue(task_id, item.message.unique_key, due) == result.status.value
+    @rule(news=st.lists(NEWS, min_size=1, max_size=4))
+    def enqueue(self, news: list[tuple[str, bytes, dict[str, Any]]]) -> None:
+        for task_id, payload, options in news:
+            item = compose(Task("t", payload, task_id=task_id, **options), {}, now=self.now)
+            [run] = split_runs([item])
+            [result] = self.perform(enqueue_run(run, now=self.now, registry=QueueRegistry()))
+            message = item.message
+            expected = self.model.enqueue(
+                task_id, message.unique_key, item.score, message.group_key, self.now.seconds
+            )
+            assert expected == result.status.value
 
     @rule(limit=st.integers(1, 4), lost=st.booleans())
     def dequeue(self, limit: int, lost: bool) -> None:
@@ -206,6 +178,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert attempt.lease_score <= renewed.lease_score, "a lease never moves backward"
             attempt.lease_score = self.model.tasks[attempt.id].score = renewed.lease_score
 
+    @precondition(lambda self: self.model.tasks)
     @rule()
     def recover(self) -> None:
         expired = self.model.expired(self.now.seconds)
@@ -216,6 +189,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.put_back(expired, crashed=True)
         assert {task_id: self.model.tasks[task_id].crashes for task_id in expired} == recovered
 
+    @precondition(lambda self: self.model.tasks)
     @rule()
     def forward(self) -> None:
         result = self.perform(forward("default", now=self.now, limit=2))
@@ -223,91 +197,15 @@ class QueueMachine(RuleBasedStateMachine):
         waiting = [*self.model.ids(TaskState.SCHEDULED), *self.model.ids(TaskState.RETRY)]
         assert min((self.model.tasks[one].score for one in waiting), default=None) == result.next_due
 
+    @precondition(lambda self: self.model.tasks)
     @rule()
     def delete_expired(self) -> None:
         deleted = self.perform(delete_expired_completed("default", batch=2, now=self.now))
         assert self.model.delete_expired(self.now.seconds) == deleted
 
-    @rule(seconds=st.sampled_from([1, 5, 15, 36]))
+    @rule(seconds=st.sampled_from([1, 5, 15, 36, 120]))
     def wait(self, seconds: int) -> None:
         self.now = self.now.plus(seconds)
-
-    @rule()
-    def pause_or_go_on(self) -> None:
-        self.model.paused = not self.model.paused
-        if self.model.paused:
-            self.perform(pause("default", duration=0, now=self.now))
-        else:
-            self.perform(unpause("default"))
-
-    def by_hand(self, task_ids: list[str], forbidden: set[TaskState]) -> tuple[list[str], dict[str, str]]:
-        """Return which tasks an inspector may touch, and why it may not touch the others."""
-        found: dict[str, str] = {}
-        for task_id in task_ids:
-            task = self.model.tasks.get(task_id)
-            if task is None or task.state in forbidden:
-                found[task_id] = task.state.value if task else "missing"
-        return [task_id for task_id in task_ids if task_id not in found], found
-
-    @rule(ids=st.lists(IDS, unique=True, min_size=1, max_size=3))
-    def run_by_hand(self, ids: list[str]) -> None:
-        expected, refused = self.by_hand(ids, {TaskState.ACTIVE, TaskState.PENDING})
-        assert Moved(len(expected), refused) == self.perform(run_tasks("default", ids, now=self.now))
-        self.model.run_by_hand(expected)
-
-    @rule(ids=st.lists(IDS, unique=True, min_size=1, max_size=3))
-    def archive_by_hand(self, ids: list[str]) -> None:
-        expected, refused = self.by_hand(ids, {TaskState.ACTIVE, TaskState.ARCHIVED})
-        limits = ArchiveLimits(MAX_ARCHIVED, 0)
-        moved = self.perform(archive_tasks("default", ids, limits=limits, now=self.now))
-        trimmed = self.model.archive_by_hand(expected, self.now.seconds, MAX_ARCHIVED) if expected else 0
-        assert Moved(len(expected), refused, trimmed) == moved
-
-    @rule(ids=st.lists(IDS, unique=True, min_size=1, max_size=3))
-    def delete_by_hand(self, ids: list[str]) -> None:
-        expected, refused = self.by_hand(ids, {TaskState.ACTIVE})
-        assert Moved(len(expected), refused) == self.perform(delete_tasks("default", ids))
-        self.model.delete_by_hand(expected)
-
-    @rule(state=st.sampled_from([TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED]))
-    def run_all(self, state: TaskState) -> None:
-        act = functools.partial(run_tasks, "default", now=self.now)
-        expected = self.model.ids(state)
-        assert BulkResult(len(expected), 0) == self.perform(act_on_all("default", state, act))
-        self.model.run_by_hand(expected)
-
-    @rule(state=st.sampled_from([TaskState.PENDING, TaskState.RETRY, TaskState.COMPLETED]))
-    def delete_all(self, state: TaskState) -> None:
-        act = functools.partial(delete_tasks, "default")
-        expected = self.model.ids(state)
-        assert BulkResult(len(expected), 0) == self.perform(act_on_all("default", state, act))
-        self.model.delete_by_hand(expected)
-
-    @rule(task_id=IDS, delay=st.sampled_from([-5, 10]))
-    def reschedule(self, task_id: str, delay: int) -> None:
-        task, at = self.model.tasks.get(task_id), self.now.plus(delay)
-        plan = update_process_at("default", task_id, at, now=self.now)
-        if task and task.state in {TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED}:
-            self.perform(plan)
-            self.model.reschedule(task_id, at.seconds)
-        else:
-            with pytest.raises((TaskStateError, TaskNotFoundError)):
-                self.perform(plan)
-
-    @rule(force=st.booleans())
-    def remove_queue(self, force: bool) -> None:
-        states = Counter(task.state for task in self.model.tasks.values())
-        plan = remove_queue("default", force=force, progress=None)
-        if states[TaskState.ACTIVE] and force:
-            with pytest.raises(QueueBusyError):
-                self.perform(plan)
-        elif states and not force:
-            with pytest.raises(QueueNotEmptyError):
-                self.perform(plan)
-        else:
-            assert states.total() == self.perform(plan)
-            assert [] == self.client.keys("*")
-            self.model.remove()
 
     @invariant()
     def redis_is_as_the_model(self) -> None:
@@ -335,6 +233,6 @@ def test_any_sequence_of_operations_is_as_the_model(redis_client: RedisClient, d
         client = redis_client
 
     Machine.drivers = drivers
-    limits = settings(max_examples=60, stateful_step_count=40, deadline=None, print_blob=True)
+    limits = settings(max_examples=200, stateful_step_count=40, deadline=None, print_blob=True)
     run_state_machine_as_test(Machine, settings=limits)
     check_invariants(redis_client, max_archived=MAX_ARCHIVED)

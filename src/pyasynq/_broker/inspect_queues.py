@@ -31,7 +31,7 @@ class QueueCounts(NamedTuple):
         paused: nothing is taken from the queue.
         pause_left: in how many seconds the pause ends by itself; None if it does not.
         latency: how many seconds the next task has been waiting; 0 when none waits.
-        aggregating: tasks in all groups; those that are being aggregated right now are not counted.
+        aggregating: tasks in all groups, those that are being aggregated right now among them.
         processed, failed: attempts of this day, in UTC; failed ones are counted in both.
     """
 
@@ -82,6 +82,7 @@ def queue_info(queue: str, now: Instant | None = None) -> Plan[QueueCounts]:
         (
             *collections(keys),
             keys.groups,
+            keys.aggregation_sets,
             keys.processed_on(today),
             keys.failed_on(today),
             keys.processed,

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.arguments import time_arguments
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
-from pyasynq._broker.scripts import SERVER_LIST
-from pyasynq._wire.keys import SCHEDULERS, scheduler_history_key
-from pyasynq._wire.messages import SchedulerEnqueueEvent, SchedulerEntry, UndecodableMessageError
+from pyasynq._broker.schedules import list_enqueue_events, list_schedulers
 from pyasynq._wire.options_text import Option, OptionName, parse_option
 from pyasynq.errors import InvalidOptionError
 from pyasynq.info import SchedulerEntryInfo, SchedulerEvent
-from pyasynq.options import OPTION_NAMES
 from pyasynq.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pyasynq._broker.plan import Plan
     from pyasynq._clock import Instant
+    from pyasynq._wire.messages import SchedulerEntry
 
 _FIELDS: Final = {
     OptionName.MAX_RETRY: "max_retry",
@@ -35,15 +32,13 @@ _FIELDS: Final = {
 
 
 def scheduler_entries(now: Instant | None = None) -> Plan[list[SchedulerEntryInfo]]:
-    """Return the entries of all running schedulers; records that cannot be decoded are left out."""
+    """Return the entries of all running schedulers; records that cannot be read are left out."""
     entries = []
-    for key in (yield ScriptCall(SERVER_LIST, (SCHEDULERS,), time_arguments(now), Replay.SAFE)):
-        values = yield CommandCall(("LRANGE", key, 0, -1), key.decode(), Replay.SAFE)
-        # A scheduler pushes its entries to the left, one after another.
-        for data in reversed(values):
+    for scheduler in (yield from list_schedulers(now)):
+        for entry in scheduler.entries:
             try:
-                entries.append(_entry(SchedulerEntry.decode(data)))
-            except (UndecodableMessageError, InvalidOptionError):
+                entries.append(_entry(entry))
+            except InvalidOptionError:
                 continue
     return entries
 
@@ -68,19 +63,12 @@ def _options(texts: Iterable[str]) -> dict[str, object]:
             continue
         if isinstance(option.value, tuple):
             headers.update([option.value])
-        elif (name := _FIELDS[option.name]) in OPTION_NAMES:
-            options[name] = option.value
+        else:
+            options[_FIELDS[option.name]] = option.value
     return options | ({"headers": headers} if headers else {})
 
 
 def scheduler_events(entry_id: str, start: int, stop: int) -> Plan[list[SchedulerEvent]]:
     """Return what an entry has enqueued, newest first, from position `start` to before `stop`."""
-    key = scheduler_history_key(entry_id)
-    events = []
-    for data in (yield CommandCall(("ZREVRANGE", key, start, stop - 1), key, Replay.SAFE)):
-        try:
-            event = SchedulerEnqueueEvent.decode(data)
-        except UndecodableMessageError:
-            continue
-        events.append(SchedulerEvent(event.task_id, event.enqueue_time))
-    return events
+    events = yield from list_enqueue_events(entry_id, start, stop - 1)
+    return [SchedulerEvent(event.task_id, event.enqueue_time) for event in events]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS
 from pyasynq._broker.plan import Plan, Replay, Reply, ScriptCall
+from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import INSPECT_GET_TASK, INSPECT_LIST_TASKS
 from pyasynq._wire.keys import QueueKeys, queue_keys
 from pyasynq._wire.messages import decode_task_message
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pyasynq._wire.messages import TaskMessage
 
 _STATES: Final = {state.value.encode(): state for state in TaskState}
+
+
+_LAST_SECOND: Final = 253_402_300_799  # of the year 9999
 
 
 class TaskRecord(NamedTuple):
@@ -124,7 +128,7 @@ def _record(values: Reply) -> TaskRecord:
         task_id.decode(),
         message,
         _STATES[state],
-        None if score is None else int(score),
+        None if score is None else whole_second(score),
         result,
         int(crashes or 0),
         trace,
@@ -195,4 +199,5 @@ def _in_state_since(record: TaskRecord, message: TaskMessage) -> datetime | None
 
 
 def _time(seconds: int | None) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    # Go takes times that no datetime can hold; the last one that can is as good as never.
+    return datetime.fromtimestamp(min(seconds, _LAST_SECOND), UTC) if seconds else None

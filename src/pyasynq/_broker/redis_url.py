@@ -101,10 +101,21 @@ def parse_redis_url(url: str) -> RedisTarget:
         raise ConfigurationError(
             f"this {scheme}:// URL has a malformed host or port; percent-encode special characters",
         ) from None
+    _check_no_stray_password(scheme, parts)
     parameters = _parameters(scheme, parts)
     if scheme in _SOCKET_SCHEMES:
         return _socket_target(scheme, parts, parameters)
     return _network_target(scheme, parts, parameters)
+
+
+def _check_no_stray_password(scheme: str, parts: SplitResult) -> None:
+    # An unquoted / ? or # moves the rest of a password behind the host, where errors and addresses show it.
+    stray = parts.fragment or "@" in parts.query or ("@" in parts.path and scheme in _NETWORK_SCHEMES)
+    if stray:
+        raise ConfigurationError(
+            f"this {scheme}:// URL has an @ or # behind its address; "
+            "in a user name or password write / ? # @ as %2F %3F %23 %40",
+        )
 
 
 def _network_target(scheme: str, parts: SplitResult, parameters: dict[str, str]) -> RedisTarget:
@@ -126,7 +137,7 @@ def _network_target(scheme: str, parts: SplitResult, parameters: dict[str, str])
 
 
 def _socket_target(scheme: str, parts: SplitResult, parameters: dict[str, str]) -> RedisTarget:
-    if parts.hostname or not parts.path.strip("/"):
+    if parts.hostname or parts.port or not parts.path.strip("/"):
         raise ConfigurationError(
             f"{scheme}:// needs the absolute path of a socket, as in {scheme}:///run/redis.sock"
         )

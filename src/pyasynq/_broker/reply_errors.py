@@ -44,7 +44,12 @@ _CODES: Final[dict[type[Exception], str]] = {
 _CODE: Final = re.compile(r"-?([A-Z][A-Z0-9_]+)(?: |$)")
 # Redis 6.2 wraps what a command inside a script answered into an ERR of its own.
 _INSIDE_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
+# Redis quotes a command that it does not know, and with it passwords and payloads.
+_QUOTED_ARGUMENTS: Final = re.compile(r",? with args beginning with:.*", re.DOTALL)
 _SCRIPT_DENIED: Final = ("ACL failure in script", "The user executing the script can't")
+
+
+_RIGHTS: Final = "a user for pyasynq has ~asynq:* &asynq:* +@all -@dangerous +info"
 
 
 class ReplyError(Exception):
@@ -57,8 +62,8 @@ class ReplyError(Exception):
 
 
 def reply_error(error: Exception) -> ReplyError:
-    """Bring an error reply from redis-py's classes back to the server's code and text."""
-    text = str(error)
+    """Bring an error reply from redis-py's classes back to the server's code and text, without arguments."""
+    text = _QUOTED_ARGUMENTS.sub("", str(error))
     if any(words in text for words in _SCRIPT_DENIED):
         return ReplyError("NOPERM", text)
     if code := _CODES.get(type(error)):
@@ -80,7 +85,7 @@ def translate(error: ReplyError, subject: str) -> RedisError:
     if error.code in _AUTHENTICATION:
         return RedisAuthenticationError(f"Redis refused the user name or password: {error.message}")
     if error.code == "NOPERM":
-        return RedisPermissionError(f"{subject} was refused: {error.message}")
+        return RedisPermissionError(f"{subject} was refused: {error.message}; {_RIGHTS}")
     if error.code == "OOM":
         return RedisOutOfMemoryError(f"{subject} was refused: {error.message}")
     return RedisReplyError(f"{subject} was refused: {error}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.plan import Argument
     from pyasynq._broker.redis_url import RedisTarget
-    from pyasynq._broker.steps import Received, Step
+    from pyasynq._broker.steps import OpenAnswer, Received, Step
     from pyasynq._clock import Clock
 
 _log = logging.getLogger("pyasynq")
@@ -118,7 +118,7 @@ def greet(
     session: Session,
     state: DriverState,
     seconds: float,
-) -> Generator[Step, Any, ReplyError | RedisVersionError | str | None]:
+) -> Generator[Step, Any, OpenAnswer]:
     """Name the connection and learn the server's version; return None, or why it cannot be used.
 
     Managed servers and proxies may refuse either command: then one warning is given, and the server is
@@ -143,7 +143,7 @@ def greet(
         state.warn_once(
             "command_refused",
             f"Redis at {state.address} refuses {names}: where CLIENT is refused, connections have no name; "
-            "without INFO the server is taken for a Redis 7",
+            "without INFO the server is taken for a Redis 7, and nobody sees whether it evicts tasks",
         )
     info = received.replies[1]
     if isinstance(info, ReplyError):

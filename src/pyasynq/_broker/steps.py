@@ -9,10 +9,11 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.plan import Argument, Reply
     from pyasynq._broker.reply_errors import ReplyError
+    from pyasynq.errors import PyasynqError
 
 
 class Open(NamedTuple):
-    """Connect. The answer is None, or why not: what the server said, or what happened on the way to it."""
+    """Connect. The answer is an `OpenAnswer`."""
 
     seconds: float
 
@@ -35,6 +36,9 @@ class Close(NamedTuple):
 
 
 Step: TypeAlias = Open | Send | Pause | Close
+
+OpenAnswer: TypeAlias = "ReplyError | PyasynqError | str | None"
+"""None, or why there is no connection: what the server said, why none can be started, what broke."""
 
 
 class Received(NamedTuple):

@@ -9,7 +9,7 @@
 -- ARGV[3] now_seconds: empty for the clock of Redis
 -- ARGV[4] now_microseconds: within the second
 -- Returns: `done`, `missing`, or the state that forbids it
--- Uses: now
+-- Uses: now, rename_group
 
 local task, scheduled, retry, archived = unpack(KEYS)
 local id, process_at, now_seconds, now_microseconds = unpack(ARGV)
@@ -29,6 +29,8 @@ local due = tonumber(redis.call('ZSCORE', source, id) or 0)
 redis.call('ZREM', source, id)
 if state == 'archived' then
   target = scheduled
+  -- A forwarder of Go would lose a scheduled task that names its group in its own field.
+  rename_group(task, 'group', 'x:group')
   redis.call('HSET', task, 'state', 'scheduled')
 end
 redis.call('ZADD', target, process_at, id)

@@ -15,7 +15,7 @@
 -- ARGV[6] now_microseconds: within the second
 -- ARGV[7...] id: for each task
 -- Returns: how many tasks are pending now, and a list of id, reason: for each that stayed where it was
--- Uses: now, nanoseconds, take_out
+-- Uses: now, nanoseconds, rename_group, take_out
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets = unpack(KEYS)
 local replay, task_prefix, group_prefix, from_state, now_seconds, now_microseconds = unpack(ARGV, 1, 6)
@@ -37,8 +37,9 @@ for at = 7, #ARGV, 1 do
   local id = ARGV[at]
   local fields, reason = take_out(places, id, from_state, 'pending')
   if fields then
-    -- It runs by itself from here on: with a group it would join that again after a failure.
-    redis.call('HDEL', task_prefix .. id, 'group', 'x:group')
+    -- A recoverer of Go leaves tokens and counts behind; a run by hand starts fresh.
+    redis.call('HDEL', task_prefix .. id, 'x:attempt', 'x:crashes')
+    rename_group(task_prefix .. id, 'x:group', 'group')
     redis.call('HSET', task_prefix .. id, 'state', 'pending', 'pending_since', pending_since)
     moved[#moved + 1] = id
   elseif replay == '1' and reason == 'pending' then
