@@ -14,7 +14,13 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "pyasynq"
-TWINS = {"client.py": "sync/client.py", "inspector.py": "sync/inspector.py"}
+TWINS = {
+    "client.py": "sync/client.py",
+    **{
+        f"inspector/{name}.py": f"sync/inspector/{name}.py"
+        for name in ("__init__", "_base", "bulk", "queues", "servers", "tasks")
+    },
+}
 
 HEADER = "# Generated from {source} by tools/unasync.py; change that file and run `make sync`.\n"
 

@@ -5,7 +5,7 @@ For newcomers, the layout from the top down; a module imports from lower floors 
     cli           the command `pyasynq`
     app           `App` and `@app.task`: typed tasks
     scheduler periodic                   the timers: cron expressions
-    client server mux embedded sync      the doors, as Asynq has them
+    client inspector server mux embedded sync   the doors, as Asynq has them
     _server       the engine: services, attempts, settling
     _broker       plans (what to ask Redis), drivers (how to wait for it), lua
     _wire         messages and key names, exactly as Go writes them
@@ -35,7 +35,11 @@ from pyasynq.errors import (
     PayloadEncodingError,
     PayloadTooLargeError,
     PyasynqError,
+    QueueBusyError,
+    QueueNotEmptyError,
     QueueNotFoundError,
+    QueueNotPausedError,
+    QueuePausedError,
     RedisAuthenticationError,
     RedisError,
     RedisOutOfMemoryError,
@@ -52,10 +56,12 @@ from pyasynq.errors import (
     TaskCanceledError,
     TaskIDConflictError,
     TaskNotFoundError,
+    TaskStateError,
     TaskTimeoutError,
     TickTakenError,
     UndecodableMessageError,
     UnknownOptionError,
+    UnknownTaskStateError,
 )
 from pyasynq.events import Events
 from pyasynq.inspector import Inspector
@@ -95,7 +101,11 @@ __all__ = [
     "PeriodicTaskManager",
     "PlainTask",
     "PyasynqError",
+    "QueueBusyError",
+    "QueueNotEmptyError",
     "QueueNotFoundError",
+    "QueueNotPausedError",
+    "QueuePausedError",
     "RedisAuthenticationError",
     "RedisError",
     "RedisOutOfMemoryError",
@@ -123,11 +133,13 @@ __all__ = [
     "TaskInfo",
     "TaskNotFoundError",
     "TaskState",
+    "TaskStateError",
     "TaskTimeoutError",
     "TickTakenError",
     "TypedTask",
     "UndecodableMessageError",
     "UnknownOptionError",
+    "UnknownTaskStateError",
     "context",
     "default_retry_delay",
 ]

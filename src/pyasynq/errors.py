@@ -296,6 +296,101 @@ class TaskNotFoundError(PyasynqError, LookupError):
         self.task_id = task_id
 
 
+class UnknownTaskStateError(PyasynqError, ValueError):
+    """A task whose state is a word that pyasynq does not know; somebody else wrote it.
+
+    Attributes:
+        queue: the queue's name.
+        task_id: the id.
+        state: the word.
+    """
+
+    def __init__(self, queue: str, task_id: str, state: str) -> None:
+        super().__init__(f"task {task_id!r} in queue {queue!r} is in the unknown state {state!r}")
+        self.queue = queue
+        self.task_id = task_id
+        self.state = state
+
+
+class TaskStateError(PyasynqError):
+    """What was asked for cannot be done with a task in this state. Nothing was changed.
+
+    Attributes:
+        action: what was asked for, such as `"run"`.
+        queue: the queue's name.
+        task_id: the id.
+        state: the task's state.
+    """
+
+    def __init__(self, action: str, queue: str, task_id: str, state: str) -> None:
+        remedy = _REMEDIES.get(state, "")
+        super().__init__(f"cannot {action} task {task_id!r} in queue {queue!r}: it is {state}{remedy}")
+        self.action = action
+        self.queue = queue
+        self.task_id = task_id
+        self.state = state
+
+
+_REMEDIES = {
+    "active": "; cancel it, or wait until it ends",
+    "aggregating": " and on its way into an aggregate; wait until that is made or given up",
+}
+
+
+class QueueNotEmptyError(PyasynqError):
+    """A queue with tasks is removed by force only.
+
+    Attributes:
+        queue: the queue's name.
+        tasks: how many it has, in whatever state.
+    """
+
+    def __init__(self, queue: str, tasks: int) -> None:
+        super().__init__(f"queue {queue!r} is not empty: it has {tasks} tasks; force deletes them too")
+        self.queue = queue
+        self.tasks = tasks
+
+
+class QueueBusyError(PyasynqError):
+    """A queue cannot be removed while tasks of it are active.
+
+    Attributes:
+        queue: the queue's name.
+        active: how many are.
+    """
+
+    def __init__(self, queue: str, active: int) -> None:
+        super().__init__(
+            f"cannot remove queue {queue!r} with active tasks ({active}): pause it and wait, or cancel them"
+        )
+        self.queue = queue
+        self.active = active
+
+
+class QueuePausedError(PyasynqError):
+    """The queue is paused already.
+
+    Attributes:
+        queue: the queue's name.
+    """
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"queue {queue!r} is already paused")
+        self.queue = queue
+
+
+class QueueNotPausedError(PyasynqError):
+    """The queue is not paused.
+
+    Attributes:
+        queue: the queue's name.
+    """
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"queue {queue!r} is not paused")
+        self.queue = queue
+
+
 class UndecodableMessageError(PyasynqError, ValueError):
     """Bytes from Redis that are not the message they should be.
 
@@ -364,10 +459,15 @@ class TaskTimeoutError(PyasynqError, TimeoutError):
 
 
 class TaskCanceledError(PyasynqError):
-    """The attempt was cancelled through the inspector, the dashboard or the command line."""
+    """The attempt was cancelled through the inspector, the dashboard or the command line.
 
-    def __init__(self) -> None:
+    Attributes:
+        outcome: what becomes of the task: `"retry"`, `"archive"` or `"delete"`.
+    """
+
+    def __init__(self, outcome: str = "retry") -> None:
         super().__init__("context canceled")
+        self.outcome = outcome
 
 
 class LeaseExpiredError(PyasynqError):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime, timedelta
+    from datetime import date, datetime, timedelta
+
+    from pyasynq.options import Duration
+    from pyasynq.task import Task, TaskInfo, TaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,10 @@ class QueueInfo:
     paused: bool
     timestamp: datetime
     """When Redis was asked, aware."""
+    paused_until: datetime | None = None
+    """When the pause ends by itself."""
+    memory_usage: int = 0
+    """Bytes, estimated from a sample of the tasks."""
 
     @property
     def size(self) -> int:
@@ -75,3 +83,161 @@ class ServerInfo:
     strict_priority: bool
     started: datetime | None
     active_workers: tuple[WorkerInfo, ...]
+    engine: str = ""
+    """`pyasynq`; empty for a server in Go."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A group of tasks that wait to be made into one."""
+
+    name: str
+    size: int
+    """Tasks; those that are being aggregated right now are not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class DailyStatistics:
+    """What a queue processed on one day, in UTC. The numbers are kept for 90 days."""
+
+    queue: str
+    day: date
+    processed: int
+    """Attempts ended, failed ones included."""
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class BulkResult:
+    """What an operation on all tasks of one state came to."""
+
+    done: int
+    skipped: int
+    """Tasks that had gone elsewhere by the time it was their turn."""
+    trimmed: int = 0
+    """Archived tasks deleted because the archive was too large or they were too old."""
+
+
+class TaskFilters(TypedDict, total=False):
+    """What a search looks for; a task must match all that are given."""
+
+    type: str
+    """The whole name."""
+    payload: str | bytes
+    """Text or bytes that the payload contains."""
+    error: str
+    """Text that the last error contains."""
+    older_than: Duration
+    """How long the task has at least been in its state; in `retry`, since its last failure."""
+    newer_than: Duration
+    """How long the task has been in its state at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPage:
+    """What a search found in the part of a state that it looked at."""
+
+    tasks: tuple[TaskInfo, ...]
+    cursor: int | None
+    """Where the next call goes on; None at the end."""
+    scanned: int
+    """How many tasks were looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """Failed tasks whose errors are alike."""
+
+    signature: str
+    """The first line of the error, with what differs from task to task replaced: numbers, ids, quotations."""
+    count: int
+    types: Mapping[str, int]
+    """Task types, and how many tasks of each."""
+    latest: datetime | None
+    """When the last of them failed."""
+    sample: TaskInfo
+    """The one that failed last."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReport:
+    """The errors of a state, the most frequent first."""
+
+    groups: tuple[ErrorGroup, ...]
+    scanned: int
+    is_complete: bool
+    """False when there are more tasks than were looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeStatistics:
+    """How many tasks of one type a queue has in each state."""
+
+    type: str
+    counts: Mapping[TaskState, int]
+    retried: int
+    """Retries that these tasks have spent, together."""
+
+    @property
+    def total(self) -> int:
+        """The tasks of this type in all states."""
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class TypeReport:
+    """The task types of a queue, the most frequent first."""
+
+    types: tuple[TypeStatistics, ...]
+    scanned: int
+    is_complete: bool
+    """False when a state has more tasks than were looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerEntryInfo:
+    """A periodic task of a running scheduler, as its last record tells it."""
+
+    id: str
+    spec: str
+    """The cron expression, or `@every` and a duration."""
+    task: Task
+    """Type and payload, and those options whose text could be read."""
+    options: tuple[str, ...]
+    """All options as texts, as the scheduler wrote them."""
+    next_enqueue_at: datetime | None
+    previous_enqueue_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerEvent:
+    """One enqueue of a scheduler entry."""
+
+    task_id: str
+    enqueued_at: datetime | None
+
+
+class CancelStatus(enum.StrEnum):
+    """What is known of a request to cancel."""
+
+    REQUESTED = "requested"
+    """Written down for the worker, which obeys at once, or at its next heartbeat if it missed the call."""
+    SENT = "sent"
+    """A worker in Go runs the task. It was told, acknowledges nothing, and always retries."""
+    ENDED = "ended"
+    """The attempt has ended; `state` says where the task is now."""
+    NOT_ACTIVE = "not_active"
+    """The task is not running; nothing was asked of anybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelResult:
+    """The answer to a request to cancel, for one queue."""
+
+    queue: str
+    task_id: str
+    status: CancelStatus
+    state: TaskState | None
+    """The task's state; None when it is gone."""
+    attempt: str = field(default="", repr=False, compare=False)
+    """Which attempt was asked; empty for one of a worker in Go."""

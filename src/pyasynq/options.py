@@ -178,6 +178,11 @@ def check_representable(name: str, value: object, instant: Instant) -> Instant:
     return instant
 
 
+def is_whole(value: object, least: int) -> bool:
+    """Return whether a value is a whole number that is not below `least`."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
 def name_of(name: str, value: object) -> str:
     """Return a name that is not blank and can be written as UTF-8.
 

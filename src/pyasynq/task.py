@@ -95,6 +95,12 @@ class TaskInfo:
     """Until when an active task belongs to its worker; running workers prolong it."""
     server_id: str = ""
     """Which server runs an active task; empty for a server in Go, which does not write it down."""
+    crashes: int = 0
+    """How many workers have died with it since it last ended by itself."""
+    traceback: str = field(default="", repr=False)
+    """Of the last failure; empty for one in Go."""
+    in_state_since: datetime | None = None
+    """Pending, archived or completed since, last failed (retry), joined its group; None for other states."""
 
 
 class EnqueueStatus(enum.StrEnum):

@@ -42,6 +42,20 @@ INTENDED = (
         "the time of a lock is rounded up, so it is not released early",
     ),
     Difference(
+        "archive_pending_by_inspector",
+        "asynq:{default}:t:b",
+        "pending_since",
+        "W13",
+        "a task that is not pending does not wait",
+    ),
+    Difference(
+        "run_archived_by_inspector",
+        "asynq:{default}:t:b",
+        "pending_since",
+        "W13",
+        "a task that is run by hand waits from then on",
+    ),
+    Difference(
         "active",
         "asynq:{default}:t:id-active",
         "x:attempt",

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._broker.aggregation_sets import quarantine_member, read_set, release_sets, renew_sets
+from pyasynq._broker.cancellation import request_cancelation
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import dequeue, find_dequeued
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
 from pyasynq._broker.groups import check_groups, list_groups
-from pyasynq._broker.inspect_queues import queue_info
+from pyasynq._broker.inspect_actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
+from pyasynq._broker.inspect_queues import group_sizes, pause, queue_info, unpause
+from pyasynq._broker.inspect_removal import remove_queue
 from pyasynq._broker.inspect_tasks import get_task, list_tasks
+from pyasynq._broker.inspect_updates import update_payload, update_process_at
 from pyasynq._broker.leases import (
     PoisonTask,
     RecoverTask,
@@ -31,6 +35,8 @@ from pyasynq._broker.schedules import (
     write_scheduler_entries,
 )
 from pyasynq._broker.servers import clear_server_state, list_servers, write_server_state
+from pyasynq._broker.task_views import delete_all
+from pyasynq._clock import Instant
 from pyasynq.errors import RedisOutOfMemoryError
 from pyasynq.task import TaskState
 from tests.contract.aggregating import LIMITS, STAGED, finish
@@ -48,6 +54,8 @@ if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
 EXPIRED = NOW.seconds - 60
+ARCHIVE = ArchiveLimits(9_999, CUTOFF)
+LOCK = "asynq:{default}:unique:email:deliver:x"
 
 
 @pytest.fixture
@@ -77,6 +85,10 @@ def prepare(tasks: Tasks) -> None:
     tasks.put(TaskState.SCHEDULED, "due")
     tasks.put(TaskState.RETRY, "grouped", group="g")
     tasks.put(TaskState.COMPLETED, "old", completed_at=NOW.seconds - 60, retention=60)
+    tasks.put(TaskState.ARCHIVED, "x")
+    tasks.put(TaskState.SCHEDULED, "later", score=NOW.seconds + 60, unique_key=f"{LOCK}-later")
+    tasks.client.sadd("asynq:queues", "empty")
+    tasks.client.set("asynq:{low}:paused", 1)
     tasks.client.hset(tasks.keys.ticks, mapping={"gone": 9, "gone:since": 8})
     tasks.put(TaskState.AGGREGATING, "member", group="h", score=1)
     tasks.in_set(STAGED.group, STAGED.id, "staged")
@@ -126,6 +138,16 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "queue_info": lambda: queue_info("default", NOW),
     "list_tasks": lambda: list_tasks("default", TaskState.ACTIVE, 0, 10),
     "get_task": lambda: get_task("default", "waiting"),
+    "groups": lambda: group_sizes("default"),
+    "run": lambda: run_tasks("default", ["due"], now=NOW),
+    "archive_by_hand": lambda: archive_tasks("default", ["waiting"], limits=ARCHIVE, now=NOW),
+    "delete": lambda: delete_tasks("default", ["due", "old"]),
+    "update_payload": lambda: update_payload("default", "later", b"x" * 100, relock=True),
+    "update_process_at": lambda: update_process_at("default", "x", Instant(NOW.seconds + 9), now=NOW),
+    "pause": lambda: pause("default", duration=60, now=NOW),
+    "unpause": lambda: unpause("low"),
+    "cancel": lambda: request_cancelation("a", None, "retry", now=NOW),
+    "remove_queue": lambda: remove_queue("empty", force=True, progress=None),
 }
 
 
@@ -196,3 +218,35 @@ def test_h25_an_archive_that_is_too_full_is_trimmed(
     redis_client.zadd(tasks.keys.archived, {f"{number}": 1 for number in range(1_500)})
     full()
     assert 1_500 == perform_when_full(archive([claim("a")], cutoff=10)).trimmed
+
+
+@pytest.mark.parametrize("state", [TaskState.PENDING, TaskState.RETRY])
+def test_h25_ids_without_a_task_are_dropped_from_a_full_redis(
+    redis_client: RedisClient,
+    perform_when_full: Perform,
+    tasks: Tasks,
+    full: Callable[[], None],
+    state: TaskState,
+) -> None:
+    """While the tasks around them are deleted."""
+    tasks.put(state, "a", "ghost")
+    redis_client.delete(tasks.keys.task("ghost"))
+    full()
+    perform_when_full(delete_all("default", state, group="", progress=None))
+    assert [] == tasks.ids(state)
+
+
+def put_locked_as_go_does(tasks: Tasks) -> None:
+    """A unique task in a group: only its message names the lock."""
+    tasks.put(TaskState.AGGREGATING, "locked", group="h", unique_key=LOCK)
+    tasks.client.hdel(tasks.keys.task("locked"), "unique_key")
+
+
+def test_h25_a_lock_that_only_the_message_names_is_released_in_a_full_redis(
+    redis_client: RedisClient, perform_when_full: Perform, tasks: Tasks, full: Callable[[], None]
+) -> None:
+    """With the task."""
+    put_locked_as_go_does(tasks)
+    full()
+    perform_when_full(delete_tasks("default", ["locked"]))
+    assert redis_client.get(LOCK) is None

@@ -1,21 +1,29 @@
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.inspect_queues import QueueCounts, queue_info, queue_names
+from pyasynq._broker.inspect_queues import (
+    QueueCounts,
+    group_sizes,
+    history,
+    memory_usage,
+    queue_info,
+    queue_names,
+)
 from pyasynq._broker.inspect_tasks import TaskRecord, get_task, list_tasks, task_info
-from pyasynq.errors import TaskNotFoundError
+from pyasynq.errors import TaskNotFoundError, UnknownTaskStateError
 from pyasynq.task import TaskState
-from tests.factories import DAY, LEASE_SCORE, NOW, TOKEN, Tasks, message_bytes
+from tests.factories import DAY, LEASE_SCORE, NOW, PENDING_SINCE, TOKEN, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
-EMPTY = QueueCounts("default", False, 0.0, *[0] * 12)
+EMPTY = QueueCounts("default", False, None, 0.0, *[0] * 12)
 
 
 def test_queues_are_listed_by_name(perform: Perform, redis_client: RedisClient) -> None:
@@ -49,7 +57,7 @@ def test_each_state_is_counted(perform: Perform, tasks: Tasks, redis_client: Red
     redis_client.set(f"{tasks.keys.failed}:{DAY}", 8, ex=60)
     redis_client.set(tasks.keys.paused, 1)
     counts = perform(queue_info("default", NOW.plus(1.5)))
-    assert QueueCounts("default", True, 1.5, 1, 2, 3, 4, 5, 6, 15, 2, 11, 8, 31, 13) == counts
+    assert QueueCounts("default", True, None, 1.5, 1, 2, 3, 4, 5, 6, 15, 2, 11, 8, 31, 13) == counts
     assert 36 == counts.size
 
 
@@ -109,7 +117,8 @@ def test_a_score_that_is_no_second_is_shown_rounded_up(
 def test_a_pending_task_has_no_score(perform: Perform, tasks: Tasks) -> None:
     """It is due."""
     tasks.pending("a")
-    record = TaskRecord("a", message_bytes("a"), TaskState.PENDING, None, None, 0, None)
+    since = PENDING_SINCE
+    record = TaskRecord("a", message_bytes("a"), TaskState.PENDING, None, None, 0, None, None, since)
     assert record == perform(get_task("default", "a"))
     assert [record] == perform(list_tasks("default", TaskState.PENDING, 0, 10))
 
@@ -176,3 +185,91 @@ def test_the_next_process_time_is_known_for_tasks_that_wait(perform: Perform, ta
         task_id: task_info(perform(get_task("default", task_id)), NOW).next_process_at for task_id in "prx"
     }
     assert {"p": NOW.to_datetime(), "r": NOW._replace(microseconds=0).plus(9).to_datetime(), "x": None} == due
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_memory_is_estimated_from_a_sample(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
+    """Asynq's estimate: the average of 20 tasks times all of them, and the collection itself.
+
+    Sees the loss of each MEMORY USAGE, LLEN, LRANGE, ZCARD and ZRANGE.
+    """
+    assert 0 == perform(memory_usage("default"))
+    keys, client, number = tasks.keys, redis_client, itertools.count()
+    expected = 0.0
+    for name in ("active", "pending", "scheduled", "retry", "archived", "completed"):
+        # The newest 20 of a list and the first 20 of a set are weighed: here, the large ones of 25.
+        names = [f"{next(number):03}" for _ in range(25)]
+        for place, task_id in enumerate(names):
+            client.hset(keys.task(task_id), "msg", bytes(5_000 if 5 <= place < 15 else 500))
+        sampled = names[5:] if name in {"active", "pending"} else names[:20]
+        if name in {"active", "pending"}:
+            client.lpush(getattr(keys, name), *names)
+        else:
+            client.zadd(getattr(keys, name), {task_id: score for score, task_id in enumerate(names)})
+        client.delete(keys.task(sampled[-1]))
+        weighed = sum(client.memory_usage(keys.task(task_id)) or 0 for task_id in sampled)
+        expected += weighed / 20 * 25 + client.memory_usage(getattr(keys, name))
+        assert int(expected) == perform(memory_usage("default")), name
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_memory_of_groups_is_estimated_from_five_of_them(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
+) -> None:
+    """The average over the tasks found, times all that are in groups."""
+    for group in range(7):
+        ids = [f"{group}-{number:02}" for number in range(22)]
+        tasks.put(TaskState.AGGREGATING, *ids, group=f"g{group}", payload=bytes(100 * (group + 1)))
+        redis_client.delete(tasks.keys.task(ids[0]))
+    sampled: list[int] = []
+    # The order of a set is Redis' own; redis-py would lose it.
+    names = redis_client.eval("return redis.call('SMEMBERS', KEYS[1])", 1, tasks.keys.groups)
+    for name in names[:5]:
+        sizes = [
+            redis_client.memory_usage(tasks.keys.task(task_id.decode()))
+            for task_id in redis_client.zrange(tasks.keys.group(name.decode()), 0, 19)
+        ]
+        sampled += filter(None, sizes)
+    assert 5 * 19 == len(sampled)
+    assert int(sum(sampled) / len(sampled) * 7 * 22) == perform(memory_usage("default"))
+
+
+def test_groups_are_listed_with_their_sizes(perform: Perform, tasks: Tasks) -> None:
+    """By name; what is being aggregated is in none."""
+    tasks.put(TaskState.AGGREGATING, "a", group="user:2")
+    tasks.put(TaskState.AGGREGATING, "b", "c", group="user:1")
+    assert [("user:1", 2), ("user:2", 1)] == list(perform(group_sizes("default")).items())
+
+
+def test_history_goes_back_day_by_day(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
+    """Today first; a day without a count is zero."""
+    for day, processed, failed in ((DAY, 5, 2), ("2033-05-16", 7, 0)):
+        redis_client.set(f"{tasks.keys.processed}:{day}", processed, ex=60)
+        redis_client.set(f"{tasks.keys.failed}:{day}", failed, ex=60)
+    found = [(str(row.day), row.processed, row.failed) for row in perform(history("default", 3, NOW))]
+    assert [("2033-05-18", 5, 2), ("2033-05-17", 0, 0), ("2033-05-16", 7, 0)] == found
+
+
+def test_a_task_in_an_unknown_state_is_an_error(
+    damage_allowed: None, perform: Perform, tasks: Tasks, redis_client: RedisClient
+) -> None:
+    """As in Asynq: there is nothing to show."""
+    redis_client.hset(tasks.keys.task("a"), mapping={"msg": "m", "state": "frozen"})
+    with pytest.raises(UnknownTaskStateError, match="unknown state 'frozen'"):
+        perform(get_task("default", "a"))
+
+
+def test_tasks_of_a_group_are_listed(perform: Perform, tasks: Tasks) -> None:
+    """The earliest first."""
+    for number, task_id in enumerate("ba"):
+        tasks.put(TaskState.AGGREGATING, task_id, group="g", score=NOW.seconds + number)
+    tasks.put(TaskState.AGGREGATING, "c", group="h")
+    records = perform(list_tasks("default", TaskState.AGGREGATING, 0, 10, group="g"))
+    assert [("b", NOW.seconds), ("a", NOW.seconds + 1)] == [(record.id, record.score) for record in records]
+
+
+def test_crashes_and_traceback_are_described(perform: Perform, tasks: Tasks) -> None:
+    """Bytes that are no UTF-8 do no harm."""
+    tasks.active("a", crashes=2, extra={"x:trace": b"line\xff"})
+    info = task_info(perform(get_task("default", "a")), NOW)
+    assert (2, "line\N{REPLACEMENT CHARACTER}", None) == (info.crashes, info.traceback, info.in_state_since)

@@ -91,7 +91,8 @@ def test_pages_of_pending_tasks_come_in_the_order_of_processing(ask: Ask, tasks:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ({"state": "aggregating"}, "state"),
+        ({"state": "aggregating"}, "group"),
+        ({"state": "pending", "group": "g"}, "group"),
         ({"state": "runing"}, "state"),
         ({"state": "pending", "page": 0}, "page"),
         ({"state": "pending", "page_size": 0}, "page_size"),
@@ -155,6 +156,7 @@ def test_live_servers_are_listed_with_what_they_run(ask: Ask, perform: Perform) 
         status="active",
         start_time=started,
         active_worker_count=1,
+        engine="pyasynq",
     )
     worker = WorkerRecord(
         host="h",
@@ -167,12 +169,14 @@ def test_live_servers_are_listed_with_what_they_run(ask: Ask, perform: Perform) 
         start_time=started,
         deadline=None,
     )
-    perform(write_server_state(record, [worker]))
+    perform(write_server_state(record, [worker], now=NOW))
     [server] = ask("servers")
+    assert [server] == ask("servers", "default")
+    assert [] == ask("servers", "other")
     assert ("s", "h", 7, "active", 4, {"default": 1}) == (
         server.id, server.host, server.pid, server.status, server.concurrency, server.queues
     )  # fmt: skip
-    assert started == server.started
+    assert (started, "pyasynq") == (server.started, server.engine)
     assert [("a", "email", "default")] == [
         (worker.task_id, worker.task_type, worker.queue) for worker in server.active_workers
     ]

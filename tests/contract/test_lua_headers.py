@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.inspect_actions import delete_tasks
+from pyasynq._broker.inspect_queues import memory_usage
 from pyasynq._broker.plan import Plan, Replay, ScriptCall
 from pyasynq._broker.schedules import begin_entries
 from pyasynq._broker.scripts import ALL_SCRIPTS, load_script
+from pyasynq._broker.task_views import delete_all
 from pyasynq._wire.keys import hash_slot
 from tests.contract.enqueueing import composed
 from tests.contract.settling import archive
-from tests.contract.test_full_redis import DRAINING, prepare
+from tests.contract.test_full_redis import DRAINING, prepare, put_locked_as_go_does
 from tests.contract.test_schedules import fire_tick
 from tests.factories import NOW, Tasks, claim
 from tests.fix_broker import BlockingPerformer
@@ -187,7 +190,12 @@ def calls(damage_allowed: None, redis_client: RedisClient, tasks: Tasks) -> dict
     perform = BlockingPerformer(redis_client)
     prepare(tasks)
     redis_client.zadd(tasks.keys.archived, {f"{number}": 1 for number in range(1_500)})
+    redis_client.zadd(tasks.keys.completed, {"ghost": 1})
     perform(archive([claim("b")], cutoff=10))
+    perform(delete_all("default", "completed", group="", progress=None))
+    perform(memory_usage("default"))
+    put_locked_as_go_does(tasks)
+    perform(delete_tasks("default", ["locked"]))
     for plan in DRAINING.values():
         perform(plan())
     for options in ({}, {"unique": 60}, {"group": "g"}):
@@ -226,6 +234,7 @@ def test_keys_bear_the_names_of_the_headers(calls: dict[str, ScriptCall]) -> Non
                 "server",
                 "workers",
                 "collection",
+                "lock",
                 "set",
                 "target",
                 "scheduler",

@@ -61,7 +61,7 @@ def test_h05_a_renewal_that_overtakes_a_settle_does_not_make_it_look_stale(
     attempt.phase = Phase.SETTLING
     settles.put(attempt, decision, ValueError("no"))
     [batch] = settles.take_fresh()
-    assert ([], None) == Renewal(driver, settings, SYSTEM_CLOCK, redis_time).renew([attempt])
+    assert ([], [], None) == Renewal(driver, settings, SYSTEM_CLOCK, redis_time).renew([attempt])
     settles.confirm(batch, driver.run(batch.plan))
     driver.close()
 

@@ -195,6 +195,45 @@ class ModelQueue:
             del self.tasks[task_id]
         return len(over)
 
+    def run_by_hand(self, task_ids: list[str]) -> None:
+        """Put tasks at the end."""
+        for task_id in task_ids:
+            task = self.tasks[task_id]
+            task.state, task.score = TaskState.PENDING, 0
+            self.pending.append(task_id)
+
+    def archive_by_hand(self, task_ids: list[str], now: int, max_size: int) -> int:
+        """Archive tasks, uncounted; room is made as for a worker. Return how many were trimmed."""
+        archived = self.ids(TaskState.ARCHIVED)
+        trimmed = archived[: max(0, len(archived) + len(task_ids) - max_size)]
+        self.delete_by_hand(trimmed)
+        for task_id in task_ids:
+            self._leave_pending(task_id)
+            self._end(task_id, TaskState.ARCHIVED, now)
+        return len(trimmed)
+
+    def delete_by_hand(self, task_ids: list[str]) -> None:
+        """Delete tasks with the locks they own."""
+        for task_id in task_ids:
+            self._leave_pending(task_id)
+            self._release(task_id)
+            del self.tasks[task_id]
+
+    def reschedule(self, task_id: str, at: int) -> None:
+        """Give a task another time."""
+        task = self.tasks[task_id]
+        task.score = at
+        if task.state is TaskState.ARCHIVED:
+            task.state = TaskState.SCHEDULED
+
+    def remove(self) -> None:
+        """Forget everything."""
+        self.__init__()  # type: ignore[misc] # a removed queue is a new one
+
+    def _leave_pending(self, task_id: str) -> None:
+        if task_id in self.pending:
+            self.pending.remove(task_id)
+
     def _release_from_time(self, task_id: str, now: int) -> None:
         task = self.tasks[task_id]
         if task.group:

@@ -34,7 +34,8 @@ from pyasynq._broker.settle import (
 from pyasynq._wire.messages import copy_task_message, decode_task_message, encode_task_message
 from pyasynq.task import Task, TaskState
 from tests.invariants import RedisClient, check_invariants
-from tests.properties.group_rules import OPTIONS, GroupRules
+from tests.properties.group_rules import OPTIONS
+from tests.properties.inspector_rules import MAX_ARCHIVED, InspectorRules
 from tests.properties.model_queue import LEASE, Attempt
 
 if TYPE_CHECKING:
@@ -44,11 +45,10 @@ if TYPE_CHECKING:
 
 CHOICES = st.lists(st.integers(0, 30), min_size=1, max_size=3)
 NEWS = st.tuples(st.sampled_from("abcdef"), st.sampled_from([b"1", b"2"]), OPTIONS)
-MAX_ARCHIVED = 3
 SORTED_SETS = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 
 
-class QueueMachine(GroupRules):
+class QueueMachine(InspectorRules):
     """Performs each operation on Redis and on the model. Time passes only when `wait` says so."""
 
     def __init__(self) -> None:
@@ -206,14 +206,6 @@ class QueueMachine(GroupRules):
     @rule(seconds=st.sampled_from([1, 5, 15, 36, 120]))
     def wait(self, seconds: int) -> None:
         self.now = self.now.plus(seconds)
-
-    @rule()
-    def pause_or_go_on(self) -> None:
-        self.model.paused = not self.model.paused
-        if self.model.paused:
-            self.client.set(self.tasks.keys.paused, 1)
-        else:
-            self.client.delete(self.tasks.keys.paused)
 
     @invariant()
     def redis_is_as_the_model(self) -> None:

@@ -1,11 +1,113 @@
-"""Asking whichever server runs a task to cancel it."""
+"""Asking whichever server runs a task to cancel it.
+
+A request is written down before it is called out: a worker that misses the call finds it when it next renews
+its leases. It names the attempt by its token, so the task's next attempt does not obey it.
+"""
 
 from __future__ import annotations
 
-from pyasynq._broker.plan import CommandCall, Plan, Replay
-from pyasynq._wire.keys import CANCEL_CHANNEL
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._broker.arguments import chunks, time_arguments
+from pyasynq._broker.inspect_queues import queue_names
+from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._broker.scripts import INSPECT_CANCEL
+from pyasynq._wire.keys import CANCEL_CHANNEL, queue_keys
+from pyasynq.errors import TaskNotFoundError
+from pyasynq.info import CancelResult, CancelStatus
+from pyasynq.task import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._clock import Instant
+
+
+_STATES: Final = {state.value.encode(): state for state in TaskState}
+
+
+class CancelRequest(NamedTuple):
+    """What is written down.
+
+    Attributes:
+        requested_at: Unix time.
+        outcome: what is to become of the task: `retry`, `archive` or `delete`.
+        token: of the attempt that is to obey.
+    """
+
+    requested_at: int
+    outcome: str
+    token: str
 
 
 def publish_cancelation(task_id: str) -> Plan[int]:
     """Tell all servers to cancel the task with this id, in whatever queue; return how many were listening."""
     return int((yield CommandCall(("PUBLISH", CANCEL_CHANNEL, task_id), None, Replay.SAFE)))
+
+
+def request_cancelation(
+    task_id: str, queue: str | None, outcome: str, *, now: Instant | None
+) -> Plan[list[CancelResult]]:
+    """Write down in one queue, or in all of them, that the task is to be cancelled, then call it out.
+
+    Return an answer for each queue with a task of this id.
+
+    Raises:
+        TaskNotFoundError: when a queue is named and has no such task; nothing is called out then.
+    """
+    results = []
+    for name in [queue] if queue is not None else (yield from queue_names()):
+        keys = queue_keys(name)
+        reply = yield ScriptCall(
+            INSPECT_CANCEL,
+            (keys.task(task_id), keys.cancellations),
+            (task_id, outcome, *time_arguments(now)),
+            Replay.SAFE,
+        )
+        if reply:
+            results.append(_result(name, task_id, *reply))
+        elif queue is not None:
+            raise TaskNotFoundError(queue, task_id)
+    if not results or any(result.status is not CancelStatus.NOT_ACTIVE for result in results):
+        yield from publish_cancelation(task_id)
+    return results
+
+
+def _result(queue: str, task_id: str, state: bytes, token: bytes) -> CancelResult:
+    if state != b"active":
+        return CancelResult(queue, task_id, CancelStatus.NOT_ACTIVE, _STATES.get(state))
+    status = CancelStatus.REQUESTED if token else CancelStatus.SENT
+    return CancelResult(queue, task_id, status, TaskState.ACTIVE, token.decode())
+
+
+def is_open(result: CancelResult) -> bool:
+    """Return whether the attempt that was asked had not ended when it was last looked at."""
+    return result.status in {CancelStatus.REQUESTED, CancelStatus.SENT}
+
+
+def look_again(results: Sequence[CancelResult]) -> Plan[list[CancelResult]]:
+    """Return what is known of some requests now: the attempts that were asked may have ended."""
+    seen = []
+    for result in results:
+        if is_open(result):
+            task = queue_keys(result.queue).task(result.task_id)
+            reply = yield CommandCall(("HMGET", task, "state", "x:attempt"), task, Replay.SAFE)
+            state, token = (value or b"" for value in reply)
+            if state != b"active" or token.decode() != result.attempt:
+                result = replace(result, status=CancelStatus.ENDED, state=_STATES.get(state))  # noqa: PLW2901
+        seen.append(result)
+    return seen
+
+
+def read_requests(queue: str, ids: Sequence[str]) -> Plan[dict[str, CancelRequest]]:
+    """Return the requests to cancel that are written down for some tasks of a queue."""
+    key = queue_keys(queue).cancellations
+    found = {}
+    for chunk in chunks(ids):
+        texts = yield CommandCall(("HMGET", key, *chunk), key, Replay.SAFE)
+        for task_id, text in zip(chunk, texts, strict=True):
+            if text is not None:
+                seconds, outcome, token = text.decode().split(" ", 2)
+                found[task_id] = CancelRequest(int(seconds), outcome, token)
+    return found

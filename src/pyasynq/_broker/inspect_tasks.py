@@ -5,16 +5,22 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS
 from pyasynq._broker.plan import Plan, Replay, Reply, ScriptCall
 from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import INSPECT_GET_TASK, INSPECT_LIST_TASKS
-from pyasynq._wire.keys import queue_keys
+from pyasynq._wire.keys import QueueKeys, queue_keys
 from pyasynq._wire.messages import decode_task_message
-from pyasynq.errors import TaskNotFoundError
+from pyasynq.errors import TaskNotFoundError, UndecodableMessageError, UnknownTaskStateError
 from pyasynq.task import TaskInfo, TaskState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from pyasynq._clock import Instant
+    from pyasynq._wire.messages import TaskMessage
+
+_STATES: Final = {state.value.encode(): state for state in TaskState}
 
 
 _LAST_SECOND: Final = 253_402_300_799  # of the year 9999
@@ -28,11 +34,13 @@ class TaskRecord(NamedTuple):
         message: the bytes of its message, not decoded.
         state: where it is.
         score: of a scheduled, retry, archived or completed task, Unix time: when it is due, when it was
-            archived, when it will be deleted; of an active one, when its lease ends. None for others.
+            archived, when it will be deleted; of an active one, when its lease ends; of one listed by its
+            group, when it joined. None for others.
         result: what its handler wrote.
         crashes: how many workers have died with it.
         trace: the traceback of its last failure.
         token: of the attempt that runs it, `<server id>/<call>`; None for one of a server in Go.
+        pending_since: Unix time in nanoseconds, as text.
     """
 
     id: str
@@ -43,33 +51,54 @@ class TaskRecord(NamedTuple):
     crashes: int
     trace: bytes | None
     token: str | None = None
+    pending_since: bytes | None = None
 
 
-def list_tasks(queue: str, state: TaskState, start: int, stop: int) -> Plan[list[TaskRecord]]:
-    """Return the tasks of one state, from position `start` to before `stop`.
+class Scanned(NamedTuple):
+    """Part of a collection: the tasks found in it, and how many of its positions were looked at."""
+
+    records: list[TaskRecord]
+    positions: int
+
+
+def collection_key(keys: QueueKeys, state: TaskState, group: str = "") -> str:
+    """Return the key of the collection in which tasks of this state are, or those of a group."""
+    return keys.group(group) if state is TaskState.AGGREGATING else str(getattr(keys, state.value))
+
+
+def scan_tasks(
+    queue: str, state: TaskState, start: int, stop: int, *, group: str = "", texts: Sequence[bytes] = ()
+) -> Plan[Scanned]:
+    """Return the tasks of a state from position `start` to before `stop` whose messages contain all `texts`.
 
     Pending and active ones come in the order in which they are or were taken, the others by their score.
-    Ids without a task are left out. Aggregating tasks are not listed here, but by their group.
+    Ids without a task, and tasks in a state that we do not know, are left out. A call looks at up to 1,000
+    positions, and replies with about 4 MB at most.
     """
     keys = queue_keys(queue)
-    collection = {
-        TaskState.PENDING: keys.pending,
-        TaskState.ACTIVE: keys.active,
-        TaskState.SCHEDULED: keys.scheduled,
-        TaskState.RETRY: keys.retry,
-        TaskState.ARCHIVED: keys.archived,
-        TaskState.COMPLETED: keys.completed,
-    }[state]
-    if stop <= start:
-        return []
-    reply = yield ScriptCall(
-        INSPECT_LIST_TASKS,
-        (collection, keys.lease),
-        (keys.task_prefix, start, stop - 1),
-        Replay.SAFE,
-    )
-    fields = iter(reply)
-    return [_record(values) for values in zip(*[fields] * len(TaskRecord._fields), strict=True)]
+    collection = collection_key(keys, state, group)
+    records: list[TaskRecord] = []
+    position = start
+    while position < stop:
+        end = min(stop, position + MAX_TASKS)
+        looked_at, more, *found = yield ScriptCall(
+            INSPECT_LIST_TASKS,
+            (collection, keys.lease),
+            (keys.task_prefix, position, end - 1, MAX_BYTES, *texts),
+            Replay.SAFE,
+        )
+        records += [_record(values) for values in found if values[2] in _STATES]
+        position += looked_at
+        if not more:
+            break
+    return Scanned(records, position - start)
+
+
+def list_tasks(
+    queue: str, state: TaskState, start: int, stop: int, *, group: str = ""
+) -> Plan[list[TaskRecord]]:
+    """Return the tasks of one state, or of one group, from position `start` to before `stop`."""
+    return (yield from scan_tasks(queue, state, start, stop, group=group)).records
 
 
 def get_task(queue: str, task_id: str) -> Plan[TaskRecord]:
@@ -77,6 +106,7 @@ def get_task(queue: str, task_id: str) -> Plan[TaskRecord]:
 
     Raises:
         TaskNotFoundError: when there is none with this id in the queue.
+        UnknownTaskStateError: when its state is a word that we do not know.
     """
     keys = queue_keys(queue)
     reply = yield ScriptCall(
@@ -87,20 +117,23 @@ def get_task(queue: str, task_id: str) -> Plan[TaskRecord]:
     )
     if not reply:
         raise TaskNotFoundError(queue, task_id)
+    if reply[2] not in _STATES:
+        raise UnknownTaskStateError(queue, task_id, reply[2].decode("utf-8", "replace"))
     return _record(reply)
 
 
 def _record(values: Reply) -> TaskRecord:
-    task_id, message, state, score, result, crashes, trace, token = values
+    task_id, message, state, score, result, crashes, trace, token, pending_since = values
     return TaskRecord(
         task_id.decode(),
         message,
-        TaskState(state.decode()),
+        _STATES[state],
         None if score is None else whole_second(score),
         result,
         int(crashes or 0),
         trace,
         None if token is None else token.decode(),
+        pending_since,
     )
 
 
@@ -138,7 +171,31 @@ def task_info(record: TaskRecord, now: Instant) -> TaskInfo:
         is_orphaned=is_active and (record.score is None or record.score <= now.seconds),
         lease_expires_at=_time(record.score) if is_active else None,
         server_id=(record.token or "").partition("/")[0] if is_active else "",
+        crashes=record.crashes,
+        traceback=(record.trace or b"").decode("utf-8", "replace"),
+        in_state_since=_in_state_since(record, message),
     )
+
+
+def task_infos(records: Iterable[TaskRecord], now: Instant) -> Iterator[TaskInfo]:
+    """Describe tasks; those whose message cannot be decoded are left out."""
+    for record in records:
+        try:
+            yield task_info(record, now)
+        except UndecodableMessageError:
+            continue
+
+
+def _in_state_since(record: TaskRecord, message: TaskMessage) -> datetime | None:
+    if record.state is TaskState.PENDING:
+        nanoseconds = int(record.pending_since or 0)
+        return datetime.fromtimestamp(nanoseconds / 10**9, UTC) if nanoseconds else None
+    if record.state is TaskState.RETRY:
+        return _time(message.last_failed_at)
+    if record.state is TaskState.COMPLETED:
+        return _time(message.completed_at)
+    is_dated = record.state in {TaskState.ARCHIVED, TaskState.AGGREGATING}
+    return _time(record.score) if is_dated else None
 
 
 def _time(seconds: int | None) -> datetime | None:

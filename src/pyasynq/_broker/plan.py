@@ -61,3 +61,8 @@ class CommandCall(NamedTuple):
 
 Call: TypeAlias = ScriptCall | CommandCall
 Plan: TypeAlias = Generator[Call, Reply, T]
+
+
+def ask(call: Call) -> Plan[Reply]:
+    """Return the plan of one call, whose result is its reply."""
+    return (yield call)

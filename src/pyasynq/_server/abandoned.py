@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from pyasynq._server.renewal import Renewal
+from pyasynq._server.renewal import Found, Renewal
 from pyasynq.errors import PyasynqError
 
 if TYPE_CHECKING:
@@ -52,12 +52,13 @@ class AbandonedLeases:
             now = self._clock.monotonic()
             self._attempts = [one for one in self._attempts if self._is_held(one, now)]
             try:
-                lost, error = self._renewal.renew(self._attempts)
+                # A request to cancel cannot be obeyed: nothing can stop what runs here.
+                found = self._renewal.renew(self._attempts)
             except PyasynqError as failure:
-                lost, error = [], failure
-            if error is not None:
-                _log.warning("leases of abandoned tasks could not be renewed: %s", error)
-            self._attempts = [one for one in self._attempts if one not in lost]
+                found = Found([], [], failure)
+            if found.error is not None:
+                _log.warning("leases of abandoned tasks could not be renewed: %s", found.error)
+            self._attempts = [one for one in self._attempts if one not in found.lost]
             time.sleep(self._interval)
         self._driver.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from pyasynq.errors import RevokeTask, SkipRetry
+from pyasynq.errors import RevokeTask, SkipRetry, TaskCanceledError
 from pyasynq.events import Outcome
 
 if TYPE_CHECKING:
@@ -158,10 +158,12 @@ def _keep_or_delete(task: TaskFacts, result: bytes | None, now: Instant) -> Deci
 
 
 def _after_failure(task: TaskFacts, error: BaseException, rules: Rules, now: Instant) -> Decision:
-    if is_or_wraps(error, RevokeTask):
+    # Not one that is wrapped: the caller's choice is the cause itself, never something that a handler raised.
+    choice = error.outcome if isinstance(error, TaskCanceledError) else ""
+    if choice == "delete" or is_or_wraps(error, RevokeTask):
         return Done()
     # Asynq's order: an error that is no failure archives all the same when no retry is left.
-    if task.retried >= task.retry or is_or_wraps(error, SkipRetry):
+    if choice == "archive" or task.retried >= task.retry or is_or_wraps(error, SkipRetry):
         return Archive(now.seconds)
     delay = rules.delay(task.retried, error)
     if not math.isfinite(delay) or delay < 0:

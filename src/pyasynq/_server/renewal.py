@@ -1,9 +1,10 @@
-"""Renewing the leases of all attempts, from the heartbeat's thread."""
+"""Renewing the leases of all attempts, and looking for requests to cancel, from the heartbeat's thread."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyasynq._broker.cancellation import read_requests
 from pyasynq._broker.leases import renew
 from pyasynq._broker.settle import Claim
 from pyasynq._server.attempt import Attempt, Phase
@@ -13,9 +14,24 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.driver import BlockingDriver
     from pyasynq._broker.leases import Renewed
+    from pyasynq._broker.plan import Plan
     from pyasynq._clock import Clock
     from pyasynq._server.redis_time import RedisTime
     from pyasynq._server.settings import EngineSettings
+
+
+class Found(NamedTuple):
+    """What a renewal found.
+
+    Attributes:
+        lost: attempts whose task is not theirs any more.
+        canceled: attempts that are to be cancelled, and what is to become of their tasks.
+        error: the first error of a queue that could not be renewed or looked into.
+    """
+
+    lost: list[Attempt]
+    canceled: list[tuple[Attempt, str]]
+    error: Exception | None
 
 
 class Renewal:
@@ -37,16 +53,16 @@ class Renewal:
         self._clock = clock
         self._redis_time = redis_time
 
-    def renew(self, attempts: Iterable[Attempt]) -> tuple[list[Attempt], Exception | None]:
-        """Return the attempts that are lost, and the first error of a queue that could not be renewed."""
+    def renew(self, attempts: Iterable[Attempt]) -> Found:
+        """Renew what can be renewed; a worker that missed the call for a cancel finds the request here."""
         asked_at = self._clock.monotonic()
         queues: dict[str, list[Attempt]] = {}
         for attempt in attempts:
             if attempt.has_lease(asked_at) or attempt.phase is Phase.SETTLING:
                 queues.setdefault(attempt.queue, []).append(attempt)
         if not queues:
-            return [], None
-        plans = [
+            return Found([], [], None)
+        plans: list[Plan[Any]] = [
             renew(
                 queue,
                 self._claims(group),
@@ -55,14 +71,22 @@ class Renewal:
             )
             for queue, group in queues.items()
         ]
+        plans += [read_requests(queue, [one.id for one in group]) for queue, group in queues.items()]
+        results = self._driver.run_batch(plans)
         lost: list[Attempt] = []
-        first: Exception | None = None
-        for group, result in zip(queues.values(), self._driver.run_batch(plans), strict=True):
-            if isinstance(result, Exception):
-                first = first or result
-            else:
-                lost += self._renewed(group, result, asked_at)
-        return lost, first
+        canceled: list[tuple[Attempt, str]] = []
+        for group, renewed, requests in zip(
+            queues.values(), results[: len(queues)], results[len(queues) :], strict=True
+        ):
+            if not isinstance(renewed, Exception):
+                lost += self._renewed(group, renewed, asked_at)
+            if not isinstance(requests, Exception):
+                for attempt in group:
+                    request = requests.get(attempt.id)
+                    if request is not None and request.token == attempt.token:
+                        canceled.append((attempt, request.outcome))
+        errors = (result for result in results if isinstance(result, Exception))
+        return Found(lost, canceled, next(errors, None))
 
     def _claims(self, attempts: Sequence[Attempt]) -> list[Claim]:
         claims = [Claim(attempt.id, attempt.token, attempt.lease_score) for attempt in attempts]

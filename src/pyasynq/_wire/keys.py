@@ -36,7 +36,6 @@ class QueueKeys:
     """
 
     __slots__ = (
-        "_prefix",
         "active",
         "aggregation_sets",
         "archived",
@@ -49,6 +48,7 @@ class QueueKeys:
         "limits",
         "paused",
         "pending",
+        "prefix",
         "processed",
         "queue",
         "retry",
@@ -59,7 +59,7 @@ class QueueKeys:
 
     def __init__(self, queue: str) -> None:
         prefix = f"asynq:{{{queue}}}:"
-        self._prefix = prefix
+        self.prefix = prefix
         self.queue = queue
         self.pending = prefix + "pending"  # list of task ids
         self.active = prefix + "active"  # list of task ids
@@ -117,7 +117,7 @@ class QueueKeys:
         No payload (None) and an empty one are two locks, as they are for Go clients.
         """
         digest = "" if payload is None else hashlib.md5(payload, usedforsecurity=False).hexdigest()
-        return f"{self._prefix}unique:{task_type}:{digest}"
+        return f"{self.prefix}unique:{task_type}:{digest}"
 
 
 @lru_cache(maxsize=_KEPT_QUEUES)

@@ -24,7 +24,7 @@ from pyasynq._server.outcome import (
     decide,
     outcome_of,
 )
-from pyasynq.errors import HandlerNotFoundError, RevokeTask, SkipRetry
+from pyasynq.errors import HandlerNotFoundError, RevokeTask, SkipRetry, TaskCanceledError
 from pyasynq.events import Outcome
 
 NOW = Instant(1_000, 250_000)
@@ -169,3 +169,19 @@ def test_a_delay_that_makes_no_sense_retries_at_once(seconds: float) -> None:
 def test_each_decision_has_its_word(outcome: Outcome, ending: Ending, facts: Facts) -> None:
     """The events' word for ending and decision together."""
     assert outcome is outcome_of(ending, decided(ending, facts))
+
+
+@pytest.mark.parametrize(
+    ("choice", "decision"),
+    [("retry", Retry(1_000, 1_011, is_failure=True)), ("archive", Archive(1_000)), ("delete", Done())],
+)
+def test_h16_whoever_cancels_chooses_what_becomes_of_the_task(choice: str, decision: Decision) -> None:
+    """Retry is the default, as in Asynq."""
+    assert decision == decided(Failed(TaskCanceledError(choice)))
+
+
+def test_h16_a_choice_that_a_handler_wraps_is_none() -> None:
+    """Only the cause of a cancellation carries one."""
+    error = ValueError()
+    error.__cause__ = TaskCanceledError("delete")
+    assert isinstance(decided(Failed(error)), Retry)

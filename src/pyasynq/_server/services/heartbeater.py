@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyasynq._broker.servers import clear_server_state, write_server_state
 from pyasynq._broker.settle import Claim, RequeueTask, settle_requeue
 from pyasynq._server.attempt import Attempt, Phase
-from pyasynq._server.renewal import Renewal
+from pyasynq._server.renewal import Found, Renewal
 from pyasynq._server.service import Service
-from pyasynq.errors import LeaseExpiredError
+from pyasynq.errors import LeaseExpiredError, TaskCanceledError
 from pyasynq.events import LeaseLost
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Beat(NamedTuple):
     """What the thread tells the loop after each beat."""
 
     lost: list[Attempt]
+    canceled: list[tuple[Attempt, str]]
     error: Exception | None
 
 
@@ -81,7 +82,7 @@ class Heartbeater(Service):
         threading.Thread(target=self._work, name="pyasynq-heartbeat", daemon=True).start()
 
     async def round(self) -> float:
-        """Take in one beat: cancel what is lost."""
+        """Take in one beat: cancel what is lost, and what is to be cancelled."""
         beat = await self._beats.get()
         if beat is None:
             return 0.0
@@ -91,6 +92,8 @@ class Heartbeater(Service):
             # An outcome that is on its way may be the reason why the task is not ours any more.
             if attempt.cancel(LeaseExpiredError(), monotonic=now):
                 self.events.emit(LeaseLost(attempt.queue, attempt.id))
+        for attempt, outcome in beat.canceled:
+            attempt.cancel(TaskCanceledError(outcome), monotonic=now)
         if beat.error is not None:
             raise beat.error
         return 0.0
@@ -127,10 +130,10 @@ class Heartbeater(Service):
         """Renew, then record. Whatever goes wrong is an error of this beat: the thread must not end."""
         now = self._parts.clock.monotonic()
         attempts = self._parts.roster.snapshot()
-        lost: list[Attempt] = []
+        found = Found([], [], None)
         error: Exception | None = None
         try:
-            lost, error = self._renewal.renew(
+            found = self._renewal.renew(
                 [attempt for attempt in attempts if not self._rule.is_hopeless(attempt, now)],
             )
             info, workers = self._record.write(attempts)
@@ -143,8 +146,8 @@ class Heartbeater(Service):
                 ),
             )
         except Exception as failure:  # noqa: BLE001 - it becomes the round's error on the loop
-            error = error or failure
-        return Beat(lost, error)
+            error = failure
+        return Beat(found.lost, found.canceled, found.error or error)
 
     def _tell(self, beat: Beat) -> None:
         try:
@@ -183,4 +186,4 @@ class Heartbeater(Service):
         try:
             self._driver.run(clear_server_state(record.host, record.pid, record.server_id))
         except Exception as error:  # noqa: BLE001 - it vanishes by itself; the loop is told
-            self._tell(Beat([], error))
+            self._tell(Beat([], [], error))

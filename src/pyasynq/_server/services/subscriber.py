@@ -1,18 +1,24 @@
-"""Hears cancel requests and passes them on to the attempts."""
+"""Hears calls for a cancel and passes them on to the attempts."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
+from pyasynq._broker.cancellation import read_requests
 from pyasynq._server.service import Service
 from pyasynq.errors import TaskCanceledError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyasynq._broker.cancellation import CancelRequest
     from pyasynq._broker.subscription import Subscription
+    from pyasynq._clock import Instant
     from pyasynq._server.parts import Parts
+
+_SAME_CALL_SECONDS = 5
+"""A request that was written down within these seconds is the one that was called out now."""
 
 
 class Subscriber(Service):
@@ -53,11 +59,32 @@ class Subscriber(Service):
             try:
                 # A message is the bare id of a task, in whatever queue.
                 async for message in messages:
-                    self._cancel(message.decode("utf-8", "replace"))
+                    await self._cancel(message.decode("utf-8", "replace"))
             finally:
                 self.subscribed = False
 
-    def _cancel(self, task_id: str) -> None:
-        now = self._parts.clock.monotonic()
-        for attempt in self._parts.roster.with_id(task_id):
-            attempt.cancel(TaskCanceledError(), monotonic=now)
+    async def _cancel(self, task_id: str) -> None:
+        attempts = self._parts.roster.with_id(task_id)
+        plans = [read_requests(attempt.queue, [task_id]) for attempt in attempts]
+        results = await self._parts.driver.run_batch(plans) if plans else []
+        now = self._parts.redis_time.now()
+        for attempt, requests in zip(attempts, results, strict=True):
+            if isinstance(requests, Exception):
+                # The heartbeat will find a request that was written down.
+                raise requests
+            cause = cause_of(attempt.token, requests.get(task_id), now)
+            if cause is not None:
+                attempt.cancel(cause, monotonic=self._parts.clock.monotonic())
+
+
+def cause_of(token: str, request: CancelRequest | None, now: Instant) -> TaskCanceledError | None:
+    """Return why an attempt is to be cancelled that was called for, or None if the call is not for it.
+
+    Peers in Go call without writing anything down. A request for another attempt that was written long
+    ago does not belong to this call either.
+    """
+    if request is not None and request.token == token:
+        return TaskCanceledError(request.outcome)
+    if request is not None and now.seconds - request.requested_at < _SAME_CALL_SECONDS:
+        return None
+    return TaskCanceledError()

@@ -7,13 +7,14 @@
 -- KEYS[5] archived: sorted set of ids by the second they were archived
 -- KEYS[6] completed: sorted set of ids by the second they are to be deleted
 -- ARGV[1] id: of the task
--- Returns: id, message, state, score, result, crashes, trace, token, of which the last five may be null; nothing for no task
+-- Returns: id, message, state, score, result, crashes, trace, token, pending_since, of which the last six may be null; nothing for no task
+-- Uses: read_task
 
 local task, lease, scheduled, retry, archived, completed = unpack(KEYS)
 local id = ARGV[1]
 
-local fields = redis.call('HMGET', task, 'msg', 'state', 'result', 'x:crashes', 'x:trace', 'x:attempt')
-if not fields[1] or not fields[2] then
+local found = read_task(task, id, false)
+if not found[2] or not found[3] then
   return {}
 end
 local collections = {
@@ -23,6 +24,6 @@ local collections = {
   archived = archived,
   completed = completed,
 }
-local collection = collections[fields[2]]
-local score = collection and redis.call('ZSCORE', collection, id) or false
-return { id, fields[1], fields[2], score, unpack(fields, 3, 6) }
+local collection = collections[found[3]]
+found[4] = collection and redis.call('ZSCORE', collection, id) or false
+return found

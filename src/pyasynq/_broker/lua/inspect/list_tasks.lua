@@ -1,14 +1,17 @@
 #!lua flags=allow-oom
--- Lists the tasks of one collection.
+-- Lists those tasks of a part of a collection whose messages contain some texts.
 -- KEYS[1] collection: list (from its right end) or sorted set (from its lowest score) of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- ARGV[1] task_prefix: what stands before an id in the key of a task
 -- ARGV[2] start: position of the first task, from 0
 -- ARGV[3] stop: position of the last task
--- Returns: id, message, state, score, result, crashes, trace, token: for each task; the last five may be null
+-- ARGV[4] max_bytes: of what is listed, unless the first task is larger
+-- ARGV[5...] text: for each that a message must contain
+-- Returns: positions looked at, 1 if there may be more to look at, and id, message, state, score, result, crashes, trace, token, pending_since: for each task; the last six may be null
+-- Uses: read_task
 
 local collection, lease = unpack(KEYS)
-local task_prefix, start, stop = unpack(ARGV)
+local task_prefix, start, stop, max_bytes = unpack(ARGV, 1, 4)
 
 local is_list = redis.call('TYPE', collection).ok == 'list'
 local entries = {}
@@ -21,14 +24,26 @@ if is_list then
 else
   entries = redis.call('ZRANGE', collection, start, stop, 'WITHSCORES')
 end
-local found = {}
-for i = 1, #entries, 2 do
-  local id, score = entries[i], entries[i + 1]
-  local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'state', 'result', 'x:crashes', 'x:trace', 'x:attempt')
-  if fields[1] and fields[2] then
-    for _, value in ipairs({ id, fields[1], fields[2], score, unpack(fields, 3, 6) }) do
-      found[#found + 1] = value
+
+local function is_wanted(message)
+  for at = 5, #ARGV, 1 do
+    if not message:find(ARGV[at], 1, true) then
+      return false
     end
   end
+  return true
 end
-return found
+
+local found, bytes = {}, 0
+for i = 1, #entries, 2 do
+  local task = read_task(task_prefix .. entries[i], entries[i], entries[i + 1])
+  if task[2] and task[3] and is_wanted(task[2]) then
+    bytes = bytes + #task[2] + #(task[5] or '') + #(task[7] or '')
+    if #found > 0 and bytes > tonumber(max_bytes) then
+      return { (i - 1) / 2, 1, unpack(found) }
+    end
+    found[#found + 1] = task
+  end
+end
+local more = #entries / 2 > stop - start and 1 or 0
+return { #entries / 2, more, unpack(found) }

@@ -17,7 +17,7 @@
 -- ARGV[2] group_prefix: what stands before a name in the key of a group
 -- ARGV[3] now_seconds: empty for the clock of Redis
 -- ARGV[4] now_microseconds: within the second
--- Returns: tasks in the six states, tasks in groups and in sets of groups, groups, the four counters, paused, latency in microseconds
+-- Returns: tasks in the six states, tasks in groups and in sets of groups, groups, the four counters, paused, milliseconds until the pause ends (negative if it is not to end by itself), latency in microseconds
 -- Uses: now
 
 local pending, active, scheduled, retry, archived, completed, groups, aggregation_sets, processed_today,
@@ -52,5 +52,6 @@ return {
   redis.call('GET', processed) or '0',
   redis.call('GET', failed) or '0',
   redis.call('EXISTS', paused),
+  redis.call('PTTL', paused),
   math.max(latency, 0),
 }

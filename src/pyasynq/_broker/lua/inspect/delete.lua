@@ -1,0 +1,56 @@
+#!lua flags=allow-oom
+-- Deletes tasks, with the locks they own.
+-- KEYS[1] pending: list of ids
+-- KEYS[2] scheduled: sorted set of ids by the second they are due
+-- KEYS[3] retry: sorted set of ids by the second they are due
+-- KEYS[4] archived: sorted set of ids by the second they were archived
+-- KEYS[5] completed: sorted set of ids by the second they are to be deleted
+-- KEYS[6] groups: set of the names of groups
+-- KEYS[7] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
+-- ARGV[1] replay: 1 when the call is sent again after its reply was lost
+-- ARGV[2] task_prefix: what stands before an id in the key of a task
+-- ARGV[3] group_prefix: what stands before a name in the key of a group
+-- ARGV[4] from_state: only tasks in this state; empty for any
+-- ARGV[5] with_sets: 1 to delete members of aggregation sets too
+-- ARGV[6...] id: for each task
+-- Returns: how many are gone, a list of id, reason: for each that is not, and of the messages of grouped tasks that may own a lock which their hash did not name
+-- Uses: take_out
+
+local pending, scheduled, retry, archived, completed, groups, aggregation_sets = unpack(KEYS)
+local replay, task_prefix, group_prefix, from_state, with_sets = unpack(ARGV, 1, 5)
+
+local places = {
+  pending = pending,
+  scheduled = scheduled,
+  retry = retry,
+  archived = archived,
+  completed = completed,
+  groups = groups,
+  aggregation_sets = aggregation_sets,
+  task_prefix = task_prefix,
+  group_prefix = group_prefix,
+}
+local doomed, refused, grouped, done = {}, {}, {}, 0
+for at = 6, #ARGV, 1 do
+  local id = ARGV[at]
+  local fields, reason = take_out(places, id, from_state, '', with_sets == '1')
+  if fields then
+    local group, lock = fields[3] or '', fields[4] or ''
+    doomed[#doomed + 1] = task_prefix .. id
+    if lock ~= '' and redis.call('GET', lock) == id then
+      doomed[#doomed + 1] = lock
+    elseif lock == '' and group ~= '' then
+      grouped[#grouped + 1] = fields[1]
+    end
+    done = done + 1
+  elseif replay == '1' and reason == 'missing' then
+    done = done + 1
+  else
+    refused[#refused + 1] = id
+    refused[#refused + 1] = reason
+  end
+end
+if #doomed > 0 then
+  redis.call('DEL', unpack(doomed))
+end
+return { done, refused, grouped }

@@ -1,0 +1,28 @@
+#!lua flags=allow-oom
+-- Drops ids from a collection in which no task with that id is; what is left of such a task goes too.
+-- KEYS[1] collection: list or sorted set of ids
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] state: of the tasks that belong there
+-- ARGV[3...] id: for each suspicion
+-- Returns: how many ids were dropped
+
+local collection = KEYS[1]
+local task_prefix, state = unpack(ARGV, 1, 2)
+
+local is_list = redis.call('TYPE', collection).ok == 'list'
+local dropped = 0
+for at = 3, #ARGV, 1 do
+  local id = ARGV[at]
+  local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'state')
+  if not fields[1] then
+    redis.call('DEL', task_prefix .. id)
+  end
+  if not fields[1] or fields[2] ~= state then
+    if is_list then
+      dropped = dropped + redis.call('LREM', collection, -1, id)
+    else
+      dropped = dropped + redis.call('ZREM', collection, id)
+    end
+  end
+end
+return dropped

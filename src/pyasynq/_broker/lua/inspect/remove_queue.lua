@@ -1,0 +1,40 @@
+#!lua flags=allow-oom
+-- Deletes what is left of a queue without tasks.
+-- KEYS[1] pending: list of ids
+-- KEYS[2] active: list of ids
+-- KEYS[3] scheduled: sorted set of ids by the second they are due
+-- KEYS[4] retry: sorted set of ids by the second they are due
+-- KEYS[5] archived: sorted set of ids by the second they were archived
+-- KEYS[6] completed: sorted set of ids by the second they are to be deleted
+-- KEYS[7] groups: set of the names of groups
+-- KEYS[8] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
+-- KEYS[9] lease: sorted set of ids by the second their lease ends
+-- KEYS[10] paused: there while the queue is paused
+-- KEYS[11] processed: number of attempts that ended
+-- KEYS[12] failed: number of attempts that failed
+-- ARGV[1] group_prefix: what stands before a name in the key of a group
+-- ARGV[2...] leftover: for each further key
+-- Returns: active tasks, and tasks in all; if there are any, nothing was deleted
+
+local pending, active, scheduled, retry, archived, completed, groups, aggregation_sets, lease, paused, processed,
+  failed = unpack(KEYS)
+local group_prefix = unpack(ARGV, 1, 1)
+
+local running = redis.call('LLEN', active)
+local tasks = running + redis.call('LLEN', pending)
+for _, key in ipairs({ scheduled, retry, archived, completed }) do
+  tasks = tasks + redis.call('ZCARD', key)
+end
+for _, name in ipairs(redis.call('SMEMBERS', groups)) do
+  tasks = tasks + redis.call('ZCARD', group_prefix .. name)
+end
+for _, key in ipairs(redis.call('ZRANGE', aggregation_sets, 0, -1)) do
+  tasks = tasks + redis.call('ZCARD', key)
+end
+if tasks == 0 then
+  redis.call('DEL', lease, paused, processed, failed, groups, aggregation_sets)
+  for at = 2, #ARGV, 1 do
+    redis.call('DEL', ARGV[at])
+  end
+end
+return { running, tasks }

@@ -1,0 +1,55 @@
+#!lua flags=allow-oom
+-- Puts tasks at the end of the queue, whatever time they waited for.
+-- KEYS[1] pending: list of ids
+-- KEYS[2] scheduled: sorted set of ids by the second they are due
+-- KEYS[3] retry: sorted set of ids by the second they are due
+-- KEYS[4] archived: sorted set of ids by the second they were archived
+-- KEYS[5] completed: sorted set of ids by the second they are to be deleted
+-- KEYS[6] groups: set of the names of groups
+-- KEYS[7] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
+-- ARGV[1] replay: 1 when the call is sent again after its reply was lost
+-- ARGV[2] task_prefix: what stands before an id in the key of a task
+-- ARGV[3] group_prefix: what stands before a name in the key of a group
+-- ARGV[4] from_state: only tasks in this state; empty for any
+-- ARGV[5] now_seconds: empty for the clock of Redis
+-- ARGV[6] now_microseconds: within the second
+-- ARGV[7...] id: for each task
+-- Returns: how many tasks are pending now, and a list of id, reason: for each that stayed where it was
+-- Uses: now, nanoseconds, rename_group, take_out
+
+local pending, scheduled, retry, archived, completed, groups, aggregation_sets = unpack(KEYS)
+local replay, task_prefix, group_prefix, from_state, now_seconds, now_microseconds = unpack(ARGV, 1, 6)
+
+local places = {
+  pending = pending,
+  scheduled = scheduled,
+  retry = retry,
+  archived = archived,
+  completed = completed,
+  groups = groups,
+  aggregation_sets = aggregation_sets,
+  task_prefix = task_prefix,
+  group_prefix = group_prefix,
+}
+local pending_since = nanoseconds(now(now_seconds, now_microseconds))
+local moved, refused, done = {}, {}, 0
+for at = 7, #ARGV, 1 do
+  local id = ARGV[at]
+  local fields, reason = take_out(places, id, from_state, 'pending')
+  if fields then
+    -- A recoverer of Go leaves tokens and counts behind; a run by hand starts fresh.
+    redis.call('HDEL', task_prefix .. id, 'x:attempt', 'x:crashes')
+    rename_group(task_prefix .. id, 'x:group', 'group')
+    redis.call('HSET', task_prefix .. id, 'state', 'pending', 'pending_since', pending_since)
+    moved[#moved + 1] = id
+  elseif replay == '1' and reason == 'pending' then
+    done = done + 1
+  else
+    refused[#refused + 1] = id
+    refused[#refused + 1] = reason
+  end
+end
+if #moved > 0 then
+  redis.call('LPUSH', pending, unpack(moved))
+end
+return { done + #moved, refused }

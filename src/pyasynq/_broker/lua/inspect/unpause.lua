@@ -1,0 +1,11 @@
+#!lua flags=allow-oom
+-- Ends the pause of a queue.
+-- KEYS[1] paused: there while the queue is paused
+-- ARGV[1] replay: 1 when the call is sent again after its reply was lost
+-- Returns: 1, or 0 if it was not paused
+
+local paused = KEYS[1]
+local replay = ARGV[1]
+
+local ended = redis.call('DEL', paused)
+return replay == '1' and 1 or ended

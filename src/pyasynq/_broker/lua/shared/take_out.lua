@@ -1,0 +1,38 @@
+-- Takes a task out of the collection that its state names. `places` holds the keys of the collections, of
+-- `groups` and of `aggregation_sets`, and the two prefixes. Returns the task's fields, or nothing and why not:
+-- `missing`, `aggregated` for a member of an aggregation set (unless `with_sets`), or the state it is in, for
+-- an active task, one in the state `refused`, and one not in `from_state` if that is given.
+local function take_out(places, id, from_state, refused, with_sets)
+  local fields = redis.call('HMGET', places.task_prefix .. id, 'msg', 'state', 'group', 'unique_key')
+  local state, group = fields[2], places.group_prefix .. (fields[3] or '')
+  if not fields[1] or not state then
+    return nil, 'missing'
+  end
+  if state == 'active' or state == refused or (from_state ~= '' and state ~= from_state) then
+    return nil, state
+  end
+  if state == 'pending' then
+    redis.call('LREM', places.pending, -1, id)
+  elseif state == 'aggregating' and redis.call('ZREM', group, id) == 1 then
+    if redis.call('EXISTS', group) == 0 then
+      redis.call('SREM', places.groups, fields[3])
+    end
+  elseif state == 'aggregating' then
+    for _, set in ipairs(redis.call('ZRANGE', places.aggregation_sets, 0, -1)) do
+      if redis.call('ZSCORE', set, id) then
+        if not with_sets then
+          return nil, 'aggregated'
+        end
+        redis.call('ZREM', set, id)
+        if redis.call('EXISTS', set) == 0 then
+          redis.call('ZREM', places.aggregation_sets, set)
+        end
+      end
+    end
+  elseif places[state] then
+    redis.call('ZREM', places[state], id)
+  else
+    return nil, state
+  end
+  return fields
+end

@@ -1,0 +1,96 @@
+"""What all parts of the inspector share: its connection, and how it waits."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from pyasynq._broker.driver import AsyncDriver
+from pyasynq._broker.exchange import advance
+from pyasynq._broker.inspect_actions import ArchiveLimits
+from pyasynq._broker.plan import ask
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._wire.constants import ARCHIVE_DAYS, ARCHIVE_LIMIT
+from pyasynq.errors import InvalidOptionError
+from pyasynq.options import is_whole, seconds_of
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pyasynq._broker.plan import Plan
+    from pyasynq._clock import Clock, Instant
+    from pyasynq.options import Duration
+
+T = TypeVar("T")
+
+
+class InspectorBase:
+    """The inspector's connection; its methods are in the classes that derive from this one."""
+
+    def __init__(
+        self,
+        url: str = "redis://localhost:6379/0",
+        *,
+        timeout: float = 5.0,
+        clock: Clock = SYSTEM_CLOCK,
+        client_name: str = "pyasynq-inspector",
+        archive_max_size: int = ARCHIVE_LIMIT,
+        archive_max_age: Duration = ARCHIVE_DAYS * 86_400.0,
+    ) -> None:
+        if seconds_of("timeout", timeout) == 0:
+            raise InvalidOptionError("timeout", timeout, "must be more than 0 seconds")
+        if not is_whole(archive_max_size, 1):
+            raise InvalidOptionError(
+                "archive_max_size", archive_max_size, "must be a whole number, 1 or more"
+            )
+        self._archive_max_size = archive_max_size
+        self._archive_max_age = int(seconds_of("archive_max_age", archive_max_age))
+        target = parse_redis_url(url)
+        self._clock = clock
+        self._driver = AsyncDriver(target, client_name=client_name, timeout=float(timeout), clock=clock)
+
+    async def _run(self, plan: Plan[T]) -> T:
+        return await self._driver.run(plan)
+
+    async def _run_in_steps(self, plan: Plan[T]) -> T:
+        """Run a long plan call by call; cancelled, it ends after the call that is under way."""
+        rounds = advance([plan])
+        try:
+            calls = next(rounds)
+            while True:
+                calls = rounds.send(await self._driver.run_batch([ask(call) for call in calls]))
+        except StopIteration as stop:
+            [result] = stop.value
+        if isinstance(result, Exception):
+            raise result
+        return result  # type: ignore[no-any-return]
+
+    def _now(self) -> Instant:
+        return self._clock.now()
+
+    def _limits(self) -> ArchiveLimits:
+        return ArchiveLimits(self._archive_max_size, self._now().seconds - self._archive_max_age)
+
+    async def close(self) -> None:
+        """Close the connections; further calls raise `ClientClosedError`. Closing twice is harmless."""
+        await self._driver.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the inspector; the first call connects."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        await self.close()
+
+    def __del__(self) -> None:
+        """Warn about an inspector that has connections and was never closed."""
+        driver = getattr(self, "_driver", None)
+        if driver is not None and driver.abandon():
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.Inspector of Redis at {self._driver.target.address}>"

@@ -1,0 +1,69 @@
+"""The inspector's methods about queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._broker import inspect_queues, queue_views
+
+from ._base import InspectorBase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq.info import DailyStatistics, GroupInfo, QueueInfo
+    from pyasynq.options import Duration
+
+
+class QueueInspector(InspectorBase):
+    """Looks at queues, pauses them, removes them."""
+
+    async def queues(self) -> list[str]:
+        """Return the names of all queues, sorted."""
+        return await self._run(inspect_queues.queue_names())
+
+    async def queue_info(self, queue: str) -> QueueInfo:
+        """Return the counts of a queue, its latency, and an estimate of the memory that it takes."""
+        return await self._run(queue_views.queue_info(queue, now=self._now()))
+
+    async def history(self, queue: str, days: int) -> list[DailyStatistics]:
+        """Return what was processed on each of the last 1 to 366 `days`, in UTC, today first."""
+        return await self._run(queue_views.history(queue, days, now=self._now()))
+
+    async def groups(self, queue: str) -> list[GroupInfo]:
+        """Return the groups of a queue, by name."""
+        return await self._run(queue_views.groups(queue))
+
+    async def pause_queue(self, queue: str, duration: Duration | None = None) -> None:
+        """Let no worker take tasks from a queue, which need not exist yet, until `unpause_queue`.
+
+        With a duration, rounded up to whole seconds, the pause ends by itself: workers go on within
+        5 seconds. Enqueueing, what runs, and the moving of due tasks go on.
+
+        Raises:
+            QueuePausedError: when it is paused already; that pause stays as it is.
+        """
+        await self._run(queue_views.pause_queue(queue, duration, now=self._now()))
+
+    async def unpause_queue(self, queue: str) -> None:
+        """Let workers take tasks from a queue again. Raises `QueueNotPausedError` when it is not paused."""
+        await self._run(queue_views.unpause_queue(queue))
+
+    async def remove_queue(
+        self, queue: str, *, force: bool = False, progress: Callable[[int, int], object] | None = None
+    ) -> int:
+        """Remove a queue with all that was kept for it: locks, counters, pause, groups, limits, ticks.
+
+        A queue with tasks, in whatever state, is removed by `force` only. Then they are deleted in short
+        calls, each of which `progress` is told about: tasks so far, and tasks in all. To find what is left
+        it goes through all keys of the database, 1,000 in one call. Tasks that are enqueued meanwhile keep
+        the queue in being.
+
+        Returns:
+            how many tasks were deleted.
+
+        Raises:
+            QueueNotEmptyError: without `force`, when it has tasks; with it, when more came meanwhile.
+            QueueBusyError: with `force`, when tasks are active.
+        """
+        return await self._run_in_steps(queue_views.remove_queue(queue, force=force, progress=progress))

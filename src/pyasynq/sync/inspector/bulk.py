@@ -1,0 +1,71 @@
+# Generated from src/pyasynq/inspector/bulk.py by tools/unasync.py; change that file and run `make sync`.
+"""The inspector's methods about all tasks of one state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._broker import task_views
+
+from ._base import InspectorBase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq.info import BulkResult
+    from pyasynq.task import TaskState
+
+
+class BulkInspector(InspectorBase):
+    """Moves or deletes all tasks of a state, or of a group, in calls of up to 1,000 tasks.
+
+    Redis serves others between two calls. `progress` is told after each: tasks dealt with so far, and how
+    many there were at the start, after as many of which the operation ends. What it raises ends it at once.
+    """
+
+    def run_all(
+        self,
+        queue: str,
+        state: TaskState | str,
+        *,
+        group: str = "",
+        progress: Callable[[int, int], object] | None = None,
+    ) -> BulkResult:
+        """Put all scheduled, retry or archived tasks, or those of a group, at the end of the queue.
+
+        Those that were due or archived first will run first.
+        """
+        plan = task_views.run_all(queue, state, group=group, progress=progress, now=self._now())
+        return self._run_in_steps(plan)
+
+    def archive_all(
+        self,
+        queue: str,
+        state: TaskState | str,
+        *,
+        group: str = "",
+        progress: Callable[[int, int], object] | None = None,
+    ) -> BulkResult:
+        """Archive all pending, scheduled or retry tasks, or those of a group.
+
+        Mind the size of the archive: `trimmed` of the result says how many tasks were deleted because of it.
+        """
+        plan = task_views.archive_all(
+            queue, state, group=group, progress=progress, limits=self._limits(), now=self._now()
+        )
+        return self._run_in_steps(plan)
+
+    def delete_all(
+        self,
+        queue: str,
+        state: TaskState | str,
+        *,
+        group: str = "",
+        progress: Callable[[int, int], object] | None = None,
+    ) -> BulkResult:
+        """Delete all pending, scheduled, retry, archived or completed tasks, or those of a group.
+
+        The locks that they own are released.
+        """
+        plan = task_views.delete_all(queue, state, group=group, progress=progress)
+        return self._run_in_steps(plan)

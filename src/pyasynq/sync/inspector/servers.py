@@ -1,0 +1,34 @@
+# Generated from src/pyasynq/inspector/servers.py by tools/unasync.py; change that file and run `make sync`.
+"""The inspector's methods about servers and schedulers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._broker import inspect_schedulers, server_views
+
+from ._base import InspectorBase
+
+if TYPE_CHECKING:
+    from pyasynq.info import SchedulerEntryInfo, SchedulerEvent, ServerInfo
+
+
+class ServerInspector(InspectorBase):
+    """Looks at what runs."""
+
+    def servers(self, queue: str | None = None) -> list[ServerInfo]:
+        """Return the live servers, or those that serve a queue, with what each ran at its last heartbeat."""
+        return self._run(server_views.servers(queue, now=self._clock.redis_now()))
+
+    def scheduler_entries(self) -> list[SchedulerEntryInfo]:
+        """Return the periodic tasks of all running schedulers, each one's in the order of registration."""
+        return self._run(inspect_schedulers.scheduler_entries(self._clock.redis_now()))
+
+    def scheduler_events(
+        self,
+        entry_id: str,
+        page: int = 1,
+        page_size: int = 30,
+    ) -> list[SchedulerEvent]:
+        """Return a page of what a scheduler entry enqueued, newest first; nothing for an unknown one."""
+        return self._run(server_views.scheduler_events(entry_id, page=page, page_size=page_size))
