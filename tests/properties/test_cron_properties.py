@@ -163,6 +163,7 @@ def test_cronsim_agrees_where_its_grammar_does(text: str, moment: datetime) -> N
     """In UTC; it follows Debian's cron where the clock changes."""
     ticks = parse_cron(text).ticks_between(moment, moment + timedelta(days=4 * 365), limit=5)
 
+    assume(ticks)  # it refuses days that never come, such as 30 February
     simulation = CronSim(text, moment)
     assert [next(simulation) for _ in ticks] == ticks
 
