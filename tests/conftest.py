@@ -1,1 +1,7 @@
-pytest_plugins = ["tests.fix_server", "tests.fix_broker", "tests.fix_drivers", "tests.fix_proxy"]
+pytest_plugins = [
+    "tests.fix_server",
+    "tests.fix_broker",
+    "tests.fix_drivers",
+    "tests.fix_proxy",
+    "tests.fix_tls",
+]

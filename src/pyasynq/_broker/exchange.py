@@ -12,20 +12,21 @@ loading or read-only) is sent again until the time-out; a call whose reply was l
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError, translate
 from pyasynq._broker.session import greet
-from pyasynq._broker.steps import Close, Open, Pause, Send
-from pyasynq.errors import RedisUnavailableError, RedisVersionError, ReplyLostError
+from pyasynq._broker.steps import Close, Open, Pause, Send, Unfit
+from pyasynq.errors import RedisUnavailableError, ReplyLostError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from pyasynq._broker.plan import Argument, Call, Reply
     from pyasynq._broker.session import DriverState, Session
-    from pyasynq._broker.steps import Received, Step
+    from pyasynq._broker.steps import Received, Refusal, Step
 
 T = TypeVar("T")
 Outcome: TypeAlias = "Reply | Exception"
@@ -118,6 +119,7 @@ class _Round:
         self._must_pause = False
         self._pauses = 0
         self._breaks = 0
+        self._tried = False
         self._cause = "the time-out passed"
 
     def go_on(self) -> Generator[Step, Any, None]:
@@ -199,7 +201,7 @@ class _Round:
         if session.is_open:
             return True
         yield Close()
-        opened: ReplyError | RedisVersionError | str | None = yield Open(self._remaining())
+        opened: Refusal | None = yield Open(self._remaining())
         if opened is None:
             opened = yield from greet(session, self._state, self._remaining())
         if opened is None:
@@ -207,14 +209,15 @@ class _Round:
             return True
         yield Close()
         if isinstance(opened, ReplyError) and opened.code not in WAITED_OUT:
+            opened = Unfit(partial(translate, opened, "the connection"))
+        if isinstance(opened, Unfit):
             for position in self._waiting:
-                self.outcomes[position] = translate(opened, "the connection")
+                self.outcomes[position] = opened.error()
             self._waiting = []
-        elif isinstance(opened, RedisVersionError):
-            for position in self._waiting:
-                self.outcomes[position] = RedisVersionError(opened.version)
-            self._waiting = []
-        self._cause = str(opened)
+        elif self._remaining() > 0 or not self._tried:
+            # A try that the deadline cut short says less than the one before it.
+            self._cause = str(opened)
+        self._tried = True
         self._must_pause = True
         return False
 

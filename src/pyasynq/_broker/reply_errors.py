@@ -59,10 +59,15 @@ class ReplyError(Exception):
 def reply_error(error: Exception) -> ReplyError:
     """Bring an error reply from redis-py's classes back to the server's code and text."""
     text = str(error)
+    if (code := _CODES.get(type(error))) and not any(words in text for words in _SCRIPT_DENIED):
+        return ReplyError(code, text)
+    return read_reply_error(text)
+
+
+def read_reply_error(text: str) -> ReplyError:
+    """Read an error reply as the server wrote it, less the leading minus."""
     if any(words in text for words in _SCRIPT_DENIED):
         return ReplyError("NOPERM", text)
-    if code := _CODES.get(type(error)):
-        return ReplyError(code, text)
     if inside := _INSIDE_SCRIPT.search(text):
         return ReplyError(inside[1], text)
     if found := _CODE.match(text):

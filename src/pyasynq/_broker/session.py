@@ -7,9 +7,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from pyasynq._broker.failures import unlike_redis
 from pyasynq._broker.location import Location
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError
-from pyasynq._broker.steps import Send
+from pyasynq._broker.steps import Send, Unfit
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.errors import ClientClosedError, RedisUnavailableError, RedisVersionError
 from pyasynq.events import ServerWarning
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.plan import Argument
     from pyasynq._broker.redis_url import RedisTarget
-    from pyasynq._broker.steps import Received, Step
+    from pyasynq._broker.steps import Received, Refusal, Step
     from pyasynq._clock import Clock
 
 _log = logging.getLogger("pyasynq")
@@ -118,7 +119,7 @@ def greet(
     session: Session,
     state: DriverState,
     seconds: float,
-) -> Generator[Step, Any, ReplyError | RedisVersionError | str | None]:
+) -> Generator[Step, Any, Refusal | None]:
     """Name the connection and learn the server's version; return None, or why it cannot be used.
 
     Managed servers and proxies may refuse either command: then one warning is given, and the server is
@@ -127,7 +128,7 @@ def greet(
     commands: list[tuple[Argument, ...]] = [("CLIENT", "SETNAME", state.client_name), ("INFO", "server")]
     received: Received = yield Send(commands, seconds)
     if received.broken is not None:
-        return received.broken
+        return unlike_redis(received.broken)
     session.last_used = state.monotonic()
     session.scripts_refused = False
     session.script_flags = True
@@ -151,7 +152,7 @@ def greet(
     version = redis_version(info)
     numbers = version_numbers(version)
     if numbers and numbers < _OLDEST_VERSION:
-        return RedisVersionError(version)
+        return Unfit(lambda: RedisVersionError(version))
     session.script_flags = not numbers or numbers >= _FLAGS_SINCE
     return None
 

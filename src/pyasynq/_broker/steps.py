@@ -5,10 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyasynq._broker.plan import Argument, Reply
     from pyasynq._broker.reply_errors import ReplyError
+    from pyasynq.errors import PyasynqError
+
+
+class Unfit(NamedTuple):
+    """Why a connection cannot be used until somebody changes something: trying again is of no use.
+
+    Attributes:
+        error: makes the error; each call that meets it gets its own.
+    """
+
+    error: Callable[[], PyasynqError]
 
 
 class Open(NamedTuple):
@@ -34,6 +45,8 @@ class Close(NamedTuple):
     """Drop the connection if there is one. No answer."""
 
 
+Refusal: TypeAlias = "ReplyError | Unfit | str"
+"""Why there is no connection: what the server said, what has to be changed, or what happened on the way."""
 Step: TypeAlias = Open | Send | Pause | Close
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Self
 
-from pyasynq._broker.connections import AsyncConnection
+from pyasynq._broker.async_connection import AsyncConnection
 from pyasynq._broker.location import Location
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError, translate
+from pyasynq._broker.steps import Unfit
 from pyasynq.errors import RedisUnavailableError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Subscription:
 
     Raises:
         RedisUnavailableError: on entering or iterating, when there is no connection, or none any more.
+        RedisTLSError: on entering, when certificates or settings of TLS are wrong.
         RedisAuthenticationError: on entering.
         RedisPermissionError: on entering, when the user may not subscribe to the channel.
     """
@@ -69,6 +71,8 @@ class Subscription:
         if refusal is None:
             return self
         await self.__aexit__(None, None, None)
+        if isinstance(refusal, Unfit):
+            raise refusal.error()
         if isinstance(refusal, ReplyError) and refusal.code not in WAITED_OUT:
             raise translate(refusal, f"command SUBSCRIBE {self._channel}")
         raise RedisUnavailableError(self._target.address, str(refusal))
