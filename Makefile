@@ -28,7 +28,7 @@ demo: $(STAMP) ## watch two workers process real files, one of them killed halfw
 	@$(VENV)/bin/pyasynq demo $(FOLDER)
 
 test: $(STAMP) ## run the tests that need neither Go nor a browser [PYTEST_ARGS="tests/unit -k lease"]
-	@$(PYTHON) -m pytest -rs $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -rs -n auto --dist loadfile $(PYTEST_ARGS)
 
 check: $(STAMP) ## lint, format, types, floors, generated files; print the size report
 	$(PYTHON) -m ruff check

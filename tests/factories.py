@@ -98,6 +98,29 @@ class Tasks:
         if lease is not None:
             self.client.zadd(self.keys.lease, dict.fromkeys(ids, lease))
 
+    def in_set(
+        self, group: str, set_id: str, *ids: str, stale_at: int = NOW.ceiling + 120, **fields: Any
+    ) -> None:
+        """Make members of an aggregation set; the group itself is left without members."""
+        self.put(TaskState.AGGREGATING, *ids, group=group, **fields)
+        key = self.keys.aggregation_set(group, set_id)
+        self.client.rename(self.keys.group(group), key)
+        self.client.srem(self.keys.groups, group)
+        self.client.zadd(self.keys.aggregation_sets, {key: stale_at})
+
+    def members(self, group: str) -> dict[str, int]:
+        """Return ids and scores of a group; `group:set` names an aggregation set."""
+        return self._scores(self.keys.group(group))
+
+    def groups(self) -> set[str]:
+        """Return the names that stand in `groups`."""
+        return {name.decode() for name in self.client.smembers(self.keys.groups)}
+
+    def sets(self) -> dict[str, int]:
+        """Return `group:set` of each aggregation set, and the second it is stale."""
+        scores = self._scores(self.keys.aggregation_sets)
+        return {key.removeprefix(self.keys.group_prefix): score for key, score in scores.items()}
+
     def fields(self, task_id: str) -> dict[str, bytes]:
         """Return a task's hash."""
         return {name.decode(): value for name, value in self.client.hgetall(self.keys.task(task_id)).items()}
@@ -111,7 +134,10 @@ class Tasks:
 
     def scores(self, collection: str) -> dict[str, int]:
         """Return ids and scores of a sorted set."""
-        entries = self.client.zrange(getattr(self.keys, collection), 0, -1, withscores=True)
+        return self._scores(getattr(self.keys, collection))
+
+    def _scores(self, key: str) -> dict[str, int]:
+        entries = self.client.zrange(key, 0, -1, withscores=True)
         return {task_id.decode(): int(score) for task_id, score in entries}
 
     def counts(self) -> dict[str, int]:

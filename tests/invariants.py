@@ -199,8 +199,11 @@ def _messages(queue: _Queue) -> Iterator[str]:
             continue
         if (message.id, message.queue) != (task_id, queue.keys.queue):
             yield f"I6 the message of {task_id} says {message.id} in queue {message.queue}"
-        if fields.get("unique_key", b"").decode() != message.unique_key and not message.group_key:
+        if fields.get("unique_key", b"").decode() != message.unique_key:
             yield f"{task_id} has unique_key {fields.get('unique_key')!r}, its message {message.unique_key!r}"
+        group = fields.get("x:group", b"") or fields.get("group", b"")
+        if group.decode() != message.group_key:
+            yield f"{task_id} has group {group!r}, its message {message.group_key!r}"
         if not 0 <= message.retried <= message.retry:
             yield f"I10 {task_id} was retried {message.retried} times of {message.retry}"
 
@@ -219,6 +222,9 @@ def _groups(queue: _Queue) -> Iterator[str]:
         for queue_key in queue.values.get("aggregation_sets", {})
     }
     listed = queue.values.get("groups", set())
+    for task_id, fields in queue.tasks():
+        if fields.get("state") == b"aggregating" and not fields.get("group"):
+            yield f"I7 {task_id} is aggregating and has no group"
     for name in (name.removeprefix("g:") for name in queue.values if name.startswith("g:")):
         group = name.rpartition(":")[0] if name in sets else name
         if name not in sets and name not in listed:
@@ -227,7 +233,9 @@ def _groups(queue: _Queue) -> Iterator[str]:
             if (queue.task(task_id) or {}).get("group", b"").decode() != group:
                 yield f"I7 {task_id} is in group {group} and its hash says otherwise"
     for name in sorted(sets):
-        if f"g:{name}" not in queue.values:
+        if name.startswith("asynq:") or not all(name.rpartition(":")[::2]):
+            yield f"I7 {name!r} in aggregation_sets is not the key of a set"
+        elif f"g:{name}" not in queue.values:
             yield f"I7 aggregation set {name} is empty"
 
 
@@ -261,7 +269,8 @@ def _counters(queue: _Queue) -> Iterator[str]:
 
 def _scores(queue: _Queue) -> Iterator[str]:
     messages = dict(queue.messages())
-    for name in (*_SORTED_SETS, "lease"):
+    groups = [name for name in queue.values if name.startswith("g:")]
+    for name in (*_SORTED_SETS, "lease", "aggregation_sets", *groups):
         for task_id, score in queue.values.get(name, {}).items():
             if score != int(score):
                 yield f"the score of {task_id} in {name} is {score}, not a whole second"

@@ -55,6 +55,15 @@ class WorkerProcess:
         """Send a signal to the process."""
         self._process.send_signal(number)
 
+    def terminate(self) -> None:
+        """Ask it to stop."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """End it without a chance to clean up, and read what is left."""
+        self._process.kill()
+        self.wait()
+
     def wait(self) -> int:
         """Read what is left, and return the exit code."""
         assert self._process.stderr is not None

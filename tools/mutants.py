@@ -86,7 +86,7 @@ def main() -> int:
     everything = [
         Candidate(script, mutant) for script, source in sources.items() for mutant in mutants_of(source)
     ]
-    chosen = [candidate for candidate in everything if options.script in (None, candidate.script)]
+    chosen = [candidate for candidate in everything if _is_named(candidate.script, options.script)]
     if not chosen:
         print(f"no mutants: there is no script {options.script or ''} with anything to break in {SCRIPTS}")
         return 2
@@ -208,13 +208,21 @@ def _report(
     return 1 if verdict.unlisted or verdict.stale or too_low else 0
 
 
+def _is_named(script: str, name: str | None) -> bool:
+    return name is None or script == name or (name.endswith("/") and script.startswith(name))
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Break the Lua scripts; the contract tests must notice.")
     parser.add_argument("--sample", type=int, metavar="N", help="try N mutants drawn at random")
     parser.add_argument(
         "--seed", type=int, metavar="S", default=random.SystemRandom().randrange(10**6), help="of the sample"
     )
-    parser.add_argument("--script", metavar="NAME", help="only mutants of this script, such as lease/dequeue")
+    parser.add_argument(
+        "--script",
+        metavar="NAME",
+        help="only mutants of this script, or of a folder's: lease/dequeue, group/",
+    )
     parser.add_argument("--processes", type=int, metavar="N", default=2)
     return parser.parse_args()
 

@@ -4,6 +4,7 @@ For newcomers, the layout from the top down; a module imports from lower floors 
 
     cli           the command `pyasynq`
     app           `App` and `@app.task`: typed tasks
+    scheduler periodic                   the timers: cron expressions
     client server mux embedded sync      the doors, as Asynq has them
     _server       the engine: services, attempts, settling
     _broker       plans (what to ask Redis), drivers (how to wait for it), lua
@@ -17,13 +18,14 @@ from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskHandle, TypedT
 from pyasynq._server.log_records import TaskFieldsFilter
 from pyasynq.app import App
 from pyasynq.client import Client
-from pyasynq.config import ServerConfig
+from pyasynq.config import GroupRule, SchedulerConfig, ServerConfig
 from pyasynq.context import TaskContext, context
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.errors import (
     ArgumentsError,
     ClientClosedError,
     ConfigurationError,
+    CronError,
     DuplicateTaskError,
     EnqueueError,
     HandlerNotFoundError,
@@ -44,19 +46,25 @@ from pyasynq.errors import (
     RedisVersionError,
     ReplyLostError,
     RevokeTask,
+    ScheduleNotFoundError,
+    SchedulerStateError,
     ServerStateError,
     SkipRetry,
     TaskCanceledError,
     TaskIDConflictError,
     TaskNotFoundError,
     TaskTimeoutError,
+    TickTakenError,
     UndecodableMessageError,
     UnknownOptionError,
 )
 from pyasynq.events import Events
+from pyasynq.inspector import Inspector
 from pyasynq.mux import Mux
 from pyasynq.options import EnqueueOptions
+from pyasynq.periodic import PeriodicTaskConfig, PeriodicTaskManager
 from pyasynq.retry import default_retry_delay
+from pyasynq.scheduler import Scheduler
 from pyasynq.server import Server, ServerState
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, TaskState
 
@@ -67,6 +75,7 @@ __all__ = [
     "ClientClosedError",
     "ConfigurationError",
     "CoroutineTask",
+    "CronError",
     "DuplicateTaskError",
     "EmbeddedServer",
     "EnqueueError",
@@ -74,13 +83,17 @@ __all__ = [
     "EnqueueResult",
     "EnqueueStatus",
     "Events",
+    "GroupRule",
     "HandlerNotFoundError",
+    "Inspector",
     "InvalidOptionError",
     "LeaseExpiredError",
     "Mux",
     "PayloadDecodingError",
     "PayloadEncodingError",
     "PayloadTooLargeError",
+    "PeriodicTaskConfig",
+    "PeriodicTaskManager",
     "PlainTask",
     "PyasynqError",
     "QueueNotFoundError",
@@ -94,6 +107,10 @@ __all__ = [
     "RedisVersionError",
     "ReplyLostError",
     "RevokeTask",
+    "ScheduleNotFoundError",
+    "Scheduler",
+    "SchedulerConfig",
+    "SchedulerStateError",
     "Server",
     "ServerConfig",
     "ServerState",
@@ -109,6 +126,7 @@ __all__ = [
     "TaskNotFoundError",
     "TaskState",
     "TaskTimeoutError",
+    "TickTakenError",
     "TypedTask",
     "UndecodableMessageError",
     "UnknownOptionError",

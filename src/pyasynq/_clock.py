@@ -1,11 +1,12 @@
 """Times: instants on the wire, and the clock that a test can replace."""
 
-import math
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
 _MICROSECONDS = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
 
 
 class Instant(NamedTuple):
@@ -22,7 +23,8 @@ class Instant(NamedTuple):
     @classmethod
     def from_datetime(cls, moment: datetime) -> "Instant":
         """Return the instant of an aware datetime, exactly."""
-        return cls(math.floor(moment.timestamp()), moment.microsecond)
+        seconds, rest = divmod(moment - _EPOCH, _SECOND)
+        return cls(seconds, rest.microseconds)
 
     @property
     def timestamp(self) -> float:

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, overload
 
 from pyasynq._app.declaration import Declaration
 from pyasynq._app.registry import Registry
-from pyasynq._app.sending import REDIS_URL_VARIABLE, Sending
+from pyasynq._app.scheduling import Scheduling
+from pyasynq._app.sending import REDIS_URL_VARIABLE
 from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq.config import ServerConfig
+from pyasynq._server.group_routes import ALL_GROUPS
+from pyasynq.config import GroupRule, ServerConfig
 from pyasynq.errors import ConfigurationError
 from pyasynq.options import DEFAULT_QUEUE, name_of, resolve_options
 from pyasynq.server import Server
@@ -33,20 +35,24 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskDecorator, TypedTask
+    from pyasynq._server.group_routes import DeclaredAggregator
     from pyasynq._server.middleware import Middleware
     from pyasynq._server.routes import Route
     from pyasynq.client import ClientMiddleware
-    from pyasynq.options import EnqueueOptions
+    from pyasynq.config import GroupAggregator, SchedulerConfig
+    from pyasynq.options import Duration, EnqueueOptions
     from pyasynq.retry import RetryDelay
+    from pyasynq.scheduler import Scheduler
 
     Lifespan: TypeAlias = Callable[["App"], AbstractAsyncContextManager[Any]]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 M = TypeVar("M", bound="Middleware")
+A = TypeVar("A", bound="GroupAggregator")
 
 
-class App(Sending):
+class App(Scheduling):
     """Typed tasks, and all that is needed to enqueue and to run them.
 
     An app is made once, at module level. It connects when it is first used, and belongs to no event loop:
@@ -62,6 +68,7 @@ class App(Sending):
         client_middleware: around every enqueue, outermost first; see `use_client`.
         max_payload: the largest payload in bytes that may be enqueued.
         timeout: how many seconds one exchange with Redis may take.
+        scheduler_config: how the app's schedulers work: the zone of expressions, hooks, heartbeat.
 
     Raises:
         ConfigurationError: for a URL that cannot work. The message never shows the password.
@@ -77,14 +84,25 @@ class App(Sending):
         client_middleware: Iterable[ClientMiddleware] = (),
         max_payload: int = 8_000_000,
         timeout: float = 5.0,
+        scheduler_config: SchedulerConfig | None = None,
     ) -> None:
         if isinstance(modules, str):
             raise ConfigurationError(f"modules={modules!r}: give a list, as in modules=[{modules!r}]")
-        super().__init__(url, client_middleware, max_payload=max_payload, timeout=timeout)
+        super().__init__(
+            url,
+            client_middleware,
+            max_payload=max_payload,
+            timeout=timeout,
+            scheduler_config=scheduler_config,
+        )
         self.modules = tuple(modules)
         if inspect.isasyncgenfunction(lifespan):
             raise ConfigurationError(
                 f"lifespan {lifespan.__qualname__!r} is a generator: decorate it with @asynccontextmanager",
+            )
+        if lifespan is not None and not callable(lifespan):
+            raise ConfigurationError(
+                f"lifespan={lifespan!r}: give a function of the app that returns an async context manager",
             )
         self._lifespan = lifespan
         self._registry = Registry(middleware)
@@ -151,6 +169,50 @@ class App(Sending):
             name_of("the name of a task", name)
         return declare
 
+    @overload
+    def aggregator(self, function: A, /) -> A: ...
+
+    @overload
+    def aggregator(
+        self,
+        groups: str = ALL_GROUPS,
+        *,
+        grace_period: Duration | None = None,
+        max_delay: Duration | None = None,
+        max_size: int | None = None,
+    ) -> Callable[[A], A]: ...
+
+    def aggregator(
+        self,
+        groups: Any = ALL_GROUPS,
+        *,
+        grace_period: Duration | None = None,
+        max_delay: Duration | None = None,
+        max_size: int | None = None,
+    ) -> Any:
+        """Declare a function that makes one task of the tasks of a group: `@app.aggregator`.
+
+        `(group, tasks) -> Task | None`, `async def` or `def` in a thread. It may return what
+        `deliver.task(...)` makes; the queue is that of the group. None leaves the tasks for later.
+
+        Args:
+            groups: a group's name, or the beginning of names and a `*`; without it all groups.
+            grace_period: instead of the server's `group_grace_period`.
+            max_delay: instead of the server's `group_max_delay`.
+            max_size: instead of the server's `group_max_size`.
+
+        Raises:
+            ConfigurationError: for a second aggregator of the same groups.
+            InvalidOptionError: for a setting that cannot work.
+        """
+        rule = GroupRule(grace_period=grace_period, max_delay=max_delay, max_size=max_size)
+
+        def declare(function: A) -> A:
+            self._registry.add_aggregator(groups if isinstance(groups, str) else ALL_GROUPS, function, rule)
+            return function
+
+        return declare(groups) if callable(groups) else declare
+
     @property
     def tasks(self) -> Mapping[str, TypedTask[..., Any]]:
         """All declared tasks by type."""
@@ -158,8 +220,8 @@ class App(Sending):
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """Names of the queues that the declared tasks go to, sorted."""
-        return self._registry.queues
+        """Names of the queues that the declared and the scheduled tasks go to, sorted."""
+        return tuple(sorted({*self._registry.queues, *self.scheduled_queues}))
 
     def default_weights(self) -> dict[str, int]:
         """Return what a worker serves unless told otherwise: the tasks' queues and `default`, alike."""
@@ -195,26 +257,33 @@ class App(Sending):
         """Return the routes of all tasks; for the server."""
         return self._registry.routes()
 
-    def server(self, config: ServerConfig | None = None) -> Server:
+    def aggregators(self) -> Mapping[str, DeclaredAggregator]:
+        """Return the aggregators by the names of their groups; for the server."""
+        return self._registry.aggregators
+
+    def server(self, config: ServerConfig | None = None, *, with_scheduler: bool = False) -> Server:
         """Return a server with this app's lifespan, for programs with an event loop of their own.
 
         Pass the app to its `run` or `start`. The app's connections are closed when the server is.
 
         Args:
             config: how to work; without it as `default_weights` says.
+            with_scheduler: also be a scheduler, from before the first task until after the last.
 
         Raises:
             ConfigurationError: when there is no Redis URL, or as `load` does.
         """
         self.load()
+        scheduler = self.scheduler() if with_scheduler else None
         if config is None:
             config = ServerConfig(queues=self.default_weights())
-        return Server(self.url, config, lifespan=self._lifetime)
+        return Server(self.url, config, lifespan=lambda: self._lifetime(scheduler))
 
     def run_worker(
         self,
         config: ServerConfig | None = None,
         *,
+        with_scheduler: bool = False,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> int:
         """Be the worker of this process: run tasks until a signal says stop, and return the exit code.
@@ -223,21 +292,25 @@ class App(Sending):
 
         Args:
             config: how to work; without it as `default_weights` says.
+            with_scheduler: also be a scheduler, in the same event loop.
             loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
 
         Raises:
             ConfigurationError: when there is no Redis URL, or as `load` does.
         """
-        return self.server(config).run_forever(self, loop_factory=loop_factory)
+        server = self.server(config, with_scheduler=with_scheduler)
+        return server.run_forever(self, loop_factory=loop_factory)
 
     @asynccontextmanager
-    async def _lifetime(self) -> AsyncGenerator[Any, None]:
+    async def _lifetime(self, scheduler: Scheduler | None) -> AsyncGenerator[Any, None]:
         try:
-            if self._lifespan is None:
-                yield None
-            else:
-                async with self._lifespan(self) as state:
-                    yield state
+            async with AsyncExitStack() as stack:
+                state = None
+                if self._lifespan is not None:
+                    state = await stack.enter_async_context(self._lifespan(self))
+                if scheduler is not None:
+                    await stack.enter_async_context(scheduler)
+                yield state
         finally:
             await self.close()
 

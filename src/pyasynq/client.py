@@ -22,7 +22,7 @@ from pyasynq._broker.health import ping
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._clock import SYSTEM_CLOCK, Clock
 from pyasynq.errors import InvalidOptionError
-from pyasynq.options import EnqueueOptions, resolve_options, seconds_of
+from pyasynq.options import Duration, EnqueueOptions, resolve_options, seconds_of
 from pyasynq.task import EnqueueResult, Task, TaskInfo
 
 if TYPE_CHECKING:
@@ -37,11 +37,16 @@ CallNext: TypeAlias = Callable[[Task], Awaitable[TaskInfo]]
 ClientMiddleware: TypeAlias = Callable[[Task, CallNext], Awaitable[TaskInfo]]
 
 
-def _check_limits(max_payload: object, timeout: object) -> None:
+def _check_max_payload(max_payload: object) -> None:
     if isinstance(max_payload, bool) or not isinstance(max_payload, int) or max_payload < 1:
         raise InvalidOptionError("max_payload", max_payload, "must be a number of bytes, at least 1")
-    if seconds_of("timeout", timeout) == 0:
+
+
+def _time_out(timeout: object) -> float:
+    seconds = seconds_of("timeout", timeout)
+    if seconds == 0:
         raise InvalidOptionError("timeout", timeout, "must be more than 0 seconds")
+    return seconds
 
 
 def _wrap(middleware: ClientMiddleware, call_next: CallNext) -> CallNext:
@@ -61,7 +66,7 @@ class Client:
     Args:
         url: `redis://`, `rediss://`, `unix://` or `embedded://`.
         max_payload: bytes that the payload of one task may have.
-        timeout: seconds that one call may wait for Redis, with reconnecting and sending again.
+        timeout: how long one round trip may take, with reconnecting and sending again.
         middleware: the first one is the outermost; see `use`.
         clock: tells the present, for process times.
         client_name: what `CLIENT LIST` shows.
@@ -75,17 +80,18 @@ class Client:
         url: str = "redis://localhost:6379/0",
         *,
         max_payload: int = DEFAULT_MAX_PAYLOAD,
-        timeout: float = 5.0,
+        timeout: Duration = 5.0,
         middleware: Iterable[ClientMiddleware] = (),
         clock: Clock = SYSTEM_CLOCK,
         client_name: str = "pyasynq-client",
     ) -> None:
-        _check_limits(max_payload, timeout)
+        _check_max_payload(max_payload)
+        seconds = _time_out(timeout)
         target = parse_redis_url(url)
         self._max_payload = max_payload
         self._clock = clock
         self._middleware = list(middleware)
-        self._driver = AsyncDriver(target, client_name=client_name, timeout=float(timeout), clock=clock)
+        self._driver = AsyncDriver(target, client_name=client_name, timeout=seconds, clock=clock)
         self._batcher = EnqueueBatcher(self._driver, clock)
 
     async def enqueue(
@@ -94,7 +100,7 @@ class Client:
         payload: bytes | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> TaskInfo:
-        """Put one task into its queue, or have it put there at its process time.
+        """Put one task into its queue or its group, or have it put there at its process time.
 
         A call that is cancelled while it is under way may have taken effect.
 
@@ -129,9 +135,9 @@ class Client:
     ) -> list[EnqueueResult]:
         """Put many tasks into their queues, in chunks of at most 500 tasks or about 4 MB.
 
-        Unique and scheduled tasks and different queues may be mixed. What goes wrong with one task, or with
-        one chunk, is the result of those tasks and does not hinder the others. Cancelled, it leaves what was
-        sent before in the queues.
+        Unique, scheduled and grouped tasks and different queues may be mixed. What goes wrong with one task,
+        or with one chunk, is the result of those tasks and does not hinder the others. Cancelled, it leaves
+        what was sent before in the queues.
 
         Args:
             tasks: anything that yields tasks, also an async iterable for the asyncio client; it is

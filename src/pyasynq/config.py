@@ -2,25 +2,59 @@
 
 from __future__ import annotations
 
+import zoneinfo
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from datetime import UTC, tzinfo
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
-from pyasynq.errors import InvalidOptionError
+from pyasynq.errors import InvalidOptionError, nearest
 from pyasynq.options import DEFAULT_QUEUE, Duration, name_of, seconds_of
 from pyasynq.retry import default_retry_delay
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from pyasynq.retry import RetryDelay
-    from pyasynq.task import Task
+    from pyasynq.task import Task, TaskInfo
 
     ErrorHandler = Callable[[Task, BaseException], Awaitable[None] | None]
     HealthCheck = Callable[[BaseException | None], Awaitable[None] | None]
+    PreEnqueue = Callable[[Task], Awaitable[None] | None]
+    PostEnqueue = Callable[[TaskInfo | None, BaseException | None], Awaitable[None] | None]
+    GroupAggregator = Callable[[str, list[Task]], Awaitable[Task | None] | Task | None]
+
+Misfire: TypeAlias = Literal["skip", "once", "all"]
+"""What to do about the ticks that fell due while no scheduler ran: nothing, fire the last one, or all."""
 
 
 def _is_failure(error: BaseException) -> bool:  # noqa: ARG001 - Asynq's default: every error is one
     return True
+
+
+MAX_GROUP_SIZE: Final = 10_000
+"""The largest `max_size` of a group; Redis moves and deletes so many members in one call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRule:
+    """When groups of certain names are aggregated; None is the server's setting. Durations as there.
+
+    Raises:
+        InvalidOptionError: at construction, for a value that a setting cannot have.
+    """
+
+    grace_period: Duration | None = None
+    max_delay: Duration | None = None
+    max_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.grace_period is not None:
+            _grace_period("grace_period", self.grace_period)
+        if self.max_delay is not None:
+            seconds_of("max_delay", self.max_delay)
+        if self.max_size is not None:
+            _group_size("max_size", self.max_size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +98,22 @@ class ServerConfig:
     archive_max_size: int = 9_999
     """How many archived tasks a queue keeps."""
     archive_max_age: Duration = 90 * 86_400.0
+    group_aggregator: GroupAggregator | None = None
+    """Called with a group's name and tasks; makes one task of them, or None to leave them for later.
+
+    `async def`, or `def` in a thread. What it raises leaves them for later too.
+    """
+    group_grace_period: Duration = 60.0
+    """A group is aggregated when no task has joined it for so long; at least 1 s, rounded up to seconds."""
+    group_max_delay: Duration = 0.0
+    """A group is aggregated when a task has been waiting in it for so long; 0 for no limit."""
+    group_max_size: int = 0
+    """A group is aggregated when it has so many tasks, and no more at a time.
+
+    0 is no limit: then it is 1,000 at a time. 10,000 is the most, and 16 MB of tasks.
+    """
+    groups: Mapping[str, GroupRule] = field(default_factory=dict)
+    """Other values for groups of these names; a name that ends in `*` stands for all that begin so."""
     burst: bool = False
     """Close when all queues are empty and nothing runs."""
     max_tasks: int | None = None
@@ -75,18 +125,119 @@ class ServerConfig:
         _at_least("crash_limit", self.crash_limit, 0)
         if self.max_tasks is not None:
             _at_least("max_tasks", self.max_tasks, 1)
-        if self.on_unknown not in {"fail", "return"}:
+        if self.on_unknown not in ("fail", "return"):
             raise InvalidOptionError("on_unknown", self.on_unknown, "must be 'fail' or 'return'")
-        if not self.queues:
-            raise InvalidOptionError("queues", self.queues, "name at least one queue")
-        for queue, priority in self.queues.items():
-            name_of("queues", queue)
-            _at_least(f"queues[{queue!r}]", priority, 1)
+        for name in ("strict_priority", "burst"):
+            _switch(name, getattr(self, name))
+        for name in ("retry_delay", "is_failure"):
+            _function(name, getattr(self, name))
+        for name in ("error_handler", "health_check"):
+            if getattr(self, name) is not None:
+                _function(name, getattr(self, name))
+        _queues(self.queues)
         for name in self.__dataclass_fields__:
             if name.endswith(("_timeout", "_interval", "_limit", "_age")):
-                seconds_of(name, getattr(self, name))
+                _duration(name, getattr(self, name))
+        seconds_of("group_max_delay", self.group_max_delay)
+        _grace_period("group_grace_period", self.group_grace_period)
+        _group_size("group_max_size", self.group_max_size)
+        _group_rules(self.groups)
+
+
+def _group_rules(groups: Mapping[str, object]) -> None:
+    for pattern, rule in groups.items():
+        name_of("groups", pattern)
+        if not isinstance(rule, GroupRule):
+            raise InvalidOptionError(f"groups[{pattern!r}]", rule, "must be a GroupRule")
+
+
+def _grace_period(name: str, value: object) -> None:
+    if seconds_of(name, value) < 1:
+        raise InvalidOptionError(name, value, "must be at least 1 second")
+
+
+def _group_size(name: str, value: object) -> None:
+    _at_least(name, value, 0)
+    if isinstance(value, int) and value > MAX_GROUP_SIZE:
+        raise InvalidOptionError(name, value, f"must be at most {MAX_GROUP_SIZE}, or 0 for no limit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """How a scheduler works. Durations are `timedelta` or seconds.
+
+    The hooks may be coroutine functions or plain ones; a plain one runs in the event loop and must not
+    block, and a slow one delays the ticks after it. What a hook raises is reported and changes nothing.
+
+    Raises:
+        InvalidOptionError: at construction, for a value that a setting cannot have.
+    """
+
+    location: tzinfo | str = UTC
+    """The zone of expressions that name none, such as `"Europe/Berlin"`."""
+    heartbeat_interval: Duration = 10.0
+    """How often the entries are shown to dashboards; they vanish after two of these."""
+    pre_enqueue: PreEnqueue | None = None
+    """Called with the task before a tick is fired, by each scheduler that tries."""
+    post_enqueue: PostEnqueue | None = None
+    """Called after a tick with the task's info and None, or None and the error, by the one that fired it."""
+    error_handler: ErrorHandler | None = None
+    """Called with the task and the error when a tick could not be fired."""
+
+    def __post_init__(self) -> None:
+        if seconds_of("heartbeat_interval", self.heartbeat_interval) == 0:
+            raise InvalidOptionError("heartbeat_interval", self.heartbeat_interval, "must be more than 0")
+        if isinstance(self.location, str):
+            object.__setattr__(self, "location", _zone(self.location))
+        elif not isinstance(self.location, tzinfo):
+            raise InvalidOptionError("location", self.location, "must be a tzinfo or the name of a zone")
+
+    @property
+    def zone(self) -> tzinfo:
+        """The location as a `tzinfo`."""
+        return _zone(self.location) if isinstance(self.location, str) else self.location
+
+
+def check_misfire(misfire: object) -> None:
+    """Raise `InvalidOptionError` for what is no policy."""
+    if misfire not in get_args(Misfire):
+        raise InvalidOptionError("misfire", misfire, "must be 'skip', 'once' or 'all'")
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        hint = nearest(name, zoneinfo.available_timezones()) or "; write an IANA name, as in 'Europe/Berlin'"
+        raise InvalidOptionError("location", name, f"there is no such time zone{hint}") from None
 
 
 def _at_least(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidOptionError(name, value, f"must be a whole number of at least {least}")
+
+
+def _switch(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise InvalidOptionError(name, value, "must be True or False")
+
+
+def _function(name: str, value: object) -> None:
+    if not callable(value):
+        raise InvalidOptionError(name, value, "must be a function")
+
+
+def _queues(queues: object) -> None:
+    if not isinstance(queues, Mapping):
+        raise InvalidOptionError("queues", queues, "must map names to priorities, as in {'default': 1}")
+    if not queues:
+        raise InvalidOptionError("queues", queues, "name at least one queue")
+    for queue, priority in queues.items():
+        name_of("queues", queue)
+        _at_least(f"queues[{queue!r}]", priority, 1)
+
+
+def _duration(name: str, value: object) -> None:
+    # A service whose interval is zero would never rest.
+    if seconds_of(name, value) == 0 and name.endswith("_interval"):
+        raise InvalidOptionError(name, value, "must be more than 0 seconds")

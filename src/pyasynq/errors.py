@@ -6,14 +6,25 @@ pyasynq treats them sensibly.
 """
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
 class PyasynqError(Exception):
-    """Base of all errors of pyasynq."""
+    """Base of all errors of pyasynq. They can be pickled and copied, as process pools do."""
+
+    def __reduce__(self) -> "tuple[Any, ...]":
+        # Exception's own way calls the class with the message alone, which most of these cannot be made of.
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[PyasynqError], args: tuple[Any, ...], attributes: dict[str, Any]) -> PyasynqError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 def nearest(name: str, known: "Iterable[str]") -> str:
@@ -43,6 +54,27 @@ class InvalidOptionError(ConfigurationError):
         self.value = value
 
 
+# What Celery, RQ, arq, Dramatiq, taskiq and Huey call our options; none of it is like our name in spelling.
+_OPTIONS_ELSEWHERE = {
+    "at_time": "process_at",
+    "countdown": "process_in",
+    "defer_by": "process_in",
+    "defer_until": "process_at",
+    "delay": "process_in",
+    "eta": "process_at",
+    "expires": "deadline",
+    "job_id": "task_id",
+    "job_timeout": "timeout",
+    "job_try": "max_retry",
+    "keep_result": "retention",
+    "queue_name": "queue",
+    "result_ttl": "retention",
+    "retries": "max_retry",
+    "soft_time_limit": "timeout",
+    "time_limit": "timeout",
+}
+
+
 class UnknownOptionError(ConfigurationError, TypeError):
     """An option that does not exist; the message suggests the nearest one.
 
@@ -52,7 +84,9 @@ class UnknownOptionError(ConfigurationError, TypeError):
 
     def __init__(self, option: str, known: "Iterable[str]") -> None:
         known = sorted(known)
-        hint = nearest(option, known) or f"; the options are {', '.join(known)}"
+        meant = _OPTIONS_ELSEWHERE.get(option.strip("_"))
+        hint = f"; did you mean {meant!r}?" if meant in known else nearest(option, known)
+        hint = hint or f"; the options are {', '.join(known)}"
         super().__init__(f"there is no option {option!r}{hint}")
         self.option = option
 
@@ -219,6 +253,24 @@ class DuplicateTaskError(EnqueueError):
         self.unique_key = unique_key
 
 
+class TickTakenError(EnqueueError):
+    """This tick of a schedule, or a later one, has been fired: most often by another scheduler, just now.
+
+    Only client middleware of a scheduler sees it.
+
+    Attributes:
+        entry_id: of the schedule.
+        tick: that was to be fired, in Unix time.
+        last: that was fired last, in Unix time.
+    """
+
+    def __init__(self, entry_id: str, tick: int, last: int) -> None:
+        super().__init__(f"tick {tick} of schedule {entry_id} has been fired; the last one was {last}")
+        self.entry_id = entry_id
+        self.tick = tick
+        self.last = last
+
+
 # Looking at and changing tasks.
 
 
@@ -334,3 +386,22 @@ class LeaseExpiredError(PyasynqError):
 
 class ServerStateError(PyasynqError, RuntimeError):
     """A server was asked for something that its state does not allow, such as a second start."""
+
+
+# Schedulers.
+
+
+class SchedulerStateError(PyasynqError, RuntimeError):
+    """A scheduler was asked for something that its state does not allow, such as a second start."""
+
+
+class ScheduleNotFoundError(PyasynqError, LookupError):
+    """A scheduler has no entry with this id.
+
+    Attributes:
+        entry_id: the id.
+    """
+
+    def __init__(self, entry_id: str) -> None:
+        super().__init__(f"no scheduler entry found: {entry_id!r}")
+        self.entry_id = entry_id

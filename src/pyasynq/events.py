@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
 _log = logging.getLogger("pyasynq")
 
@@ -106,6 +107,47 @@ class ArchiveTrimmed(NamedTuple):
     tasks: int
 
 
+class TasksAggregated(NamedTuple):
+    """Tasks of a group have become one task, and are no more."""
+
+    queue: str
+    group: str
+    tasks: int
+    task_id: str
+
+
+class AggregationDeclined(NamedTuple):
+    """The aggregator made no task of a group's tasks; they are kept, and it is asked again in two minutes."""
+
+    queue: str
+    group: str
+    tasks: int
+
+
+class AggregationFailed(NamedTuple):
+    """A group's tasks could not be made into one; they are kept and tried again after `rest` seconds."""
+
+    queue: str
+    group: str
+    error: BaseException
+    rest: float
+
+
+class AggregationLost(NamedTuple):
+    """Tasks were put back into their group while they were being aggregated; nothing came of this try."""
+
+    queue: str
+    group: str
+
+
+class SetsReclaimed(NamedTuple):
+    """Tasks whose aggregation was broken off, by a crash for one, were put back into their groups."""
+
+    queue: str
+    sets: int
+    tasks: int
+
+
 class RoundFinished(NamedTuple):
     """A service of the server has finished one round of its work."""
 
@@ -128,6 +170,19 @@ class ServerStateChanged(NamedTuple):
     state: str
 
 
+class ShutdownWaiting(NamedTuple):
+    """A server that shuts down waits for running tasks, at most so many seconds."""
+
+    tasks: int
+    seconds: float
+
+
+class TasksPutBack(NamedTuple):
+    """Tasks that did not finish before a server closed are at the front of their queues again."""
+
+    tasks: int
+
+
 class LoopBlocked(NamedTuple):
     """The event loop has not run for `seconds`; `stack` says where it is.
 
@@ -148,7 +203,7 @@ class AttemptOverdue(NamedTuple):
 
 
 class AttemptAbandoned(NamedTuple):
-    """A handler's thread outlived the server's closing; its task comes back when its lease has lapsed."""
+    """A handler outlived the server's closing; its task comes back some time after it or the program ends."""
 
     queue: str
     task_id: str
@@ -160,6 +215,65 @@ class ServerWarning(NamedTuple):
 
     code: str
     message: str
+
+
+class SchedulerStateChanged(NamedTuple):
+    """A scheduler is now `new`, `active`, `stopped` or `closed`."""
+
+    scheduler_id: str
+    state: str
+
+
+class TickFired(NamedTuple):
+    """This scheduler has enqueued the task of a tick."""
+
+    entry_id: str
+    spec: str
+    task_type: str
+    queue: str
+    task_id: str
+    tick: datetime
+
+
+class TickFailed(NamedTuple):
+    """A tick could not be fired. With `retried` it is tried again, and reported only once."""
+
+    entry_id: str
+    spec: str
+    task_type: str
+    tick: datetime
+    error: Exception
+    retried: bool
+
+
+class TicksMissed(NamedTuple):
+    """Ticks up to this one are left out: no scheduler ran, or none could reach Redis, and misfire is skip."""
+
+    entry_id: str
+    spec: str
+    task_type: str
+    tick: datetime
+
+
+class HookFailed(NamedTuple):
+    """A hook of a scheduler raised."""
+
+    hook: str
+    error: Exception
+
+
+class SyncFailed(NamedTuple):
+    """The provider of periodic tasks raised, or what it returned cannot be; all entries stay as they are."""
+
+    error: Exception
+
+
+class PeriodicTaskRefused(NamedTuple):
+    """A periodic task has an expression that cannot be read; the others are not affected."""
+
+    spec: str
+    task_type: str
+    error: Exception
 
 
 Event = TypeVar("Event", bound=tuple[object, ...])

@@ -51,7 +51,11 @@ class EnqueueOptions(TypedDict, total=False):
     """The task's id, unique within its queue; a random UUID unless given."""
     headers: Mapping[str, str]
     """Text that travels with the task, such as a trace or a tenant."""
+    group: str
+    """Name of a group, whose tasks a server's aggregator makes into one; a later process time comes first."""
 
+
+_PROCESS_TIMES: Final = ("process_at", "process_in")
 
 OPTION_NAMES: Final = frozenset(EnqueueOptions.__annotations__)
 
@@ -70,6 +74,7 @@ class EnqueueSettings:
     retention: int = 0
     task_id: str | None = None
     headers: Mapping[str, str] | None = None
+    group: str = ""
 
 
 DEFAULT_SETTINGS: Final = EnqueueSettings()
@@ -79,14 +84,13 @@ def merge_options(*layers: Mapping[str, object]) -> EnqueueOptions:
     """Return the layers as one, later ones winning setting by setting."""
     merged: dict[str, object] = {}
     for layer in layers:
-        for name, value in layer.items():
-            if name == "process_in":
-                merged.pop("process_at", None)
-            elif name == "process_at":
-                merged.pop("process_in", None)
-            elif name == "headers" and name in merged and isinstance(value, Mapping):
-                value = {**cast("Mapping[str, str]", merged[name]), **value}  # noqa: PLW2901
-            merged[name] = value
+        headers = merged.get("headers"), layer.get("headers")
+        if not layer.keys().isdisjoint(_PROCESS_TIMES):
+            for name in _PROCESS_TIMES:
+                merged.pop(name, None)
+        merged.update(layer)
+        if isinstance(headers[0], Mapping) and isinstance(headers[1], Mapping):
+            merged["headers"] = {**headers[0], **headers[1]}
     return cast("EnqueueOptions", merged)
 
 
@@ -130,7 +134,10 @@ def seconds_of(name: str, value: object) -> float:
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        seconds = float(value)
+        try:
+            seconds = float(value)
+        except OverflowError:
+            seconds = math.inf
     else:
         raise InvalidOptionError(name, value, "a duration is a timedelta or a number of seconds")
     if not math.isfinite(seconds) or seconds > _MAX_UNIX_TIME:
@@ -144,7 +151,7 @@ def instant_of(name: str, value: object) -> Instant:
     """Return an aware datetime as an instant.
 
     Raises:
-        InvalidOptionError: when it is no datetime, is naive, or lies before 1970.
+        InvalidOptionError: when it is no datetime, is naive, or lies before 1970 or too far ahead.
     """
     if not isinstance(value, datetime):
         raise InvalidOptionError(name, value, "a time is an aware datetime, such as datetime.now(UTC)")
@@ -157,6 +164,17 @@ def instant_of(name: str, value: object) -> Instant:
     instant = Instant.from_datetime(value)
     if instant.seconds < 0:
         raise InvalidOptionError(name, value, "a time cannot lie before 1970")
+    return check_representable(name, value, instant)
+
+
+def check_representable(name: str, value: object, instant: Instant) -> Instant:
+    """Return an instant that a datetime can hold after it has been rounded up to a whole second.
+
+    Raises:
+        InvalidOptionError: otherwise; it names the option and the value that the instant was made of.
+    """
+    if instant.ceiling > _MAX_UNIX_TIME:
+        raise InvalidOptionError(name, value, "a time must lie before the last second of the year 9999")
     return instant
 
 
@@ -191,7 +209,7 @@ def _whole_seconds(name: str, value: object) -> int:
 def _unique_ttl(name: str, value: object) -> int:
     seconds = seconds_of(name, value)
     if seconds < 1:
-        raise InvalidOptionError(name, value, "Unique TTL cannot be less than 1s")
+        raise InvalidOptionError(name, value, "must be at least 1 second")
     return math.ceil(seconds)
 
 
@@ -208,13 +226,18 @@ def _deadline(name: str, value: object) -> int:
 
 
 def _headers(name: str, value: object) -> Mapping[str, str] | None:
+    # Their values may be credentials, so errors show the names alone.
     if not isinstance(value, Mapping):
-        raise InvalidOptionError(name, value, "must be a mapping of text to text")
+        raise InvalidOptionError(name, type(value), "must be a mapping of text to text")
     for key, text in value.items():
         if not isinstance(key, str) or not isinstance(text, str):
-            raise InvalidOptionError(name, value, f"header {key!r} must be text, and so must its value")
+            raise InvalidOptionError(name, list(value), f"header {key!r} must be text, and so must its value")
         _utf8(name, key)
-        _utf8(name, text)
+        try:
+            _utf8(name, text)
+        except InvalidOptionError:
+            remedy = f"the value of header {key!r} must be text that UTF-8 can carry, without lone surrogates"
+            raise InvalidOptionError(name, list(value), remedy) from None
     return dict(value) or None
 
 
@@ -230,4 +253,5 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "retention": ("retention", _whole_seconds),
     "task_id": ("task_id", name_of),
     "headers": ("headers", _headers),
+    "group": ("group", name_of),
 }

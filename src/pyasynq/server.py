@@ -25,7 +25,8 @@ from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._server.signals import SignalWatch
 from pyasynq.config import ServerConfig
 from pyasynq.errors import PyasynqError, ServerStateError
-from pyasynq.events import Events, ServerStateChanged
+from pyasynq.events import Events, ServerStateChanged, TasksPutBack
+from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +94,7 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owns_process = False
         self.exit_code = EXIT_CLEAN
-        """0, or 3 when unfinished tasks were put back, or 4 when handlers could not be stopped."""
+        """0, or 3 when work was left unfinished, or 4 when handlers made the server useless."""
 
     @property
     def state(self) -> ServerState:
@@ -121,7 +122,7 @@ class Server:
         router = router_of(handler)
         LogSubscriber(self.config, self._target.address).attach(self.events)
         self._loop = asyncio.get_running_loop()
-        self._set_state(ServerState.ACTIVE)
+        self._state = ServerState.ACTIVE
         try:
             task_state = None
             if self._lifespan is not None:
@@ -137,6 +138,8 @@ class Server:
                 owns_process=self._owns_process,
             )
             await self._engine.start()
+            if self.state is ServerState.ACTIVE:
+                self._tell_state()
         except BaseException:
             self._set_state(ServerState.CLOSED)
             await self._stack.aclose()
@@ -214,11 +217,7 @@ class Server:
 
     async def _run_as_main(self, handler: Router | Handler) -> int:
         code = await self.run(handler)
-        loop = asyncio.get_running_loop()
-        # asyncio would wait without limit for threads that handlers gave to its executor.
-        ending = asyncio.ensure_future(loop.shutdown_default_executor())
-        done, _ = await asyncio.wait({ending}, timeout=1.0)
-        if not done:
+        if not await _clear_loop(seconds_of("cancel_timeout", self.config.cancel_timeout)):
             end_process(code)
         return code
 
@@ -237,9 +236,9 @@ class Server:
             self._loop.call_soon_threadsafe(self.stop)
 
     def _ask_to_close(self) -> None:
-        self.stop()
         if self._close_asked is not None and not self._close_asked.done():
             self._close_asked.set_result(None)
+        self.stop()
 
     async def _shut_down(self, engine: Engine) -> None:
         self._set_state(ServerState.CLOSED)
@@ -248,6 +247,8 @@ class Server:
             await self._stack.aclose()
         finally:
             await engine.give_back(running)
+            if engine.put_back:
+                self.events.emit(TasksPutBack(engine.put_back))
             await engine.close()
             self.exit_code = (
                 EXIT_OVERDUE if engine.stuck else EXIT_UNFINISHED if engine.put_back else EXIT_CLEAN
@@ -258,7 +259,10 @@ class Server:
     def _set_state(self, state: ServerState) -> None:
         if self._state is not state:
             self._state = state
-            self.events.emit(ServerStateChanged(self.id or "", state.value))
+            self._tell_state()
+
+    def _tell_state(self) -> None:
+        self.events.emit(ServerStateChanged(self.id or "", self._state.value))
 
     async def __aenter__(self) -> Self:
         """Return the server; it is not started yet."""
@@ -274,6 +278,20 @@ class Server:
         await self.shutdown()
 
 
+async def _clear_loop(seconds: float) -> bool:
+    """End what handlers have left behind on the loop; return False when it does not end in time.
+
+    When a loop is closed, asyncio waits without limit for tasks that swallow their cancellation, and for
+    threads of its executor.
+    """
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    executor = asyncio.ensure_future(asyncio.get_running_loop().shutdown_default_executor())
+    _, late = await asyncio.wait({*left, executor}, timeout=seconds)
+    return not late
+
+
 def end_process(code: int) -> None:
     """End the process although threads still run."""
     try:
@@ -281,4 +299,5 @@ def end_process(code: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
+        # Whatever became of the streams: tasks are back in their queues, and their first runs must not go on.
         os._exit(code)

@@ -51,7 +51,8 @@ class Task:
         **options: Unpack[EnqueueOptions],
     ) -> None:
         if not isinstance(payload, bytes | None):
-            raise InvalidOptionError("payload", payload, "must be bytes; encode text or JSON first")
+            # What was given may be as secret as a payload, so the error shows its type alone.
+            raise InvalidOptionError("payload", payload.__class__, "must be bytes; encode text or JSON first")
         check_option_names(options)
         self.type = name_of("type", type)
         self.payload = payload

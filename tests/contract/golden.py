@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from pyasynq._wire.messages import ServerInfo, WorkerInfo
+from pyasynq._wire.messages import SchedulerEnqueueEvent, ServerInfo, WorkerInfo
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient
@@ -45,7 +45,7 @@ def golden_snapshot(name: str) -> Snapshot:
         if kind == "hash":
             parts = {field: base64.b64decode(data) for field, data in value.items()}
         elif kind == "zset":
-            parts = {base64.b64decode(pair["member"]).decode(): pair["score"] for pair in value}
+            parts = {_member(key, base64.b64decode(pair["member"])): pair["score"] for pair in value}
         elif kind == "string":
             parts = {"value": base64.b64decode(value)}
         else:
@@ -67,7 +67,8 @@ def live_snapshot(client: RedisClient) -> Snapshot:
         if kind == "hash":
             parts = {field.decode(): data for field, data in client.hgetall(name).items()}
         elif kind == "zset":
-            parts = {member.decode(): score for member, score in client.zrange(name, 0, -1, withscores=True)}
+            members = client.zrange(name, 0, -1, withscores=True)
+            parts = {_member(key, member): score for member, score in members}
         elif kind == "string":
             parts = {"value": client.get(name)}
         else:
@@ -94,12 +95,19 @@ def differences(golden: Snapshot, live: Snapshot) -> dict[tuple[str, str], tuple
     return found
 
 
+def _member(key: str, member: bytes) -> str:
+    """Return a member as text; an event without Go's nanoseconds."""
+    if key.startswith("asynq:scheduler_history:"):
+        member = SchedulerEnqueueEvent.decode(member).encode()
+    return member.decode(errors="surrogateescape")
+
+
 def _is_counter(key: str) -> bool:
     return ":processed:" in key or ":failed:" in key
 
 
 def _is_record(key: str) -> bool:
-    return key.startswith(("asynq:servers:", "asynq:workers:"))
+    return key.startswith(("asynq:servers:", "asynq:workers:", "asynq:schedulers:"))
 
 
 def _comparable(key: str, part: str, value: Any) -> Any:

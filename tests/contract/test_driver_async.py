@@ -9,7 +9,7 @@ import pytest
 
 from pyasynq._broker.driver import MAX_CONNECTIONS, AsyncDriver
 from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq.errors import RedisUnavailableError
+from pyasynq.errors import RedisUnavailableError, ReplyLostError
 from tests.contract.test_driver_run import increment, run
 
 if TYPE_CHECKING:
@@ -43,6 +43,24 @@ def test_a_cancelled_caller_leaves_the_exchange_to_its_end(proxy: Proxy, redis_c
     asyncio.run(test())
     assert b"2" == redis_client.get("{q}:n")
     assert 1 == proxy.connections
+
+
+def test_a_call_that_outlasts_the_closing_is_lost_and_not_cancelled(proxy: Proxy) -> None:
+    """Nobody has cancelled its caller, who would take that for the end of its own task."""
+
+    async def test() -> None:
+        driver = AsyncDriver(parse_redis_url(proxy.url))
+        await driver.run(increment())
+        proxy.hold()
+        call = asyncio.create_task(driver.run(increment()))
+        await everybody_has_begun()
+        driver._state.timeout = 0.05
+        await driver.close()
+        with pytest.raises(ReplyLostError, match="closed"):
+            await call
+        proxy.release()
+
+    asyncio.run(test())
 
 
 def test_rounds_at_the_same_time_have_connections_of_their_own(proxy: Proxy) -> None:

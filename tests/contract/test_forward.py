@@ -79,7 +79,7 @@ def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -
 
 
 @pytest.mark.parametrize("field", ["group", "x:group"])
-def test_a_due_task_of_a_group_joins_it(perform: Perform, tasks: Tasks, field: str) -> None:
+def test_w04_h11_a_due_task_of_a_group_joins_it(perform: Perform, tasks: Tasks, field: str) -> None:
     """Sees the loss of the HDEL, HSET, ZADD and SADD; without the last nobody would look for it."""
     tasks.put(TaskState.SCHEDULED, "a", extra={field: "g1"}, group_key="g1")
     assert 1 == forwarded(perform).moved
@@ -145,3 +145,27 @@ def test_w11_eight_thousand_tasks_of_one_second_are_deleted(redis_client: RedisC
     perform = BlockingPerformer(redis_client)
     assert 8_000 == perform(delete_expired_completed("default", batch=10_000, now=NOW))
     assert 9 == len(perform.calls)
+
+
+@pytest.mark.parametrize(
+    ("score", "due"),
+    [(10.0**19, 10**19), (NOW.seconds + 0.5, NOW.seconds + 1), (float("inf"), None)],
+)
+def test_h13_a_score_that_is_no_second_does_not_stop_the_forwarder(
+    perform: Perform, tasks: Tasks, score: float, due: int | None
+) -> None:
+    """Redis writes it with a point or an exponent; Go makes one of `time.Unix(math.MaxInt64, 0)`."""
+    tasks.put(TaskState.SCHEDULED, "odd", score=score)  # type: ignore[arg-type]
+    tasks.put(TaskState.RETRY, "a", score=NOW.seconds)
+    assert Forwarded(1, due, NOW) == forwarded(perform)
+    assert ["a"] == tasks.ids("pending")
+    tasks.client.flushdb()  # it is not sound
+
+
+@sources
+def test_h05_a_forwarded_task_belongs_to_nobody(perform: Perform, tasks: Tasks, source: TaskState) -> None:
+    """Go's recoverer leaves the token of an attempt of ours: a Go worker would be taken for that attempt."""
+    tasks.put(source, "a", extra={"x:attempt": "server/1"})
+    tasks.put(source, "b", extra={"x:attempt": "server/1"}, group="g")
+    forwarded(perform)
+    assert b"" == tasks.fields("a").get("x:attempt", b"") == tasks.fields("b").get("x:attempt", b"")

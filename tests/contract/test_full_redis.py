@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._broker.aggregation_sets import quarantine_member, read_set, release_sets, renew_sets
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import dequeue, find_dequeued
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.inspect_queues import queue_info
 from pyasynq._broker.inspect_tasks import get_task, list_tasks
 from pyasynq._broker.leases import (
@@ -21,13 +23,22 @@ from pyasynq._broker.leases import (
     renew,
 )
 from pyasynq._broker.results import write_result
+from pyasynq._broker.schedules import (
+    clear_scheduler_entries,
+    forget_entries,
+    list_schedulers,
+    record_enqueue_event,
+    write_scheduler_entries,
+)
 from pyasynq._broker.servers import clear_server_state, list_servers, write_server_state
 from pyasynq.errors import RedisOutOfMemoryError
 from pyasynq.task import TaskState
+from tests.contract.aggregating import LIMITS, STAGED, finish
 from tests.contract.enqueueing import composed
 from tests.contract.settling import CUTOFF, archive, complete, done, requeue, retry
+from tests.contract.test_schedules import entry, event, fire_tick
 from tests.contract.test_servers import server, worker
-from tests.factories import NOW, TOKEN, Tasks, claim
+from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, claim
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
@@ -66,6 +77,9 @@ def prepare(tasks: Tasks) -> None:
     tasks.put(TaskState.SCHEDULED, "due")
     tasks.put(TaskState.RETRY, "grouped", group="g")
     tasks.put(TaskState.COMPLETED, "old", completed_at=NOW.seconds - 60, retention=60)
+    tasks.client.hset(tasks.keys.ticks, mapping={"gone": 9, "gone:since": 8})
+    tasks.put(TaskState.AGGREGATING, "member", group="h", score=1)
+    tasks.in_set(STAGED.group, STAGED.id, "staged")
 
 
 def poison() -> Plan[Any]:
@@ -88,11 +102,27 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "recover": lambda: recover("default", [RecoverTask("dead", TOKEN, EXPIRED)], now=NOW),
     "poison": poison,
     "forward": lambda: forward("default", now=NOW),
+    "list_groups": lambda: list_groups("default"),
+    "check_groups": lambda: check_groups(
+        "default", [("h", LIMITS)], most_sets=1, now=NOW, new_id=lambda: "set"
+    ),
+    "read_set": lambda: read_set(STAGED),
+    "renew_sets": lambda: renew_sets("default", [STAGED], now=NOW.plus(5)),
+    "release_sets": lambda: release_sets("default", [STAGED], now=NOW),
+    "finish_set": lambda: finish(STAGED, unique=60, locks=[("staged", "asynq:{default}:unique:x")]),
+    "quarantine": lambda: quarantine_member(
+        STAGED, "staged", reason="bytes", max_size=9_999, cutoff=CUTOFF, now=NOW
+    ),
     "delete_expired": lambda: delete_expired_completed("default", batch=10, now=NOW),
-    "write_result": lambda: write_result("default", "a", TOKEN, b"result"),
+    "write_result": lambda: write_result("default", "a", TOKEN, b"result", lease_score=LEASE_SCORE),
     "write_server_state": lambda: write_server_state(server(), [worker("a")], now=NOW),
     "clear_server_state": lambda: clear_server_state("host", 7, "abc"),
     "list_servers": lambda: list_servers(NOW),
+    "write_scheduler_entries": lambda: write_scheduler_entries("s", [entry("e")], now=NOW),
+    "clear_scheduler_entries": lambda: clear_scheduler_entries("s"),
+    "list_schedulers": lambda: list_schedulers(NOW),
+    "record_enqueue_event": lambda: record_enqueue_event("e", event()),
+    "forget_entries": lambda: forget_entries("default", before=10, keep=()),
     "queue_info": lambda: queue_info("default", NOW),
     "list_tasks": lambda: list_tasks("default", TaskState.ACTIVE, 0, 10),
     "get_task": lambda: get_task("default", "waiting"),
@@ -120,7 +150,15 @@ def test_h25_what_drains_a_full_redis_does_what_it_does_otherwise(
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"unique": 60}, {"process_in": 60}, {"unique": 60, "process_in": 60}]
+    "options",
+    [
+        {},
+        {"unique": 60},
+        {"process_in": 60},
+        {"unique": 60, "process_in": 60},
+        {"group": "g"},
+        {"group": "g", "process_in": 60},
+    ],
 )
 def test_h25_a_full_redis_refuses_new_tasks(
     redis_client: RedisClient,
@@ -135,6 +173,18 @@ def test_h25_a_full_redis_refuses_new_tasks(
     full()
     with pytest.raises(RedisOutOfMemoryError):
         perform_when_full(enqueue_run(run, now=NOW, registry=registry))
+    assert [] == redis_client.keys("*")
+
+
+def test_h25_a_full_redis_refuses_ticks(
+    redis_client: RedisClient, perform_when_full: Perform, full: Callable[[], None]
+) -> None:
+    """So the tick is not lost: it has not been fired."""
+    registry = QueueRegistry()
+    registry.remember("default")
+    full()
+    with pytest.raises(RedisOutOfMemoryError):
+        perform_when_full(fire_tick(registry=registry))
     assert [] == redis_client.keys("*")
 
 

@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._broker.aggregation_sets import AggregationSet, Finish, finish_set
 from pyasynq._broker.compose import compose, task_info
 from pyasynq._broker.dequeue import dequeue
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.groups import GroupLimits, check_groups
 from pyasynq._broker.leases import renew
 from pyasynq._broker.results import write_result
+from pyasynq._broker.schedules import (
+    clear_scheduler_entries,
+    clear_scheduler_history,
+    fire,
+    record_enqueue_event,
+    write_scheduler_entries,
+)
 from pyasynq._broker.servers import clear_server_state, write_server_state
 from pyasynq._broker.settle import (
     ArchiveTask,
@@ -25,12 +34,13 @@ from pyasynq._broker.settle import (
     settle_retry,
 )
 from pyasynq._clock import Instant
-from pyasynq._wire.messages import ServerInfo, WorkerInfo
+from pyasynq._wire.messages import SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, WorkerInfo
 from pyasynq.task import Task
 from tests.contract.golden import VECTORS, Entry, Snapshot, differences, golden_snapshot, live_snapshot
 from tests.contract.intended_differences import INTENDED
 
 if TYPE_CHECKING:
+    from pyasynq.options import EnqueueOptions
     from tests.fix_broker import Perform
     from tests.invariants import RedisClient
 
@@ -55,20 +65,17 @@ CLIENT_CALLS: dict[str, Task] = {
     "enqueue_unique_empty_payload": Task("email:deliver", b"", task_id="id-uniq-empty", unique=3600),
     "schedule": Task("email:deliver", PAYLOAD, task_id="id-sched", process_at=DEADLINE),
     "schedule_unique": Task("email:deliver", PAYLOAD, task_id="id-sched-u", process_in=3600, unique=600),
+    "group": Task("email:deliver", PAYLOAD, task_id="id-grp", group="g1"),
+    "group_unique": Task("email:deliver", PAYLOAD, task_id="id-grp-u", group="g1", unique=600),
 }
 WORKER_CALLS = ["three_pending_paused", "active", "done", "outcomes", "after_shutdown"]
+AGGREGATOR_CALLS = ["aggregation_set_staged", "aggregated"]
 NOT_COVERED_YET = {
-    # Groups come with the aggregator.
-    "group",
-    "group_unique",
-    "aggregation_set_staged",
-    "aggregated",
-    # The inspector changes tasks, the scheduler makes them.
+    # The inspector changes tasks.
     "archive_pending_by_inspector",
     "run_archived_by_inspector",
-    "scheduler",
-    "scheduler_shutdown",
 }
+SCHEDULER_CALLS = ["scheduler", "scheduler_shutdown"]
 
 CENTURY = timedelta(days=36_500)
 """How far the days of counters are moved, so that they do not end while this test is in use."""
@@ -122,7 +129,11 @@ def test_a_client_call_tells_what_asynq_tells(name: str) -> None:
     assert theirs["RetentionNs"] == ours.retention / timedelta(microseconds=1) * 1000
     timeout = ours.timeout or timedelta()
     assert theirs["TimeoutNs"] == timeout / timedelta(microseconds=1) * 1000
+    assert theirs["Group"] == ours.group
     due = datetime.fromisoformat(theirs["NextProcessAt"])
+    if due.year == 1:
+        assert ours.next_process_at is None
+        return
     assert ours.next_process_at is not None
     assert (
         timedelta()
@@ -160,7 +171,7 @@ class Worker:
         enqueue(self._perform, Task("block", PAYLOAD, task_id="id-active"), self.started)
         self._perform(dequeue("default", limit=1, token="server/1", now=self.started))
         self._perform(renew("default", [self._claim("id-active")], now=self.beat))
-        self._write_state("active", self.beat)
+        write_state(self._perform, "active", self.beat)
 
     def finish(self) -> None:
         self._perform(settle_done("default", [DoneTask(self._claim("id-active"), "")], now=later(self.done)))
@@ -174,9 +185,9 @@ class Worker:
         for task_id in hashes:
             enqueue(self._perform, Task("t", PAYLOAD, task_id=task_id), self.done)
         self._perform(dequeue("default", limit=5, token="server/1", now=self.done))
-        self._perform(write_result("default", "id-keep", "server/1", b"result-bytes"))
+        self._perform(write_result("default", "id-keep", "server/1", b"result-bytes", lease_score=2**32))
         self._settle(hashes)
-        self._write_state("outcomes", self.last_beat)
+        write_state(self._perform, "outcomes", self.last_beat)
 
     def _settle(self, hashes: Hashes) -> None:
         now, second = later(self.failed), self.failed.seconds
@@ -194,22 +205,20 @@ class Worker:
         self._perform(settle_complete("default", [kept], now=now))
 
     def shut_down(self) -> None:
-        info = self._records("outcomes")[0]
+        info = records("outcomes")[0]
         self._perform(clear_server_state(info.host, info.pid, info.server_id))
-
-    def _write_state(self, name: str, now: Instant) -> None:
-        info, workers = self._records(name)
-        self._perform(write_server_state(info, workers, now=now))
-
-    def _records(self, name: str) -> tuple[ServerInfo, list[WorkerInfo]]:
-        golden = golden_snapshot(name)
-        [server] = [entry for key, entry in golden.items() if key.startswith("asynq:servers:")]
-        workers = [entry.parts for key, entry in golden.items() if key.startswith("asynq:workers:")]
-        infos = [WorkerInfo.decode(data) for parts in workers for data in parts.values()]
-        return ServerInfo.decode(server.parts["value"]), infos
 
     def _claim(self, task_id: str) -> Claim:
         return Claim(task_id, "server/1", self.last_beat.seconds + 30)
+
+
+def records(name: str) -> tuple[ServerInfo, list[WorkerInfo]]:
+    """Return what a server of Asynq wrote about itself and its tasks."""
+    golden = golden_snapshot(name)
+    [server] = [entry for key, entry in golden.items() if key.startswith("asynq:servers:")]
+    workers = [entry.parts for key, entry in golden.items() if key.startswith("asynq:workers:")]
+    infos = [WorkerInfo.decode(data) for parts in workers for data in parts.values()]
+    return ServerInfo.decode(server.parts["value"]), infos
 
 
 def later(now: Instant) -> Instant:
@@ -253,9 +262,81 @@ def test_outcomes_are_written_as_asynq_writes_them(perform: Perform, redis_clien
     check("after_shutdown", moved_counters(golden_snapshot("after_shutdown")), redis_client)
 
 
+class Scheduler:
+    """Does what the scheduler of the vectors did, at the times that its records tell."""
+
+    def __init__(self, perform: Perform) -> None:
+        self._perform = perform
+        self._golden = golden_snapshot("scheduler")
+        [self._key] = [key for key in self._golden if key.startswith("asynq:schedulers:")]
+        [self._history] = [key for key in self._golden if key.startswith("asynq:scheduler_history:")]
+
+    def run(self) -> None:
+        records = self._golden[self._key].parts["value"]
+        entries = [SchedulerEntry.decode(data) for data in reversed(records)]
+        beat = Instant(int(self._golden["asynq:schedulers"].parts[self._key]) - 20)
+        self._perform(write_scheduler_entries(self._scheduler_id, entries, now=beat))
+        ticking = entries[0]
+        for data in self._golden[self._history].parts:
+            self._tick(ticking, SchedulerEnqueueEvent.decode(data.encode(errors="surrogateescape")))
+
+    def _tick(self, entry: SchedulerEntry, event: SchedulerEnqueueEvent) -> None:
+        since = int(self._golden[f"asynq:{{low}}:t:{event.task_id}"].parts["pending_since"])
+        now = Instant(since // 10**9, since // 1000 % 10**6)
+        options: EnqueueOptions = {"queue": "low", "timeout": 60, "max_retry": 1, "task_id": event.task_id}
+        composed = compose(Task(entry.task_type, entry.task_payload, **options), {}, now=now)
+        self._perform(
+            fire(composed, entry_id=entry.id, tick=now.seconds, now=now, registry=QueueRegistry()),
+        )
+        self._perform(record_enqueue_event(entry.id, event))
+
+    def shut_down(self) -> None:
+        self._perform(clear_scheduler_entries(self._scheduler_id))
+        self._perform(clear_scheduler_history(self._history.rpartition(":")[2]))
+
+    @property
+    def _scheduler_id(self) -> str:
+        return self._key.removeprefix("asynq:schedulers:").strip("{}")
+
+
+def test_a_scheduler_leaves_what_asynqs_leaves(perform: Perform, redis_client: RedisClient) -> None:
+    """Its entries, the tasks of its ticks and their history; our own key for the last tick is new."""
+    scheduler = Scheduler(perform)
+    scheduler.run()
+    check("scheduler", golden_snapshot("scheduler"), redis_client)
+    scheduler.shut_down()
+    check("scheduler_shutdown", golden_snapshot("scheduler_shutdown"), redis_client)
+
+
+def write_state(perform: Perform, name: str, now: Instant) -> None:
+    """Write the records of the server of a vector."""
+    info, workers = records(name)
+    perform(write_server_state(info, workers, now=now))
+
+
+def test_an_aggregation_is_as_asynqs(perform: Perform, redis_client: RedisClient) -> None:
+    """Three members, first in their set, then made into one task that is being run."""
+    joined, staged, taken = Instant(1795168605), Instant(1795168606), Instant(1795168610)
+    one = AggregationSet("default", "user:1", "0ad1ce62-accc-44bb-b776-5abe7d5df057")
+    for task_id in ("m1", "m2", "m3"):
+        enqueue(perform, Task("note", task_id.encode(), task_id=task_id, group=one.group), joined)
+    limits = [(one.group, GroupLimits(grace=1))]
+    perform(check_groups("default", limits, most_sets=3, now=staged, new_id=lambda: one.id))
+    write_state(perform, "aggregation_set_staged", Instant(1795168605))
+    [record] = redis_client.keys("asynq:servers:*")
+    redis_client.expire(record, 7)  # Asynq's was looked at three seconds later
+    check("aggregation_set_staged", golden_snapshot("aggregation_set_staged"), redis_client)
+
+    aggregate = compose(Task("notes", b"user:13", task_id="aggregated"), {}, now=staged)
+    assert Finish.DONE is perform(finish_set(one, aggregate, locks=(), registry=QueueRegistry(), now=staged))
+    perform(dequeue("default", limit=1, token="server/1", now=taken))
+    write_state(perform, "aggregated", Instant(1795168610))
+    check("aggregated", golden_snapshot("aggregated"), redis_client)
+
+
 def test_every_vector_is_compared_or_named_as_not_covered() -> None:
     """And no intended difference speaks of a vector that is not compared."""
-    covered = CLIENT_CALLS.keys() | set(WORKER_CALLS)
+    covered = CLIENT_CALLS.keys() | {*WORKER_CALLS, *AGGREGATOR_CALLS, *SCHEDULER_CALLS}
     assert VECTORS.keys() == covered | NOT_COVERED_YET
     assert not covered & NOT_COVERED_YET
     assert {entry.vector for entry in INTENDED} <= covered

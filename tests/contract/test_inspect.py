@@ -43,13 +43,21 @@ def test_each_state_is_counted(perform: Perform, tasks: Tasks, redis_client: Red
     tasks.put(TaskState.COMPLETED, *some(6), completed_at=NOW.seconds - 60, retention=60)
     tasks.put(TaskState.AGGREGATING, *some(3), group="g1")
     tasks.put(TaskState.AGGREGATING, *some(4), group="g2")
+    tasks.in_set("g3", "set", *some(8))
     redis_client.mset({tasks.keys.processed: 31, tasks.keys.failed: 13})
     redis_client.set(f"{tasks.keys.processed}:{DAY}", 11, ex=60)
     redis_client.set(f"{tasks.keys.failed}:{DAY}", 8, ex=60)
     redis_client.set(tasks.keys.paused, 1)
     counts = perform(queue_info("default", NOW.plus(1.5)))
-    assert QueueCounts("default", True, 1.5, 1, 2, 3, 4, 5, 6, 7, 2, 11, 8, 31, 13) == counts
-    assert 28 == counts.size
+    assert QueueCounts("default", True, 1.5, 1, 2, 3, 4, 5, 6, 15, 2, 11, 8, 31, 13) == counts
+    assert 36 == counts.size
+
+
+def test_w32_a_task_that_is_being_aggregated_is_counted_and_shown(perform: Perform, tasks: Tasks) -> None:
+    """Asynq counts it nowhere."""
+    tasks.in_set("g", "set", "a")
+    assert 1 == perform(queue_info("default", NOW)).aggregating
+    assert "g" == task_info(perform(get_task("default", "a")), NOW).group
 
 
 def test_latency_is_the_wait_of_the_next_task(
@@ -82,6 +90,20 @@ def test_a_task_is_shown_with_its_score(perform: Perform, tasks: Tasks, state: T
     tasks.put(state, "a", score=NOW.seconds, completed_at=NOW.seconds - 60, retention=60)
     assert NOW.seconds == perform(get_task("default", "a")).score
     assert [NOW.seconds] == [record.score for record in perform(list_tasks("default", state, 0, 10))]
+
+
+@pytest.mark.parametrize(("score", "second"), [(10.0**19, 10**19), (1.5, 2), (float("inf"), None)])
+def test_a_score_that_is_no_second_is_shown_rounded_up(
+    perform: Perform, tasks: Tasks, score: float, second: int | None
+) -> None:
+    """One odd task does not hide the others; it is described as far as datetimes reach."""
+    tasks.put(TaskState.SCHEDULED, "odd", score=score)  # type: ignore[arg-type]
+    tasks.put(TaskState.SCHEDULED, "a", score=NOW.seconds)
+    records = perform(list_tasks("default", TaskState.SCHEDULED, 0, 10))
+    assert {"a": NOW.seconds, "odd": second} == {record.id: record.score for record in records}
+    assert second == perform(get_task("default", "odd")).score
+    assert {"a", "odd"} == {task_info(record, NOW).id for record in records}
+    tasks.client.flushdb()  # it is not sound
 
 
 def test_a_pending_task_has_no_score(perform: Perform, tasks: Tasks) -> None:

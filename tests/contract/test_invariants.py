@@ -32,15 +32,12 @@ def sound(client: RedisClient, tasks: Tasks) -> None:
     """One task in each state, with everything that may stand beside it."""
     tasks.pending("pending", unique_key=LOCK)
     tasks.active("active", crashes=1)
-    tasks.put(TaskState.SCHEDULED, "scheduled", extra={"x:group": "g"})
+    tasks.put(TaskState.SCHEDULED, "scheduled", extra={"x:group": "g"}, group_key="g")
     tasks.put(TaskState.RETRY, "retry", retried=1)
     tasks.put(TaskState.ARCHIVED, "archived", last_failed_at=NOW.seconds, extra={"x:trace": "t"})
     tasks.put(TaskState.COMPLETED, "completed", completed_at=NOW.seconds - 60, retention=60)
     tasks.put(TaskState.AGGREGATING, "aggregating", group="g")
-    tasks.put(TaskState.AGGREGATING, "in_set", group="h")
-    client.rename(tasks.keys.group("h"), tasks.keys.aggregation_set("h", "1"))
-    client.srem(tasks.keys.groups, "h")
-    client.zadd(tasks.keys.aggregation_sets, {tasks.keys.aggregation_set("h", "1"): 1})
+    tasks.in_set("h", "1", "in_set")
     client.mset({tasks.keys.processed: 2, tasks.keys.failed: 1})
     client.set(f"{tasks.keys.processed}:2033-05-18", 2, ex=60)
     client.set(f"{tasks.keys.failed}:2033-05-18", 1, ex=60)
@@ -106,6 +103,27 @@ damage("default: I7 aggregating is in group g and its hash says otherwise")(
 )
 damage("default: I7 aggregation set x:1 is empty")(
     lambda client, tasks: client.zadd(tasks.keys.aggregation_sets, {tasks.keys.aggregation_set("x", "1"): 1})
+)
+damage("default: I7 aggregating is aggregating and has no group")(
+    lambda client, tasks: client.hdel(tasks.keys.task("aggregating"), "group")
+)
+damage("default: I7 group h:1 has tasks and is not in groups")(
+    lambda client, tasks: client.zrem(tasks.keys.aggregation_sets, tasks.keys.aggregation_set("h", "1"))
+)
+damage("default: I7 in_set is in group h and its hash says otherwise")(
+    lambda client, tasks: client.hset(tasks.keys.task("in_set"), "group", "g")
+)
+damage("default: I7 'asynq:{low}:g:h:1' in aggregation_sets is not the key of a set")(
+    lambda client, tasks: client.zadd(tasks.keys.aggregation_sets, {"asynq:{low}:g:h:1": 1})
+)
+damage("default: I7 'h' in aggregation_sets is not the key of a set")(
+    lambda client, tasks: client.zadd(tasks.keys.aggregation_sets, {tasks.keys.group("h"): 1})
+)
+damage("default: scheduled has group b'', its message 'g'")(
+    lambda client, tasks: client.hdel(tasks.keys.task("scheduled"), "x:group")
+)
+damage("default: the score of aggregating in g:g is 1.5, not a whole second")(
+    lambda client, tasks: client.zadd(tasks.keys.group("g"), {"aggregating": 1.5})
 )
 damage("default: I8 pending is pending and pending_since is None")(
     lambda client, tasks: client.hdel(tasks.keys.task("pending"), "pending_since")

@@ -10,11 +10,13 @@ import pytest
 
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
 from pyasynq._broker.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.schedules import begin_entries
 from pyasynq._broker.scripts import ALL_SCRIPTS, load_script
 from pyasynq._wire.keys import hash_slot
 from tests.contract.enqueueing import composed
 from tests.contract.settling import archive
 from tests.contract.test_full_redis import DRAINING, prepare
+from tests.contract.test_schedules import fire_tick
 from tests.factories import NOW, Tasks, claim
 from tests.fix_broker import BlockingPerformer
 
@@ -29,6 +31,8 @@ NAMES = sorted(
 )
 FRAGMENTS = [name.removeprefix("shared/") for name in NAMES if name.startswith("shared/")]
 SCRIPTS = [name for name in NAMES if not name.startswith("shared/")]
+
+HISTORY = "asynq:scheduler_"
 
 every_script = pytest.mark.parametrize("name", SCRIPTS)
 
@@ -157,6 +161,8 @@ def test_every_file_is_a_script_with_a_name_in_python() -> None:
 def test_only_scripts_that_enqueue_do_not_drain() -> None:
     """Everything else goes on while Redis is full."""
     enqueueing = {"task/enqueue", "task/enqueue_unique", "task/schedule", "task/schedule_unique"}
+    enqueueing |= {"schedule/begin", "schedule/fire"}
+    enqueueing |= {"group/add", "group/schedule"}
     assert enqueueing == {script.name for script in ALL_SCRIPTS if not script.drains}
 
 
@@ -184,8 +190,11 @@ def calls(damage_allowed: None, redis_client: RedisClient, tasks: Tasks) -> dict
     perform(archive([claim("b")], cutoff=10))
     for plan in DRAINING.values():
         perform(plan())
-    for options in ({}, {"unique": 60}, {"process_in": 60}, {"process_in": 60, "unique": 60}):
+    for options in ({}, {"unique": 60}, {"group": "g"}):
         perform(_enqueue(**options))
+        perform(_enqueue(**options, process_in=60))
+    perform(begin_entries("default", ["e"], now=NOW))
+    perform(fire_tick())
     return {call.script.name: call for call in perform.calls if isinstance(call, ScriptCall)}
 
 
@@ -210,8 +219,18 @@ def test_keys_bear_the_names_of_the_headers(calls: dict[str, ScriptCall]) -> Non
             suffix = key.rpartition("}:")[2]
             if declared.endswith("_today"):
                 assert re.fullmatch(declared.removesuffix("_today") + r":\d{4}-\d\d-\d\d", suffix), name
-            elif declared not in {"source", "task", "index", "server", "workers", "collection"}:
-                assert declared == suffix, name
+            elif declared not in {
+                "source",
+                "task",
+                "index",
+                "server",
+                "workers",
+                "collection",
+                "set",
+                "target",
+                "scheduler",
+            }:
+                assert declared == suffix.removeprefix("x:").partition(":e")[0].removeprefix(HISTORY), name
 
 
 def test_all_keys_of_a_call_are_in_one_slot(calls: dict[str, ScriptCall]) -> None:

@@ -131,3 +131,12 @@ def test_h21_w22_a_taken_task_with_an_undecodable_message_is_quarantined(
         assert refused == perform(plan).refused
     assert {"msg": b"\xff\xff", "state": b"archived", "x:trace": b"not a message"} == tasks.fields("bad")
     assert {"bad": NOW.ceiling} == tasks.scores("archived")
+
+
+def test_traces_count_for_how_much_one_call_carries(redis_client: RedisClient, tasks: Tasks) -> None:
+    """Three of them fill a call of four megabytes as three messages would."""
+    tasks.active("a", "b", "c", lease=EXPIRED)
+    perform = BlockingPerformer(redis_client)
+    archived(perform, *(poison(task_id)._replace(trace=bytes(1_900_000)) for task_id in "abc"))
+    assert 2 == len(perform.calls)
+    assert ["a", "b", "c"] == sorted(tasks.ids("archived"))

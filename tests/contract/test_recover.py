@@ -151,3 +151,15 @@ def test_a_recovery_that_is_sent_again_counts_one_crash(redis_client: RedisClien
     recovered(BlockingPerformer(redis_client, replay=True), seen("a"))
     assert b"1" == tasks.fields("a")["x:crashes"]
     assert ["a"] == tasks.ids("pending")
+
+
+def test_tasks_of_several_calls_come_first_in_the_order_given(
+    redis_client: RedisClient, tasks: Tasks
+) -> None:
+    """Each call puts its tasks in front of what is there, so the last ones must go first."""
+    ids = [f"{number:04}" for number in range(1_001)]
+    tasks.active(*ids, lease=EXPIRED)
+    perform = BlockingPerformer(redis_client)
+    assert set(ids) == recovered(perform, *map(seen, ids)).keys()
+    assert 2 == len(perform.calls)
+    assert ids == tasks.ids("pending")

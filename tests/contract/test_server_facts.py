@@ -6,7 +6,7 @@ import pytest
 
 from pyasynq._broker.server_facts import ServerFacts, require_supported, server_facts
 from pyasynq._clock import Instant
-from pyasynq.errors import RedisVersionError
+from pyasynq.errors import RedisPermissionError, RedisVersionError
 
 if TYPE_CHECKING:
     from tests.fix_broker import Perform
@@ -41,6 +41,17 @@ def test_valkey_tells_its_own_version() -> None:
     """It also says which Redis it is compatible with."""
     info = b"# Server\r\nredis_version:7.2.4\r\nvalkey_version:9.1.0-rc1\r\nuptime_in_seconds:12\r\n"
     assert ServerFacts("valkey", (9, 1, 0), "", 12, Instant(2_000_000_000, 5)) == facts_of(info)
+
+
+def test_a_server_that_refuses_info_is_taken_for_a_redis_7() -> None:
+    """`-@dangerous`, as access lists of managed servers have it, takes INFO away."""
+    plan = server_facts()
+    next(plan)
+    plan.throw(RedisPermissionError("command INFO was refused"))
+    with pytest.raises(StopIteration) as end:
+        plan.send([b"2000000000", b"5"])
+    assert ServerFacts("redis", (7, 0), "", 0, Instant(2_000_000_000, 5)) == end.value.value
+    require_supported(end.value.value)
 
 
 @pytest.mark.parametrize("info", [b"redis_version:6.0.16\r\n", b"redis_version:5.0.7\r\n", b"nothing"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,10 +15,15 @@ from pyasynq._broker.servers import list_servers
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
-from pyasynq.errors import ConfigurationError, RedisUnavailableError, ServerStateError
-from pyasynq.events import Events, RoundFinished, ServerStateChanged, ServerWarning
+from pyasynq.errors import (
+    ConfigurationError,
+    RedisPermissionError,
+    RedisUnavailableError,
+    ServerStateError,
+)
+from pyasynq.events import Events, RoundFailed, RoundFinished, ServerStateChanged, ServerWarning
 from pyasynq.server import Server
-from tests.fix_engine import Recorder, do_nothing, make_server, serving
+from tests.fix_engine import QUICK, Recorder, do_nothing, make_server, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
 
     from pyasynq.task import Task
     from tests.factories import Tasks
+    from tests.fix_drivers import OwnServer
 
 WEIGHTS = {"critical": 6, "default": 3, "low": 1}
 
@@ -149,6 +156,42 @@ async def test_a_server_that_cannot_start_says_why_and_leaves_nothing() -> None:
         await server.start(do_nothing)
     assert "closed" == server.state
     await server.shutdown()
+
+
+@pytest.mark.parametrize("rule", ["-evalsha", "resetkeys"])
+@run_async
+async def test_a_server_that_lacks_a_right_does_not_start(own_server: OwnServer, rule: str) -> None:
+    """It would fail at every round for ever; the error says what is refused."""
+    with own_server.connect() as client:
+        client.execute_command("ACL", "SETUSER", "bob", "on", ">pw", "~*", "&*", "+@all", rule)
+    server = Server(own_server.url.replace("unix://", "unix://bob:pw@"))
+    with pytest.raises(RedisPermissionError, match="lease/list_expired"):
+        await server.start(do_nothing)
+    assert "closed" == server.state
+
+
+@run_async
+async def test_h20_a_service_that_cannot_do_its_work_rests_longer_and_longer(own_server: OwnServer) -> None:
+    """The forwarder, too, which keeps rounds apart from one another."""
+    settings = dataclasses.replace(QUICK, forward_gap=10)
+    async with serving(own_server.url, do_nothing, settings=settings) as running:
+        await running.recorder.wait(RoundFinished, lambda event: event.service == "forwarder")
+        with own_server.connect() as client:
+            client.execute_command("ACL", "SETUSER", "default", "-@scripting")
+            assert running.server._engine is not None
+            services = {service.name: service for service in running.server._engine._started}
+            while (
+                len(
+                    failures := [
+                        one for one in running.recorder.of(RoundFailed) if one.service == "forwarder"
+                    ]
+                )
+                < 4
+            ):
+                services["forwarder"].wake()
+                await running.recorder.wait(RoundFailed, lambda event: event.service == "forwarder", new=True)
+            client.execute_command("ACL", "SETUSER", "default", "+@scripting")
+    assert failures[0].rest < failures[3].rest
 
 
 @run_async

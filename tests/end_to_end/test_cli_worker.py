@@ -213,6 +213,7 @@ def test_further_modules_declare_tasks(folder: Path, redis_url: str, redis_clien
         )
         enqueue(redis_url, f"{name}.job")
     with WorkerProcess(folder, redis_url, "worker", "base:app", "two", "--max-tasks", "2") as worker:
+        worker.wait_for("INFO +task types: one.job, two.job$")
         assert 0 == worker.wait()
     assert 2 == redis_client.zcard("asynq:{default}:completed")
 
@@ -263,6 +264,7 @@ def test_reload_restarts_the_worker_when_a_file_changes(
         (folder / "shop.py").write_text("def (:\n")
         worker.wait_for("shop.py changed: restarting the worker")
         worker.wait_for("Error: .*SyntaxError")
+        worker.wait_for("the worker ended with code 1: waiting for a change")
         (folder / "shop.py").write_text(SHOP.replace("VERSION", "version 2"))
         worker.wait_for("shop.py changed")
         worker.wait_for("opened")

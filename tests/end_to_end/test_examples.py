@@ -54,6 +54,12 @@ def test_the_script_needs_no_server(tmp_path: Path) -> None:
     assert {"1 words", "2 words", "3 words"} < set(printed.splitlines())
 
 
+def test_the_reports_and_sweeps_of_the_night_are_scheduled(tmp_path: Path, redis_url: str) -> None:
+    """Three entries; the worker serves their queues."""
+    program = "from nightly import app; print(len(app.scheduler().entries), *app.queues)"
+    assert "3 default low\n" == run(program, tmp_path, redis_url)
+
+
 def test_the_tenant_travels_with_the_task(tmp_path: Path, redis_url: str, redis_client: redis.Redis) -> None:
     """Through client middleware, a header, middleware and the lifespan's state."""
     run("import middleware as m; m.tenant.set('acme'); m.greet.enqueue_sync('Ada')", tmp_path, redis_url)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pyasynq.task import TaskState
+
+if TYPE_CHECKING:
+    from pyasynq._broker.groups import GroupLimits
 
 OWN_SLACK = 5
 LEASE = 30
@@ -12,7 +16,10 @@ LEASE = 30
 
 @dataclass
 class ModelTask:
-    """A task; `score` is that of its sorted set, the end of its lease while it is active."""
+    """A task; `score` is that of its sorted set, the end of its lease while it is active.
+
+    It has a `group` from its first day on; `set_id` names the aggregation set that it is in.
+    """
 
     state: TaskState
     unique_key: str = ""
@@ -20,6 +27,8 @@ class ModelTask:
     token: str = ""
     crashes: int = 0
     retried: int = 0
+    group: str = ""
+    set_id: str = ""
 
 
 @dataclass
@@ -41,24 +50,72 @@ class ModelQueue:
     paused: bool = False
     processed: int = 0
     failed: int = 0
+    sets: dict[str, int] = field(default_factory=dict)
+    """Id of each aggregation set, and the second at which it is stale."""
 
     def ids(self, state: TaskState) -> list[str]:
         """Ids of a state by score, equal ones by id, as in a sorted set."""
         found = [task_id for task_id, task in self.tasks.items() if task.state is state]
         return sorted(found, key=lambda task_id: (self.tasks[task_id].score, task_id))
 
-    def enqueue(self, task_id: str, unique_key: str, due: int) -> str:
-        """Add a task, scheduled if it is due at a time; return what becomes of it."""
+    def enqueue(self, task_id: str, unique_key: str, due: int, group: str, now: int) -> str:
+        """Add a task: scheduled if it is due at a time, else in its group; return what becomes of it."""
         if task_id in self.tasks:
             return "conflict"
         if unique_key in self.locks:
             return "duplicate"
         if unique_key:
             self.locks[unique_key] = task_id
-        self.tasks[task_id] = ModelTask(TaskState.SCHEDULED if due else TaskState.PENDING, unique_key, due)
+        self.tasks[task_id] = ModelTask(TaskState.SCHEDULED, unique_key, due, group=group)
         if not due:
-            self.pending.append(task_id)
+            self._release_from_time(task_id, now)
         return "enqueued"
+
+    def members(self, group: str, set_id: str = "") -> list[str]:
+        """Ids of a group, or of one of its aggregation sets, by the second at which they joined."""
+        ids = self.ids(TaskState.AGGREGATING)
+        return [one for one in ids if (self.tasks[one].group, self.tasks[one].set_id) == (group, set_id)]
+
+    def is_due(self, group: str, limits: GroupLimits, now: int) -> bool:
+        """Is the group to be aggregated?"""
+        scores = [self.tasks[one].score for one in self.members(group)]
+        return bool(scores) and (
+            len(scores) >= limits.max_size
+            or scores[-1] <= now - limits.grace
+            or scores[0] <= now - limits.max_delay
+        )
+
+    def stage(self, group: str, set_id: str, most: int, stale_at: int) -> list[str]:
+        """Move the oldest members into a set; return them."""
+        taken = self.members(group)[:most]
+        for task_id in taken:
+            self.tasks[task_id].set_id = set_id
+        self.sets[set_id] = stale_at
+        return taken
+
+    def aggregate(self, set_id: str, unique_key: str, due: int, group: str, now: int) -> str:
+        """Replace a set by a task with the set's id; return what becomes of it."""
+        if set_id not in self.sets:
+            return "LOST"
+        members = [one for one, task in self.tasks.items() if task.set_id == set_id]
+        if self.locks.get(unique_key, members[0]) not in members:
+            return "DUPLICATE"
+        for task_id in members:
+            self._release(task_id)
+            del self.tasks[task_id]
+        del self.sets[set_id]
+        assert self.enqueue(set_id, unique_key, due, group, now) == "enqueued"
+        return "DONE"
+
+    def reclaim(self, now: int) -> tuple[int, int]:
+        """Put members of stale sets back into their groups; return how many sets, and members."""
+        stale = [set_id for set_id, stale_at in self.sets.items() if stale_at <= now]
+        back = [task for task in self.tasks.values() if task.set_id in stale]
+        for task in back:
+            task.set_id = ""
+        for set_id in stale:
+            del self.sets[set_id]
+        return len(stale), len(back)
 
     def dequeue(self, limit: int, token: str, lease_score: int) -> list[str]:
         """Take tasks from the front."""
@@ -127,8 +184,7 @@ class ModelQueue:
             for task_id in self.ids(state):
                 task = self.tasks[task_id]
                 if task.score <= now:
-                    task.state, task.score = TaskState.PENDING, 0
-                    self.pending.append(task_id)
+                    self._release_from_time(task_id, now)
                     moved += 1
         return moved
 
@@ -138,6 +194,14 @@ class ModelQueue:
         for task_id in over:
             del self.tasks[task_id]
         return len(over)
+
+    def _release_from_time(self, task_id: str, now: int) -> None:
+        task = self.tasks[task_id]
+        if task.group:
+            task.state, task.score = TaskState.AGGREGATING, now
+        else:
+            task.state, task.score = TaskState.PENDING, 0
+            self.pending.append(task_id)
 
     def _end(self, task_id: str, state: TaskState, score: int) -> None:
         task = self.tasks[task_id]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     invariant,
     precondition,
     rule,
@@ -32,52 +31,41 @@ from pyasynq._broker.settle import (
     settle_requeue,
     settle_retry,
 )
-from pyasynq._clock import Instant
 from pyasynq._wire.messages import copy_task_message, decode_task_message, encode_task_message
 from pyasynq.task import Task, TaskState
-from tests.factories import Tasks
 from tests.invariants import RedisClient, check_invariants
-from tests.properties.model_queue import LEASE, Attempt, ModelQueue
+from tests.properties.group_rules import OPTIONS, GroupRules
+from tests.properties.model_queue import LEASE, Attempt
 
 if TYPE_CHECKING:
     from pyasynq._broker.plan import Plan
     from pyasynq._broker.settle import Settled
     from tests.fix_broker import Drivers
 
-IDS = st.sampled_from("abcdef")
-PAYLOADS = st.sampled_from([b"1", b"2"])
 CHOICES = st.lists(st.integers(0, 30), min_size=1, max_size=3)
+NEWS = st.tuples(st.sampled_from("abcdef"), st.sampled_from([b"1", b"2"]), OPTIONS)
 MAX_ARCHIVED = 3
 SORTED_SETS = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 
 
-class QueueMachine(RuleBasedStateMachine):
+class QueueMachine(GroupRules):
     """Performs each operation on Redis and on the model. Time passes only when `wait` says so."""
-
-    client: RedisClient
-    drivers: Drivers
 
     def __init__(self) -> None:
         super().__init__()
-        self.client.flushall()
-        self.model = ModelQueue()
-        self.tasks = Tasks(self.client)
         self.attempts: list[Attempt] = []
-        self.now = Instant(2_000_000_000)
-        self.calls = 0
 
-    def perform(self, plan: Plan[Any]) -> Any:
-        return self.drivers.run(plan)
-
-    @rule(task_id=IDS, payload=PAYLOADS, unique=st.booleans(), delay=st.sampled_from([0, 0, 10, 60]))
-    def enqueue(self, task_id: str, payload: bytes, unique: bool, delay: int) -> None:
-        options: dict[str, Any] = {"unique": 3600} if unique else {}
-        task = Task("t", payload, task_id=task_id, process_in=delay, **options)
-        item = compose(task, {}, now=self.now)
-        [run] = split_runs([item])
-        [result] = self.perform(enqueue_run(run, now=self.now, registry=QueueRegistry()))
-        due = self.now.seconds + delay if delay else 0
-        assert self.model.enqueue(task_id, item.message.unique_key, due) == result.status.value
+    @rule(news=st.lists(NEWS, min_size=1, max_size=4))
+    def enqueue(self, news: list[tuple[str, bytes, dict[str, Any]]]) -> None:
+        for task_id, payload, options in news:
+            item = compose(Task("t", payload, task_id=task_id, **options), {}, now=self.now)
+            [run] = split_runs([item])
+            [result] = self.perform(enqueue_run(run, now=self.now, registry=QueueRegistry()))
+            message = item.message
+            expected = self.model.enqueue(
+                task_id, message.unique_key, item.score, message.group_key, self.now.seconds
+            )
+            assert expected == result.status.value
 
     @rule(limit=st.integers(1, 4), lost=st.booleans())
     def dequeue(self, limit: int, lost: bool) -> None:
@@ -190,6 +178,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert attempt.lease_score <= renewed.lease_score, "a lease never moves backward"
             attempt.lease_score = self.model.tasks[attempt.id].score = renewed.lease_score
 
+    @precondition(lambda self: self.model.tasks)
     @rule()
     def recover(self) -> None:
         expired = self.model.expired(self.now.seconds)
@@ -200,6 +189,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.put_back(expired, crashed=True)
         assert {task_id: self.model.tasks[task_id].crashes for task_id in expired} == recovered
 
+    @precondition(lambda self: self.model.tasks)
     @rule()
     def forward(self) -> None:
         result = self.perform(forward("default", now=self.now, limit=2))
@@ -207,12 +197,13 @@ class QueueMachine(RuleBasedStateMachine):
         waiting = [*self.model.ids(TaskState.SCHEDULED), *self.model.ids(TaskState.RETRY)]
         assert min((self.model.tasks[one].score for one in waiting), default=None) == result.next_due
 
+    @precondition(lambda self: self.model.tasks)
     @rule()
     def delete_expired(self) -> None:
         deleted = self.perform(delete_expired_completed("default", batch=2, now=self.now))
         assert self.model.delete_expired(self.now.seconds) == deleted
 
-    @rule(seconds=st.sampled_from([1, 5, 15, 36]))
+    @rule(seconds=st.sampled_from([1, 5, 15, 36, 120]))
     def wait(self, seconds: int) -> None:
         self.now = self.now.plus(seconds)
 
@@ -250,6 +241,6 @@ def test_any_sequence_of_operations_is_as_the_model(redis_client: RedisClient, d
         client = redis_client
 
     Machine.drivers = drivers
-    limits = settings(max_examples=60, stateful_step_count=40, deadline=None, print_blob=True)
+    limits = settings(max_examples=200, stateful_step_count=40, deadline=None, print_blob=True)
     run_state_machine_as_test(Machine, settings=limits)
     check_invariants(redis_client, max_archived=MAX_ARCHIVED)

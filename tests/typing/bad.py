@@ -49,6 +49,22 @@ async def wrong_arguments() -> None:
     await deliver.enqueue_many([{1: 2}])  # E: no argument names
 
 
+@app.cron(5)  # E: an expression is text
+@app.task("d")
+async def wrong_expression() -> None: ...
+
+
+@app.cron("@daily", misfire="never")  # E: there is no such policy
+@app.task("e")
+async def wrong_policy() -> None: ...
+
+
+def wrong_schedules() -> None:
+    app.schedule("@daily", deliver)  # E: a handler for a task
+    app.schedule("@daily", Task("t"), retentoin=5)  # E: misspelt option
+    app.scheduler().register("@daily", "t", b"", max_retry="5")  # E: option of the wrong type
+
+
 async def wrong_options() -> None:
     await deliver.options(proces_in=5).enqueue(user_id=1, template="x")  # E: misspelt option
     await deliver.options(process_in="5").enqueue(user_id=1, template="x")  # E: text for a duration
@@ -70,3 +86,12 @@ async def wrong_results() -> None:
 
 App(lifespan=deliver)  # E: no context manager
 App(123)  # E: a URL is text
+
+
+@app.aggregator  # E: returns no task
+async def makes_bytes(group: str, tasks: list[Task]) -> bytes:
+    return group.encode()
+
+
+@app.aggregator("g", max_size="10")  # E: text for a number
+def makes_nothing(group: str, tasks: list[Task]) -> None: ...

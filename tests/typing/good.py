@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,13 @@ from pyasynq import (
     App,
     CoroutineTask,
     EnqueueResult,
+    GroupRule,
+    PeriodicTaskConfig,
+    PeriodicTaskManager,
     PlainTask,
+    Scheduler,
+    SchedulerConfig,
+    ServerConfig,
     Task,
     TaskHandle,
     TaskInfo,
@@ -77,6 +83,34 @@ async def report(day: datetime) -> list[str]:
     return [day.isoformat()]
 
 
+@app.cron("*/5 * * * *", misfire="once", queue="low")
+@app.task("tidy")
+async def tidy() -> int:
+    return 1
+
+
+@app.cron("@daily")
+def tidy_all(older_than: int = 30) -> str:
+    return str(older_than)
+
+
+app.schedule("0 9 * * *", report.task(datetime.now(UTC)), misfire="all", max_retry=1)
+
+
+async def tenants() -> list[PeriodicTaskConfig]:
+    return [PeriodicTaskConfig("@hourly", Task("report"), {"queue": "low"}, misfire="all")]
+
+
+async def schedule_them() -> None:
+    assert_type(tidy, CoroutineTask[[], int])
+    assert_type(await tidy.enqueue(), TaskHandle[int])
+    assert_type(tidy_all.enqueue_sync(older_than=1), TaskHandle[str])
+    scheduler = Scheduler("redis://localhost", SchedulerConfig(location="Europe/Berlin"))
+    assert_type(scheduler.register("@daily", "t", b"{}", misfire="all", max_retry=1), str)
+    async with scheduler, PeriodicTaskManager("redis://localhost", tenants):
+        pass
+
+
 @app.use
 async def log_calls(
     task: Task,
@@ -137,3 +171,20 @@ async def open_and_close() -> None:
     async with app as opened:
         assert_type(opened, App)
         await opened.ping()
+
+
+@app.aggregator
+async def make_report(group: str, tasks: list[Task]) -> Task | None:
+    return deliver.task(user_id=len(tasks), template=group) if tasks else None
+
+
+@app.aggregator("user:*", grace_period=timedelta(seconds=30), max_size=10)
+def make_digest(group: str, tasks: Sequence[Task]) -> Task:
+    return Task("digest", group.encode())
+
+
+async def group_them() -> None:
+    await deliver.options(group="user:1").enqueue(user_id=1, template="x")
+    assert_type(await make_report("user:1", []), Task | None)
+    assert_type(make_digest("user:1", []), Task)
+    ServerConfig(group_aggregator=make_digest, groups={"user:*": GroupRule(max_delay=60)})

@@ -243,6 +243,34 @@ def test_wrong_options_of_a_declaration_are_errors_at_once() -> None:
         App(URL).task("a")(deliver).options(proces_in=5)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize(
+    ("word", "option"),
+    [
+        ("countdown", "process_in"),
+        ("eta", "process_at"),
+        ("retries", "max_retry"),
+        ("_defer_by", "process_in"),
+        ("result_ttl", "retention"),
+        ("job_id", "task_id"),
+    ],
+)
+def test_the_words_of_other_libraries_lead_to_ours(word: str, option: str) -> None:
+    """They are not like ours in spelling."""
+    with pytest.raises(UnknownOptionError, match=f"no option {word!r}; did you mean {option!r}"):
+        App(URL).task("t", **{word: 1})  # type: ignore[call-overload]
+
+
+def test_a_handle_shows_where_the_task_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line, as somebody at a prompt wants it."""
+    app = App(URL)
+    monkeypatch.setattr(app, "enqueue_sync", info_of)
+
+    @app.task("t", queue="critical")
+    def work() -> None: ...
+
+    assert "<TaskHandle some-id of 't' in queue 'critical', pending>" == repr(work.enqueue_sync())
+
+
 def test_a_parameter_that_no_payload_carries_is_an_error_at_once() -> None:
     """Naming task and parameter."""
 
@@ -422,6 +450,12 @@ def test_a_lifespan_that_is_a_bare_generator_is_refused() -> None:
         App(URL, lifespan=wrong)
 
 
+def test_a_lifespan_that_is_no_function_is_refused() -> None:
+    """With the value and the remedy."""
+    with pytest.raises(ConfigurationError, match="lifespan=3: give a function of the app"):
+        App(URL, lifespan=3)  # type: ignore[arg-type]
+
+
 def test_the_rules_of_a_type_reach_its_route() -> None:
     """Retry delay, what counts as a failure, and the limit of crashes."""
 
@@ -450,3 +484,27 @@ def test_pydantic_is_never_imported_unless_a_module_did() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "[]\n" == done.stdout
+
+
+def test_an_app_has_one_aggregator_for_each_name_of_groups() -> None:
+    """The decorated function stays what it is; a second one of the same name is an error."""
+    app = App(URL)
+
+    @app.aggregator
+    async def every(group: str, tasks: list[Task]) -> Task | None:
+        return None
+
+    @app.aggregator("user:*", grace_period=5, max_delay=timedelta(minutes=1), max_size=7)
+    def users(group: str, tasks: list[Task]) -> Task:
+        return Task("digest", b"%d" % len(tasks))
+
+    assert b"2" == users("g", [Task("a"), Task("b")]).payload
+    assert {"*": False, "user:*": True} == {name: one.plain for name, one in app.aggregators().items()}
+    rule = app.aggregators()["user:*"].rule
+    assert (5, timedelta(minutes=1), 7) == (rule.grace_period, rule.max_delay, rule.max_size)
+    with pytest.raises(ConfigurationError, match=r"'user:\*' have an aggregator already"):
+        app.aggregator("user:*")(users)
+    with pytest.raises(InvalidOptionError, match="name of a group"):
+        app.aggregator(" ")(users)
+    with pytest.raises(ConfigurationError, match="must be a function"):
+        app.aggregator("x")(7)  # type: ignore[type-var]

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from pyasynq.cli import main
 from pyasynq.cli.reload import run_with_reload
+from pyasynq.cli.worker import _some
 
 
 def invoke(*arguments: str) -> tuple[int, str, str]:
@@ -51,6 +52,12 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str], message: str) -> None:
     code, _, err = invoke("worker", *arguments)
     assert 2 == code
     assert message in " ".join(err.split())
+
+
+def test_long_lists_of_task_types_are_cut() -> None:
+    """Twenty are enough for one line of a log."""
+    assert "a, b" == _some(["a", "b"])
+    assert _some([f"t{n:02}" for n in range(23)]).endswith("t18, t19 and 3 more")
 
 
 def test_a_wrong_app_is_exit_code_1_without_a_traceback() -> None:

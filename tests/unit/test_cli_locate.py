@@ -65,6 +65,8 @@ def test_an_app_is_found_in_the_current_folder(folder: Path) -> None:
             "located_broken:app",
             r"was found, but importing it failed: ZeroDivisionError: .* \[located_bro.*:2\]",
         ),
+        ("located_exit:app", r"was found, but importing it failed: SystemExit: 3 \[located_exit.py:2\]"),
+        ("located_broken:app", r"; --log-level debug shows the traceback$"),
         ("located_lacking:app", r"importing it failed: ModuleNotFoundError: No module named 'not_there'"),
         ("located_syntax:app", r"importing it failed: SyntaxError: .*located_syntax.py, line 1"),
     ],
@@ -74,6 +76,7 @@ def test_a_wrong_reference_says_what_was_looked_for(folder: Path, reference: str
     (folder / "located_shop.py").write_text(SHOP)
     (folder / "located_empty.py").write_text("x = 1\n")
     (folder / "located_broken.py").write_text("\nx = 1 / 0\n")
+    (folder / "located_exit.py").write_text("import sys\nsys.exit(3)\n")
     (folder / "located_lacking.py").write_text("import not_there\n")
     (folder / "located_syntax.py").write_text("def (:\n")
     with pytest.raises(ConfigurationError, match=message):

@@ -61,6 +61,21 @@ def test_a_line_on_a_terminal_fits_its_width() -> None:
     assert lines[1].startswith(" " * 17 + "word")
 
 
+def test_a_stack_is_not_wrapped() -> None:
+    """Lines that are indented are laid out already; file and line stay in one piece."""
+    frame = f'  File "/{"long/" * 20}handlers.py", line 7, in block'
+    text = TextFormatter(terminal=True, colour=False, width=80).format(record_of(f"it is at:\n{frame}"))
+    assert frame in text
+
+
+def test_watchfiles_does_not_tell_a_second_time_what_reload_tells() -> None:
+    """Its own line for each change is an INFO."""
+    stream = io.StringIO()
+    install_logging("info", "text", stream)
+    logging.getLogger("watchfiles.main").info("1 change detected")
+    assert "" == stream.getvalue()
+
+
 def test_colour_is_only_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """NO_COLOR is honoured."""
     for stream, no_color, coloured in (

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyasynq.cli.demo import report as pages
 from pyasynq.cli.demo.analysis import SourceFacts
@@ -16,6 +17,9 @@ from pyasynq.cli.demo.summary import Kill, Remains, Summary, summarize
 from pyasynq.cli.demo.text import bar, cut, percent, shorten, table
 from pyasynq.info import QueueInfo
 from pyasynq.task import TaskInfo, TaskState
+
+if TYPE_CHECKING:
+    import pytest
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ROOT = Path("/lib")
@@ -134,6 +138,23 @@ def test_a_broken_proof_is_said_in_capitals() -> None:
     assert "nothing was lost" not in text
 
 
+def test_what_to_type_next_works_where_the_environment_is_not_activated(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Commands that PATH does not find are shown with their folder, as seen from the current one."""
+    folder = tmp_path / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    for name in ("python", "pyasynq"):
+        (folder / name).touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.executable", str(folder / "python"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "    .venv/bin/pyasynq worker hello:app" in pages.next_steps()
+    monkeypatch.setenv("PATH", str(folder))
+    assert "    pyasynq worker hello:app" in pages.next_steps()
+    assert '    print(f"Hello, {name}!")' in "\n".join(pages.next_steps())
+
+
 def test_planted_failures_are_named_as_planted() -> None:
     """Three broken files come from the demo, others would be the user's own."""
     lines = pages.failures(_summary().failures)
@@ -166,10 +187,10 @@ SNAPSHOT = Snapshot(
 
 
 def test_the_live_picture_fits_eighty_columns() -> None:
-    """Progress, states, both workers, eight leases and how many more there are."""
+    """Progress, states, the living worker, the dead one with eight leases and how many more there are."""
     lines = list(picture(SNAPSHOT))
     assert 80 >= max(len(text) for _, text in lines)
-    assert ["progress", "states", "dead", "worker", *["lease"] * 9] == [part for part, _ in lines]
+    assert ["progress", "states", "worker", "dead", *["lease"] * 9] == [part for part, _ in lines]
 
 
 def test_a_plain_line_fits_eighty_columns() -> None:

@@ -349,10 +349,12 @@ def test_a_marker_that_pyasynq_did_not_write_is_refused(tmp_path: Path, text: st
 
 
 def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    """The operating system's reason is part of the error."""
+    """Below a file there is no folder either; there the operating system's reason is part of the error."""
     (tmp_path / "file").touch()
-    with pytest.raises(DataFolderError, match=r"file cannot be used: .*File exists"):
+    with pytest.raises(DataFolderError, match="file is a file and cannot be a data folder"):
         folder.enter(folder.DataFolder(tmp_path / "file"), 1)
+    with pytest.raises(DataFolderError, match=r"data cannot be used: .*Not a directory"):
+        folder.enter(folder.DataFolder(tmp_path / "file" / "data"), 1)
 
 
 def test_a_new_folder_is_closed_to_others(tmp_path: Path) -> None:

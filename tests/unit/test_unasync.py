@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import pyasynq.client
 import pyasynq.sync.client
 from tools import unasync
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(("name", "twin"), unasync.TWINS.items())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyasynq._app.routes import route_of
 from pyasynq._app.typed_task import CoroutineTask, PlainTask
+from pyasynq._server.group_routes import declared
 from pyasynq._server.middleware import NOT_FOUND, check_middleware, wrap_route
 from pyasynq.errors import ConfigurationError
 from pyasynq.options import DEFAULT_QUEUE
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
 
     from pyasynq._app.declaration import Declaration
     from pyasynq._app.typed_task import Sender, TypedTask
+    from pyasynq._server.group_routes import DeclaredAggregator
     from pyasynq._server.middleware import Middleware
     from pyasynq._server.routes import Route
+    from pyasynq.config import GroupAggregator, GroupRule
     from pyasynq.options import EnqueueOptions
 
 
@@ -25,6 +28,7 @@ class Registry:
 
     Attributes:
         tasks: the typed tasks by type, in the order of their declaration.
+        aggregators: the functions that aggregate groups, by the groups' names.
     """
 
     def __init__(self, middleware: Iterable[Middleware]) -> None:
@@ -32,6 +36,7 @@ class Registry:
         self._middleware: list[Middleware] = []
         self._declarations: dict[str, Declaration] = {}
         self._routes: dict[str, Route] = {}
+        self.aggregators: dict[str, DeclaredAggregator] = {}
         for one in middleware:
             self.use(one)
 
@@ -51,6 +56,17 @@ class Registry:
         self._declarations[declaration.type] = declaration
         self.tasks[declaration.type] = task
         return task
+
+    def add_aggregator(self, pattern: str, function: GroupAggregator, rule: GroupRule) -> None:
+        """Take a function for the groups of a name.
+
+        Raises:
+            InvalidOptionError: for a blank name.
+            ConfigurationError: when the name is taken, or the function is none.
+        """
+        if pattern in self.aggregators:
+            raise ConfigurationError(f"groups {pattern!r} have an aggregator already; they have one")
+        self.aggregators[pattern] = declared(pattern, function, rule)
 
     def use(self, middleware: Middleware) -> None:
         """Add middleware inside the others.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+TypedTaskT = TypeVar("TypedTaskT", bound="TypedTask[..., Any]")
 
 
 class Sender(Protocol):
@@ -39,7 +40,7 @@ class Sender(Protocol):
         """Enqueue many tasks, blocking."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TaskHandle(Generic[R_co]):
     """An enqueued call of a typed task; `R_co` is what the handler returns."""
 
@@ -55,6 +56,10 @@ class TaskHandle(Generic[R_co]):
     def queue(self) -> str:
         """The queue that the task is in."""
         return self.info.queue
+
+    def __repr__(self) -> str:
+        info = self.info
+        return f"<TaskHandle {info.id} of {info.type!r} in queue {info.queue!r}, {info.state.value}>"
 
 
 class TypedTask(Generic[P, R]):
@@ -204,6 +209,21 @@ class TaskDecorator(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+
+
+class CronDecorator(Protocol):
+    """What `@app.cron(...)` applies to a typed task or to a function."""
+
+    @overload
+    def __call__(self, target: TypedTaskT, /) -> TypedTaskT: ...
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
+        self, target: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> CoroutineTask[P, R]: ...
+
+    @overload
+    def __call__(self, target: Callable[P, R], /) -> PlainTask[P, R]: ...
 
 
 def _merge(results: list[EnqueueResult], refused: Mapping[int, EnqueueResult]) -> list[EnqueueResult]:

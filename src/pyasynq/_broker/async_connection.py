@@ -7,7 +7,6 @@ import contextlib
 import math
 import os
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._broker.failures import cause_of, refusal_of
@@ -15,7 +14,7 @@ from pyasynq._broker.login import login_commands, login_refusal
 from pyasynq._broker.redis_py import BROKEN, REPLIES, async_connection, pack
 from pyasynq._broker.reply_errors import reply_error
 from pyasynq._broker.session import Session
-from pyasynq._broker.steps import Received, Unfit
+from pyasynq._broker.steps import Received
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pyasynq._broker.plan import Argument, Reply
     from pyasynq._broker.redis_url import RedisTarget
     from pyasynq._broker.reply_errors import ReplyError
-    from pyasynq._broker.steps import Refusal
+    from pyasynq._broker.steps import OpenAnswer
 
 
 class Push(NamedTuple):
@@ -49,12 +48,12 @@ class AsyncConnection:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
 
-    async def open(self, target: RedisTarget, seconds: float) -> Refusal | None:
+    async def open(self, target: RedisTarget, seconds: float) -> OpenAnswer:
         """Connect, authenticate and select the database; return None, or why it failed."""
         try:
             connection = async_connection(target, self._protocol, seconds)
         except ConfigurationError as error:
-            return Unfit(partial(ConfigurationError, str(error)))
+            return error
         deadline = time.monotonic() + seconds
         try:
             async with asyncio.timeout(seconds):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ssl
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import hiredis
@@ -17,7 +16,7 @@ from pyasynq._broker.login import login_commands, login_refusal
 from pyasynq._broker.redis_py import BROKEN, blocking_connection, pack
 from pyasynq._broker.reply_errors import read_reply_error
 from pyasynq._broker.session import Session
-from pyasynq._broker.steps import Received, Unfit
+from pyasynq._broker.steps import Received
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,11 +26,10 @@ if TYPE_CHECKING:
     from pyasynq._broker.plan import Argument, Reply
     from pyasynq._broker.redis_url import RedisTarget
     from pyasynq._broker.reply_errors import ReplyError
-    from pyasynq._broker.steps import Refusal
+    from pyasynq._broker.steps import OpenAnswer
 
 _PIECE: Final = 65_536
 _INCOMPLETE: Final = object()
-_OVER: Final = "the time-out passed"
 
 
 class BlockingConnection:
@@ -45,15 +43,13 @@ class BlockingConnection:
         self._buffer = bytearray(_PIECE)
         self._reader: Any = None
 
-    def open(self, target: RedisTarget, seconds: float) -> Refusal | None:
+    def open(self, target: RedisTarget, seconds: float) -> OpenAnswer:
         """Connect, authenticate and select the database; return None, or why it failed."""
         deadline = time.monotonic() + seconds
-        if seconds <= 0:  # sockets take no such time-out
-            return _OVER
         try:
             connection = blocking_connection(target, seconds)
         except ConfigurationError as error:
-            return Unfit(partial(ConfigurationError, str(error)))
+            return error
         try:
             connection.connect()
         except BROKEN as error:
@@ -75,8 +71,6 @@ class BlockingConnection:
         if self._connection is None or not self._is_fresh():
             self.close()
             return Received([], "the connection was closed by the server", sent=False)
-        if seconds <= 0:
-            return Received([], _OVER, sent=False)
         commands = list(commands)
         replies: list[Reply | ReplyError] = []
         try:

@@ -100,7 +100,7 @@ def as_task(task: Task | str, payload: bytes | None) -> Task:
     if not isinstance(task, Task):
         return Task(task, payload)
     if payload is not None:
-        raise InvalidOptionError("payload", f"<{len(payload)} bytes>", "a Task carries its own payload")
+        raise InvalidOptionError("payload", type(payload), "a Task carries its own payload")
     return task
 
 

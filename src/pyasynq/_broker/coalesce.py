@@ -56,6 +56,8 @@ class _Room:
         return RedisUnavailableError(address, cause)
 
 
+_CLOSED: Final = "the client was closed meanwhile"
+
 _Call: TypeAlias = "tuple[Composed, asyncio.Future[EnqueueResult]]"
 
 
@@ -133,8 +135,8 @@ class EnqueueBatcher:
                 await asyncio.sleep(0)
         finally:
             queue.flusher = None
-            for _, call in queue.calls:  # there are none unless this task was cancelled
-                call.cancel()
+            # There are none unless this task was cancelled.
+            _fail(queue.calls, RedisUnavailableError(self._driver.target.address, _CLOSED))
 
     async def _send(self, queue: _AsyncQueue, calls: list[_Call]) -> None:
         wanted = [(composed, call) for composed, call in calls if not call.done()]
@@ -143,18 +145,18 @@ class EnqueueBatcher:
                 [composed for composed, _ in wanted], now=self._clock.now(), registry=self._registry
             )
             results = batch.results(await self._driver.run_unshielded(batch.plans))
+        except asyncio.CancelledError:
+            _fail(wanted, ReplyLostError(self._driver.target.address, _CLOSED))
+            raise
         except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
-            for _, call in wanted:
-                if not call.done():
-                    call.set_exception(error)
+            _fail(wanted, error)
         else:
             for (_, call), result in zip(wanted, results, strict=True):
                 if not call.done():
                     call.set_result(result)
         finally:
-            for composed, call in calls:
+            for composed, _ in calls:
                 queue.room.give_back(len(composed.encoded))
-                call.cancel()  # has no effect on an answered call
             queue.let_in()
 
     async def _wait_for_room(self, queue: _AsyncQueue, size: int) -> None:
@@ -176,6 +178,12 @@ class EnqueueBatcher:
         if queue is None or queue.loop is not asyncio.get_running_loop() or queue.pid != os.getpid():
             queue = self._queue = _AsyncQueue(_Room(*self._limits))
         return queue
+
+
+def _fail(calls: Sequence[_Call], error: Exception) -> None:
+    for _, call in calls:
+        if not call.done():
+            call.set_exception(error)
 
 
 class _Ticket:
@@ -206,9 +214,9 @@ class _ThreadQueue:
             self.tickets[0].ready.set()
 
     def leave(self, ticket: _Ticket) -> None:
-        """Take a ticket back whose thread will not wait any longer; the caller holds the lock."""
+        """Take a ticket back whose thread will neither lead nor wait; the caller holds the lock."""
         if ticket in self.tickets:
-            was_leader = ticket.ready is not None and ticket.ready.is_set()
+            was_leader = ticket.ready is None or ticket.ready.is_set()
             self.tickets.remove(ticket)
             self.room.give_back(len(ticket.composed.encoded))
             if was_leader:
@@ -247,21 +255,21 @@ class BlockingEnqueueBatcher:
             self._queue = _ThreadQueue(_Room(*self._limits))
         queue = self._queue
         ticket = _Ticket(composed)
-        with queue.changed:
-            self._take_room(queue, len(composed.encoded))
-            queue.tickets.append(ticket)
-            if queue.is_led:
-                ticket.ready = threading.Event()
-            queue.is_led = True
         try:
+            with queue.changed:
+                self._take_room(queue, len(composed.encoded))
+                queue.tickets.append(ticket)
+                if queue.is_led:
+                    ticket.ready = threading.Event()
+                queue.is_led = True
             if ticket.ready is not None:
                 ticket.ready.wait()
-        except BaseException:  # a signal handler raised
+            if ticket.outcome is None:
+                self._lead(queue)
+        except BaseException:  # a signal handler raised: nobody may wait for this thread
             with queue.changed:
                 queue.leave(ticket)
             raise
-        if ticket.outcome is None:
-            self._lead(queue)
         if isinstance(ticket.outcome, Exception):
             raise ticket.outcome
         assert ticket.outcome is not None  # noqa: S101 - leading answers every ticket of its batch
@@ -280,10 +288,18 @@ class BlockingEnqueueBatcher:
         queue.room.take(size)
 
     def _lead(self, queue: _ThreadQueue) -> None:
-        with queue.changed:
-            tickets, queue.tickets = queue.tickets, []
+        tickets: list[_Ticket] = []
         try:
+            with queue.changed:
+                tickets, queue.tickets = queue.tickets, []
             self._send(tickets)
+        except BaseException:  # a signal handler raised
+            cause = "the thread that sent the batch was interrupted"
+            lost = ReplyLostError(self._driver.target.address, cause)
+            for ticket in tickets:
+                if ticket.outcome is None:
+                    ticket.outcome = lost
+            raise
         finally:
             with queue.changed:
                 for ticket in tickets:
@@ -295,18 +311,11 @@ class BlockingEnqueueBatcher:
                     ticket.ready.set()
 
     def _send(self, tickets: list[_Ticket]) -> None:
-        # Answers every ticket, also when this thread is interrupted: nobody may wait for ever.
         try:
             composed = [ticket.composed for ticket in tickets]
             batch = RunBatch(composed, now=self._clock.now(), registry=self._registry)
             results: Sequence[EnqueueResult | Exception] = batch.results(self._driver.run_batch(batch.plans))
         except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
             results = [error] * len(tickets)
-        except BaseException:
-            cause = "the thread that sent the batch was interrupted"
-            lost = ReplyLostError(self._driver.target.address, cause)
-            for ticket in tickets:
-                ticket.outcome = lost
-            raise
         for ticket, result in zip(tickets, results, strict=True):
             ticket.outcome = result

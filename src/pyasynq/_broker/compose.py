@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import TaskMessage, encode_task_message
-from pyasynq.options import merge_options, resolve_options
+from pyasynq.options import check_representable, merge_options, resolve_options
 from pyasynq.task import Task, TaskInfo, TaskState
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ if hasattr(os, "register_at_fork"):
 
 
 class Composed(NamedTuple):
-    """A task as it goes to Redis; queue, id and lock key stand in the message.
+    """A task as it goes to Redis; queue, id, lock key and group stand in the message.
 
     Attributes:
         message: the message; its fields are not to be changed, since `encoded` would not follow.
         encoded: the message's bytes.
-        state: pending or scheduled.
-        score: Unix time in whole seconds from which a scheduled task may run; 0 for a pending one.
+        state: pending, aggregating or scheduled.
+        score: Unix time in whole seconds from which a scheduled task may run; 0 for another one.
         unique_ttl: how many seconds the lock of a unique task holds; 0 for a task without one.
     """
 
@@ -71,8 +71,9 @@ def compose(
 ) -> Composed:
     """Make the message of a task. The call's options win over the task's own, setting by setting.
 
-    A task is scheduled if its process time lies after `now`, pending otherwise. Times and locks are
-    rounded up to whole seconds, so nothing runs early and no lock is cut short.
+    A task is scheduled if its process time lies after `now`, otherwise aggregating if it has a group, and
+    pending if not. Times and locks are rounded up to whole seconds, so nothing runs early and no lock is
+    cut short.
 
     Raises:
         UnknownOptionError: for a name that is no option.
@@ -93,12 +94,14 @@ def compose(
         unique_key=unique_key,
         retention=settings.retention,
         headers=settings.headers,
+        group_key=settings.group,
     )
     process_at = settings.process_at
     if settings.process_in is not None:
-        process_at = now.plus(settings.process_in)
+        process_at = check_representable("process_in", settings.process_in, now.plus(settings.process_in))
     if process_at is None or process_at <= now:
-        return Composed(message, encode_task_message(message), TaskState.PENDING, 0, settings.unique_ttl)
+        state = TaskState.AGGREGATING if settings.group else TaskState.PENDING
+        return Composed(message, encode_task_message(message), state, 0, settings.unique_ttl)
     unique_ttl = settings.unique_ttl and settings.unique_ttl + _whole_seconds_between(now, process_at)
     encoded = encode_task_message(message)
     return Composed(message, encoded, TaskState.SCHEDULED, process_at.ceiling, unique_ttl)
@@ -109,9 +112,13 @@ def _whole_seconds_between(earlier: Instant, later: Instant) -> int:
 
 
 def task_info(composed: Composed, now: Instant) -> TaskInfo:
-    """Describe a task that has just been enqueued; a pending one is due `now`."""
+    """Describe a task that has just been enqueued: a pending one is due `now`, one of a group is not yet."""
     message = composed.message
-    due = composed.score
+    due: datetime | None = None
+    if composed.state is TaskState.SCHEDULED:
+        due = datetime.fromtimestamp(composed.score, UTC)
+    elif composed.state is TaskState.PENDING:
+        due = now.to_datetime()
     return TaskInfo(
         id=message.id,
         queue=message.queue,
@@ -122,7 +129,8 @@ def task_info(composed: Composed, now: Instant) -> TaskInfo:
         retried=message.retried,
         timeout=timedelta(seconds=message.timeout) if message.timeout else None,
         deadline=datetime.fromtimestamp(message.deadline, UTC) if message.deadline else None,
-        next_process_at=datetime.fromtimestamp(due, UTC) if due else now.to_datetime(),
+        next_process_at=due,
         retention=timedelta(seconds=message.retention),
         headers=dict(message.headers),
+        group=message.group_key,
     )

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pyasynq._broker.arguments import MAX_TASKS, time_arguments
 from pyasynq._broker.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import TASK_DELETE_EXPIRED, TASK_FORWARD
 from pyasynq._clock import Instant
 from pyasynq._wire.keys import queue_keys
@@ -43,8 +44,9 @@ def forward(queue: str, *, now: Instant | None = None, limit: int = _FORWARD_AT_
             )
             moved += just_moved
             redis_now = Instant(seconds, microseconds)
-        if next_due != b"":
-            due.append(int(next_due))
+        next_second = whole_second(next_due) if next_due else None
+        if next_second is not None:
+            due.append(next_second)
     return Forwarded(moved, min(due, default=None), redis_now)
 
 

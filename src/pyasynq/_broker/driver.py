@@ -20,6 +20,8 @@ from pyasynq._broker.blocking_connection import BlockingConnection
 from pyasynq._broker.exchange import advance, exchange
 from pyasynq._broker.session import DriverBase
 from pyasynq._broker.steps import Open, Pause, Send
+from pyasynq._embedded.errors import EmbeddedServerError
+from pyasynq.errors import ReplyLostError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from pyasynq._broker.exchange import Outcome
     from pyasynq._broker.plan import Call, Plan
     from pyasynq._broker.redis_url import RedisTarget
-    from pyasynq._broker.steps import Step
+    from pyasynq._broker.steps import OpenAnswer, Step
 
 T = TypeVar("T")
 
@@ -86,9 +88,17 @@ class AsyncDriver(DriverBase):
 
         Raises:
             ClientClosedError: after `close`.
+            ReplyLostError: when `close` had no more patience.
         """
         self.check_open()
-        return await asyncio.shield(self.start_task(self.run_unshielded(plans)))
+        work = self.start_task(self.run_unshielded(plans))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if work.cancelled() and caller is not None and not caller.cancelling():
+                raise ReplyLostError(self.target.address, "the client was closed meanwhile") from None
+            raise
 
     def start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start a task that `close` waits for, and that nobody else needs to keep."""
@@ -178,7 +188,7 @@ class AsyncDriver(DriverBase):
                 if isinstance(step, Send):
                     answer = await connection.exchange(step.commands, step.seconds)
                 elif isinstance(step, Open):
-                    answer = await connection.open(await self._find(), step.seconds)
+                    answer = await self._open(connection, step.seconds)
                 elif isinstance(step, Pause):
                     await asyncio.sleep(step.seconds)
                 else:
@@ -186,10 +196,14 @@ class AsyncDriver(DriverBase):
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
-    async def _find(self) -> RedisTarget:
+    async def _open(self, connection: AsyncConnection, seconds: float) -> OpenAnswer:
+        target = self.target
         if self._location.must_start:
-            return await asyncio.to_thread(self._location.find)
-        return self.target
+            try:
+                target = await asyncio.to_thread(self._location.find)
+            except EmbeddedServerError as error:
+                return error
+        return await connection.open(target, seconds)
 
 
 def _abandon(home: _AsyncHome) -> None:
@@ -271,8 +285,8 @@ class BlockingDriver(DriverBase):
         try:
             return self._perform(exchange(calls, connection.session, self._state), connection)
         finally:
-            home.free.release()
             home.idle.append(connection)
+            home.free.release()
             if self._closed:
                 self.abandon()
 
@@ -289,10 +303,17 @@ class BlockingDriver(DriverBase):
                 if isinstance(step, Send):
                     answer = connection.exchange(step.commands, step.seconds)
                 elif isinstance(step, Open):
-                    answer = connection.open(self._location.find(), step.seconds)
+                    answer = self._open(connection, step.seconds)
                 elif isinstance(step, Pause):
                     time.sleep(step.seconds)
                 else:
                     connection.close()
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
+
+    def _open(self, connection: BlockingConnection, seconds: float) -> OpenAnswer:
+        try:
+            target = self._location.find()
+        except EmbeddedServerError as error:
+            return error
+        return connection.open(target, seconds)

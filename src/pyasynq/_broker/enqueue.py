@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyasynq._broker.arguments import FIRST_SEND, MAX_BYTES, MAX_TASKS, time_arguments
 from pyasynq._broker.plan import Argument, CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import (
+    GROUP_ADD,
+    GROUP_SCHEDULE,
     TASK_ENQUEUE,
     TASK_ENQUEUE_UNIQUE,
     TASK_SCHEDULE,
@@ -84,7 +86,10 @@ def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
     open_runs: dict[str, tuple[EnqueueRun, int]] = {}
     for position, item in enumerate(composed):
         queue, size = item.message.queue, len(item.encoded)
-        script = _SCRIPTS[item.state, item.unique_ttl > 0]
+        if item.message.group_key:
+            script = GROUP_ADD if item.state is TaskState.AGGREGATING else GROUP_SCHEDULE
+        else:
+            script = _SCRIPTS[item.state, item.unique_ttl > 0]
         run, filled = open_runs.get(queue, (None, 0))
         if (
             run is None
@@ -113,22 +118,31 @@ def enqueue_run(
     """
     queue = run.queue
     keys = queue_keys(queue)
-    if not registry.knows(queue):
-        yield CommandCall(("SADD", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)
-        registry.remember(queue)
+    yield from register_queue(queue, registry)
     args: list[Argument] = [FIRST_SEND, keys.task_prefix]
-    if run.tasks[0].state is TaskState.PENDING:
+    state = run.tasks[0].state
+    if state is TaskState.PENDING:
         target = keys.pending
         args += time_arguments(now)
-    else:
+    elif state is TaskState.SCHEDULED:
         target = keys.scheduled
+    else:
+        target = keys.groups
+        args += (keys.group_prefix, *time_arguments(now))
     for item in run.tasks:
-        args += _task_arguments(item)
+        args += _group_arguments(item) if item.message.group_key else _task_arguments(item)
     refusals = yield ScriptCall(run.script, (target,), tuple(args), Replay.BY_TOKEN)
     results = [EnqueueResult(EnqueueStatus.ENQUEUED, item.message.id, queue) for item in run.tasks]
     for position, code in zip(refusals[::2], refusals[1::2], strict=True):
-        results[position] = _refusal(run.tasks[position], code)
+        results[position] = refusal(run.tasks[position], code)
     return results
+
+
+def register_queue(queue: str, registry: QueueRegistry) -> Plan[None]:
+    """Put the queue's name into `asynq:queues`, unless that was done a short while ago."""
+    if not registry.knows(queue):
+        yield CommandCall(("SADD", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)
+        registry.remember(queue)
 
 
 def _task_arguments(item: Composed) -> list[Argument]:
@@ -141,7 +155,16 @@ def _task_arguments(item: Composed) -> list[Argument]:
     return args
 
 
-def _refusal(item: Composed, code: int) -> EnqueueResult:
+def _group_arguments(item: Composed) -> list[Argument]:
+    message = item.message
+    args: list[Argument] = [message.id, item.encoded, message.group_key, message.unique_key, item.unique_ttl]
+    if item.state is TaskState.SCHEDULED:
+        args.append(item.score)
+    return args
+
+
+def refusal(item: Composed, code: int) -> EnqueueResult:
+    """Return the result of a task that a script refused with this code: 0 for its id, -1 for its lock."""
     message = item.message
     if code == _CONFLICT:
         conflict = TaskIDConflictError(message.queue, message.id)

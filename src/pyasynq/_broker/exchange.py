@@ -11,22 +11,21 @@ loading or read-only) is sent again until the time-out; a call whose reply was l
 
 from __future__ import annotations
 
-import random
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
+from pyasynq._broker.backoff import jittered_pause
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError, translate
 from pyasynq._broker.session import greet
-from pyasynq._broker.steps import Close, Open, Pause, Send, Unfit
-from pyasynq.errors import RedisUnavailableError, ReplyLostError
+from pyasynq._broker.steps import Close, Open, Pause, Send
+from pyasynq.errors import PyasynqError, RedisUnavailableError, ReplyLostError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from pyasynq._broker.plan import Argument, Call, Reply
     from pyasynq._broker.session import DriverState, Session
-    from pyasynq._broker.steps import Received, Refusal, Step
+    from pyasynq._broker.steps import OpenAnswer, Received, Step
 
 T = TypeVar("T")
 Outcome: TypeAlias = "Reply | Exception"
@@ -34,6 +33,7 @@ Outcome: TypeAlias = "Reply | Exception"
 _IDLE_CHECK: Final = 15.0
 _SHORTEST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
+_SHORTEST_STEP: Final = 0.001
 
 
 class _Unsettled:
@@ -127,16 +127,16 @@ class _Round:
         while self._waiting:
             if self._must_pause:
                 yield from self._pause()
-            if self._remaining() <= 0:
+            if self._is_over():
                 self._give_up()
                 return
             if not (yield from self._make_ready()):
                 continue
             yield from self._load_missing_scripts()
-            if not self._session.is_open:
+            if not self._session.is_open or self._is_over():
                 continue
             commands = [self._command(position) for position in self._waiting]
-            self.settle((yield Send(commands, self._remaining())))
+            self.settle((yield Send(commands, self._seconds_for_a_step())))
 
     def settle(self, received: Received) -> None:
         """Take what came back for the waiting calls, in their order."""
@@ -195,37 +195,36 @@ class _Round:
         """Return whether the session is open and, after a long rest, still alive."""
         session = self._session
         if session.is_open and self._state.monotonic() - session.last_used >= _IDLE_CHECK:
-            pinged: Received = yield Send([("PING",)], self._remaining())
+            # Half the time: if the connection turns out to be dead, the rest must do for a new one.
+            pinged: Received = yield Send([("PING",)], self._seconds_for_a_step() / 2)
             session.last_used = self._state.monotonic()
             session.is_open = pinged.broken is None
         if session.is_open:
             return True
         yield Close()
-        opened: Refusal | None = yield Open(self._remaining())
+        opened: OpenAnswer = yield Open(self._seconds_for_a_step())
         if opened is None:
-            opened = yield from greet(session, self._state, self._remaining())
+            opened = yield from greet(session, self._state, self._seconds_for_a_step())
         if opened is None:
             session.is_open = True
             return True
         yield Close()
-        if isinstance(opened, ReplyError) and opened.code not in WAITED_OUT:
-            opened = Unfit(partial(translate, opened, "the connection"))
-        if isinstance(opened, Unfit):
-            for position in self._waiting:
-                self.outcomes[position] = opened.error()
-            self._waiting = []
-        elif self._remaining() > 0 or not self._tried:
+        if not (self._is_over() and self._tried):
             # A try that the deadline cut short says less than the one before it.
             self._cause = str(opened)
-        self._tried = True
-        self._must_pause = True
+        self._tried = self._must_pause = True
+        if isinstance(opened, ReplyError) and opened.code not in WAITED_OUT:
+            self._give_up(translate(opened, "the connection"))
+        elif isinstance(opened, PyasynqError):
+            self._give_up(opened)
         return False
 
     def _load_missing_scripts(self) -> Generator[Step, Any, None]:
         texts, self._scripts_to_load = sorted(self._scripts_to_load), set()
         if not texts or self._session.scripts_refused:
             return
-        received: Received = yield Send([("SCRIPT", "LOAD", text) for text in texts], self._remaining())
+        commands = [("SCRIPT", "LOAD", text) for text in texts]
+        received: Received = yield Send(commands, self._seconds_for_a_step())
         if received.broken is not None:
             self._note_break(received)
         elif any(
@@ -244,22 +243,25 @@ class _Round:
 
     def _pause(self) -> Generator[Step, Any, None]:
         self._must_pause = False
-        longest = min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**self._pauses)
+        seconds = jittered_pause(self._pauses, shortest=_SHORTEST_PAUSE, longest=_LONGEST_PAUSE)
         self._pauses += 1
-        seconds = min(longest * random.uniform(0.5, 1.0), self._remaining())  # noqa: S311 - spreads clients
-        if seconds > 0:
-            yield Pause(seconds)
+        yield Pause(min(seconds, self._seconds_for_a_step()))
 
-    def _remaining(self) -> float:
-        return self._deadline - self._state.monotonic()
+    def _is_over(self) -> bool:
+        return self._state.monotonic() >= self._deadline
 
-    def _give_up(self) -> None:
+    def _seconds_for_a_step(self) -> float:
+        # A socket takes zero for "do not wait at all" and refuses less than that.
+        return max(self._deadline - self._state.monotonic(), _SHORTEST_STEP)
+
+    def _give_up(self, reason: PyasynqError | None = None) -> None:
+        """End what waits: with the reason, if it is certain that it did not run."""
         address = self._state.address
         for position in self._waiting:
-            lost = position in self._replayed
-            self.outcomes[position] = (ReplyLostError if lost else RedisUnavailableError)(
-                address, self._cause
-            )
+            if position in self._replayed:
+                self.outcomes[position] = ReplyLostError(address, self._cause)
+            else:
+                self.outcomes[position] = reason or RedisUnavailableError(address, self._cause)
         self._waiting = []
 
 

@@ -6,21 +6,18 @@ import errno
 import re
 import socket
 import ssl
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import hiredis
 from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from pyasynq._broker.steps import Unfit
 from pyasynq.errors import RedisTLSError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyasynq._broker.redis_url import RedisTarget
-    from pyasynq._broker.steps import Refusal
 
 _REMEDIES: Final = {
     errno.ECONNREFUSED: "nothing listens there; start Redis, or correct the address",
@@ -40,7 +37,7 @@ _ALERTS_ABOUT_US: Final = ("CERTIFICATE", "HANDSHAKE_FAILURE", "UNKNOWN_CA", "AC
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 
 
-def refusal_of(error: BaseException, target: RedisTarget, seconds: float) -> Refusal:
+def refusal_of(error: BaseException, target: RedisTarget, seconds: float) -> RedisTLSError | str:
     """Return why no connection could be made."""
     if isinstance(error, (RedisTimeoutError, TimeoutError)):
         silent = f"no connection within {seconds:.2g} s"
@@ -48,7 +45,7 @@ def refusal_of(error: BaseException, target: RedisTarget, seconds: float) -> Ref
             return f"{silent}; is it a Redis with TLS? Without TLS its URL begins with redis://"
         return f"{silent}; correct the address, or see whether a firewall swallows what is sent to it"
     if fault := tls_fault(error):
-        return Unfit(partial(RedisTLSError, target.address, fault))
+        return RedisTLSError(target.address, fault)
     return _remedy(error) or unlike_redis(cause_of(error))
 
 

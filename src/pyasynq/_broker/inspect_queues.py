@@ -20,7 +20,7 @@ class QueueCounts(NamedTuple):
     Attributes:
         paused: nothing is taken from the queue.
         latency: how many seconds the next task has been waiting; 0 when none waits.
-        aggregating: tasks in all groups; those that are being aggregated right now are not counted.
+        aggregating: tasks in all groups, those that are being aggregated right now among them.
         processed, failed: attempts of this day, in UTC; failed ones are counted in both.
     """
 
@@ -67,6 +67,7 @@ def queue_info(queue: str, now: Instant | None = None) -> Plan[QueueCounts]:
             keys.archived,
             keys.completed,
             keys.groups,
+            keys.aggregation_sets,
             keys.processed_on(today),
             keys.failed_on(today),
             keys.processed,

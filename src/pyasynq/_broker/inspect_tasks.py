@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.plan import Plan, Replay, Reply, ScriptCall
+from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import INSPECT_GET_TASK, INSPECT_LIST_TASKS
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import decode_task_message
@@ -14,6 +15,9 @@ from pyasynq.task import TaskInfo, TaskState
 
 if TYPE_CHECKING:
     from pyasynq._clock import Instant
+
+
+_LAST_SECOND: Final = 253_402_300_799  # of the year 9999
 
 
 class TaskRecord(NamedTuple):
@@ -92,7 +96,7 @@ def _record(values: Reply) -> TaskRecord:
         task_id.decode(),
         message,
         TaskState(state.decode()),
-        None if score is None else int(score),
+        None if score is None else whole_second(score),
         result,
         int(crashes or 0),
         trace,
@@ -138,4 +142,5 @@ def task_info(record: TaskRecord, now: Instant) -> TaskInfo:
 
 
 def _time(seconds: int | None) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    # Go takes times that no datetime can hold; the last one that can is as good as never.
+    return datetime.fromtimestamp(min(seconds, _LAST_SECOND), UTC) if seconds else None

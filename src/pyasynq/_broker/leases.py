@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
 from pyasynq._broker.plan import Plan, Replay, Reply, ScriptCall
+from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import (
     LEASE_ARCHIVE_POISON,
     LEASE_LIST_EXPIRED,
@@ -188,7 +189,7 @@ def _expired_tasks(reply: Reply) -> list[ExpiredTask]:
     fields = iter(reply)
     return [
         ExpiredTask(
-            task_id.decode(), message, crashes, token.decode(), None if score == b"" else int(float(score))
+            task_id.decode(), message, crashes, token.decode(), whole_second(score) if score else None
         )
         for task_id, message, crashes, token, score in zip(
             fields, fields, fields, fields, fields, strict=True
@@ -212,7 +213,8 @@ def recover(
     """
     keys = queue_keys(queue)
     recovered: list[Recovered] = []
-    for chunk in chunks(tasks):
+    # The last chunk goes first: each call puts its tasks in front of what is there.
+    for chunk in reversed(list(chunks(tasks))):
         reply = yield ScriptCall(
             LEASE_RECOVER,
             (keys.active, keys.lease, keys.pending),
@@ -249,7 +251,7 @@ def archive_poison(
     keys = queue_keys(queue)
     refused: set[str] = set()
     trimmed = 0
-    for chunk in chunks(tasks, most=min(MAX_TASKS, max_size), size_of=lambda task: len(task.message)):
+    for chunk in chunks(tasks, most=min(MAX_TASKS, max_size), size_of=_poison_size):
         today = Instant(chunk[0].archived_at)
         tail = [
             argument
@@ -274,6 +276,10 @@ def archive_poison(
         refused.update(read_ids(reply[2:]))
         trimmed += yield from trim_rest(keys, reply, max_size=max_size, cutoff=cutoff)
     return Settled(frozenset(refused), trimmed)
+
+
+def _poison_size(task: PoisonTask) -> int:
+    return len(task.message) + len(task.trace)
 
 
 def _seen(task: RecoverTask | PoisonTask) -> tuple[str, str, int | str]:

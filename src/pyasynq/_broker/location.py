@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ class Location:
     def __init__(self, target: RedisTarget) -> None:
         self._target = target
         self._lock = threading.Lock()
+        self._pid = os.getpid()
         self._server: EmbeddedServer | None = None
 
     @property
@@ -34,7 +36,7 @@ class Location:
         """
         if self._target.embedded is None:
             return self._target
-        with self._lock:
+        with self._guard():
             if self._server is None:
                 self._server = open_embedded(self._target.embedded)
             else:
@@ -43,7 +45,13 @@ class Location:
 
     def let_go(self) -> None:
         """Release an embedded server; the last holder waits until it has written its data and ended."""
-        with self._lock:
+        with self._guard():
             server, self._server = self._server, None
             if server is not None:
                 server.stop()
+
+    def _guard(self) -> threading.Lock:
+        if self._pid != os.getpid():
+            # A thread that held the lock at the fork is not in the child, and would never give it back.
+            self._lock, self._pid = threading.Lock(), os.getpid()
+        return self._lock

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.plan import Argument
     from pyasynq._broker.redis_url import RedisTarget
-    from pyasynq._broker.steps import Received, Refusal
+    from pyasynq._broker.steps import Received
 
 
 def login_commands(target: RedisTarget, protocol: int) -> list[tuple[Argument, ...]]:
@@ -30,7 +30,7 @@ def login_commands(target: RedisTarget, protocol: int) -> list[tuple[Argument, .
     return commands
 
 
-def login_refusal(commands: Sequence[tuple[Argument, ...]], received: Received) -> Refusal | None:
+def login_refusal(commands: Sequence[tuple[Argument, ...]], received: Received) -> ReplyError | str | None:
     """Return why the server does not let us in, or None."""
     if received.broken is not None:
         return unlike_redis(received.broken)

@@ -92,15 +92,20 @@ def parse_redis_url(url: str) -> RedisTarget:
         raise ConfigurationError(
             f"this {scheme}:// URL has a malformed host or port; percent-encode special characters",
         ) from None
-    if any("@" in part for part in parts[2:]) or parts.fragment:
-        # What stands there may be the rest of a password with / ? or #, and is not to be shown.
-        raise ConfigurationError(
-            f"percent-encode / ? # and @ in this {scheme}:// URL, in the password above all: %2F %3F %23 %40",
-        )
+    _check_no_stray_password(scheme, parts)
     parameters = _parameters(scheme, parts)
     if scheme in _SOCKET_SCHEMES:
         return _socket_target(scheme, parts, parameters)
     return _network_target(scheme, parts, parameters)
+
+
+def _check_no_stray_password(scheme: str, parts: SplitResult) -> None:
+    # An unquoted / ? or # moves the rest of a password behind the host, where errors and addresses show it.
+    if parts.fragment or "@" in parts.path + parts.query:
+        raise ConfigurationError(
+            f"this {scheme}:// URL has an @ or # behind its address; "
+            "in a user name or password write / ? # @ as %2F %3F %23 %40",
+        )
 
 
 def _network_target(scheme: str, parts: SplitResult, parameters: dict[str, str]) -> RedisTarget:
@@ -119,7 +124,7 @@ def _network_target(scheme: str, parts: SplitResult, parameters: dict[str, str])
 
 
 def _socket_target(scheme: str, parts: SplitResult, parameters: dict[str, str]) -> RedisTarget:
-    if parts.hostname or not parts.path.strip("/"):
+    if parts.hostname or parts.port or not parts.path.strip("/"):
         raise ConfigurationError(
             f"{scheme}:// needs the absolute path of a socket, as in {scheme}:///run/redis.sock"
         )

@@ -44,7 +44,12 @@ _CODES: Final[dict[type[Exception], str]] = {
 _CODE: Final = re.compile(r"-?([A-Z][A-Z0-9_]+)(?: |$)")
 # Redis 6.2 wraps what a command inside a script answered into an ERR of its own.
 _INSIDE_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
+# Redis quotes a command that it does not know, and with it passwords and payloads.
+_QUOTED_ARGUMENTS: Final = re.compile(r",? with args beginning with:.*", re.DOTALL)
 _SCRIPT_DENIED: Final = ("ACL failure in script", "The user executing the script can't")
+
+
+_RIGHTS: Final = "a user for pyasynq has ~asynq:* &asynq:* +@all -@dangerous +info"
 
 
 class ReplyError(Exception):
@@ -57,15 +62,15 @@ class ReplyError(Exception):
 
 
 def reply_error(error: Exception) -> ReplyError:
-    """Bring an error reply from redis-py's classes back to the server's code and text."""
-    text = str(error)
-    if (code := _CODES.get(type(error))) and not any(words in text for words in _SCRIPT_DENIED):
-        return ReplyError(code, text)
-    return read_reply_error(text)
+    """Bring an error reply from redis-py's classes back to the server's code and text, without arguments."""
+    read = read_reply_error(str(error))
+    code = _CODES.get(type(error))
+    return read if code is None or read.code == "NOPERM" else ReplyError(code, read.message)
 
 
 def read_reply_error(text: str) -> ReplyError:
-    """Read an error reply as the server wrote it, less the leading minus."""
+    """Read an error reply as the server wrote it, less the leading minus, and leave arguments out."""
+    text = _QUOTED_ARGUMENTS.sub("", text)
     if any(words in text for words in _SCRIPT_DENIED):
         return ReplyError("NOPERM", text)
     if inside := _INSIDE_SCRIPT.search(text):
@@ -85,7 +90,7 @@ def translate(error: ReplyError, subject: str) -> RedisError:
     if error.code in _AUTHENTICATION:
         return RedisAuthenticationError(f"Redis refused the user name or password: {error.message}")
     if error.code == "NOPERM":
-        return RedisPermissionError(f"{subject} was refused: {error.message}")
+        return RedisPermissionError(f"{subject} was refused: {error.message}; {_RIGHTS}")
     if error.code == "OOM":
         return RedisOutOfMemoryError(f"{subject} was refused: {error.message}")
     return RedisReplyError(f"{subject} was refused: {error}")

@@ -7,11 +7,25 @@ from pyasynq._broker.scripts import TASK_WRITE_RESULT
 from pyasynq._wire.keys import queue_keys
 
 
-def write_result(queue: str, task_id: str, token: str, data: bytes) -> Plan[bool]:
+def write_result(
+    queue: str,
+    task_id: str,
+    token: str,
+    data: bytes,
+    *,
+    lease_score: int,
+) -> Plan[bool]:
     """Write a task's result; the last one written wins.
 
     Return False, with nothing written, when the task is gone or is not run by the attempt with this token.
+    A worker of Go leaves the token of the attempt before its own, but has a later lease: so pass in
+    `lease_score` the latest end of the lease that our attempt has asked for.
     """
     keys = queue_keys(queue)
-    written = yield ScriptCall(TASK_WRITE_RESULT, (keys.task(task_id),), (token, data), Replay.SAFE)
+    written = yield ScriptCall(
+        TASK_WRITE_RESULT,
+        (keys.task(task_id), keys.lease),
+        (task_id, token, lease_score, data),
+        Replay.SAFE,
+    )
     return bool(written)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq._broker.failures import unlike_redis
 from pyasynq._broker.location import Location
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError
-from pyasynq._broker.steps import Send, Unfit
+from pyasynq._broker.steps import Send
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.errors import ClientClosedError, RedisUnavailableError, RedisVersionError
 from pyasynq.events import ServerWarning
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.plan import Argument
     from pyasynq._broker.redis_url import RedisTarget
-    from pyasynq._broker.steps import Received, Refusal, Step
+    from pyasynq._broker.steps import OpenAnswer, Received, Step
     from pyasynq._clock import Clock
 
 _log = logging.getLogger("pyasynq")
@@ -119,7 +119,7 @@ def greet(
     session: Session,
     state: DriverState,
     seconds: float,
-) -> Generator[Step, Any, Refusal | None]:
+) -> Generator[Step, Any, OpenAnswer]:
     """Name the connection and learn the server's version; return None, or why it cannot be used.
 
     Managed servers and proxies may refuse either command: then one warning is given, and the server is
@@ -144,7 +144,7 @@ def greet(
         state.warn_once(
             "command_refused",
             f"Redis at {state.address} refuses {names}: where CLIENT is refused, connections have no name; "
-            "without INFO the server is taken for a Redis 7",
+            "without INFO the server is taken for a Redis 7, and nobody sees whether it evicts tasks",
         )
     info = received.replies[1]
     if isinstance(info, ReplyError):
@@ -152,7 +152,7 @@ def greet(
     version = redis_version(info)
     numbers = version_numbers(version)
     if numbers and numbers < _OLDEST_VERSION:
-        return Unfit(lambda: RedisVersionError(version))
+        return RedisVersionError(version)
     session.script_flags = not numbers or numbers >= _FLAGS_SINCE
     return None
 

@@ -5,25 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pyasynq._broker.plan import Argument, Reply
     from pyasynq._broker.reply_errors import ReplyError
     from pyasynq.errors import PyasynqError
 
 
-class Unfit(NamedTuple):
-    """Why a connection cannot be used until somebody changes something: trying again is of no use.
-
-    Attributes:
-        error: makes the error; each call that meets it gets its own.
-    """
-
-    error: Callable[[], PyasynqError]
-
-
 class Open(NamedTuple):
-    """Connect. The answer is None, or why not: what the server said, or what happened on the way to it."""
+    """Connect. The answer is an `OpenAnswer`."""
 
     seconds: float
 
@@ -45,9 +35,10 @@ class Close(NamedTuple):
     """Drop the connection if there is one. No answer."""
 
 
-Refusal: TypeAlias = "ReplyError | Unfit | str"
-"""Why there is no connection: what the server said, what has to be changed, or what happened on the way."""
 Step: TypeAlias = Open | Send | Pause | Close
+
+OpenAnswer: TypeAlias = "ReplyError | PyasynqError | str | None"
+"""None, or why there is no connection: what the server said, why none can be started, what broke."""
 
 
 class Received(NamedTuple):

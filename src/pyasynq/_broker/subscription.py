@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 from pyasynq._broker.async_connection import AsyncConnection
 from pyasynq._broker.location import Location
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError, translate
-from pyasynq._broker.steps import Unfit
-from pyasynq.errors import RedisUnavailableError
+from pyasynq.errors import PyasynqError, RedisUnavailableError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -71,8 +70,8 @@ class Subscription:
         if refusal is None:
             return self
         await self.__aexit__(None, None, None)
-        if isinstance(refusal, Unfit):
-            raise refusal.error()
+        if isinstance(refusal, PyasynqError):
+            raise refusal
         if isinstance(refusal, ReplyError) and refusal.code not in WAITED_OUT:
             raise translate(refusal, f"command SUBSCRIBE {self._channel}")
         raise RedisUnavailableError(self._target.address, str(refusal))

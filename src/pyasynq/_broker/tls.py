@@ -83,8 +83,8 @@ class TLSOptions:
                     f"the key in {key!r} is encrypted: give its password as ssl_password= in the URL"
                 ) from None
             raise ConfigurationError(
-                f"ssl_certfile={certfile!r}, ssl_keyfile={self.keyfile!r}: not a certificate and its key in PEM "
-                f"form ({getattr(error, 'reason', error)})"
+                f"ssl_certfile={certfile!r}, ssl_keyfile={self.keyfile!r}: "
+                f"not a certificate and its key in PEM form ({getattr(error, 'reason', error)})"
             ) from None
 
 

@@ -8,12 +8,12 @@ connection, so this makes a server quick, and a slow poll beside it makes it cer
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.async_connection import AsyncConnection, Push
+from pyasynq._broker.backoff import jittered_pause
 from pyasynq._broker.location import Location
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError
 from pyasynq._broker.session import log_warning
@@ -139,9 +139,8 @@ class Watcher:
                 self._connection = None
                 self._forget_arms()
                 await connection.close()
-            longest = min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**failures)
+            await asyncio.sleep(jittered_pause(failures, shortest=_SHORTEST_PAUSE, longest=_LONGEST_PAUSE))
             failures += 1
-            await asyncio.sleep(longest * random.uniform(0.5, 1.0))  # noqa: S311 - spreads the servers
 
     async def _connect(self, connection: AsyncConnection) -> bool:
         target = await asyncio.to_thread(self._location.find) if self._location.must_start else self._target

@@ -54,6 +54,11 @@ def parse_embedded_url(url: str) -> EmbeddedURL:
     return EmbeddedURL(path, _read_port(url, query))
 
 
+def is_embedded_in_memory(url: str) -> bool:
+    """Tell whether a URL, of any scheme, stands for a server in memory, which no other process shares."""
+    return url.startswith(SCHEME) and parse_embedded_url(url).path is None
+
+
 def _read_port(url: str, query: str) -> int | None:
     port = None
     for name, value in parse_qsl(query, keep_blank_values=True):

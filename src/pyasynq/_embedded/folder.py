@@ -106,6 +106,9 @@ def enter(folder: DataFolder, seconds: float) -> int:
             descriptor = _open_marker(folder)
         except FileNotFoundError:
             continue  # removed between two steps, by the guardian of a server in memory
+        except FileExistsError as error:
+            message = f"{folder.path} is a file and cannot be a data folder. Name another folder."
+            raise DataFolderError(folder.path, message) from error
         except OSError as error:
             message = f"The data folder {folder.path} cannot be used: {error}."
             raise DataFolderError(folder.path, message) from error

@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from pyasynq._wire.messages import TaskMessage
     from pyasynq.context import Home
 
+LEASE_SCORE_MARGIN = 20
+"""Seconds by which claims name a later end of the lease than was ever asked for.
+
+They cover renewals that are on their way and a wrong estimate of Redis' time, and are fewer than the 30 that
+peers in Go wait after the end of a lease before they take a task.
+"""
+
 DEFAULT_TIMEOUT_SECONDS = 1_800
 """For a message with neither timeout nor deadline, which no client should have written."""
 
@@ -27,6 +34,8 @@ class Phase(enum.Enum):
     RUNNING = "running"
     SETTLING = "settling"
     """Ended; its outcome is decided and not yet confirmed by Redis."""
+    ABANDONED = "abandoned"
+    """Outlived its server, inside a program that goes on."""
 
 
 class Attempt:
@@ -38,13 +47,13 @@ class Attempt:
     Attributes:
         token: names the dequeue call that took the task; Redis holds it beside the task.
         lease_until: monotonic time at which the lease ends, counted from before the call that asked for it.
-        lease_score: latest Unix time that this attempt has asked for as the end of its lease.
+        lease_score: latest Unix time that this attempt may have asked for as the end of its lease.
         deadline: monotonic time at which the attempt is cut off, infinity for never.
         deadline_at: the same as Unix time, None for never.
         cause: why the attempt is being cancelled; it is the outcome, whatever the handler then does.
         cancelled_at: monotonic time of the first cancel.
         lost: whether Redis said that the task is somebody else's.
-        threads: how many threads run handlers of this attempt right now.
+        threads: how many threads run handlers of this attempt right now; they keep it themselves.
     """
 
     __slots__ = (
@@ -127,6 +136,10 @@ class Attempt:
         """Return whether the attempt may still write, as far as this process can tell."""
         return monotonic < self.lease_until
 
+    def expect_renewals(self, redis_seconds: int, lease: int) -> None:
+        """Let claims that are made now hold although a renewal may overtake them on the way to Redis."""
+        self.lease_score = max(self.lease_score, redis_seconds + lease + LEASE_SCORE_MARGIN)
+
     def cancel(self, cause: BaseException, *, monotonic: float) -> bool:
         """Break the attempt off; return False when it has ended or is being cancelled already.
 
@@ -157,7 +170,7 @@ class Attempt:
 
     def overdue_seconds(self, monotonic: float) -> float:
         """Return how long ago the attempt should have ended; negative while its time is not over."""
-        if self.phase is not Phase.RUNNING:
+        if self.phase not in {Phase.RUNNING, Phase.ABANDONED}:
             return float("-inf")
         since = min(self.deadline, self.cancelled_at) if self.cause is not None else self.deadline
         return monotonic - since

@@ -7,11 +7,14 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.driver import AsyncDriver, BlockingDriver
+from pyasynq._broker.leases import list_expired
 from pyasynq._broker.results import write_result
 from pyasynq._broker.server_facts import require_supported, server_facts
 from pyasynq._broker.subscription import Subscription
 from pyasynq._broker.wakeup import Watcher
+from pyasynq._server.abandoned import AbandonedLeases
 from pyasynq._server.attempt import Phase
+from pyasynq._server.group_routes import GroupRoutes
 from pyasynq._server.intake import Intake
 from pyasynq._server.loop_watch import LoopWatch
 from pyasynq._server.outcome import Requeue
@@ -21,6 +24,7 @@ from pyasynq._server.redis_time import RedisTime
 from pyasynq._server.roster import Roster
 from pyasynq._server.runner import Runner, ServerStopping
 from pyasynq._server.server_record import ServerRecord
+from pyasynq._server.services.aggregator import Aggregator
 from pyasynq._server.services.deadlines import Deadlines
 from pyasynq._server.services.forwarder import Forwarder
 from pyasynq._server.services.health_check import HealthCheck
@@ -36,7 +40,7 @@ from pyasynq._server.threads import HandlerThreads
 from pyasynq._server.wake_up import WakeUp
 from pyasynq._wire.keys import CANCEL_CHANNEL
 from pyasynq.errors import LeaseExpiredError
-from pyasynq.events import AttemptAbandoned
+from pyasynq.events import AttemptAbandoned, ShutdownWaiting
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
@@ -83,8 +87,9 @@ class Engine:
         self.stuck = False
         self.ready = False
         """Whether the start is complete and the shutdown has not begun."""
-        self.put_back = False
-        """Whether unfinished tasks went back to their queues at shutdown."""
+        self._taking = True
+        self.put_back = 0
+        """How many unfinished tasks went back to their queues at shutdown."""
         self._target = target
         self._config = config
         self._settings = settings
@@ -125,6 +130,7 @@ class Engine:
             require_supported(facts)
             self._redis_time.learn(facts.redis_now)
             check_server(facts, self._clock, self._settings, self._events)
+            await self._try_rights()
             for service in self._build(facts):
                 await service.start()
                 self._started.append(service)
@@ -133,11 +139,19 @@ class Engine:
             await self.close()
             raise
         self._record.status = "active"
-        self._heartbeater.beat_now()
         self.ready = True
+        self._heartbeater.beat_now()
+
+    async def _try_rights(self) -> None:
+        """Run a script that changes nothing on the keys of each queue, as all services are about to do."""
+        now = self._clock.redis_now()
+        plans = [list_expired(queue, limit=1, now=now) for queue in self._config.queues]
+        for result in await self._driver.run_batch(plans):
+            if isinstance(result, Exception):
+                raise result
 
     def _build(self, facts: ServerFacts) -> tuple[Service, ...]:
-        parts = Parts(
+        parts = self._parts = Parts(
             server_id=self.server_id,
             config=self._config,
             settings=self._settings,
@@ -152,6 +166,7 @@ class Engine:
         self._runner = Runner(parts, self._threads)
         self._wake_up = WakeUp(self._make_watcher)
         self._intake = Intake(parts, self._runner, self)
+        self._intake.taking = self._taking
         self._rule = rule = OverdueRule(self._config, self._settings)
         started = self._redis_time.now().to_datetime()
         self._record = ServerRecord(self.server_id, self._config, self._settings, started)
@@ -164,6 +179,8 @@ class Engine:
         self._processor = Processor(parts, self._runner, self._intake, self._wake_up)
         forwarder = Forwarder(parts, self._wake_up)
         self._connect_bells(forwarder)
+        group_routes = GroupRoutes(self._config, self._router)
+        self._aggregator = Aggregator(parts, group_routes, self._threads)
         health = (HealthCheck(parts),) if self._config.health_check is not None else ()
         # Stopped in the reverse order: what sends stops before what receives. The syncer and the heartbeater
         # outlive the processor, so that late outcomes are still written and leases renewed while it drains.
@@ -177,6 +194,7 @@ class Engine:
             Janitor(parts),
             forwarder,
             self._processor,
+            *((self._aggregator,) if group_routes else ()),
         )
 
     def _connect_bells(self, forwarder: Forwarder) -> None:
@@ -194,11 +212,14 @@ class Engine:
         self._wake_up.listen(changed)
 
     def stop_taking(self) -> None:
-        """Take no more tasks; what runs goes on. Nothing happens while the engine is not ready."""
+        """Take no more tasks; what runs goes on. During the start, the processor will not begin to take."""
+        self._taking = False
+        if hasattr(self, "_intake"):
+            self._intake.taking = False
         if not self.ready:
             return
-        self._intake.taking = False
         self._processor.wake()
+        self._aggregator.taking = False
         self._record.status = "stopped"
         self._heartbeater.beat_now()
 
@@ -221,28 +242,34 @@ class Engine:
         """Wait for attempts, cancel those that take too long, stop all services; return what still runs."""
         self.stop_taking()
         self.ready = False
+        if self._runner.running:
+            self._events.emit(ShutdownWaiting(len(self._runner.running), self._shutdown_timeout))
+        aggregating = asyncio.ensure_future(self._aggregator.wait_until_idle(self._shutdown_timeout))
         if not await self._runner.wait_until_idle(self._shutdown_timeout):
             self._settles.hold_requeues()
             now = self._clock.monotonic()
             for attempt in list(self._runner.running):
                 if attempt.cancel(ServerStopping(), monotonic=now):
-                    self.put_back = True
+                    self.put_back += 1
                 elif attempt.phase is Phase.SETTLING and attempt.task is not None:
                     # Its outcome is decided; what takes so long is the error handler.
                     attempt.task.cancel()
             await self._runner.wait_until_idle(self._cancel_timeout)
             self._settles.release_requeues()
+        await aggregating
         await self._stop_services()
-        return [attempt for attempt in self._runner.running if attempt.phase is not Phase.SETTLING]
+        running = self._runner.running
+        # The roster has them in the order in which they were taken, which is that in which they go back.
+        return [one for one in self._roster if one in running and one.phase is not Phase.SETTLING]
 
     async def give_back(self, running: list[Attempt]) -> None:
         """Put back tasks whose handlers still run; the process must end right after it.
 
-        Inside somebody else's program it cannot: the tasks come back when their leases have lapsed.
+        Inside somebody else's program it cannot: the tasks come back when the handlers or the program have
+        ended, and their leases have lapsed after that.
         """
         if not self._owns_process:
-            for attempt in running:
-                self._events.emit(AttemptAbandoned(attempt.queue, attempt.id, attempt.message.type))
+            self._abandon(running)
             return
         now = self._clock.monotonic()
         for attempt in running:
@@ -251,8 +278,16 @@ class Engine:
                 continue
             attempt.phase = Phase.SETTLING
             self._settles.put(attempt, Requeue())
-            self.put_back = True
+            self.put_back += 1
         await self._processor.leave()
+
+    def _abandon(self, running: list[Attempt]) -> None:
+        for attempt in running:
+            attempt.phase = Phase.ABANDONED
+            self._events.emit(AttemptAbandoned(attempt.queue, attempt.id, attempt.message.type))
+        if running:
+            driver = BlockingDriver(self._target, client_name=_CLIENT_NAME, clock=self._clock)
+            AbandonedLeases(running, self._parts, self._rule, driver).keep()
 
     async def close(self) -> None:
         """Close threads and connections."""
@@ -284,7 +319,11 @@ class Engine:
     async def write_result(self, task: RunningTask, data: bytes) -> None:
         """Store a handler's result, if the task is still its attempt's."""
         attempt = self._roster.get(task.queue, task.id)
-        if attempt is not task or not await self._driver.run(
-            write_result(task.queue, task.id, attempt.token, data),
+        if attempt is not task:
+            raise LeaseExpiredError
+        # The heartbeat's thread may renew before this arrives.
+        attempt.expect_renewals(self._redis_time.now().ceiling, self._settings.lease)
+        if not await self._driver.run(
+            write_result(task.queue, task.id, attempt.token, data, lease_score=attempt.lease_score),
         ):
             raise LeaseExpiredError

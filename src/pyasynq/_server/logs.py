@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from pyasynq import events as happened
+from pyasynq._server.failure_text import error_line
 from pyasynq.events import Outcome
 
 if TYPE_CHECKING:
@@ -26,19 +28,22 @@ class LogSubscriber:
     def __init__(self, config: ServerConfig, address: str) -> None:
         self._config = config
         self._address = address
+        self._last_failures: dict[str, tuple[str, float]] = {}
+        """What each service failed with, and when that was last a warning."""
 
     def attach(self, events: Events) -> None:
         """Begin to write."""
         events.subscribe(happened.TaskFinished, self._finished)
         events.subscribe(happened.ServerStateChanged, self._state)
+        events.subscribe(happened.RoundFailed, self._round_failed)
         for event_class, level, text in _LINES:
-            events.subscribe(event_class, _line(level, text))
+            events.subscribe(event_class, log_line(level, text))
 
     def _state(self, event: happened.ServerStateChanged) -> None:
         if event.state == "active":
             _log.info(
                 "pyasynq %s on %s: queues %s, concurrency %d",
-                _version(),
+                version_text(),
                 self._address,
                 ", ".join(f"{name}={weight}" for name, weight in self._config.queues.items()),
                 self._config.concurrency,
@@ -46,27 +51,50 @@ class LogSubscriber:
         else:
             _log.info("the server is %s", event.state)
 
+    def _round_failed(self, event: happened.RoundFailed) -> None:
+        # While Redis is away every service fails several times a second with the same words.
+        said, when = self._last_failures.get(event.service, ("", 0.0))
+        now, error = time.monotonic(), repr(event.error)
+        if error == said and now - when < _SAY_AGAIN_SECONDS:
+            _log.debug("%s: %s; next try in %.1f s", event.service, error, event.rest)
+            return
+        self._last_failures[event.service] = error, now
+        _log.warning("%s: %s; it is tried again until it succeeds", event.service, error)
+
     @staticmethod
     def _finished(event: happened.TaskFinished) -> None:
-        outcome = event.outcome
-        if outcome is Outcome.RETRIED or outcome is Outcome.ARCHIVED:
-            level = logging.ERROR if outcome is Outcome.ARCHIVED else logging.WARNING
-        else:
-            level = logging.DEBUG
-        if not _log.isEnabledFor(level):
+        what_now = _AFTER_FAILURE.get(event.outcome)
+        if what_now is None or event.error is None:
+            _log.debug(
+                "task %s (%s, queue %s) %s after %.3f s",
+                event.task_id,
+                event.task_type,
+                event.queue,
+                event.outcome.value.replace("_", " "),
+                event.seconds,
+            )
             return
-        attempt = f"{event.retried + 1} of {event.max_retry + 1}"
+        level, text = what_now
         _log.log(
             level,
-            "task %s (%s, queue %s, attempt %s) %s after %.3f s",
+            "task %s (%s, queue %s) failed after %.3f s: %s; attempt %d of %d, %s",
             event.task_id,
             event.task_type,
             event.queue,
-            attempt,
-            outcome.value.replace("_", " "),
             event.seconds,
-            exc_info=event.error if level > logging.DEBUG else None,
+            error_line(event.error),
+            event.retried + 1,
+            event.max_retry + 1,
+            text,
+            exc_info=event.error,
         )
+
+
+_SAY_AGAIN_SECONDS = 60.0
+_AFTER_FAILURE = {
+    Outcome.RETRIED: (logging.WARNING, "it will be retried"),
+    Outcome.ARCHIVED: (logging.ERROR, "it is archived"),
+}
 
 
 _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
@@ -85,6 +113,16 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
             "task {task_id} of queue {queue} was archived as poison: its worker crashed {crashes} times "
             "(last server {server_id})"
         ),
+    ),
+    (
+        happened.ShutdownWaiting,
+        logging.INFO,
+        "waiting up to {seconds:g} s for {tasks} running tasks to end; a second Ctrl-C aborts",
+    ),
+    (
+        happened.TasksPutBack,
+        logging.WARNING,
+        "{tasks} tasks did not finish and were put back to the front of their queues",
     ),
     (
         happened.LeaseLost,
@@ -112,9 +150,29 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         "the archive of queue {queue} was full or old: its oldest {tasks} tasks were deleted",
     ),
     (
-        happened.RoundFailed,
+        happened.TasksAggregated,
+        logging.DEBUG,
+        "{tasks} tasks of group {group} of queue {queue} became task {task_id}",
+    ),
+    (
+        happened.AggregationDeclined,
         logging.WARNING,
-        "{service}: {error!r}; next try in {rest:.1f} s",
+        "the aggregator made no task of {tasks} tasks of group {group} of queue {queue}; they are kept",
+    ),
+    (
+        happened.AggregationFailed,
+        logging.WARNING,
+        "group {group} of queue {queue} could not be aggregated: {error!r}; next try in {rest:.1f} s",
+    ),
+    (
+        happened.AggregationLost,
+        logging.WARNING,
+        "tasks of group {group} of queue {queue} were put back while they were being aggregated",
+    ),
+    (
+        happened.SetsReclaimed,
+        logging.WARNING,
+        "{tasks} tasks of queue {queue} were put back into their groups: their aggregation was broken off",
     ),
     (
         happened.LoopBlocked,
@@ -131,7 +189,7 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         logging.ERROR,
         (
             "the handler of task {task_id} ({task_type}, queue {queue}) still runs; "
-            "the task comes back when its lease has lapsed"
+            "its task comes back some time after it or the program has ended"
         ),
     ),
     (
@@ -142,7 +200,9 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
 )
 
 
-def _line(level: int, text: str) -> Callable[[Any], None]:
+def log_line(level: int, text: str) -> Callable[[Any], None]:
+    """Return a subscriber that writes an event with a text that names its fields."""
+
     def write(event: Any) -> None:
         if _log.isEnabledFor(level):
             _log.log(level, "%s", text.format_map(event._asdict()))
@@ -150,7 +210,7 @@ def _line(level: int, text: str) -> Callable[[Any], None]:
     return write
 
 
-def _version() -> str:
+def version_text() -> str:
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - only a start needs it
 
     try:

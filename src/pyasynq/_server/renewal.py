@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from pyasynq._server.redis_time import RedisTime
     from pyasynq._server.settings import EngineSettings
 
-_SCORE_MARGIN = 5
-"""Seconds by which the estimate of Redis' time may be off."""
-
 
 class Renewal:
     """One renewal moves the leases of all attempts forward and finds those that are lost.
@@ -70,9 +67,9 @@ class Renewal:
     def _claims(self, attempts: Sequence[Attempt]) -> list[Claim]:
         claims = [Claim(attempt.id, attempt.token, attempt.lease_score) for attempt in attempts]
         # A settle may overtake the reply of this renewal: it must then know the score that Redis has by now.
-        latest = self._redis_time.now().ceiling + self._settings.lease + _SCORE_MARGIN
+        now = self._redis_time.now().ceiling
         for attempt in attempts:
-            attempt.lease_score = max(attempt.lease_score, latest)
+            attempt.expect_renewals(now, self._settings.lease)
         return claims
 
     def _renewed(self, attempts: Sequence[Attempt], result: Renewed, asked_at: float) -> list[Attempt]:

@@ -134,8 +134,8 @@ class Runner:
         return Failed(error)
 
     def _conclude(self, attempt: Attempt, task: Task, route: Route | None, ending: Ending) -> None:
-        if attempt.phase is Phase.SETTLING:
-            # Shutdown has put the task back already.
+        if attempt.phase is not Phase.RUNNING:
+            # Shutdown has put the task back already, or nobody is left to write anything.
             return
         rules = AttemptRules(self._config, route, task)
         decision = decide(

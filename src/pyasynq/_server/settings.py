@@ -44,6 +44,15 @@ class EngineSettings:
     """How long a task that this server has no handler for is left to others."""
     forward_gap: float = 0.25
     """Changes of delayed tasks that come closer together cause one round."""
+    aggregation_interval: float = 7.0
+    """How often groups are looked at, at least; more often when their grace periods are shorter."""
+    aggregations: int = 3
+    """How many groups are aggregated at once."""
+    aggregation_timeout: float = 1_800.0
+    """How long an aggregator that is a coroutine may take."""
+    aggregation_first_rest: float = 1.0
+    """How long a group is left alone after the first failure; ever longer after those that follow."""
+    aggregation_longest_rest: float = 60.0
     max_clock_skew: float = 2.0
     error_message_bytes: int = 2_048
     trace_bytes: int = 16_384

@@ -161,6 +161,7 @@ class SettleQueue:
 
     def _sendable(self, entries: Iterable[Entry]) -> list[Entry]:
         now = self._clock.monotonic()
+        redis_now = self._redis_time.now().ceiling
         sendable = []
         for entry in entries:
             attempt = entry.attempt
@@ -171,6 +172,8 @@ class SettleQueue:
                 else:
                     self._drop(attempt)
             elif attempt.has_lease(now):
+                # The heartbeat's thread may renew before this arrives, and must not make it look stale.
+                attempt.expect_renewals(redis_now, self._settings.lease)
                 sendable.append(entry)
             else:
                 self._delayed.append(entry)

@@ -30,6 +30,7 @@ current_threads: ContextVar[HandlerThreads] = ContextVar("pyasynq.handler_thread
 class _Job(NamedTuple):
     run: Callable[[], Any]
     finish: Callable[[Any, BaseException | None], None]
+    attempt: Attempt | None
 
 
 class HandlerThreads:
@@ -44,6 +45,7 @@ class HandlerThreads:
         self._idle = 0
         self._alive = 0
         self._started = 0
+        self._closed = False
         self._lock = threading.Lock()
 
     @property
@@ -55,25 +57,19 @@ class HandlerThreads:
         """Run a function in a thread, within a copy of the caller's context, and wait until it has ended.
 
         A thread cannot be stopped. When the caller is cancelled, this still waits for the thread; it
-        raises `CancelledError` then, and what the function returned or raised is dropped.
+        raises `CancelledError` then, and what the function returned or raised is dropped. After `close`,
+        it does not wait.
         """
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-        context = contextvars.copy_context()
-        attempt: Attempt | None = current_task.get(None)  # type: ignore[assignment]
-        if attempt is not None:
-            attempt.threads += 1
-        self._submit(_Job(lambda: context.run(function, *arguments), _finisher(loop, ended)))
+        ended = self.start(function, *arguments)
         cancelled = False
-        try:
-            while not ended.done():
-                try:
-                    await asyncio.shield(ended)
-                except asyncio.CancelledError:
-                    cancelled = True
-        finally:
-            if attempt is not None:
-                attempt.threads -= 1
+        while not ended.done():
+            try:
+                await asyncio.shield(ended)
+            except asyncio.CancelledError:
+                cancelled = True
+                if self._closed:
+                    # The server is gone, and the program that it was part of wants to end too.
+                    raise
         result, error = ended.result()
         try:
             if cancelled:
@@ -85,14 +81,31 @@ class HandlerThreads:
             # The error's traceback holds this frame; without this each failure is a reference cycle.
             del result, error, ended
 
+    def start(
+        self, function: Callable[..., T], *arguments: Any
+    ) -> asyncio.Future[tuple[Any, BaseException | None]]:
+        """Run a function in a thread, within a copy of the caller's context.
+
+        The future gives what it returned and what it raised; a future that is cancelled does not stop it.
+        """
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        context = contextvars.copy_context()
+        attempt: Attempt | None = current_task.get(None)  # type: ignore[assignment]
+        self._submit(_Job(lambda: context.run(function, *arguments), _finisher(loop, ended), attempt))
+        return ended
+
     def close(self) -> None:
         """Let idle threads end; those that still run a handler end after it."""
+        self._closed = True
         with self._lock:
             for _ in range(self._alive):
                 self._jobs.put(None)
 
     def _submit(self, job: _Job) -> None:
         with self._lock:
+            if job.attempt is not None:
+                job.attempt.threads += 1
             if self._idle:
                 self._idle -= 1
             else:
@@ -111,6 +124,8 @@ class HandlerThreads:
                 error = raised
             with self._lock:
                 self._idle += 1
+                if job.attempt is not None:
+                    job.attempt.threads -= 1
             job.finish(result, error)
             del job, result, error
         with self._lock:

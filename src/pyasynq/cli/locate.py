@@ -63,8 +63,7 @@ def load_module(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigurationError(_not_found(name, error.name, folder)) from None
         raise ConfigurationError(_import_failed(name, error)) from error
-    except Exception as error:
-        _log.debug("importing %r failed", name, exc_info=True)
+    except (Exception, SystemExit) as error:
         raise ConfigurationError(_import_failed(name, error)) from error
 
 
@@ -76,14 +75,17 @@ def _not_found(name: str, missing: str, folder: str) -> str:
     return f"there is no module {name!r}{found}: {looked}{hint}"
 
 
-def _import_failed(name: str, error: Exception) -> str:
+def _import_failed(name: str, error: BaseException) -> str:
+    _log.debug("importing %r failed", name, exc_info=error)
     frames = traceback.extract_tb(error.__traceback__)
     # The last frame outside of the import system is the user's.
     frame = next((one for one in reversed(frames) if not one.filename.startswith("<")), None)
     place = f" [{Path(frame.filename).name}:{frame.lineno}]" if frame else ""
     if isinstance(error, SyntaxError):
         place = ""  # its message names file and line
-    return f"module {name!r} was found, but importing it failed: {type(error).__name__}: {error}{place}"
+    what = f"{type(error).__name__}: {error}{place}"
+    hint = "" if _log.isEnabledFor(logging.DEBUG) else "; --log-level debug shows the traceback"
+    return f"module {name!r} was found, but importing it failed: {what}{hint}"
 
 
 def _origin(module: ModuleType) -> str:

@@ -77,6 +77,9 @@ class TextFormatter(logging.Formatter):
 
     def _wrapped(self, lines: Iterable[str], indent: int) -> Iterable[str]:
         for line in lines:
+            if line.startswith(" "):  # already laid out, such as a stack
+                yield line
+                continue
             yield from textwrap.wrap(
                 line,
                 max(self._width - indent, _LEVEL_WIDTH),
@@ -118,7 +121,7 @@ def _of_the_user(record: logging.LogRecord) -> Any:
 
 
 def install_logging(level: str, log_format: LogFormat, stream: TextIO | None = None) -> None:
-    """Write all records of at least this level to standard error; of asyncio's only warnings.
+    """Write all records of at least this level to standard error; of asyncio and watchfiles only warnings.
 
     Colour only on a terminal, and not with NO_COLOR in the environment.
     """
@@ -129,7 +132,8 @@ def install_logging(level: str, log_format: LogFormat, stream: TextIO | None = N
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())
-    logging.getLogger("asyncio").setLevel(max(logging.WARNING, root.level))
+    for noisy in ("asyncio", "watchfiles"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
 
 
 def _formatter(log_format: LogFormat, stream: TextIO) -> logging.Formatter:

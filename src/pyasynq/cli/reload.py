@@ -15,6 +15,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+_LOOK_AT_CHILD_EVERY_MS = 500
 _log = logging.getLogger("pyasynq")
 
 
@@ -35,7 +36,14 @@ def run_with_reload(arguments: Sequence[str]) -> int:
         signal.signal(number, lambda *_: stop.set())
     child = _start(arguments)
     _log.info("watching the Python files in %s", Path.cwd())
+    waiting = False
     for changed in changes(stop):
+        if not changed:
+            if child.poll() is not None and not waiting:
+                waiting = True
+                _log.warning("the worker ended with code %d: waiting for a change", child.returncode)
+            continue
+        waiting = False
         _log.info("%s changed: restarting the worker", ", ".join(changed))
         _end(child)
         child = _start(arguments)
@@ -57,6 +65,8 @@ def _changes() -> Any:
             watch_filter=watchfiles.PythonFilter(),
             stop_event=stop,
             raise_interrupt=False,
+            yield_on_timeout=True,
+            rust_timeout=_LOOK_AT_CHILD_EVERY_MS,
         ):
             yield sorted({_shown(Path(path), folder) for _, path in found})
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from pyasynq._embedded.address import is_embedded_in_memory
 from pyasynq.cli.locate import find_app, load_module
 from pyasynq.cli.logs import LogFormat, install_logging
 from pyasynq.cli.queues import queue_weights
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyasynq.app import App
 
 _EXIT_ERROR = 1
+_SHOWN_TYPES = 20
 _log = logging.getLogger("pyasynq")
 _DEFAULTS = ServerConfig()
 # Tasks make few cycles: the collector's default of 700 objects would run it every few tasks.
@@ -57,6 +59,7 @@ _GC_THRESHOLD = (20_000, 10, 10)
     metavar="SECONDS",
     help="How long running tasks may go on after a stop.",
 )
+@click.option("--with-scheduler", is_flag=True, help="Also enqueue what the app's cron expressions say.")
 @click.option("--reload", is_flag=True, help="Restart when a Python file in this folder changes.")
 @click.option(
     "--log-level",
@@ -108,7 +111,7 @@ def _work(app: App, modules: Sequence[str], settings: dict[str, Any]) -> int:
     gc.collect()
     gc.freeze()
     try:
-        return app.run_worker(config, loop_factory=_loop_factory())
+        return app.run_worker(config, with_scheduler=settings["with_scheduler"], loop_factory=loop_factory())
     except PyasynqError:
         raise
     except Exception:  # noqa: BLE001 - reported with its traceback; the process ends
@@ -125,8 +128,16 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
             "tasks of this app go to queues that this worker does not serve: %s; add them to --queues",
             ", ".join(unserved),
         )
-    if not app.tasks:
+    if app.tasks:
+        _log.info("task types: %s", _some(sorted(app.tasks)))
+    else:
         _log.warning("this app declares no tasks; name the modules that do, as in App(..., modules=[...])")
+    if is_embedded_in_memory(app.url):
+        _log.warning(
+            "%s is a server in the memory of this worker: what other processes enqueue does not reach it; "
+            "name a folder, as in embedded://./data",
+            app.address,
+        )
     return ServerConfig(
         concurrency=settings["concurrency"],
         queues=queues,
@@ -137,7 +148,13 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
     )
 
 
-def _loop_factory() -> Callable[[], AbstractEventLoop] | None:
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN_TYPES])
+    return f"{shown} and {len(names) - _SHOWN_TYPES} more" if len(names) > _SHOWN_TYPES else shown
+
+
+def loop_factory() -> Callable[[], AbstractEventLoop] | None:
+    """Return what makes the fastest event loop that is installed, or None for asyncio's own."""
     try:
         import uvloop  # noqa: PLC0415 - an extra
     except ImportError:

@@ -47,6 +47,21 @@ def test_a_task_without_options_has_asynqs_defaults() -> None:
     assert (TaskState.PENDING, 0, 0) == (result.state, result.score, result.unique_ttl)
 
 
+def test_a_task_with_a_group_waits_in_it() -> None:
+    """Unless its process time lies ahead; the message names the group in both cases."""
+    now, later = composed(Task("t", group="g")), composed(Task("t", group="g", process_in=60))
+    assert (TaskState.AGGREGATING, 0, "g") == (now.state, now.score, now.message.group_key)
+    assert (TaskState.SCHEDULED, NOW.ceiling + 60, "g") == (later.state, later.score, later.message.group_key)
+    assert TaskState.AGGREGATING is composed(Task("t", group="g", process_in=0)).state
+
+
+@pytest.mark.parametrize("group", ["", "  ", 7])
+def test_a_blank_group_is_refused(group: Any) -> None:
+    """The error names the option."""
+    with pytest.raises(InvalidOptionError, match=r"^group="):
+        composed(Task("t"), {"group": group})
+
+
 def test_the_bytes_are_those_of_the_message() -> None:
     """They are encoded once."""
     result = composed(Task("t", b"p", headers={"b": "1", "a": "2"}))

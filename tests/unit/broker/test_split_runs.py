@@ -46,6 +46,13 @@ def test_another_kind_begins_a_new_run() -> None:
     assert [[0, 1], [2], [3], [4], [5]] == positions(plain, plain, unique, scheduled, both, plain)
 
 
+def test_tasks_of_groups_are_runs_of_their_own() -> None:
+    """Whatever their groups, unique or not; those that are scheduled apart from those that are not."""
+    now = [composed(group="g"), composed(group="h", unique=60)]
+    later = [composed(group="g", process_in=60), composed(group="h", process_in=60, unique=60)]
+    assert [[0], [1, 2], [3, 4], [5]] == positions(composed(), *now, *later, composed())
+
+
 def test_a_run_has_a_thousand_tasks_at_most() -> None:
     """Lua's limits are far then."""
     item = composed()

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyasynq._broker.reply_errors import ReplyError
+    from pyasynq.errors import PyasynqError
     from pyasynq.events import ServerWarning
 
 Command: TypeAlias = "tuple[Argument, ...]"
-Answer: TypeAlias = "Received | list[Any] | str | ReplyError | None"
+Answer: TypeAlias = "Received | list[Any] | str | ReplyError | PyasynqError | None"
 
 GREETING: Answer = [b"OK", b"# Server\r\nredis_version:7.0.15\r\n"]
 

@@ -178,7 +178,7 @@ def test_a_failure_of_the_driver_is_every_callers() -> None:
 
 
 def test_calls_end_with_a_task_that_is_cancelled_from_outside() -> None:
-    """As a loop does that shuts down: callers are cancelled, too."""
+    """Nobody has cancelled the callers: they learn which of them may have been served."""
 
     async def run() -> None:
         driver = WaitingDriver()
@@ -191,7 +191,7 @@ def test_calls_end_with_a_task_that_is_cancelled_from_outside() -> None:
         assert batcher._queue.flusher is not None
         batcher._queue.flusher.cancel()
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        assert [asyncio.CancelledError] * 2 == [type(outcome) for outcome in outcomes]
+        assert [ReplyLostError, RedisUnavailableError] == [type(outcome) for outcome in outcomes]
 
     asyncio.run(run())
 
@@ -301,6 +301,27 @@ def test_followers_of_an_interrupted_leader_learn_that_their_replies_are_lost() 
     ]
     assert 2 == outcomes.count(ReplyLostError)
     assert EnqueueStatus.ENQUEUED is batcher.enqueue(task()).status
+
+
+def test_a_leader_that_is_interrupted_before_it_sends_leaves_nobody_waiting() -> None:
+    """A signal may arrive between any two steps: what was called becomes free for the next caller."""
+    driver = HeldDriver()
+    driver.open.set()
+    batcher = blocking_batcher_of(driver)
+    lead = batcher._lead
+
+    def interrupted(queue: object) -> None:
+        batcher._lead = lead  # type: ignore[method-assign]
+        raise KeyboardInterrupt
+
+    batcher._lead = interrupted  # type: ignore[method-assign]
+    callers = Callers(batcher)
+    callers.start(1)
+    assert [KeyboardInterrupt] == callers.join()
+    callers.start(1)
+    assert [KeyboardInterrupt, EnqueueStatus.ENQUEUED] == callers.join()
+    assert [1] == driver.batches
+    assert 0 == batcher._queue.room._calls == batcher._queue.room._bytes
 
 
 def test_h20_threads_wait_for_room_and_get_an_error_in_the_end() -> None:

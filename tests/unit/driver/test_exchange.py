@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from pyasynq._broker.exchange import exchange
 from pyasynq._broker.plan import Replay
 from pyasynq._broker.reply_errors import ReplyError
-from pyasynq._broker.steps import Received
+from pyasynq._broker.steps import Open, Received, Send
+from pyasynq._embedded.errors import EmbeddedServerError
 from pyasynq.errors import (
     RedisAuthenticationError,
     RedisOutOfMemoryError,
@@ -282,3 +284,59 @@ def test_a_connection_in_use_is_not_pinged() -> None:
     server.perform([call()])
     server.now += 14
     assert [2] == server.exchange(call())
+
+
+def test_h20_a_long_time_out_is_waited_out_to_its_end() -> None:
+    """The pauses stop growing; a power of two that no float can hold would end the wait with an error."""
+    server = ScriptedServer(is_open=False)
+    server.state.timeout = 3600.0
+    server.answers = ["refused"] * 10_000
+    [outcome] = server.perform([call()])
+    assert isinstance(outcome, RedisUnavailableError)
+    assert 4600.0 <= server.now
+
+
+def test_a_greeting_that_takes_all_the_time_leaves_the_calls_unsent() -> None:
+    """A socket would take what is left for an error, or for no time-out at all; so nothing is sent."""
+    server = ScriptedServer(None, GREETING, is_open=False, seconds_a_send=6.0)
+    [outcome] = server.exchange(call(Replay.NEVER))
+    assert isinstance(outcome, RedisUnavailableError)
+    assert [] == server.sent
+
+
+def test_a_connection_that_opens_at_the_last_moment_is_no_error_of_pythons() -> None:
+    """However late it is, a step gets more than zero seconds."""
+    server = ScriptedServer(is_open=False)
+    steps = exchange([call()], server.session, server.state)
+    while not isinstance(next(steps), Open):
+        pass
+    server.now += server.state.timeout + 1
+    greeting = steps.send(None)
+    assert isinstance(greeting, Send)
+    assert greeting.seconds > 0
+
+
+def test_the_check_of_a_connection_that_rested_leaves_time_for_a_new_one() -> None:
+    """A firewall forgets idle connections and answers nothing: the check must not use up the time-out."""
+    server = ScriptedServer()
+    server.now += 20.0
+    check = next(exchange([call()], server.session, server.state))
+    assert isinstance(check, Send)
+    assert [("PING",)] == check.commands
+    assert server.state.timeout / 2 >= check.seconds
+
+
+def test_a_call_that_may_have_run_is_not_reported_as_refused() -> None:
+    """Its reply is lost, whatever the server says of the login when it is to be sent again."""
+    wrong = ReplyError("WRONGPASS", "invalid username-password pair")
+    server = ScriptedServer(Received([], "reset"), wrong)
+    [outcome] = server.exchange(call())
+    assert isinstance(outcome, ReplyLostError)
+    assert "WRONGPASS" in str(outcome)
+
+
+def test_an_embedded_server_that_does_not_start_is_the_outcome_of_every_call() -> None:
+    """And not an error of the whole batch, whose other results would be lost with it."""
+    error = EmbeddedServerError("no server program")
+    server = ScriptedServer(error, is_open=False)
+    assert [error, error] == server.exchange(call(arg="a"), call(arg="b"))

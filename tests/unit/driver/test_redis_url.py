@@ -95,16 +95,19 @@ def test_urls_that_cannot_work_say_why(url: str, hint: str) -> None:
         f"redis://:{SECRET}/x@h",
         f"redis://u:{SECRET}@h:x",
         f"nope://:{SECRET}@h/",
-        f"redis://u:12/{SECRET}@h",
-        f"redis://:12?{SECRET}@h",
-        f"redis://:12#{SECRET}@h",
         f"redis://u:12@h/{SECRET}@h",
         f"unix://u:/{SECRET}@/run/r.sock",
         f"unix://u:{SECRET}@h:x/run/r.sock",
+        f"redis://:12/{SECRET}@h",
+        f"redis://:12?{SECRET}@h/0",
+        f"redis://:12#{SECRET}@h/0",
+        f"rediss://h/{SECRET}@h?db=1",
+        f"unix://:12/{SECRET}@/run/r.sock",
+        f"unix:///run/r.sock#{SECRET}",
     ],
 )
 def test_no_error_shows_the_password(url: str) -> None:
-    """An unquoted slash in a password makes it a part of host or port; the message must not quote that."""
+    """An unquoted / ? or # makes a password a part of another part; the message must not quote that."""
     with pytest.raises(ConfigurationError) as error:
         parse_redis_url(url)
     assert SECRET not in str(error.value)

@@ -32,6 +32,14 @@ def test_what_a_command_inside_a_script_answered_on_redis_6_2_is_found(code: str
     assert code == reply_error(redis_errors.ResponseError(text)).code
 
 
+@pytest.mark.parametrize("between", ["', '", "`, `", "' '"])
+def test_what_the_server_quotes_of_a_command_that_it_does_not_know_is_cut_off(between: str) -> None:
+    """A proxy without HELLO quotes the password in its refusal; other commands carry payloads."""
+    text = f"unknown command 'HELLO', with args beginning with: '3{between}AUTH{between}bob{between}geheim'"
+    assert "geheim" not in str(reply_error(redis_errors.ResponseError(text)))
+    assert "unknown command 'HELLO'" in str(reply_error(redis_errors.ResponseError(text)))
+
+
 DENIED_BY_REDIS_7 = "ACL failure in script: User bob has no permissions to run the 'lpush' command script: 1."
 DENIED_BY_REDIS_6 = (
     "Error running script (call to f_01): @user_script:2: @user_script: 2: "

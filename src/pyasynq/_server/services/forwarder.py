@@ -40,7 +40,6 @@ class Forwarder(Service):
         if gap > 0:
             # Many tasks that are scheduled in a row make one round.
             return gap
-        self._last_round = parts.clock.monotonic()
         # Watching comes first: what is added after the look is reported.
         await self._wake_up.watch(*self._keys)
         plans = [forward(queue, now=parts.clock.redis_now()) for queue in parts.queues]
@@ -52,4 +51,6 @@ class Forwarder(Service):
             parts.redis_time.learn(result.redis_now)
             if result.next_due is not None:
                 rest = min(rest, result.next_due - result.redis_now.timestamp)
+        # Only a round that went well is kept apart from the next: after a failure the back-off says when.
+        self._last_round = parts.clock.monotonic()
         return max(0.0, rest)

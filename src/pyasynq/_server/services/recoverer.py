@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyasynq._broker.aggregation_sets import reclaim_stale_sets
 from pyasynq._broker.leases import (
     PoisonTask,
     RecoverTask,
@@ -14,13 +15,20 @@ from pyasynq._broker.leases import (
 )
 from pyasynq._server.service import Service
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
-from pyasynq.events import ArchiveTrimmed, MessageQuarantined, TaskPoisoned, TaskRecovered
+from pyasynq.events import (
+    ArchiveTrimmed,
+    MessageQuarantined,
+    SetsReclaimed,
+    TaskPoisoned,
+    TaskRecovered,
+)
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyasynq._broker.leases import ExpiredTask
+    from pyasynq._broker.plan import Plan
     from pyasynq._broker.server_facts import ServerFacts
     from pyasynq._server.parts import Parts
     from pyasynq._wire.messages import TaskMessage
@@ -46,8 +54,9 @@ class Recoverer(Service):
             self._quiet_until = parts.clock.monotonic() + parts.settings.lease
         self._disconnect_seen = parts.driver.last_disconnect
         self._was_away = False
-        self._unleased: dict[tuple[str, str], tuple[str, float]] = {}
-        """Active tasks seen without a lease: their token then, and when they were first seen so."""
+        self._unleased: dict[tuple[str, str], str] = {}
+        """Tokens of the active tasks that had no lease at the last sweep."""
+        self._next_sweep = 0.0
 
     async def round(self) -> float:
         """Recover or archive what is due in all queues."""
@@ -59,6 +68,7 @@ class Recoverer(Service):
         if not self._is_quiet():
             for queue, tasks in seen:
                 await self._take_back(queue, tasks)
+            await self._reclaim_sets()
         return self._parts.settings.recoverer_interval
 
     def _is_quiet(self) -> bool:
@@ -72,47 +82,49 @@ class Recoverer(Service):
         self._disconnect_seen = disconnect
         return now < self._quiet_until
 
-    async def _look(self) -> list[tuple[str, list[ExpiredTask]]]:
-        parts = self._parts
-        settings = parts.settings
-        now = parts.clock.redis_now()
-        expired = await parts.driver.run_batch(
-            [
-                list_expired(
-                    queue,
-                    own_slack=settings.own_slack,
-                    foreign_slack=settings.foreign_slack,
-                    now=now,
-                )
-                for queue in parts.queues
-            ],
+    async def _look(self) -> list[tuple[str, Sequence[ExpiredTask]]]:
+        settings = self._parts.settings
+        now = self._parts.clock.redis_now()
+        seen = await self._ask_all(
+            lambda queue: list_expired(
+                queue,
+                own_slack=settings.own_slack,
+                foreign_slack=settings.foreign_slack,
+                now=now,
+            ),
         )
-        unleased = await parts.driver.run_batch([list_unleased(queue) for queue in parts.queues])
-        for result in (*expired, *unleased):
-            if isinstance(result, Exception):
-                raise result
-        lingering = self._lingering(dict(zip(parts.queues, unleased, strict=True)))  # type: ignore[arg-type]
-        return [
-            (queue, [*tasks, *lingering.get(queue, ())])
-            for queue, tasks in zip(parts.queues, expired, strict=True)
-            if not isinstance(tasks, Exception)
-        ]
+        # This one walks over all active tasks, so it is done no more often than its grace asks for.
+        if self._parts.clock.monotonic() >= self._next_sweep:
+            seen += self._lingering(await self._ask_all(list_unleased))
+            self._next_sweep = self._parts.clock.monotonic() + settings.unleased_grace
+        return seen
 
-    def _lingering(self, unleased: dict[str, Sequence[ExpiredTask]]) -> dict[str, list[ExpiredTask]]:
-        """Return the tasks that have been without a lease for longer than the grace, with the same token."""
-        now = self._parts.clock.monotonic()
+    async def _ask_all(
+        self, plan_of: Callable[[str], Plan[list[ExpiredTask]]]
+    ) -> list[tuple[str, Sequence[ExpiredTask]]]:
+        """Return what each queue that has any answers."""
+        queues = self._parts.queues
+        answers = await self._parts.driver.run_batch([plan_of(queue) for queue in queues])
+        found: list[tuple[str, Sequence[ExpiredTask]]] = []
+        for queue, answer in zip(queues, answers, strict=True):
+            if isinstance(answer, Exception):
+                raise answer
+            if answer:
+                found.append((queue, answer))
+        return found
+
+    def _lingering(
+        self, unleased: list[tuple[str, Sequence[ExpiredTask]]]
+    ) -> list[tuple[str, Sequence[ExpiredTask]]]:
+        """Return the tasks that had no lease at the last sweep either, with the same token."""
         before, self._unleased = self._unleased, {}
-        lingering: dict[str, list[ExpiredTask]] = {}
-        for queue, tasks in unleased.items():
-            for task in tasks:
-                if self._parts.roster.get(queue, task.id) is not None:
-                    continue
-                token, since = before.get((queue, task.id), (task.token, now))
-                if token != task.token:
-                    since = now
-                self._unleased[queue, task.id] = task.token, since
-                if now - since >= self._parts.settings.unleased_grace:
-                    lingering.setdefault(queue, []).append(task)
+        lingering: list[tuple[str, Sequence[ExpiredTask]]] = []
+        for queue, tasks in unleased:
+            strangers = [task for task in tasks if self._parts.roster.get(queue, task.id) is None]
+            self._unleased.update({(queue, task.id): task.token for task in strangers})
+            again = [task for task in strangers if before.get((queue, task.id)) == task.token]
+            if again:
+                lingering.append((queue, again))
         return lingering
 
     async def _take_back(self, queue: str, tasks: Sequence[ExpiredTask]) -> None:
@@ -138,6 +150,17 @@ class Recoverer(Service):
             await self._recover(queue, back, servers)
         if poison:
             await self._archive(queue, poison, servers)
+
+    async def _reclaim_sets(self) -> None:
+        """Put tasks whose aggregation was broken off back into their groups."""
+        parts = self._parts
+        now = parts.clock.redis_now()
+        results = await parts.driver.run_batch([reclaim_stale_sets(queue, now=now) for queue in parts.queues])
+        for queue, result in zip(parts.queues, results, strict=True):
+            if isinstance(result, Exception):
+                raise result
+            if result.sets:
+                self.events.emit(SetsReclaimed(queue, result.sets, result.members))
 
     async def _recover(
         self,

@@ -46,8 +46,9 @@ _READABLE_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--no-kill", is_flag=True, help="Let both workers live.")
 @click.option("--json", "as_json", is_flag=True, help="Print nothing but the summary, as JSON.")
 def demo(folder: Path | None, *, no_kill: bool, as_json: bool) -> None:
-    """Watch two workers read every Python source file of FOLDER (or of Python's own library).
+    """See two workers at work, and one of them killed.
 
+    They read every Python source file of FOLDER, or of Python's own library.
     Nothing needs to be installed or running: the demo starts a real Valkey server for itself, kills one of
     the workers on the way, and proves at the end that no task was lost. It leaves nothing behind.
     """

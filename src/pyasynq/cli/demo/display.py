@@ -108,7 +108,8 @@ def picture(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
             f"completed {queue.completed:,}  archived {queue.archived}"
         ),
     )
-    for worker in snapshot.workers:
+    # The dead one last, since its leases follow.
+    for worker in sorted(snapshot.workers, key=lambda worker: worker.killed_for is not None):
         yield ("worker" if worker.killed_for is None else "dead"), worker_line(worker)
     for lease in snapshot.leases[:_SHOWN_LEASES]:
         yield "lease", lease_line(lease)

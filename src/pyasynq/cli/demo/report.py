@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyasynq.cli.demo.text import INDENT, WIDTH, cut, percent, shorten, table
@@ -16,19 +19,28 @@ _ROWS = 5
 _FAILURES = 10
 _LINE = WIDTH - len(INDENT)
 
-NEXT_STEPS = """\
-pyasynq demo ~/my/project     the same with your own files
-pyasynq worker hello:app      serve tasks of your own, such as this hello.py:
+_NEXT_STEPS = """\
+Put this into hello.py:
 
     from pyasynq import App
 
     app = App("embedded://./data")  # or redis://localhost:6379/0
 
-    @app.task
+    @app.task("hello")
     def hello(name: str) -> None:
-        print(f"Hello, {name}!")
+        print(f"Hello, {{name}}!")
 
-python -c "import hello; hello.hello.enqueue_sync(name='world')\""""
+    if __name__ == "__main__":
+        hello.enqueue_sync("world")
+
+Enqueue a task, and run a worker:
+
+    {python} hello.py
+    {pyasynq} worker hello:app
+
+The same as here with your own files:
+
+    {pyasynq} demo ~/my/project"""
 
 
 def report(summary: Summary) -> Iterator[tuple[str, Sequence[str]]]:
@@ -39,7 +51,22 @@ def report(summary: Summary) -> Iterator[tuple[str, Sequence[str]]]:
         yield "Most imported modules", most_imported(summary.modules)
     yield "Failures, as the archive tells them", failures(summary.failures)
     yield "Proof, read from Redis", proof(summary)
-    yield "What to type next", NEXT_STEPS.splitlines()
+    yield "What to type next", next_steps()
+
+
+def next_steps() -> list[str]:
+    """Return what to try after the demo, with commands that work where the environment is not activated."""
+    return _NEXT_STEPS.format(python=_typed("python"), pyasynq=_typed("pyasynq")).splitlines()
+
+
+def _typed(command: str) -> str:
+    folder = Path(sys.executable).parent
+    found = shutil.which(command)
+    if (found and Path(found).parent == folder) or not (folder / command).exists():
+        return command
+    return str(
+        (folder / command).relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder / command
+    )
 
 
 def largest_modules(modules: Sequence[Module]) -> list[str]:

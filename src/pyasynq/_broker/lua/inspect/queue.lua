@@ -7,25 +7,29 @@
 -- KEYS[5] archived: sorted set of ids by the second they were archived
 -- KEYS[6] completed: sorted set of ids by the second they are to be deleted
 -- KEYS[7] groups: set of the names of groups
--- KEYS[8] processed_today: number of attempts that ended this day
--- KEYS[9] failed_today: number of attempts that failed this day
--- KEYS[10] processed: number of attempts that ended
--- KEYS[11] failed: number of attempts that failed
--- KEYS[12] paused: there while the queue is paused
+-- KEYS[8] aggregation_sets: sorted set of the keys of sets by the second they are stale
+-- KEYS[9] processed_today: number of attempts that ended this day
+-- KEYS[10] failed_today: number of attempts that failed this day
+-- KEYS[11] processed: number of attempts that ended
+-- KEYS[12] failed: number of attempts that failed
+-- KEYS[13] paused: there while the queue is paused
 -- ARGV[1] task_prefix: what stands before an id in the key of a task
 -- ARGV[2] group_prefix: what stands before a name in the key of a group
 -- ARGV[3] now_seconds: empty for the clock of Redis
 -- ARGV[4] now_microseconds: within the second
--- Returns: tasks in the six states and in groups, groups, the four counters, paused, latency in microseconds
+-- Returns: tasks in the six states, tasks in groups and in sets of groups, groups, the four counters, paused, latency in microseconds
 -- Uses: now
 
-local pending, active, scheduled, retry, archived, completed, groups, processed_today, failed_today, processed,
-  failed, paused = unpack(KEYS)
+local pending, active, scheduled, retry, archived, completed, groups, aggregation_sets, processed_today,
+  failed_today, processed, failed, paused = unpack(KEYS)
 local task_prefix, group_prefix, now_seconds, now_microseconds = unpack(ARGV)
 
 local aggregating, names = 0, redis.call('SMEMBERS', groups)
 for _, name in ipairs(names) do
   aggregating = aggregating + redis.call('ZCARD', group_prefix .. name)
+end
+for _, set in ipairs(redis.call('ZRANGE', aggregation_sets, 0, -1)) do
+  aggregating = aggregating + redis.call('ZCARD', set)
 end
 local latency = 0
 local oldest = redis.call('LINDEX', pending, -1)

@@ -6,7 +6,7 @@
 -- ARGV[4] now_microseconds: within the second
 -- ARGV[5...] id, message: for each task
 -- Returns: position (from 0), 0: for each task whose id exists
--- Uses: now, nanoseconds
+-- Uses: now, nanoseconds, create_task
 
 local pending = KEYS[1]
 local replay, task_prefix, now_seconds, now_microseconds = unpack(ARGV, 1, 4)
@@ -15,13 +15,13 @@ local pending_since = nanoseconds(now(now_seconds, now_microseconds))
 local refused, added = {}, {}
 for at = 5, #ARGV, 2 do
   local id, message = ARGV[at], ARGV[at + 1]
-  local task = task_prefix .. id
-  if redis.call('EXISTS', task) == 0 then
-    redis.call('HSET', task, 'msg', message, 'state', 'pending', 'pending_since', pending_since)
+  local code = create_task(replay, task_prefix .. id, id, message, '', '',
+    'state', 'pending', 'pending_since', pending_since)
+  if code == 1 then
     added[#added + 1] = id
-  elseif replay == '0' or redis.call('HGET', task, 'msg') ~= message then
+  elseif code then
     refused[#refused + 1] = (at - 5) / 2
-    refused[#refused + 1] = 0
+    refused[#refused + 1] = code
   end
 end
 if #added > 0 then

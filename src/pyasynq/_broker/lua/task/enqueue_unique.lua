@@ -6,7 +6,7 @@
 -- ARGV[4] now_microseconds: within the second
 -- ARGV[5...] id, message, unique_key, unique_ttl: for each task
 -- Returns: position (from 0), 0 or -1: for each task whose id exists (0) or whose lock is held (-1)
--- Uses: now, nanoseconds
+-- Uses: now, nanoseconds, create_task
 
 local pending = KEYS[1]
 local replay, task_prefix, now_seconds, now_microseconds = unpack(ARGV, 1, 4)
@@ -15,20 +15,11 @@ local pending_since = nanoseconds(now(now_seconds, now_microseconds))
 local refused, added = {}, {}
 for at = 5, #ARGV, 4 do
   local id, message, unique_key, unique_ttl = unpack(ARGV, at, at + 3)
-  local task = task_prefix .. id
-  local code
-  if redis.call('EXISTS', task) == 1 then
-    if replay == '0' or redis.call('HGET', task, 'msg') ~= message then
-      code = 0
-    end
-  elseif redis.call('SET', unique_key, id, 'NX', 'EX', unique_ttl) then
-    redis.call('HSET', task, 'msg', message, 'state', 'pending', 'pending_since', pending_since,
-      'unique_key', unique_key)
+  local code = create_task(replay, task_prefix .. id, id, message, unique_key, unique_ttl,
+    'state', 'pending', 'pending_since', pending_since)
+  if code == 1 then
     added[#added + 1] = id
-  elseif replay == '0' or redis.call('GET', unique_key) ~= id then
-    code = -1
-  end
-  if code then
+  elseif code then
     refused[#refused + 1] = (at - 5) / 4
     refused[#refused + 1] = code
   end

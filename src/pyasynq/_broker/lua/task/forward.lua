@@ -23,10 +23,14 @@ end
 local added, moved = {}, 0
 for _, id in ipairs(ids) do
   local task = task_prefix .. id
-  local fields = redis.call('HMGET', task, 'msg', 'group', 'x:group')
+  local fields = redis.call('HMGET', task, 'msg', 'group', 'x:group', 'x:attempt')
   local group = fields[2] or ''
   if group == '' then
     group = fields[3] or ''
+  end
+  if fields[4] then
+    -- A recoverer of Go took the task from an attempt of ours and left the token.
+    redis.call('HDEL', task, 'x:attempt')
   end
   if not fields[1] then
     redis.call('DEL', task)

@@ -4,6 +4,7 @@
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3...] id, message, score: for each task
 -- Returns: position (from 0), 0: for each task whose id exists
+-- Uses: create_task
 
 local scheduled = KEYS[1]
 local replay, task_prefix = unpack(ARGV, 1, 2)
@@ -11,14 +12,13 @@ local replay, task_prefix = unpack(ARGV, 1, 2)
 local refused, added = {}, {}
 for at = 3, #ARGV, 3 do
   local id, message, score = unpack(ARGV, at, at + 2)
-  local task = task_prefix .. id
-  if redis.call('EXISTS', task) == 0 then
-    redis.call('HSET', task, 'msg', message, 'state', 'scheduled')
+  local code = create_task(replay, task_prefix .. id, id, message, '', '', 'state', 'scheduled')
+  if code == 1 then
     added[#added + 1] = score
     added[#added + 1] = id
-  elseif replay == '0' or redis.call('HGET', task, 'msg') ~= message then
+  elseif code then
     refused[#refused + 1] = (at - 3) / 3
-    refused[#refused + 1] = 0
+    refused[#refused + 1] = code
   end
 end
 if #added > 0 then

@@ -4,6 +4,7 @@
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3...] id, message, score, unique_key, unique_ttl: for each task
 -- Returns: position (from 0), 0 or -1: for each task whose id exists (0) or whose lock is held (-1)
+-- Uses: create_task
 
 local scheduled = KEYS[1]
 local replay, task_prefix = unpack(ARGV, 1, 2)
@@ -11,20 +12,12 @@ local replay, task_prefix = unpack(ARGV, 1, 2)
 local refused, added = {}, {}
 for at = 3, #ARGV, 5 do
   local id, message, score, unique_key, unique_ttl = unpack(ARGV, at, at + 4)
-  local task = task_prefix .. id
-  local code
-  if redis.call('EXISTS', task) == 1 then
-    if replay == '0' or redis.call('HGET', task, 'msg') ~= message then
-      code = 0
-    end
-  elseif redis.call('SET', unique_key, id, 'NX', 'EX', unique_ttl) then
-    redis.call('HSET', task, 'msg', message, 'state', 'scheduled', 'unique_key', unique_key)
+  local code = create_task(replay, task_prefix .. id, id, message, unique_key, unique_ttl,
+    'state', 'scheduled')
+  if code == 1 then
     added[#added + 1] = score
     added[#added + 1] = id
-  elseif replay == '0' or redis.call('GET', unique_key) ~= id then
-    code = -1
-  end
-  if code then
+  elseif code then
     refused[#refused + 1] = (at - 3) / 5
     refused[#refused + 1] = code
   end

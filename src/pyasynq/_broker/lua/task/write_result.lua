@@ -1,15 +1,22 @@
 #!lua flags=allow-oom
 -- Writes the result of a task, if the attempt with this token runs it.
 -- KEYS[1] task: the task's hash
--- ARGV[1] token: of the attempt
--- ARGV[2] result: bytes
+-- KEYS[2] lease: sorted set of ids by the second their lease ends
+-- ARGV[1] id: of the task
+-- ARGV[2] token: of the attempt
+-- ARGV[3] lease_score: latest end of the lease that the attempt has asked for
+-- ARGV[4] result: bytes
 -- Returns: 1 if it was written
 
-local task = KEYS[1]
-local token, result = unpack(ARGV)
+local task, lease = unpack(KEYS)
+local id, token, lease_score, result = unpack(ARGV)
 
 local fields = redis.call('HMGET', task, 'x:attempt', 'state')
 if fields[1] ~= token or fields[2] ~= 'active' then
+  return 0
+end
+local score = redis.call('ZSCORE', lease, id)
+if score and tonumber(score) > tonumber(lease_score) then
   return 0
 end
 -- A full Redis 6.2 refuses a script whose first write may grow; removing may not.

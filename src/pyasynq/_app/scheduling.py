@@ -1,0 +1,121 @@
+"""The scheduling side of an app: what is declared to be enqueued periodically."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyasynq._app.schedules import schedule_handler, schedule_task
+from pyasynq._app.sending import Sending
+from pyasynq._app.typed_task import TypedTask
+from pyasynq._broker.chunks import with_options
+from pyasynq.config import SchedulerConfig
+from pyasynq.options import DEFAULT_QUEUE, resolve_options
+from pyasynq.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable
+    from typing import Unpack
+
+    from pyasynq._app.schedules import Schedule
+    from pyasynq._app.typed_task import CronDecorator
+    from pyasynq.client import ClientMiddleware
+    from pyasynq.config import Misfire
+    from pyasynq.options import EnqueueOptions
+    from pyasynq.task import Task
+
+
+class Scheduling(Sending):
+    """What an app enqueues periodically, and the schedulers that do it."""
+
+    def __init__(
+        self,
+        url: str | None,
+        client_middleware: Iterable[ClientMiddleware],
+        *,
+        max_payload: int,
+        timeout: float,
+        scheduler_config: SchedulerConfig | None,
+    ) -> None:
+        super().__init__(url, client_middleware, max_payload=max_payload, timeout=timeout)
+        self._scheduler_config = SchedulerConfig() if scheduler_config is None else scheduler_config
+        self._schedules: list[Schedule] = []
+
+    def load(self) -> None:
+        """Import what declares tasks and schedules."""
+        raise NotImplementedError
+
+    def task(self, function: Callable[..., Any], /) -> Any:
+        """Declare a handler."""
+        raise NotImplementedError
+
+    @property
+    def scheduled_queues(self) -> set[str]:
+        """Names of the queues that the scheduled tasks go to."""
+        return {schedule.options.get("queue", DEFAULT_QUEUE) for schedule in self._schedules}
+
+    def cron(
+        self, spec: str, *, misfire: Misfire = "skip", **options: Unpack[EnqueueOptions]
+    ) -> CronDecorator:
+        """Enqueue a handler periodically: `@app.cron("*/5 * * * *")`, above `@app.task` or instead of it.
+
+        It may be used several times on one handler. Schedulers do it: `pyasynq scheduler`, or
+        `pyasynq worker --with-scheduler`.
+
+        Args:
+            spec: five fields, or `@every 1h30m`, `@daily` and so on; see `Scheduler.register`.
+            misfire: what to do about ticks that fell due while no scheduler ran: `skip`, `once` or `all`.
+            options: of the tasks that are enqueued by this; they win over those of the declaration.
+
+        Raises:
+            CronError: for an expression that cannot be read.
+            ArgumentsError: for a handler that cannot be called without arguments; use `schedule` for it.
+            UnknownOptionError, InvalidOptionError: for wrong options.
+        """
+        resolve_options(options)
+
+        def declare(target: Any) -> Any:
+            task: TypedTask[..., Any] = target if isinstance(target, TypedTask) else self.task(target)
+            self._schedules.append(schedule_handler(spec, task.options(**options), misfire))
+            return task
+
+        return declare
+
+    def schedule(
+        self, spec: str, task: Task, *, misfire: Misfire = "skip", **options: Unpack[EnqueueOptions]
+    ) -> None:
+        """Enqueue a task periodically: `app.schedule("0 9 * * *", deliver.task(user_id=1))`.
+
+        Raises:
+            CronError: for an expression that cannot be read.
+            UnknownOptionError, InvalidOptionError: for wrong options, and for what is no task.
+        """
+        task = with_options(task, options)
+        resolve_options(task.options)
+        self._schedules.append(schedule_task(spec, task, misfire))
+
+    def scheduler(self) -> Scheduler:
+        """Return a scheduler with everything that `cron` and `schedule` declared, not started.
+
+        Raises:
+            ConfigurationError: when there is no Redis URL, or as `load` does.
+            ArgumentsError: for a handler that cannot be called without arguments.
+        """
+        self.load()
+        scheduler = Scheduler(self.url, self._scheduler_config, middleware=self._client_middleware)
+        for schedule in self._schedules:
+            schedule.register(scheduler)
+        return scheduler
+
+    def run_scheduler(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> int:
+        """Be the scheduler of this process until a signal says stop, and return the exit code.
+
+        `raise SystemExit(app.run_scheduler())` is what `pyasynq scheduler` does. Any number may run.
+
+        Args:
+            loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
+
+        Raises:
+            ConfigurationError: when there is no Redis URL, or as `load` does.
+        """
+        return self.scheduler().run_forever(loop_factory=loop_factory)

@@ -1,0 +1,235 @@
+"""Aggregation sets: members of a group that are being made into one task.
+
+Whoever makes a set owns it until its deadline, and moves the deadline while the user's function runs. A set
+ends in one call: its task is in its place and the set is gone, with all members; or nothing has happened.
+A set whose owner died is put back into its group when its deadline has passed, so nothing strands, and its
+owner, should it live after all, is refused, so nothing is aggregated twice.
+"""
+
+from __future__ import annotations
+
+import enum
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._broker.arguments import FIRST_SEND, MAX_BYTES, MAX_TASKS, chunks, time_arguments
+from pyasynq._broker.enqueue import register_queue
+from pyasynq._broker.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.scripts import (
+    GROUP_FINISH,
+    GROUP_QUARANTINE,
+    GROUP_READ_SET,
+    GROUP_RECLAIM,
+    GROUP_RENEW,
+)
+from pyasynq._broker.settle import trim_rest
+from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
+from pyasynq._wire.keys import queue_keys
+from pyasynq.errors import RedisOutOfMemoryError
+from pyasynq.task import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyasynq._broker.compose import Composed
+    from pyasynq._broker.enqueue import QueueRegistry
+    from pyasynq._clock import Instant
+
+_SETS_AT_ONCE: Final = 100
+_RECLAIMED_MEMBERS: Final = 10_000
+
+
+class AggregationSet(NamedTuple):
+    """Members of a group that are being made into one task.
+
+    Attributes:
+        queue: the queue of the group and of the task to be.
+        group: the group's name.
+        id: of the set, and of the task that is made of it.
+    """
+
+    queue: str
+    group: str
+    id: str
+
+    @property
+    def key(self) -> str:
+        """The set's key in Redis."""
+        return queue_keys(self.queue).aggregation_set(self.group, self.id)
+
+
+class Member(NamedTuple):
+    """A task of a set, its message not decoded."""
+
+    id: str
+    message: bytes
+
+
+class Finish(enum.Enum):
+    """What became of a set and the task that was made of it."""
+
+    DONE = 1
+    DONE_BEFORE = 2
+    """The task existed, so only the set was deleted."""
+    CONFLICT = 0
+    """Another task has the id that the user chose; nothing was written."""
+    DUPLICATE = -1
+    """The task is unique and another one holds the lock; nothing was written."""
+    LOST = -2
+    """The set is no more: its deadline passed and it was put back; nothing was written."""
+
+
+class Reclaimed(NamedTuple):
+    """How many stale sets were dissolved, and how many members went back into their groups."""
+
+    sets: int
+    members: int
+
+
+def read_set(one: AggregationSet) -> Plan[list[Member] | None]:
+    """Return the members of a set, oldest first, ids without a task left out; None if the set is no more."""
+    keys = queue_keys(one.queue)
+    members: list[Member] = []
+    start: int | bytes = 0
+    while start != b"":
+        reply = yield ScriptCall(
+            GROUP_READ_SET,
+            (keys.aggregation_sets, one.key),
+            (keys.task_prefix, start, MAX_TASKS, MAX_BYTES),
+            Replay.SAFE,
+        )
+        if reply is None:
+            return None
+        start = reply[0]
+        members += [
+            Member(task_id.decode(), message)
+            for task_id, message in zip(reply[1::2], reply[2::2], strict=True)
+        ]
+    return members
+
+
+def renew_sets(
+    queue: str,
+    sets: Sequence[AggregationSet],
+    *,
+    timeout: int = AGGREGATION_SET_SECONDS,
+    now: Instant | None = None,
+) -> Plan[list[AggregationSet]]:
+    """Move the deadlines of a queue's sets to `timeout` seconds from now; return those that are no more."""
+    keys = queue_keys(queue)
+    lost: set[bytes] = set()
+    for chunk in chunks(sets):
+        tail = [argument for one in chunk for argument in (one.group, one.key)]
+        lost.update(
+            (
+                yield ScriptCall(
+                    GROUP_RENEW,
+                    (keys.groups, keys.aggregation_sets),
+                    (keys.group_prefix, timeout, *time_arguments(now), *tail),
+                    Replay.SAFE,
+                )
+            )
+        )
+    return [one for one in sets if one.key.encode() in lost]
+
+
+def finish_set(
+    one: AggregationSet,
+    aggregate: Composed,
+    *,
+    locks: Iterable[tuple[str, str]],
+    registry: QueueRegistry,
+    again: bool = False,
+    now: Instant | None = None,
+) -> Plan[Finish]:
+    """Put the task that was made of a set into its place, and delete the set and all its members.
+
+    Args:
+        one: the set; the task's queue must be its queue.
+        aggregate: pending, scheduled, or the member of a group; unique or not.
+        locks: id and lock key of each member that is unique; the locks that they own are released.
+        registry: for the queue's name.
+        again: a call before this one may have taken effect.
+        now: the present; None is Redis' own.
+    """
+    keys, message = queue_keys(one.queue), aggregate.message
+    # The name stands there already unless somebody has just removed the queue; what makes room in a full
+    # Redis does not fail because of it, and the next call tries again.
+    with suppress(RedisOutOfMemoryError):
+        yield from register_queue(one.queue, registry)
+    target = {
+        TaskState.PENDING: keys.pending,
+        TaskState.SCHEDULED: keys.scheduled,
+        TaskState.AGGREGATING: keys.group(message.group_key),
+    }[aggregate.state]
+    code = yield ScriptCall(
+        GROUP_FINISH,
+        (keys.aggregation_sets, one.key, keys.task(message.id), target, keys.groups),
+        (
+            "1" if again else FIRST_SEND,
+            keys.task_prefix,
+            int(message.id == one.id),
+            message.id,
+            aggregate.encoded,
+            aggregate.state.value,
+            aggregate.score,
+            message.group_key,
+            message.unique_key,
+            aggregate.unique_ttl,
+            *time_arguments(now),
+            *(argument for lock in locks for argument in lock),
+        ),
+        Replay.BY_TOKEN,
+    )
+    return Finish(code)
+
+
+def reclaim_stale_sets(queue: str, *, now: Instant | None = None) -> Plan[Reclaimed]:
+    """Put the members of sets whose deadline has passed back into their groups."""
+    keys = queue_keys(queue)
+    sets, members, more = 0, 0, True
+    while more:
+        some_sets, some_members, more = yield ScriptCall(
+            GROUP_RECLAIM,
+            (keys.groups, keys.aggregation_sets),
+            (keys.group_prefix, _SETS_AT_ONCE, _RECLAIMED_MEMBERS, *time_arguments(now)),
+            Replay.SAFE,
+        )
+        sets += some_sets
+        members += some_members
+    return Reclaimed(sets, members)
+
+
+def release_sets(
+    queue: str,
+    sets: Sequence[AggregationSet],
+    *,
+    now: Instant | None = None,
+) -> Plan[Reclaimed]:
+    """Put the members of these sets of one queue back into their groups at once."""
+    # Deadlines are rounded up to the next second, so this one has passed already.
+    yield from renew_sets(queue, sets, timeout=-1, now=now)
+    return (yield from reclaim_stale_sets(queue, now=now))
+
+
+def quarantine_member(
+    one: AggregationSet,
+    task_id: str,
+    *,
+    reason: str,
+    max_size: int,
+    cutoff: int,
+    now: Instant,
+) -> Plan[int]:
+    """Archive a member whose message cannot be decoded: its bytes stay, its trace is the reason.
+
+    Trims like `settle_archive`; returns how many archived tasks were trimmed.
+    """
+    keys = queue_keys(one.queue)
+    reply = yield ScriptCall(
+        GROUP_QUARANTINE,
+        (keys.aggregation_sets, one.key, keys.archived),
+        (keys.task_prefix, max_size, cutoff, task_id, now.ceiling, reason.encode(errors="replace")),
+        Replay.SAFE,
+    )
+    return (yield from trim_rest(keys, reply, max_size=max_size, cutoff=cutoff))

@@ -1,0 +1,88 @@
+"""The entries of one scheduler, and what Redis knows of their ticks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.schedules import begin_entries
+from pyasynq.errors import ScheduleNotFoundError
+from pyasynq.events import TicksMissed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from pyasynq._broker.driver import AsyncDriver
+    from pyasynq._clock import Clock
+    from pyasynq._scheduler.entry import Entry
+    from pyasynq._server.redis_time import RedisTime
+    from pyasynq.events import Events
+
+
+class EntryBook:
+    """Entries by id, in the order in which they were added.
+
+    Attributes:
+        removed: ids whose history is to be cleared.
+    """
+
+    def __init__(self, events: Events) -> None:
+        self.removed: set[str] = set()
+        self._entries: dict[str, Entry] = {}
+        self._events = events
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def ids(self) -> Collection[str]:
+        """The ids of all entries."""
+        return self._entries.keys()
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry with a new id."""
+        self._entries[entry.id] = entry
+        self.removed.discard(entry.id)
+
+    def remove(self, entry_id: str) -> None:
+        """Remove an entry.
+
+        Raises:
+            ScheduleNotFoundError: when there is none with this id.
+        """
+        if entry_id not in self._entries:
+            raise ScheduleNotFoundError(entry_id)
+        del self._entries[entry_id]
+        self.removed.add(entry_id)
+
+    async def begin(
+        self,
+        entries: Sequence[Entry],
+        driver: AsyncDriver,
+        redis_time: RedisTime,
+        clock: Clock,
+    ) -> Exception | None:
+        """Ask Redis for the ticks of entries and for the time; return what went wrong with some of them."""
+        by_queue: defaultdict[str, list[Entry]] = defaultdict(list)
+        for entry in entries:
+            by_queue[entry.queue].append(entry)
+        plans = [
+            begin_entries(queue, [entry.id for entry in some], now=clock.redis_now())
+            for queue, some in by_queue.items()
+        ]
+        failure = None
+        outcomes = await driver.run_batch(plans) if plans else []
+        for outcome, some in zip(outcomes, by_queue.values(), strict=True):
+            if isinstance(outcome, Exception):
+                failure = outcome
+                continue
+            redis_time.learn(outcome.redis_now)
+            now = redis_time.now().to_datetime()
+            for entry, ticks in zip(some, outcome.ticks, strict=True):
+                missed = entry.timetable.begin(ticks, now)
+                if missed is not None:
+                    self._events.emit(TicksMissed(entry.id, entry.spec, entry.task.type, missed))
+        return failure

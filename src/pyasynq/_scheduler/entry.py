@@ -1,0 +1,129 @@
+"""Entries of a scheduler: an expression, a task, and the id that all schedulers give them alike."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._broker.chunks import with_options
+from pyasynq._cron import parse_cron
+from pyasynq._scheduler.timetable import Timetable
+from pyasynq._wire.messages import SchedulerEntry
+from pyasynq._wire.options_text import OptionName, OptionValue, format_option
+from pyasynq.options import DEFAULT_QUEUE, resolve_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import tzinfo
+
+    from pyasynq.config import Misfire
+    from pyasynq.options import EnqueueSettings
+    from pyasynq.task import Task
+
+_ID_DIGITS: Final = 32
+
+
+class Entry(NamedTuple):
+    """A periodic task of a scheduler.
+
+    Attributes:
+        id: the same in every scheduler that has this entry.
+        spec: the expression.
+        task: what each tick enqueues, with all options.
+        timetable: its ticks.
+    """
+
+    id: str
+    spec: str
+    task: Task
+    timetable: Timetable
+
+    @property
+    def queue(self) -> str:
+        """The queue that its tasks go to."""
+        return self.task.options.get("queue", DEFAULT_QUEUE)
+
+    def task_of(self, tick: datetime) -> Task:
+        """Return the task of a tick. Its id names entry and tick, unless the entry's options name one."""
+        if "task_id" in self.task.options:
+            return self.task
+        return with_options(self.task, {"task_id": f"{self.id}:{int(tick.timestamp())}"})
+
+    def record(self) -> SchedulerEntry:
+        """Return the entry as dashboards are shown it."""
+        return SchedulerEntry(
+            id=self.id,
+            spec=self.spec,
+            task_type=self.task.type,
+            task_payload=self.task.payload or b"",
+            enqueue_options=tuple(option_texts(self.task.options)),
+            next_enqueue_time=self.timetable.next,
+            prev_enqueue_time=self.timetable.previous,
+        )
+
+
+def make_entry(entry_id: str, spec: str, task: Task, misfire: Misfire, location: tzinfo) -> Entry:
+    """Return a new entry.
+
+    Raises:
+        CronError: for an expression that cannot be read.
+    """
+    return Entry(entry_id, spec, task, Timetable(parse_cron(spec, location=location), misfire))
+
+
+def entry_id(spec: str, task: Task, number: int) -> str:
+    """Return the id of an entry: a hash of all that it enqueues, and of its number among equal ones."""
+    digest = hashlib.sha256()
+    payload = b"" if task.payload is None else b"=" + task.payload
+    options = sorted([*option_texts(task.options), *_other_options(task.options)])
+    for part in (spec.encode(), task.type.encode(), payload, *map(str.encode, options), b"%d" % number):
+        # With its length in front, no part can be taken for two.
+        digest.update(b"%d:" % len(part) + part)
+    return digest.hexdigest()[:_ID_DIGITS]
+
+
+def free_id(spec: str, task: Task, taken: Iterable[str]) -> str:
+    """Return the id of an entry that is to be added to those with these ids."""
+    taken = set(taken)
+    number = 0
+    while (found := entry_id(spec, task, number)) in taken:
+        number += 1
+    return found
+
+
+def option_texts(options: Mapping[str, object]) -> Iterator[str]:
+    """Yield options in Asynq's text form, in its order; those that have none are left out."""
+    settings = resolve_options(options)
+    for name, (option, value_of) in _TEXTS.items():
+        if name in options:
+            yield format_option(option, value_of(settings))
+    for header in (settings.headers or {}).items():
+        yield format_option(OptionName.HEADER, header)
+
+
+def _other_options(options: Mapping[str, object]) -> Iterator[str]:
+    for name in options:
+        if name not in _TEXTS and name != "headers":
+            yield f"{name}={options[name]!r}"
+
+
+def _instant(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+_TEXTS: Final[dict[str, tuple[OptionName, Callable[[EnqueueSettings], OptionValue]]]] = {
+    "max_retry": (OptionName.MAX_RETRY, lambda settings: settings.max_retry),
+    "queue": (OptionName.QUEUE, lambda settings: settings.queue),
+    "task_id": (OptionName.TASK_ID, lambda settings: settings.task_id or ""),
+    "timeout": (OptionName.TIMEOUT, lambda settings: timedelta(seconds=settings.timeout)),
+    "deadline": (OptionName.DEADLINE, lambda settings: _instant(settings.deadline)),
+    "unique": (OptionName.UNIQUE, lambda settings: timedelta(seconds=settings.unique_ttl)),
+    "process_at": (
+        OptionName.PROCESS_AT,
+        lambda settings: settings.process_at.to_datetime() if settings.process_at else _instant(0),
+    ),
+    "process_in": (OptionName.PROCESS_IN, lambda settings: timedelta(seconds=settings.process_in or 0)),
+    "group": (OptionName.GROUP, lambda settings: settings.group),
+    "retention": (OptionName.RETENTION, lambda settings: timedelta(seconds=settings.retention)),
+}

@@ -1,0 +1,155 @@
+"""Firing one tick: hooks, client middleware, the broker, and the history."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._broker.chunks import compose_checked
+from pyasynq._broker.compose import task_info
+from pyasynq._broker.enqueue import QueueRegistry
+from pyasynq._broker.schedules import fire, record_enqueue_event
+from pyasynq._clock import Instant
+from pyasynq._wire.constants import STATISTICS_SECONDS
+from pyasynq._wire.messages import SchedulerEnqueueEvent
+from pyasynq.errors import PyasynqError, RedisError, RedisUnavailableError, TickTakenError
+from pyasynq.events import HookFailed, ServerWarning, TickFailed, TickFired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from pyasynq._broker.driver import AsyncDriver
+    from pyasynq._clock import Clock
+    from pyasynq._scheduler.entry import Entry
+    from pyasynq._server.redis_time import RedisTime
+    from pyasynq.client import CallNext, ClientMiddleware
+    from pyasynq.config import SchedulerConfig
+    from pyasynq.events import Events
+    from pyasynq.task import Task, TaskInfo
+
+MAX_PAYLOAD: Final = 8_000_000
+
+
+class Firing:
+    """Fires ticks for one scheduler.
+
+    Attributes:
+        unreachable: whether Redis could not be reached when a tick was fired last.
+    """
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        middleware: Sequence[ClientMiddleware],
+        *,
+        driver: AsyncDriver,
+        clock: Clock,
+        redis_time: RedisTime,
+        events: Events,
+    ) -> None:
+        self._config = config
+        self._middleware = tuple(middleware)
+        self._driver = driver
+        self._clock = clock
+        self._time = redis_time
+        self._events = events
+        self._registry = QueueRegistry(clock.monotonic)
+        self.unreachable = False
+        self._failing: dict[str, datetime] = {}
+        """Entry id and the tick of it that has been reported as failed and is tried again."""
+
+    async def fire(self, entry: Entry, tick: datetime) -> bool:
+        """Fire a tick and note it in the entry's timetable; return False if it must be tried again."""
+        task = entry.task_of(tick)
+        if self._failing.get(entry.id) != tick:
+            await self._call("pre_enqueue", self._config.pre_enqueue, task)
+        try:
+            info = await self._through(entry, tick)(task)
+        except TickTakenError as taken:
+            entry.timetable.fired(Instant(taken.last).to_datetime())
+        except RedisError as error:
+            self.unreachable = isinstance(error, RedisUnavailableError)
+            await self._failed(entry, tick, task, error, retried=True)
+            return False
+        except Exception as error:  # noqa: BLE001 - an event; a refused task stays refused when it is tried again
+            entry.timetable.leave_out(tick)
+            await self._failed(entry, tick, task, error, retried=False)
+        else:
+            entry.timetable.fired(tick)
+            await self._succeeded(entry, tick, info)
+        self.unreachable = False
+        self._failing.pop(entry.id, None)
+        return True
+
+    def _through(self, entry: Entry, tick: datetime) -> CallNext:
+        """Return the way of a task through all middleware into its queue."""
+
+        async def innermost(task: Task) -> TaskInfo:
+            return await self._enqueue(entry, tick, task)
+
+        call_next: CallNext = innermost
+        for middleware in reversed(self._middleware):
+            call_next = _wrap(middleware, call_next)
+        return call_next
+
+    async def _enqueue(self, entry: Entry, tick: datetime, task: Task) -> TaskInfo:
+        now = self._time.now()
+        composed = compose_checked(task, {}, now=now, max_payload=MAX_PAYLOAD)
+        seconds = int(tick.timestamp())
+        fired = await self._driver.run(
+            fire(
+                composed,
+                entry_id=entry.id,
+                tick=seconds,
+                now=self._clock.redis_now(),
+                registry=self._registry,
+            ),
+        )
+        if fired.result is None:
+            raise TickTakenError(entry.id, seconds, fired.last)
+        if fired.result.error is not None:
+            raise fired.result.error
+        return task_info(composed, now)
+
+    async def _succeeded(self, entry: Entry, tick: datetime, info: TaskInfo) -> None:
+        self._events.emit(TickFired(entry.id, entry.spec, info.type, info.queue, info.id, tick))
+        await self._call("post_enqueue", self._config.post_enqueue, info, None)
+        now = self._time.now().to_datetime()
+        following = entry.timetable.next
+        ttl = STATISTICS_SECONDS
+        if following is not None:
+            # The history of a yearly task lasts from one enqueue to the next.
+            ttl += max(0, math.ceil((following - now).total_seconds()))
+        event = SchedulerEnqueueEvent(task_id=info.id, enqueue_time=now)
+        try:
+            await self._driver.run(record_enqueue_event(entry.id, event, ttl=ttl))
+        except PyasynqError as error:
+            text = f"the enqueue of task {info.id} is missing in the history of its schedule: {error}"
+            self._events.emit(ServerWarning("schedule-history", text))
+
+    async def _failed(
+        self, entry: Entry, tick: datetime, task: Task, error: Exception, *, retried: bool
+    ) -> None:
+        if self._failing.get(entry.id) == tick:
+            return
+        if retried:
+            self._failing[entry.id] = tick
+        self._events.emit(TickFailed(entry.id, entry.spec, task.type, tick, error, retried))
+        await self._call("post_enqueue", self._config.post_enqueue, None, error)
+        await self._call("error_handler", self._config.error_handler, task, error)
+
+    async def _call(self, name: str, hook: Callable[..., Any] | None, *args: object) -> None:
+        if hook is None:
+            return
+        try:
+            answer = hook(*args)
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception as error:  # noqa: BLE001 - reported; hooks look on
+            self._events.emit(HookFailed(name, error))
+
+
+def _wrap(middleware: ClientMiddleware, call_next: CallNext) -> CallNext:
+    return lambda task: middleware(task, call_next)

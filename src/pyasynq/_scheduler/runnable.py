@@ -1,0 +1,98 @@
+"""What scheduler and periodic task manager share: running until a signal says stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Self
+
+from pyasynq._server.signals import SignalWatch
+from pyasynq.errors import PyasynqError
+from pyasynq.server import EXIT_CLEAN, EXIT_START_FAILED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+_log = logging.getLogger("pyasynq")
+
+
+class Runnable:
+    """Something that starts, stops and shuts down. As a context manager it runs inside the block."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._close_asked: asyncio.Event | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._owns_process = False
+
+    async def start(self) -> None:
+        """Begin, and return."""
+        raise NotImplementedError
+
+    async def stop(self) -> None:
+        """Begin nothing new."""
+        raise NotImplementedError
+
+    async def shutdown(self) -> None:
+        """Finish, and close."""
+        raise NotImplementedError
+
+    async def run(self, *, signals: bool = True) -> int:
+        """Run until told to stop, by a signal or `request_shutdown`; return the exit code.
+
+        Args:
+            signals: take TERM and INT (shut down) and TSTP (fire no more), if this is the main thread.
+
+        Cancelled, it shuts down in good order first. Raises what `start` raises.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._close_asked = asyncio.Event()
+        with SignalWatch(self, owns_process=self._owns_process, enabled=signals):
+            await self.start()
+            try:
+                await self._close_asked.wait()
+            finally:
+                await self.shutdown()
+        return EXIT_CLEAN
+
+    def run_forever(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> int:
+        """Be the main program of this process: run until told to stop, and return the exit code.
+
+        0: stopped in good order; 1: the start failed, the log says why. A second INT ends the process
+        at once.
+        """
+        self._owns_process = True
+        try:
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                return runner.run(self.run())
+        except PyasynqError as error:
+            _log.error("the scheduler could not start: %s", error)
+            return EXIT_START_FAILED
+
+    def request_shutdown(self) -> None:
+        """Make `run` shut down and return. Safe from any thread and from signal handlers."""
+        if self._loop is not None and not self._loop.is_closed() and self._close_asked is not None:
+            self._loop.call_soon_threadsafe(self._close_asked.set)
+
+    def request_stop(self) -> None:
+        """Begin nothing new, while `run` goes on. Safe from any thread and from signal handlers."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._begin_to_stop)
+
+    def _begin_to_stop(self) -> None:
+        self._stopping = asyncio.create_task(self.stop())
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Shut down."""
+        await self.shutdown()

@@ -1,0 +1,157 @@
+"""The two services of a scheduler: one fires ticks, the other shows the entries."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker.schedules import (
+    clear_scheduler_entries,
+    clear_scheduler_history,
+    forget_entries,
+    list_schedulers,
+    write_scheduler_entries,
+)
+from pyasynq._server.service import Service
+from pyasynq._wire.constants import STATISTICS_SECONDS
+from pyasynq.errors import PyasynqError
+from pyasynq.events import RoundFailed, TicksMissed
+from pyasynq.options import seconds_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyasynq._broker.driver import AsyncDriver
+    from pyasynq._clock import Clock
+    from pyasynq._scheduler.book import EntryBook
+    from pyasynq._scheduler.entry import Entry
+    from pyasynq._scheduler.firing import Firing
+    from pyasynq._server.redis_time import RedisTime
+    from pyasynq.config import SchedulerConfig
+    from pyasynq.events import Events
+
+_FIRED_AT_ONCE: Final = 10
+"""Entries that fire at the same time; the driver has as many connections."""
+
+_RETRY_SECONDS: Final = 1.0
+_FORGET_INTERVAL: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerParts:
+    """What the services of one scheduler share."""
+
+    scheduler_id: str
+    config: SchedulerConfig
+    events: Events
+    clock: Clock
+    redis_time: RedisTime
+    driver: AsyncDriver
+    book: EntryBook
+
+    async def begin(self, entries: list[Entry]) -> Exception | None:
+        """Ask Redis for the ticks of entries; return what went wrong with some of them."""
+        return await self.book.begin(entries, self.driver, self.redis_time, self.clock)
+
+
+class Ticker(Service):
+    """Fires the ticks that are due, and rests until the next one."""
+
+    name = "scheduler"
+
+    def __init__(self, parts: SchedulerParts, firing: Firing) -> None:
+        super().__init__(parts.events)
+        self._parts = parts
+        self._firing = firing
+        self._slots = asyncio.Semaphore(_FIRED_AT_ONCE)
+        self._failed = False
+        """Whether a tick of this round has to be tried again."""
+
+    async def round(self) -> float:
+        """Fire what is due; the ticks of one entry one after another, entries side by side."""
+        book = self._parts.book
+        # An entry whose ticks cannot be asked for does not keep the others waiting.
+        failure = await self._parts.begin([entry for entry in book if not entry.timetable.begun])
+        self._failed = False
+        now = self._now()
+        due = [(entry, ticks) for entry in book if (ticks := self._due(entry, now))]
+        await asyncio.gather(*(self._fire(entry, ticks) for entry, ticks in due))
+        if failure is not None:
+            raise failure
+        now = self._now()
+        rests = [(entry.timetable.next - now).total_seconds() for entry in book if entry.timetable.next]
+        # A tick that failed is still due, and would be tried again without a rest.
+        least = _RETRY_SECONDS if self._failed else 0.0
+        return min((rest if rest > 0 else least for rest in rests), default=math.inf)
+
+    def _due(self, entry: Entry, now: datetime) -> list[datetime]:
+        due = entry.timetable.due(now)
+        if due.missed is not None:
+            self.events.emit(TicksMissed(entry.id, entry.spec, entry.task.type, due.missed))
+        return due.ticks
+
+    async def _fire(self, entry: Entry, ticks: list[datetime]) -> None:
+        async with self._slots:
+            for tick in ticks:
+                if entry.id not in self._parts.book.ids:
+                    return
+                # When Redis is away, a few entries wait out the time-out, not one after another all of them.
+                if (self._failed and self._firing.unreachable) or not await self._firing.fire(entry, tick):
+                    self._failed = True
+                    return
+
+    def _now(self) -> datetime:
+        return self._parts.redis_time.now().to_datetime()
+
+
+class EntriesHeartbeat(Service):
+    """Shows the entries to dashboards, learns what other schedulers fired, and cleans up."""
+
+    name = "scheduler heartbeat"
+
+    def __init__(self, parts: SchedulerParts, ticker: Ticker) -> None:
+        super().__init__(parts.events)
+        self._parts = parts
+        self._ticker = ticker
+        self._interval = seconds_of("heartbeat_interval", parts.config.heartbeat_interval)
+        self._ttl = math.ceil(2 * self._interval)
+        self._forget_at = -math.inf
+
+    async def round(self) -> float:
+        """Write all entries; they vanish after two intervals."""
+        parts = self._parts
+        entries = list(parts.book)
+        failure = await parts.begin(entries)
+        # The time was learned anew, and the rest of the ticker may have been reckoned with a wrong one.
+        self._ticker.wake()
+        records = [entry.record() for entry in entries]
+        now = parts.clock.redis_now()
+        await parts.driver.run(write_scheduler_entries(parts.scheduler_id, records, ttl=self._ttl, now=now))
+        for entry_id in list(parts.book.removed):
+            await parts.driver.run(clear_scheduler_history(entry_id))
+            parts.book.removed.discard(entry_id)
+        await self._forget()
+        if failure is not None:
+            raise failure
+        return self._interval
+
+    async def _forget(self) -> None:
+        """Forget entries that no scheduler has any more, once a day."""
+        parts = self._parts
+        if parts.clock.monotonic() < self._forget_at:
+            return
+        running = await parts.driver.run(list_schedulers(parts.clock.redis_now()))
+        keep = {entry.id for scheduler in running for entry in scheduler.entries} | set(parts.book.ids)
+        before = parts.redis_time.now().seconds - STATISTICS_SECONDS
+        for queue in {entry.queue for entry in parts.book}:
+            await parts.driver.run(forget_entries(queue, before=before, keep=keep))
+        self._forget_at = parts.clock.monotonic() + _FORGET_INTERVAL
+
+    async def leave(self) -> None:
+        """Take the entries away, so that dashboards show no scheduler that is gone."""
+        try:
+            await self._parts.driver.run(clear_scheduler_entries(self._parts.scheduler_id))
+        except PyasynqError as error:
+            self.events.emit(RoundFailed(self.name, error, math.inf))

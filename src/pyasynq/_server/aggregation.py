@@ -1,0 +1,163 @@
+"""One aggregation: a set of tasks is read, given to the user's function, and becomes one task."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyasynq._broker.aggregation_sets import Finish, finish_set, quarantine_member, read_set
+from pyasynq._broker.compose import compose
+from pyasynq._server.bell import Backoff
+from pyasynq._server.routes import received_task
+from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
+from pyasynq.errors import (
+    ConfigurationError,
+    DuplicateTaskError,
+    RedisOutOfMemoryError,
+    RedisUnavailableError,
+    ReplyLostError,
+    TaskIDConflictError,
+)
+from pyasynq.events import (
+    AggregationDeclined,
+    AggregationLost,
+    ArchiveTrimmed,
+    MessageQuarantined,
+    TasksAggregated,
+)
+from pyasynq.options import seconds_of
+from pyasynq.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from pyasynq._broker.aggregation_sets import AggregationSet, Member
+    from pyasynq._broker.compose import Composed
+    from pyasynq._broker.enqueue import QueueRegistry
+    from pyasynq._server.group_routes import DeclaredAggregator
+    from pyasynq._server.parts import Parts
+    from pyasynq._server.threads import HandlerThreads
+    from pyasynq._wire.messages import TaskMessage
+
+Ending: TypeAlias = TasksAggregated | AggregationDeclined | AggregationLost
+
+_WORTH_ANOTHER_TRY = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryError)
+
+
+class Aggregation:
+    """Makes one task of the members of a set. Whoever starts it renews the set's deadline meanwhile.
+
+    Attributes:
+        can_be_cut: whether cancelling it ends it before it has asked Redis to end the set.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        one: AggregationSet,
+        aggregator: DeclaredAggregator,
+        threads: HandlerThreads,
+        registry: QueueRegistry,
+    ) -> None:
+        self._parts = parts
+        self._set = one
+        self._aggregator = aggregator
+        self._threads = threads
+        self._registry = registry
+        self.can_be_cut = not aggregator.plain
+
+    async def run(self) -> Ending | None:
+        """Return what became of the set; None when no member was left that the function could be given.
+
+        Raises:
+            PyasynqError: when Redis refuses, or the task that was made cannot be enqueued.
+            Exception: what the function raised. The set stays in each of these cases.
+        """
+        one = self._set
+        members = await self._parts.driver.run(read_set(one))
+        if members is None:
+            return AggregationLost(one.queue, one.group)
+        messages = await self._decode(members)
+        if not messages:
+            return None
+        task = await self._call([received_task(message) for message in messages])
+        if task is None:
+            return AggregationDeclined(one.queue, one.group, len(messages))
+        if not isinstance(task, Task):
+            raise ConfigurationError(f"an aggregator returns a Task or None, and this one returned {task!r}")
+        locks = [(message.id, message.unique_key) for message in messages if message.unique_key]
+        return await self._finish(task, locks, len(messages))
+
+    async def _decode(self, members: list[Member]) -> list[TaskMessage]:
+        messages = []
+        for member in members:
+            try:
+                messages.append(decode_task_message(member.message))
+            except UndecodableMessageError as error:
+                await self._quarantine(member.id, error.reason)
+        return messages
+
+    async def _quarantine(self, task_id: str, reason: str) -> None:
+        parts, queue = self._parts, self._set.queue
+        now = parts.redis_time.now()
+        plan = quarantine_member(
+            self._set,
+            task_id,
+            reason=reason,
+            max_size=parts.config.archive_max_size,
+            cutoff=now.seconds - int(seconds_of("archive_max_age", parts.config.archive_max_age)),
+            now=now,
+        )
+        trimmed = await parts.driver.run(plan)
+        parts.events.emit(MessageQuarantined(queue, task_id, reason))
+        if trimmed:
+            parts.events.emit(ArchiveTrimmed(queue, trimmed))
+
+    async def _call(self, tasks: list[Task]) -> object:
+        function, group = self._aggregator.call, self._set.group
+        if self._aggregator.plain:
+            # Not awaited as handlers are: at shutdown a thread is left behind, and its result is dropped.
+            result, error = await self._threads.start(function, group, tasks)
+            if error is not None:
+                raise error
+            return result
+        call: Awaitable[Task | None] = function(group, tasks)  # type: ignore[assignment] # it is a coroutine
+        async with asyncio.timeout(self._parts.settings.aggregation_timeout):
+            return await call
+
+    async def _finish(self, task: Task, locks: list[tuple[str, str]], tasks: int) -> Ending:
+        one, parts = self._set, self._parts
+        aggregate = compose(
+            task,
+            {"queue": one.queue},
+            now=parts.redis_time.now(),
+            new_id=lambda: one.id,
+        )
+        message = aggregate.message
+        self.can_be_cut = False
+        finish = await self._write(aggregate, locks)
+        if finish is Finish.LOST:
+            return AggregationLost(one.queue, one.group)
+        if finish is Finish.CONFLICT:
+            raise TaskIDConflictError(one.queue, message.id)
+        if finish is Finish.DUPLICATE:
+            raise DuplicateTaskError(one.queue, message.unique_key)
+        return TasksAggregated(one.queue, one.group, tasks, message.id)
+
+    async def _write(self, aggregate: Composed, locks: list[tuple[str, str]]) -> Finish:
+        """Write until Redis has confirmed it: the user's function is not called twice for a short outage."""
+        again, backoff = False, Backoff()
+        while True:
+            plan = finish_set(
+                self._set,
+                aggregate,
+                locks=locks,
+                registry=self._registry,
+                again=again,
+                now=self._parts.clock.redis_now(),
+            )
+            try:
+                return await self._parts.driver.run(plan)
+            except _WORTH_ANOTHER_TRY:
+                again = True
+                await asyncio.sleep(backoff.next())

@@ -1,0 +1,191 @@
+"""Makes groups that are due into one task each, by the user's functions."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyasynq._broker.aggregation_sets import release_sets, renew_sets
+from pyasynq._broker.enqueue import QueueRegistry
+from pyasynq._broker.groups import check_groups, list_groups
+from pyasynq._server.aggregation import Aggregation
+from pyasynq._server.bell import Backoff
+from pyasynq._server.service import Service
+from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
+from pyasynq.errors import PyasynqError
+from pyasynq.events import AggregationFailed, AggregationLost, RoundFailed
+from pyasynq.options import seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyasynq._broker.aggregation_sets import AggregationSet
+    from pyasynq._server.group_routes import DeclaredAggregator, GroupRoutes
+    from pyasynq._server.parts import Parts
+    from pyasynq._server.threads import HandlerThreads
+
+
+class _Run(NamedTuple):
+    one: AggregationSet
+    aggregation: Aggregation
+    task: asyncio.Task[None]
+
+
+class _Pause(NamedTuple):
+    """A set whose aggregation failed goes back into its group when the pause is over, by monotonic time."""
+
+    one: AggregationSet
+    until: float
+
+
+class Aggregator(Service):
+    """Looks at groups when the next one is due, or every few seconds; aggregates three of them at once.
+
+    The deadlines of the sets that it works on are renewed in every round, and it does nothing else in one
+    than talk to Redis. A group has one set at a time.
+
+    Attributes:
+        taking: False when no aggregation is to begin any more; those under way go on.
+    """
+
+    name = "aggregator"
+
+    def __init__(self, parts: Parts, routes: GroupRoutes, threads: HandlerThreads) -> None:
+        super().__init__(parts.events)
+        self.taking = True
+        self._parts = parts
+        self._routes = routes
+        self._threads = threads
+        self._registry = QueueRegistry()
+        self._interval = min(parts.settings.aggregation_interval, routes.shortest_grace)
+        self._running: dict[tuple[str, str], _Run] = {}
+        self._pauses: dict[tuple[str, str], _Pause] = {}
+        self._backoffs: dict[tuple[str, str], Backoff] = {}
+
+    async def round(self) -> float:
+        """Renew what is under way, end pauses, and begin with what is due."""
+        await self._renew()
+        await self._end_pauses()
+        if not self.taking:
+            return self._interval
+        rest = await self._begin()
+        now = self._parts.clock.monotonic()
+        return max(0.0, min([rest, *(pause.until - now for pause in self._pauses.values())]))
+
+    async def leave(self) -> None:
+        """Break off what is under way, and put the tasks back into their groups."""
+        left = [run.one for run in self._running.values()]
+        left += [pause.one for pause in self._pauses.values()]
+        for run in self._running.values():
+            run.task.cancel()
+        await self.wait_until_idle(seconds_of("cancel_timeout", self._parts.config.cancel_timeout))
+        try:
+            await self._release(left)
+        except PyasynqError as error:
+            # Their deadlines bring them back.
+            self.events.emit(RoundFailed(self.name, error, AGGREGATION_SET_SECONDS))
+
+    async def wait_until_idle(self, timeout: float) -> None:  # noqa: ASYNC109 - it limits a wait, no work
+        """Wait until nothing is being aggregated, for `timeout` seconds at most."""
+        tasks = [run.task for run in self._running.values()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout)
+
+    async def _renew(self) -> None:
+        sets = [run.one for run in self._running.values()]
+        for queue, some in _by_queue(sets).items():
+            lost = await self._parts.driver.run(
+                renew_sets(queue, some, now=self._parts.clock.redis_now()),
+            )
+            for one in lost:
+                run = self._running.get((one.queue, one.group))
+                # A thread cannot be stopped: it keeps its place, and what it returns is refused. A set that
+                # is just being finished may be gone because it has been finished.
+                if run is not None and run.one == one and run.aggregation.can_be_cut:
+                    run.task.cancel()
+
+    async def _end_pauses(self) -> None:
+        now = self._parts.clock.monotonic()
+        over = {key: pause for key, pause in self._pauses.items() if pause.until <= now}
+        await self._release(pause.one for pause in over.values())
+        for key in over:
+            del self._pauses[key]
+
+    async def _release(self, sets: Iterable[AggregationSet]) -> None:
+        for queue, some in _by_queue(sets).items():
+            await self._parts.driver.run(release_sets(queue, some, now=self._parts.clock.redis_now()))
+
+    async def _begin(self) -> float:
+        """Begin as many aggregations as there is room for; return how long nothing else will be due."""
+        parts, rest = self._parts, self._interval
+        names = await parts.driver.run_batch([list_groups(queue) for queue in parts.queues])
+        found = list(zip(parts.queues, names, strict=True))
+        # Nobody's turn comes last for ever.
+        random.shuffle(found)
+        for queue, groups in found:
+            if isinstance(groups, Exception):
+                raise groups
+            room = parts.settings.aggregations - len(self._running)
+            candidates = self._candidates(queue, groups)
+            if not candidates or room <= 0:
+                continue
+            limits = [(group, self._routes.limits(group, one)) for group, one in candidates.items()]
+            checked = await parts.driver.run(
+                check_groups(queue, limits, most_sets=room, now=parts.clock.redis_now()),
+            )
+            parts.redis_time.learn(checked.redis_now)
+            for one in checked.sets:
+                self._start(one, candidates[one.group])
+            if checked.next_due is not None:
+                rest = min(rest, checked.next_due - checked.redis_now.timestamp)
+        # Without room a rest ends when an aggregation does.
+        return rest if len(self._running) < parts.settings.aggregations else self._interval
+
+    def _candidates(self, queue: str, groups: list[str]) -> dict[str, DeclaredAggregator]:
+        busy = self._running.keys() | self._pauses.keys()
+        random.shuffle(groups)
+        return {
+            group: aggregator
+            for group in groups
+            if (queue, group) not in busy and (aggregator := self._routes.find(group)) is not None
+        }
+
+    def _start(self, one: AggregationSet, aggregator: DeclaredAggregator) -> None:
+        aggregation = Aggregation(self._parts, one, aggregator, self._threads, self._registry)
+        task = asyncio.create_task(
+            self._aggregate(one, aggregation), name=f"pyasynq aggregation of {one.group}"
+        )
+        self._running[one.queue, one.group] = _Run(one, aggregation, task)
+
+    async def _aggregate(self, one: AggregationSet, aggregation: Aggregation) -> None:
+        key = one.queue, one.group
+        try:
+            ending = await aggregation.run()
+            self._backoffs.pop(key, None)
+            if ending is not None:
+                self.events.emit(ending)
+        except asyncio.CancelledError:
+            if self.closing:
+                raise
+            self.events.emit(AggregationLost(*key))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an event, and another try
+            self._pause(one, error)
+        finally:
+            del self._running[key]
+            self.wake()
+
+    def _pause(self, one: AggregationSet, error: BaseException) -> None:
+        key, settings = (one.queue, one.group), self._parts.settings
+        if key not in self._backoffs:
+            self._backoffs[key] = Backoff(settings.aggregation_first_rest, settings.aggregation_longest_rest)
+        rest = self._backoffs[key].next()
+        self._pauses[key] = _Pause(one, self._parts.clock.monotonic() + rest)
+        self.events.emit(AggregationFailed(*key, error, rest))
+
+
+def _by_queue(sets: Iterable[AggregationSet]) -> dict[str, list[AggregationSet]]:
+    queues: dict[str, list[AggregationSet]] = {}
+    for one in sets:
+        queues.setdefault(one.queue, []).append(one)
+    return queues

@@ -1,0 +1,199 @@
+"""The periodic task manager on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq.errors import ConfigurationError, CronError, InvalidOptionError, SchedulerStateError
+from pyasynq.events import PeriodicTaskRefused, RoundFinished, SyncFailed
+from pyasynq.periodic import PeriodicTaskConfig, PeriodicTaskManager
+from pyasynq.server import ServerState
+from pyasynq.task import Task
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HOURLY = PeriodicTaskConfig("@hourly", Task("report", b"{}"), {"queue": "low"})
+DAILY = PeriodicTaskConfig("@daily", Task("backup"))
+
+
+class Provider:
+    """Returns what the test puts in, or raises it."""
+
+    def __init__(self, *configs: Any) -> None:
+        self.answer: Iterable[Any] | Exception = configs
+        self.threads: set[int] = set()
+
+    def __call__(self) -> Iterable[Any]:
+        self.threads.add(threading.get_ident())
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+async def ask_again(manager: PeriodicTaskManager) -> None:
+    """Have the provider asked, and wait until what it returned is done."""
+    ended = asyncio.Event()
+
+    def finished(event: RoundFinished) -> None:
+        if event.service == "periodic task sync":
+            ended.set()
+
+    stop = manager.scheduler.events.subscribe(RoundFinished, finished)
+    manager.sync_soon()
+    await ended.wait()
+    stop()
+
+
+def registered(manager: PeriodicTaskManager) -> list[str]:
+    """Return the types of the registered tasks."""
+    return [task.type for task in manager.scheduler.entries.values()]
+
+
+@run_async
+async def test_entries_are_what_the_provider_returns(redis_url: str) -> None:
+    """What is gone is unregistered, what is new registered, and the rest keeps its entry."""
+    provider = Provider(HOURLY)
+    async with PeriodicTaskManager(redis_url, provider) as manager:
+        [(first, task)] = manager.scheduler.entries.items()
+        assert ("report", "low") == (task.type, task.options["queue"])
+        before = next(iter(manager.scheduler._book))
+        provider.answer = [HOURLY, DAILY]
+        await ask_again(manager)
+        assert ["report", "backup"] == registered(manager)
+        assert before is next(iter(manager.scheduler._book))
+        provider.answer = [DAILY]
+        await ask_again(manager)
+        assert ["backup"] == registered(manager)
+        assert first not in manager.scheduler.entries
+    assert ServerState.CLOSED is manager.scheduler.state
+
+
+@run_async
+async def test_w28_equal_tasks_count(redis_url: str) -> None:
+    """One is registered as often as the provider returns it, and no entry is left over."""
+    provider = Provider(DAILY, DAILY)
+    async with PeriodicTaskManager(redis_url, provider) as manager:
+        assert ["backup", "backup"] == registered(manager)
+        provider.answer = [DAILY]
+        await ask_again(manager)
+        assert ["backup"] == registered(manager)
+        provider.answer = []
+        await ask_again(manager)
+        assert [] == registered(manager)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        PeriodicTaskConfig("@hourly", Task("report", b"{}", headers={"a": "b"}), {"queue": "low"}),
+        PeriodicTaskConfig("@hourly", Task("report", b"{}", max_retry=1), {"queue": "low"}),
+        PeriodicTaskConfig("@hourly", Task("report", b"{}"), {"queue": "low"}, misfire="all"),
+    ],
+)
+def test_w28_headers_and_the_tasks_own_options_make_a_difference(
+    redis_url: str, changed: PeriodicTaskConfig
+) -> None:
+    """Asynq would go on enqueueing the old task."""
+
+    async def test() -> None:
+        provider = Provider(HOURLY)
+        async with PeriodicTaskManager(redis_url, provider) as manager:
+            before = next(iter(manager.scheduler._book))
+            provider.answer = [changed]
+            await ask_again(manager)
+            [after] = manager.scheduler._book
+            assert before is not after
+            assert after.task.headers == changed.task.headers
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [OSError("database is away"), [HOURLY, "DAILY"], [PeriodicTaskConfig("", Task("t"))], [HOURLY, None]],
+)
+def test_all_stays_as_it_is_when_the_provider_fails(redis_url: str, answer: Any) -> None:
+    """It is reported, and the provider is asked again."""
+
+    async def test() -> None:
+        provider = Provider(HOURLY)
+        failures: list[Exception] = []
+        async with PeriodicTaskManager(redis_url, provider) as manager:
+            manager.scheduler.events.subscribe(SyncFailed, lambda event: failures.append(event.error))
+            provider.answer = answer
+            await ask_again(manager)
+            assert ["report"] == registered(manager)
+            assert 1 == len(failures)
+            provider.answer = [DAILY]
+            await ask_again(manager)
+            assert ["backup"] == registered(manager)
+
+    asyncio.run(test())
+
+
+@run_async
+async def test_an_expression_that_cannot_be_read_is_left_out_alone(redis_url: str) -> None:
+    """One tenant's mistake is not everybody's."""
+    refused: list[PeriodicTaskRefused] = []
+    manager = PeriodicTaskManager(redis_url, Provider(PeriodicTaskConfig("nonsense", Task("t")), DAILY))
+    manager.scheduler.events.subscribe(PeriodicTaskRefused, refused.append)
+    async with manager:
+        assert ["backup"] == registered(manager)
+    assert [("nonsense", "t", CronError)] == [(one.spec, one.task_type, type(one.error)) for one in refused]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [(OSError("database is away"), OSError), ([1], ConfigurationError), (None, TypeError)],
+)
+def test_the_first_answer_must_be_right(redis_url: str, answer: Any, error: type[Exception]) -> None:
+    """Otherwise the start fails, and nothing is left running."""
+
+    async def test() -> None:
+        provider = Provider()
+        provider.answer = answer
+        manager = PeriodicTaskManager(redis_url, provider)
+        with pytest.raises(error):
+            await manager.start()
+        assert {asyncio.current_task()} == asyncio.all_tasks()
+
+    asyncio.run(test())
+
+
+@run_async
+async def test_a_plain_provider_runs_in_a_thread(redis_url: str) -> None:
+    """It may block, as database drivers do; a coroutine function is awaited."""
+    provider = Provider(DAILY)
+    async with PeriodicTaskManager(redis_url, provider):
+        assert threading.get_ident() not in provider.threads
+
+    async def coroutine() -> list[PeriodicTaskConfig]:
+        return [DAILY]
+
+    async with PeriodicTaskManager(redis_url, coroutine) as manager:
+        assert ["backup"] == registered(manager)
+        await manager.stop()
+        assert ServerState.STOPPED is manager.scheduler.state
+
+
+@run_async
+async def test_a_manager_starts_once(redis_url: str) -> None:
+    """As a scheduler does."""
+    manager = PeriodicTaskManager(redis_url, Provider(DAILY))
+    async with manager:
+        with pytest.raises(SchedulerStateError):
+            await manager.start()
+    await manager.shutdown()
+
+
+@pytest.mark.parametrize("settings", [{"provider": None}, {"sync_interval": 0}, {"sync_interval": -1}])
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
+    """With the name of the setting."""
+    with pytest.raises(InvalidOptionError, match=next(iter(settings))):
+        PeriodicTaskManager("redis://localhost", **{"provider": Provider(), **settings})

@@ -1,0 +1,69 @@
+"""Settles and renewals of one attempt, which leave from two threads and arrive in any order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyasynq._broker.dequeue import dequeue
+from pyasynq._broker.driver import BlockingDriver
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._server.attempt import Attempt, Phase
+from pyasynq._server.outcome import Decision, Done, Requeue, Retry
+from pyasynq._server.redis_time import RedisTime
+from pyasynq._server.renewal import Renewal
+from pyasynq._server.roster import Roster
+from pyasynq._server.settings import EngineSettings
+from pyasynq._server.settle_queue import SettleQueue
+from pyasynq._wire.messages import decode_task_message
+from pyasynq.config import ServerConfig
+from pyasynq.events import Events, LeaseLost
+from pyasynq.task import TaskState
+
+if TYPE_CHECKING:
+    from tests.factories import Tasks
+
+SHORT, LONG = 2, 30
+
+
+@pytest.mark.parametrize("decision", [Done(), Requeue(), Retry(1, 2_000_000_000, is_failure=True)])
+def test_h05_a_renewal_that_overtakes_a_settle_does_not_make_it_look_stale(
+    redis_url: str, tasks: Tasks, decision: Decision
+) -> None:
+    """The lease in Redis is later than it was when the settle was made, and it is still ours."""
+    tasks.put(TaskState.PENDING, "a")
+    driver = BlockingDriver(parse_redis_url(redis_url))
+    events, settings, roster = Events(), EngineSettings(lease=LONG), Roster(["default"])
+    lost: list[LeaseLost] = []
+    events.subscribe(LeaseLost, lost.append)
+    redis_time = RedisTime(SYSTEM_CLOCK)
+    settles = SettleQueue(
+        ServerConfig(), settings, roster=roster, events=events, clock=SYSTEM_CLOCK, redis_time=redis_time
+    )
+
+    taken = driver.run(
+        dequeue(
+            "default", limit=1, token="s/1", lease_seconds=SHORT, suspect_from=0, suspect_room=True, now=None
+        )
+    )
+    [task] = taken.tasks
+    attempt = Attempt(
+        None,  # type: ignore[arg-type] # nothing runs here
+        "default",
+        decode_task_message(task.message),
+        "s/1",
+        lease_until=SYSTEM_CLOCK.monotonic() + SHORT,
+        lease_score=task.lease_score,
+    )
+    roster.add(attempt)
+    attempt.phase = Phase.SETTLING
+    settles.put(attempt, decision, ValueError("no"))
+    [batch] = settles.take_fresh()
+    assert ([], None) == Renewal(driver, settings, SYSTEM_CLOCK, redis_time).renew([attempt])
+    settles.confirm(batch, driver.run(batch.plan))
+    driver.close()
+
+    assert [] == lost
+    assert [] == tasks.ids("active")

@@ -1,0 +1,151 @@
+"""The code of the pages: all of it is Python, and the programs of `docs/recipes.md` and the README run."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fix_worker import Program, wait_until
+
+if TYPE_CHECKING:
+    from tests.invariants import RedisClient
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"# (\S+\.py)\n")
+
+
+def blocks(page: Path) -> list[str]:
+    """Return the Python of a page."""
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+def files(page: Path) -> dict[str, str]:
+    """Return the page's whole files by the name in their first line."""
+    return {match[1]: text for text in blocks(page) if (match := FILE.match(text))}
+
+
+def can_be_imported(text: str) -> bool:
+    """Tell whether everything that a file imports is installed; web frameworks are not, for these tests."""
+    nodes = list(ast.walk(ast.parse(text)))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    roots = {name.partition(".")[0] for name in names} - {"myapp"}
+    return all(importlib.util.find_spec(root) for root in roots)
+
+
+@pytest.fixture
+def recipes(tmp_path: Path) -> Path:
+    """A folder with the files of the recipes; the sign of life is in it too."""
+    for name, text in files(ROOT / "docs" / "recipes.md").items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text.replace("/tmp/", f"{tmp_path}/"), encoding="utf-8")
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str, url: str = "") -> str:
+    """Run Python with these arguments in a folder, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYASYNQ_REDIS_URL": url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_is_said_to_be_python_is(page: Path) -> None:
+    """Snippets may await outside of a function."""
+    for text in blocks(page):
+        compile(text, page.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_the_pages_lead_somewhere(page: Path) -> None:
+    """To files that are there, and to headings that are in them."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        name, _, heading = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        if heading:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for text in headings}
+
+
+def test_the_first_program_of_the_readme_runs_without_a_server(tmp_path: Path) -> None:
+    """Enqueue from one process, work in another."""
+    (tmp_path / "tasks.py").write_text(files(ROOT / "README.md")["tasks.py"], encoding="utf-8")
+    assert "of 'email:deliver' in queue 'critical', pending>" in run(tmp_path, "tasks.py")
+    command = "import sys; sys.path.insert(0, '.'); from pyasynq.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", command, "worker", "tasks:app", "--burst"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "delivering welcome" in done.stderr
+
+
+def test_recipes_whose_imports_are_installed_can_be_imported(recipes: Path, redis_url: str) -> None:
+    """The others are for frameworks that these tests do without."""
+    names = [name for name, text in files(ROOT / "docs" / "recipes.md").items() if can_be_imported(text)]
+    assert {"myapp/tasks.py", "myapp/worker_program.py", "myapp/look.py", "tests/test_tasks.py"} <= {*names}
+    for name in names:
+        run(recipes, "-c", f"import {name.removesuffix('.py').replace('/', '.')}", url=redis_url)
+
+
+def test_the_worker_program_works_logs_the_task_and_shows_that_it_lives(
+    recipes: Path, redis_url: str, redis_client: RedisClient
+) -> None:
+    """Its sign of life appears with the first health check, here sooner than after ten seconds."""
+    program = recipes / "myapp" / "worker_program.py"
+    text = program.read_text(encoding="utf-8")
+    assert "health_check_interval=10" in text
+    program.write_text(
+        text.replace("health_check_interval=10", "health_check_interval=0.05"), encoding="utf-8"
+    )
+    run(recipes, "-c", "from myapp.tasks import deliver; deliver.enqueue_sync(7, 'welcome')", url=redis_url)
+    start = f"import sys; sys.path.insert(0, {str(recipes)!r}); from myapp.worker_program import main; main()"
+    with Program(sys.executable, "-c", start, PYASYNQ_REDIS_URL=redis_url) as worker:
+        worker.wait_for("INFO email:deliver .* delivering welcome to 7")
+        wait_until((recipes / "worker-alive").exists)
+        assert 0 == worker.terminate()
+    assert 0 == redis_client.llen("asynq:{critical}:active")
+
+
+def test_the_tests_of_the_recipes_pass(recipes: Path) -> None:
+    """The whole way included, without a server to install."""
+    assert "2 passed" in run(
+        recipes, "-m", "pytest", "-q", "-p", "no:valkey", "-p", "no:cacheprovider", "tests"
+    )
+
+
+def test_a_look_tells_where_tasks_are_and_why_they_failed(recipes: Path, redis_url: str) -> None:
+    """From a second process, with the app's own URL."""
+    code = (
+        "from myapp.tasks import app; from pyasynq import ServerConfig;"
+        "app.enqueue_sync('nobody:knows', max_retry=0);"
+        "raise SystemExit(app.run_worker(ServerConfig(burst=True)))"
+    )
+    run(recipes, "-c", code, url=redis_url)
+    told = run(recipes, "-m", "myapp.look", url=redis_url)
+    assert "default: 0 pending, 0 active, 0 to be retried,\n  1 archived" in told
+    assert 'nobody:knows 0/0: handler not found for task "nobody:knows"' in told

@@ -1,0 +1,186 @@
+"""Which ticks are fired, as the clock goes on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyasynq._broker.schedules import EntryTicks
+from pyasynq._cron import parse_cron
+from pyasynq._scheduler.timetable import TICKS_AT_ONCE, Timetable
+
+if TYPE_CHECKING:
+    from pyasynq.config import Misfire
+
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+START = int(NOON.timestamp())
+
+
+def at(seconds: float) -> datetime:
+    """Return the time so many seconds after noon."""
+    return NOON + timedelta(seconds=seconds)
+
+
+def timetable(
+    spec: str = "@every 10s",
+    misfire: Misfire = "skip",
+    *,
+    last: int | None = None,
+    since: int = 0,
+    now: float = 0,
+) -> Timetable:
+    """Return the timetable of an entry that begins `now`; all times in seconds after noon."""
+    made = Timetable(parse_cron(spec), misfire)
+    made.begin(EntryTicks(None if last is None else START + last, START + since), at(now))
+    return made
+
+
+def fire(table: Timetable, now: float) -> list[float]:
+    """Fire what is due; return the ticks in seconds after noon."""
+    ticks = table.due(at(now)).ticks
+    for tick in ticks:
+        table.fired(tick)
+    return [(tick - NOON).total_seconds() for tick in ticks]
+
+
+def test_nothing_is_due_before_the_ticks_are_known() -> None:
+    """Somebody may have fired them."""
+    table = Timetable(parse_cron("@every 1s"), "all")
+    assert not table.begun
+    assert [] == table.due(at(100)).ticks
+    assert table.next is None
+
+
+def test_a_tick_is_due_at_its_second_and_not_before() -> None:
+    """Nor is it due again once it is fired."""
+    table = timetable()
+    assert at(10) == table.next
+    assert [] == fire(table, 9.999)
+    assert [10] == fire(table, 10)
+    assert [] == fire(table, 19)
+    assert (at(10), at(20)) == (table.previous, table.next)
+
+
+def test_h18_every_counts_from_when_the_entry_was_first_seen() -> None:
+    """Whenever a scheduler starts, and whichever tick was the last."""
+    assert at(20) == timetable(since=0, now=13).next
+    assert at(23) == timetable(since=3, now=13).next
+    assert at(23) == timetable(since=3, last=13, now=14.5).next
+
+
+def test_h18_ticks_that_fell_due_before_the_start_are_skipped() -> None:
+    """As Asynq does; the last of them is reported."""
+    table = Timetable(parse_cron("@every 10s"), "skip")
+    assert at(30) == table.begin(EntryTicks(START + 10, START), at(35))
+    assert [] == fire(table, 39)
+    assert [40] == fire(table, 40)
+
+
+def test_nothing_is_reported_as_missed_if_nothing_was() -> None:
+    """The last tick was fired, or the entry is new."""
+    table = Timetable(parse_cron("@every 10s"), "skip")
+    assert table.begin(EntryTicks(START + 30, START), at(35)) is None
+    assert Timetable(parse_cron("@every 10s"), "skip").begin(EntryTicks(None, START), at(0)) is None
+
+
+@pytest.mark.parametrize("misfire", ["once", "all"])
+def test_what_is_made_up_for_is_not_reported_as_missed(misfire: Misfire) -> None:
+    """It is fired."""
+    table = Timetable(parse_cron("@every 10s"), misfire)
+    assert table.begin(EntryTicks(START + 10, START), at(35)) is None
+
+
+def test_h18_once_fires_the_last_of_the_missed_ticks() -> None:
+    """However many they were."""
+    table = timetable(misfire="once", last=10, now=86_405)
+    assert [86_400] == fire(table, 86_405)
+    assert [86_410] == fire(table, 86_410)
+
+
+def test_h18_all_fires_each_of_the_missed_ticks() -> None:
+    """In order, from the stored one on."""
+    table = timetable(misfire="all", last=10, now=45)
+    assert [20, 30, 40] == fire(table, 45)
+    assert [50] == fire(table, 50)
+
+
+def test_h18_ticks_missed_before_the_first_was_ever_fired_count() -> None:
+    """From the time at which the entry was first seen."""
+    assert [10, 20] == fire(timetable(misfire="all", since=0, now=25), 25)
+    assert [20] == fire(timetable(misfire="once", since=0, now=25), 25)
+
+
+def test_many_missed_ticks_are_fired_in_portions() -> None:
+    """So that the other entries have their turn."""
+    table = timetable("@every 1s", "all", last=0, now=250)
+    assert [TICKS_AT_ONCE, TICKS_AT_ONCE, 50, 0] == [len(fire(table, 250)) for _ in range(4)]
+
+
+def test_a_scheduler_that_stood_still_fires_once() -> None:
+    """As Asynq does when it wakes up."""
+    table = timetable()
+    assert [30] == fire(table, 35)
+    assert at(40) == table.next
+
+
+def test_a_tick_that_cannot_be_fired_stays_due_for_a_minute() -> None:
+    """Redis was away; then it is left out, unless missed ticks are made up for."""
+    skipping, catching_up = timetable("@hourly"), timetable("@hourly", "once")
+    hour = timedelta(hours=1)
+    for table in (skipping, catching_up):
+        assert [NOON + hour] == table.due(NOON + hour).ticks
+        assert [NOON + hour] == table.due(NOON + hour + timedelta(seconds=60)).ticks
+    late = NOON + hour + timedelta(seconds=61)
+    assert ([], NOON + hour) == skipping.due(late)
+    assert ([], None) == skipping.due(late)
+    assert ([NOON + hour], None) == catching_up.due(late)
+
+
+def test_h18_what_another_scheduler_fired_is_not_due() -> None:
+    """It is learned with the heartbeat, or by trying."""
+    table = timetable(misfire="all")
+    table.begin(EntryTicks(START + 30, START), at(31))
+    assert [] == fire(table, 35)
+    assert (at(30), at(40)) == (table.previous, table.next)
+
+
+def test_an_old_reply_takes_nothing_back() -> None:
+    """What was fired in the meantime stays so."""
+    table = timetable(misfire="all")
+    assert [10, 20] == fire(table, 20)
+    table.begin(EntryTicks(START + 10, START), at(21))
+    assert [] == fire(table, 25)
+    assert at(20) == table.previous
+
+
+def test_a_refused_tick_is_left_out_and_not_shown_as_fired() -> None:
+    """Its task cannot be enqueued however often it is tried."""
+    table = timetable()
+    table.leave_out(at(10))
+    assert (None, at(20)) == (table.previous, table.next)
+
+
+def test_when_redis_forgot_an_entry_all_count_anew() -> None:
+    """Somebody removed the queue; the schedulers agree again after their next heartbeats."""
+    table = timetable()
+    assert [10] == fire(table, 10)
+    table.begin(EntryTicks(None, START + 13), at(14))
+    assert at(13) == table.next
+    assert [13] == fire(table, 14)
+    assert at(23) == table.next
+
+
+def test_an_expression_that_never_comes_true_is_never_due() -> None:
+    """The 30th of February."""
+    table = timetable("0 0 30 2 *", "all", last=0, now=10**6)
+    assert table.next is None
+    assert [] == fire(table, 10**6)
+
+
+def test_the_calendar_is_its_own_anchor() -> None:
+    """In the zone of the expression."""
+    table = timetable("CRON_TZ=Europe/Berlin 30 13 * * *", "once", since=0, now=1)
+    assert at(1800) == table.next
+    assert [1800] == fire(table, 1800)
