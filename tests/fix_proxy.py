@@ -74,6 +74,8 @@ class Proxy:
         self._threads: list[threading.Thread] = []
         self._open = threading.Event()
         self._open.set()
+        self._pause: float | None = None
+        self._over = threading.Event()
         self._refusing = False
         self._refusals_left = 0
         self._after_refusals: Callable[[], None] | None = None
@@ -110,6 +112,10 @@ class Proxy:
         """Pass on what was held back."""
         self._open.set()
 
+    def dribble(self, pause: float) -> None:
+        """Pass on replies from now on byte by byte, with rests between them, until the proxy ends."""
+        self._pause = pause
+
     def refuse(self, refusing: bool = True) -> None:
         """Close new connections at once, or take them again."""
         self._refusing = refusing
@@ -135,6 +141,7 @@ class Proxy:
         traceback: TracebackType | None,
     ) -> None:
         self._refusing = True
+        self._over.set()
         self._open.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -210,7 +217,7 @@ class Proxy:
             while data := link.server.recv(_PIECE):
                 self._open.wait()
                 if link.at_reply is None:
-                    link.client.sendall(data)
+                    self._pass_reply(link, data)
                     continue
                 if link.at_reply is Cut.IN_REPLY:
                     link.client.sendall(data[: len(data) // 2])
@@ -219,6 +226,15 @@ class Proxy:
                 self._count_cut()
                 break
         link.close()
+
+    def _pass_reply(self, link: _Link, data: bytes) -> None:
+        if self._pause is None:
+            link.client.sendall(data)
+            return
+        for byte in data:
+            link.client.sendall(bytes([byte]))
+            if self._over.wait(self._pause):
+                return
 
     def _order_for(self, data: bytes) -> Cut | None:
         with self._changed:

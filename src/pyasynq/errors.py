@@ -170,6 +170,10 @@ class RedisUnavailableError(RedisError, ConnectionError):
         self.address = address
 
 
+class RedisTLSError(RedisUnavailableError):
+    """Certificates, or one side's settings of TLS, are wrong; a connection is not tried again and again."""
+
+
 class ReplyLostError(RedisError, ConnectionError):
     """The connection broke after a call was sent: it may or may not have taken effect.
 

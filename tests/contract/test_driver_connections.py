@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.connections import AsyncConnection, BlockingConnection, Push, pack
+from pyasynq._broker.async_connection import AsyncConnection, Push
+from pyasynq._broker.blocking_connection import BlockingConnection
+from pyasynq._broker.redis_py import pack
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._broker.reply_errors import ReplyError
 

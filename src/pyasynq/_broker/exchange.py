@@ -119,6 +119,7 @@ class _Round:
         self._must_pause = False
         self._pauses = 0
         self._breaks = 0
+        self._tried = False
         self._cause = "the time-out passed"
 
     def go_on(self) -> Generator[Step, Any, None]:
@@ -208,8 +209,10 @@ class _Round:
             session.is_open = True
             return True
         yield Close()
-        self._cause = str(opened)
-        self._must_pause = True
+        if not (self._is_over() and self._tried):
+            # A try that the deadline cut short says less than the one before it.
+            self._cause = str(opened)
+        self._tried = self._must_pause = True
         if isinstance(opened, ReplyError) and opened.code not in WAITED_OUT:
             self._give_up(translate(opened, "the connection"))
         elif isinstance(opened, PyasynqError):

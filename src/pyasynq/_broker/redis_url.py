@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from pyasynq._broker.tls import CERT_REQS, TLSOptions
 from pyasynq._embedded.address import parse_embedded_url
 from pyasynq._embedded.errors import EmbeddedServerError
 from pyasynq.errors import ConfigurationError, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _DEFAULT_PORT: Final = 6379
 _NETWORK_SCHEMES: Final = ("redis", "rediss")
 _SOCKET_SCHEMES: Final = ("unix", "redis-socket")
 _LATER_SCHEMES: Final = ("redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster")
 _SCHEMES: Final = (*_NETWORK_SCHEMES, *_SOCKET_SCHEMES, "embedded")
-_TLS_OPTIONS: Final = {
-    "ssl_ca_certs": "path of the certificates to trust",
-    "ssl_ca_path": "folder of the certificates to trust",
-    "ssl_certfile": "path of our certificate",
-    "ssl_keyfile": "path of our certificate's key",
-    "ssl_cert_reqs": "required, optional or none",
-    "ssl_check_hostname": "true or false",
-}
+_TLS_PARAMETERS: Final = tuple(f"ssl_{option.name}" for option in fields(TLSOptions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +30,7 @@ class RedisTarget:
         embedded: the URL of a server that we start ourselves; it has no address before that.
         username, password: None where the server asks for none.
         database: number of the logical database.
-        tls: options of TLS as redis-py names them; None is no TLS.
+        tls: None is no TLS.
     """
 
     scheme: str = "redis"
@@ -50,7 +41,7 @@ class RedisTarget:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     database: int = 0
-    tls: Mapping[str, str | bool] | None = None
+    tls: TLSOptions | None = None
 
     @property
     def address(self) -> str:
@@ -66,8 +57,8 @@ class RedisTarget:
 def parse_redis_url(url: str) -> RedisTarget:
     """Read a connection URL.
 
-    `redis://[[user]:password@]host[:port][/database]`, `rediss://` for TLS (with the parameters
-    `ssl_ca_certs`, `ssl_ca_path`, `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs`, `ssl_check_hostname`),
+    `redis://[[user]:password@]host[:port][/database]`, `rediss://` for TLS (its parameters are those of
+    `TLSOptions`, with `ssl_` before their names),
     `unix://[[user]:password@]/path[?db=number]` or the same as `redis-socket://`, and `embedded://[folder]`.
     Special characters of a user name or password are percent-encoded.
 
@@ -110,8 +101,7 @@ def parse_redis_url(url: str) -> RedisTarget:
 
 def _check_no_stray_password(scheme: str, parts: SplitResult) -> None:
     # An unquoted / ? or # moves the rest of a password behind the host, where errors and addresses show it.
-    stray = parts.fragment or "@" in parts.query or ("@" in parts.path and scheme in _NETWORK_SCHEMES)
-    if stray:
+    if parts.fragment or "@" in parts.path + parts.query:
         raise ConfigurationError(
             f"this {scheme}:// URL has an @ or # behind its address; "
             "in a user name or password write / ? # @ as %2F %3F %23 %40",
@@ -122,9 +112,6 @@ def _network_target(scheme: str, parts: SplitResult, parameters: dict[str, str])
     database = parts.path.strip("/")
     if database and "db" in parameters:
         raise ConfigurationError("the URL names the database twice, as path and as db=; give one of them")
-    tls = None
-    if scheme == "rediss":
-        tls = {name: _tls_option(name, value) for name, value in parameters.items() if name in _TLS_OPTIONS}
     return RedisTarget(
         scheme=scheme,
         host=parts.hostname or "localhost",
@@ -132,7 +119,7 @@ def _network_target(scheme: str, parts: SplitResult, parameters: dict[str, str])
         username=_unquoted(parts.username),
         password=_unquoted(parts.password),
         database=_database(database or parameters.get("db", "")),
-        tls=tls,
+        tls=_tls_options(parameters) if scheme == "rediss" else None,
     )
 
 
@@ -151,7 +138,7 @@ def _socket_target(scheme: str, parts: SplitResult, parameters: dict[str, str]) 
 
 
 def _parameters(scheme: str, parts: SplitResult) -> dict[str, str]:
-    known = {"db", *(_TLS_OPTIONS if scheme == "rediss" else ())}
+    known = {"db", *(_TLS_PARAMETERS if scheme == "rediss" else ())}
     parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
     for name in parameters:
         if name not in known:
@@ -160,14 +147,25 @@ def _parameters(scheme: str, parts: SplitResult) -> dict[str, str]:
     return parameters
 
 
-def _tls_option(name: str, value: str) -> str | bool:
-    if name == "ssl_cert_reqs" and value not in {"required", "optional", "none"}:
-        raise ConfigurationError(f"{name}={value!r}: must be {_TLS_OPTIONS[name]}")
-    if name != "ssl_check_hostname":
-        return value
-    if value.lower() not in {"true", "false"}:
-        raise ConfigurationError(f"{name}={value!r}: must be {_TLS_OPTIONS[name]}")
-    return value.lower() == "true"
+def _tls_options(parameters: dict[str, str]) -> TLSOptions:
+    options: dict[str, Any] = {
+        name.removeprefix("ssl_"): value for name, value in parameters.items() if name in _TLS_PARAMETERS
+    }
+    if "cert_reqs" in options:
+        # Celery and others write it as Python does: CERT_REQUIRED.
+        options["cert_reqs"] = options["cert_reqs"].lower().removeprefix("cert_")
+    _check_choice("ssl_cert_reqs", options.get("cert_reqs"), CERT_REQS)
+    if "check_hostname" in options:
+        _check_choice("ssl_check_hostname", options["check_hostname"].lower(), ("true", "false"))
+        options["check_hostname"] = options["check_hostname"].lower() == "true"
+    if "keyfile" in options and "certfile" not in options:
+        raise ConfigurationError("ssl_keyfile= is the key of a certificate: name that as ssl_certfile=")
+    return TLSOptions(**options)
+
+
+def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
+    if value is not None and value not in choices:
+        raise ConfigurationError(f"{name}={value!r}: must be {' or '.join(choices)}")
 
 
 def _database(text: str) -> int:

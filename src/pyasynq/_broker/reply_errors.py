@@ -63,11 +63,16 @@ class ReplyError(Exception):
 
 def reply_error(error: Exception) -> ReplyError:
     """Bring an error reply from redis-py's classes back to the server's code and text, without arguments."""
-    text = _QUOTED_ARGUMENTS.sub("", str(error))
+    read = read_reply_error(str(error))
+    code = _CODES.get(type(error))
+    return read if code is None or read.code == "NOPERM" else ReplyError(code, read.message)
+
+
+def read_reply_error(text: str) -> ReplyError:
+    """Read an error reply as the server wrote it, less the leading minus, and leave arguments out."""
+    text = _QUOTED_ARGUMENTS.sub("", text)
     if any(words in text for words in _SCRIPT_DENIED):
         return ReplyError("NOPERM", text)
-    if code := _CODES.get(type(error)):
-        return ReplyError(code, text)
     if inside := _INSIDE_SCRIPT.search(text):
         return ReplyError(inside[1], text)
     if found := _CODE.match(text):

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from pyasynq._broker.failures import unlike_redis
 from pyasynq._broker.location import Location
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError
 from pyasynq._broker.steps import Send
@@ -127,7 +128,7 @@ def greet(
     commands: list[tuple[Argument, ...]] = [("CLIENT", "SETNAME", state.client_name), ("INFO", "server")]
     received: Received = yield Send(commands, seconds)
     if received.broken is not None:
-        return received.broken
+        return unlike_redis(received.broken)
     session.last_used = state.monotonic()
     session.scripts_refused = False
     session.script_flags = True

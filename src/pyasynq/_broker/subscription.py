@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Self
 
-from pyasynq._broker.connections import AsyncConnection
+from pyasynq._broker.async_connection import AsyncConnection
 from pyasynq._broker.location import Location
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError, translate
-from pyasynq.errors import RedisUnavailableError
+from pyasynq.errors import PyasynqError, RedisUnavailableError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -35,6 +35,7 @@ class Subscription:
 
     Raises:
         RedisUnavailableError: on entering or iterating, when there is no connection, or none any more.
+        RedisTLSError: on entering, when certificates or settings of TLS are wrong.
         RedisAuthenticationError: on entering.
         RedisPermissionError: on entering, when the user may not subscribe to the channel.
     """
@@ -69,6 +70,8 @@ class Subscription:
         if refusal is None:
             return self
         await self.__aexit__(None, None, None)
+        if isinstance(refusal, PyasynqError):
+            raise refusal
         if isinstance(refusal, ReplyError) and refusal.code not in WAITED_OUT:
             raise translate(refusal, f"command SUBSCRIBE {self._channel}")
         raise RedisUnavailableError(self._target.address, str(refusal))

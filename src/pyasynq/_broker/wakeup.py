@@ -12,8 +12,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from pyasynq._broker.async_connection import AsyncConnection, Push
 from pyasynq._broker.backoff import jittered_pause
-from pyasynq._broker.connections import AsyncConnection, Push
 from pyasynq._broker.location import Location
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError
 from pyasynq._broker.session import log_warning

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pyasynq._broker.redis_url import RedisTarget, parse_redis_url
+from pyasynq._broker.tls import TLSOptions
 from pyasynq.errors import ConfigurationError
 
 SECRET = "s3cr3t"
@@ -19,13 +20,25 @@ SECRET = "s3cr3t"
         ("redis://:pw@h:1", RedisTarget(host="h", port=1, password="pw")),
         ("redis://bob:p%40w%2F@h", RedisTarget(host="h", username="bob", password="p@w/")),
         ("redis://[::1]:7000/1", RedisTarget(host="::1", port=7000, database=1)),
-        ("rediss://h", RedisTarget(scheme="rediss", host="h", tls={})),
+        ("rediss://h", RedisTarget(scheme="rediss", host="h", tls=TLSOptions())),
+        (
+            "rediss://h?ssl_certfile=/c%20d&ssl_keyfile=/k&ssl_password=p%26w&ssl_server_hostname=x",
+            RedisTarget(
+                scheme="rediss",
+                host="h",
+                tls=TLSOptions(certfile="/c d", keyfile="/k", password="p&w", server_hostname="x"),
+            ),
+        ),
+        (
+            "rediss://h?ssl_cert_reqs=CERT_NONE",
+            RedisTarget(scheme="rediss", host="h", tls=TLSOptions(cert_reqs="none")),
+        ),
         (
             "rediss://h?ssl_cert_reqs=none&ssl_ca_certs=/ca.pem&ssl_check_hostname=false",
             RedisTarget(
                 scheme="rediss",
                 host="h",
-                tls={"ssl_cert_reqs": "none", "ssl_ca_certs": "/ca.pem", "ssl_check_hostname": False},
+                tls=TLSOptions(cert_reqs="none", ca_certs="/ca.pem", check_hostname=False),
             ),
         ),
         ("unix:///run/r.sock", RedisTarget(scheme="unix", path="/run/r.sock")),
@@ -60,8 +73,10 @@ def test_urls_that_work(url: str, target: RedisTarget) -> None:
         ("redis://h/1?db=2", "twice"),
         ("redis://h?dbb=2", "did you mean 'db'"),
         ("redis://h?ssl_cert_reqs=none", "ssl_cert_reqs"),
-        ("rediss://h?ssl_cert_reqs=maybe", "required, optional or none"),
+        ("rediss://h?ssl_cert_reqs=maybe", "none or optional or required"),
         ("rediss://h?ssl_check_hostname=1", "true or false"),
+        ("rediss://h?ssl_keyfile=/k", "ssl_certfile="),
+        ("rediss://h?ssl_cert_file=/k", "did you mean 'ssl_certfile'"),
         ("unix://run/r.sock", "absolute path"),
         ("unix://", "absolute path"),
         ("embedded://a%zz", "%25"),
@@ -80,6 +95,9 @@ def test_urls_that_cannot_work_say_why(url: str, hint: str) -> None:
         f"redis://:{SECRET}/x@h",
         f"redis://u:{SECRET}@h:x",
         f"nope://:{SECRET}@h/",
+        f"redis://u:12@h/{SECRET}@h",
+        f"unix://u:/{SECRET}@/run/r.sock",
+        f"unix://u:{SECRET}@h:x/run/r.sock",
         f"redis://:12/{SECRET}@h",
         f"redis://:12?{SECRET}@h/0",
         f"redis://:12#{SECRET}@h/0",
@@ -102,6 +120,7 @@ def test_no_error_shows_the_password(url: str) -> None:
         (f"redis://bob:{SECRET}@h:1/2", "h:1"),
         (f"redis://:{SECRET}@[::1]", "[::1]:6379"),
         (f"unix://:{SECRET}@/run/r.sock", "/run/r.sock"),
+        (f"rediss://h?ssl_certfile=/c&ssl_password={SECRET}", "h:6379"),
         ("embedded://./data", "embedded://./data"),
     ],
 )

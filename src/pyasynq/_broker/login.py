@@ -1,0 +1,43 @@
+"""The first words on a connection: who we are, which protocol we speak, which database we want."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.failures import unlike_redis
+from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._broker.plan import Argument
+    from pyasynq._broker.redis_url import RedisTarget
+    from pyasynq._broker.steps import Received
+
+
+def login_commands(target: RedisTarget, protocol: int) -> list[tuple[Argument, ...]]:
+    """Return the commands that a new connection begins with; there may be none."""
+    commands: list[tuple[Argument, ...]] = []
+    login: tuple[Argument, ...] = ()
+    if target.username is not None or target.password is not None:
+        login = ("AUTH", target.username or "default", target.password or "")
+    if protocol == 3:
+        commands.append(("HELLO", 3, *login))
+    elif login:
+        commands.append(login if target.username is not None else ("AUTH", target.password or ""))
+    if target.database:
+        commands.append(("SELECT", target.database))
+    return commands
+
+
+def login_refusal(commands: Sequence[tuple[Argument, ...]], received: Received) -> ReplyError | str | None:
+    """Return why the server does not let us in, or None."""
+    if received.broken is not None:
+        return unlike_redis(received.broken)
+    for command, reply in zip(commands, received.replies, strict=True):
+        if isinstance(reply, ReplyError):
+            if command[0] == "AUTH" and reply.code not in WAITED_OUT:
+                # A server that has no passwords answers ERR to one.
+                return ReplyError("WRONGPASS", reply.message)
+            return reply
+    return None
