@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from pyasynq._broker.backoff import jittered_pause
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
-from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError, translate
+from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError, denied_commands, translate
 from pyasynq._broker.session import greet
 from pyasynq._broker.steps import Close, Open, Pause, Send
 from pyasynq.errors import PyasynqError, RedisUnavailableError, ReplyLostError
@@ -147,7 +147,7 @@ class _Round:
             elif self._will_take_it_later(position, reply):
                 still_waiting.append(position)
             else:
-                self.outcomes[position] = translate(reply, _subject(self._calls[position]))
+                self.outcomes[position] = translate(reply, self._subject(position, reply))
         if received.broken is not None:
             still_waiting += self._after_break(self._waiting[len(received.replies) :], received)
         self._waiting = still_waiting
@@ -241,6 +241,14 @@ class _Round:
             by_text=times > 1 or (times == 1 and self._session.scripts_refused),
         )
 
+    def _subject(self, position: int, reply: ReplyError) -> str:
+        call = self._calls[position]
+        if isinstance(call, CommandCall):
+            return f"command {call.command[0]!s}"
+        commands = denied_commands(reply, call.script.form(self._session.script_flags).text)
+        inside = f"{' or '.join(map(repr, commands))} in " if commands else ""
+        return f"{inside}script {call.script.name}"
+
     def _pause(self) -> Generator[Step, Any, None]:
         self._must_pause = False
         seconds = jittered_pause(self._pauses, shortest=_SHORTEST_PAUSE, longest=_LONGEST_PAUSE)
@@ -263,9 +271,3 @@ class _Round:
             else:
                 self.outcomes[position] = reason or RedisUnavailableError(address, self._cause)
         self._waiting = []
-
-
-def _subject(call: Call) -> str:
-    if isinstance(call, ScriptCall):
-        return f"script {call.script.name}"
-    return f"command {call.command[0]!s}"

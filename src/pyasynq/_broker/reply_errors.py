@@ -44,6 +44,8 @@ _CODES: Final[dict[type[Exception], str]] = {
 _CODE: Final = re.compile(r"-?([A-Z][A-Z0-9_]+)(?: |$)")
 # Redis 6.2 wraps what a command inside a script answered into an ERR of its own.
 _INSIDE_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
+_LINE: Final = re.compile(r"@user_script: ?(\d+)")
+_CALLED: Final = re.compile(rb"redis\.call\('([A-Z]+)'")
 # Redis quotes a command that it does not know, and with it passwords and payloads.
 _QUOTED_ARGUMENTS: Final = re.compile(r",? with args beginning with:.*", re.DOTALL)
 _SCRIPT_DENIED: Final = ("ACL failure in script", "The user executing the script can't")
@@ -78,6 +80,14 @@ def read_reply_error(text: str) -> ReplyError:
     if found := _CODE.match(text):
         return ReplyError(found[1], text[found.end() :])
     return ReplyError("ERR", text)
+
+
+def denied_commands(error: ReplyError, script: bytes) -> list[str]:
+    """Return the commands of which a script may not run one, where Redis tells no more than the line."""
+    line = _LINE.search(error.message)
+    if error.code != "NOPERM" or line is None:
+        return []
+    return [name.decode().lower() for name in _CALLED.findall(script.splitlines()[int(line[1]) - 1])]
 
 
 def translate(error: ReplyError, subject: str) -> RedisError:

@@ -88,8 +88,7 @@ class QueueBoard:
 
     def unwatchable(self, view: QueueView, *, look_at: float) -> None:
         """Note that Redis cannot report changes: an empty queue is asked again later."""
-        view.armed = True
-        view.look_at = look_at
+        view.look_at = min(view.look_at, look_at)
 
     def failed(self, view: QueueView, *, look_at: float) -> None:
         """Leave a queue alone for a while after an error, whatever it may have."""

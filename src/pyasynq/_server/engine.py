@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pyasynq._server.settings import EngineSettings
     from pyasynq.config import ServerConfig
     from pyasynq.context import RunningTask
-    from pyasynq.events import Events
+    from pyasynq.events import Events, ServerWarning
 
 _CLIENT_NAME = "pyasynq-server"
 
@@ -98,14 +98,14 @@ class Engine:
         self._owns_process = owns_process
         self._router = router
         self._started: list[Service] = []
-        warn = events.emit
-        self._driver = AsyncDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=warn)
+        self._warned: set[str] = set()
+        self._driver = AsyncDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=self._warn)
         self._beat_driver = BlockingDriver(
             target,
             client_name=_CLIENT_NAME,
             clock=clock,
             # Its thread is the heartbeat's; events belong to the loop.
-            on_warning=lambda warning: self.loop.call_soon_threadsafe(warn, warning),
+            on_warning=lambda warning: self.loop.call_soon_threadsafe(self._warn, warning),
         )
         self._redis_time = RedisTime(clock)
         self._roster = Roster(config.queues)
@@ -311,7 +311,13 @@ class Engine:
         self._finish()
 
     def _make_watcher(self, on_change: Callable[[str], object]) -> Watcher:
-        return Watcher(self._target, on_change, on_warning=self._events.emit)
+        return Watcher(self._target, on_change, on_warning=self._warn)
+
+    def _warn(self, warning: ServerWarning) -> None:
+        """Report what Redis refuses; several connections may find out the same."""
+        if warning.code not in self._warned:
+            self._warned.add(warning.code)
+            self._events.emit(warning)
 
     def _subscribe(self) -> Subscription:
         return Subscription(self._target, CANCEL_CHANNEL)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import redis.exceptions as redis_errors
 
-from pyasynq._broker.reply_errors import reply_error, translate
+from pyasynq._broker.reply_errors import ReplyError, denied_commands, reply_error, translate
 from pyasynq.errors import RedisOutOfMemoryError, RedisPermissionError
 
 
@@ -59,3 +59,19 @@ def test_h25_a_full_redis_has_an_error_of_its_own() -> None:
     """So that a producer can tell it from all others."""
     error = redis_errors.OutOfMemoryError("command not allowed when used memory > 'maxmemory'.")
     assert isinstance(translate(reply_error(error), "script task/enqueue"), RedisOutOfMemoryError)
+
+
+@pytest.mark.parametrize(
+    ("message", "commands"),
+    [
+        ("can't run this command or subcommand script: f52b, on @user_script:2.", ["hset"]),
+        ("Error running script (call to f_1): @user_script:3: -NOPERM", ["ltrim", "llen"]),
+        ("ACL failure in script: User bob has no permissions to run the 'hset' command", []),
+        ("on @user_script:1.", []),
+    ],
+)
+def test_the_commands_of_a_line_that_redis_refuses_are_found(message: str, commands: list[str]) -> None:
+    """Redis 7.0 and 6.2 name the line of the script and not the command."""
+    script = b"local k = KEYS[1]\nredis.call('HSET', k)\nredis.call('LTRIM', k, redis.call('LLEN', k))\n"
+    assert commands == denied_commands(ReplyError("NOPERM", message), script)
+    assert [] == denied_commands(ReplyError("ERR", message), script)

@@ -53,6 +53,19 @@ def test_the_safety_poll_asks_and_watches_anew(board: QueueBoard) -> None:
     assert [view] == board.to_watch()
 
 
+def test_a_queue_that_cannot_be_watched_is_polled_after_every_answer(board: QueueBoard) -> None:
+    """Also after it was asked for another reason; rounds in between do not put the poll off."""
+    view = board.views[0]
+    for now in (100.0, 101.0):
+        board.ask_all_again()
+        board.answered(view, empty=True, changes=0, look_at=now + 5)
+        assert [view] == board.to_watch()
+        board.unwatchable(view, look_at=now + 1)
+        board.unwatchable(view, look_at=now + 2)
+        assert view not in board.worth_asking(now + 0.9)
+        assert view in board.worth_asking(now + 1)
+
+
 @pytest.mark.parametrize("key", ["asynq:{one}:pending", "asynq:{one}:paused"])
 def test_an_answer_that_is_older_than_a_change_says_nothing(board: QueueBoard, key: str) -> None:
     """No wake-up is lost between question and answer."""

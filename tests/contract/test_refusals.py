@@ -1,0 +1,129 @@
+"""Servers that refuse a part of Redis: everything works, less of it at once, and one warning says so."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyasynq.config import ServerConfig
+from pyasynq.context import context
+from pyasynq.events import Outcome, RoundFailed, ServerWarning, TaskRecovered
+from tests.factories import Tasks
+from tests.fix_engine import QUICK, serving
+from tests.invariants import check_invariants
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    from pyasynq.task import Task
+    from tests.fix_drivers import OwnServer
+    from tests.fix_engine import Running
+
+SETTINGS = dataclasses.replace(QUICK, lease=30)
+POLLED = ServerConfig(
+    concurrency=5,
+    shutdown_timeout=5,
+    task_check_interval=0.05,
+    delayed_task_check_interval=0.05,
+    retry_delay=lambda retried, error, task: 0,
+)
+BOB = (
+    "bob",
+    "on",
+    ">pw",
+    "~*",
+    "&*",
+    "+@all",
+    "-config",
+    "-client",
+    "-slowlog",
+    "-script",
+    "-@admin",
+    "+info",
+)
+PLAIN_RESP2 = ("--rename-command", "HELLO", "")
+
+
+async def work(running: Running) -> None:
+    """Have tasks succeed, fail and be tried again, be archived, and be woken from an empty queue."""
+    await running.client.enqueue("runs", task_id="first", retention=60)
+    assert Outcome.SUCCEEDED is (await running.finished("first")).outcome
+    await running.client.enqueue("fails", task_id="fails", max_retry=1)
+    assert Outcome.RETRIED is (await running.finished("fails")).outcome
+    assert Outcome.ARCHIVED is (await running.finished("fails", retried=1)).outcome
+    for number in range(3):  # each finds the queue empty
+        await running.settled()
+        await running.client.enqueue("runs", task_id=f"later-{number}")
+        assert Outcome.SUCCEEDED is (await running.finished(f"later-{number}")).outcome
+    await running.settled()
+    await running.next_round("heartbeater")
+    await running.next_round("recoverer")
+
+
+async def handle(task: Task) -> None:
+    """Fail if the type says so; otherwise leave a result."""
+    if task.type == "fails":
+        raise ValueError("no")
+    await context().write_result(b"r")
+
+
+@run_async
+async def test_h22_a_managed_server_costs_one_warning_each_way(own_server: OwnServer) -> None:
+    """Without CONFIG, CLIENT, SLOWLOG and SCRIPT: names and wake-up are missing, and nothing else is."""
+    with own_server.connect() as admin:
+        admin.acl_setuser(
+            "bob", enabled=True, passwords=["+pw"], keys=["*"], channels=["*"], categories=["+@all"]
+        )
+        admin.execute_command("ACL", "SETUSER", *BOB)
+        url = own_server.url.replace("unix://", "unix://bob:pw@")
+        async with serving(url, handle, POLLED, SETTINGS) as running:
+            await work(running)
+            warnings = running.recorder.of(ServerWarning)
+            assert ["command_refused", "wakeup_refused"] == sorted(warning.code for warning in warnings)
+            assert [] == running.recorder.of(RoundFailed)
+        check_invariants(admin)
+
+
+@run_async
+async def test_a_server_without_resp3_costs_one_warning(own_server: OwnServer) -> None:
+    """A proxy that speaks RESP2 only: idle servers poll."""
+    own_server.stop()
+    own_server.start(*PLAIN_RESP2)
+    own_server.connect().close()
+    async with serving(own_server.url, handle, POLLED, SETTINGS) as running:
+        await work(running)
+        assert ["wakeup_refused"] == [warning.code for warning in running.recorder.of(ServerWarning)]
+        assert [] == running.recorder.of(RoundFailed)
+
+
+@pytest.mark.parametrize("database", [0, 5])
+@pytest.mark.parametrize("login", ["", "al%40ice:p%2Fw%3A%25%23%C3%A9@"])
+@run_async
+async def test_a_whole_server_works_on_a_unix_socket_in_a_database(
+    own_server: OwnServer, database: int, login: str
+) -> None:
+    """With a login of special characters or without; nothing is left in another database."""
+    with own_server.connect() as admin:
+        command = ("ACL", "SETUSER", "al@ice", "on", ">p/w:%#é", "~*", "&*", "+@all")
+        admin.execute_command(*command)
+        url = own_server.url.replace("unix://", f"unix://{login}") + f"?db={database}"
+        async with serving(url, handle, POLLED, SETTINGS) as running:
+            await work(running)
+            assert [] == running.recorder.of(ServerWarning)
+            assert [] == running.recorder.of(RoundFailed)
+        assert [f"db{database}"] == list(admin.info("keyspace"))
+
+
+@run_async
+async def test_a_dead_workers_task_is_recovered_on_a_managed_server(own_server: OwnServer) -> None:
+    """Scripts travel as text there, also those that are rarely needed."""
+    with own_server.connect() as admin:
+        admin.execute_command("ACL", "SETUSER", *BOB)
+        Tasks(admin).active("dead", token="gone/1", lease=1_000_000_000)
+        url = own_server.url.replace("unix://", "unix://bob:pw@")
+        settings = dataclasses.replace(SETTINGS, lease=1)
+        async with serving(url, handle, POLLED, settings) as running:
+            assert "dead" == (await running.recorder.wait(TaskRecovered)).task_id
+            assert Outcome.SUCCEEDED is (await running.finished("dead")).outcome
+            await running.settled()

@@ -1,0 +1,166 @@
+"""The rights that docs/redis.md lists: they are enough, and each of them is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from pyasynq._broker.driver import BlockingDriver
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.subscription import Subscription
+from pyasynq.config import ServerConfig
+from pyasynq.context import context
+from pyasynq.errors import RedisPermissionError, SkipRetry
+from pyasynq.events import Outcome, RoundFailed, ServerWarning
+from tests.contract import rights
+from tests.fix_engine import serving
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import redis
+
+    from pyasynq._broker.plan import Plan
+    from pyasynq.task import Task
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "redis.md").read_text(encoding="utf-8")
+OPTIONAL = {"info", "script|load", "client|setname", "client|tracking"}
+"""What the drivers can do without, with a warning or in another way."""
+ELSEWHERE = {"subscribe"}
+"""What is not asked for by a plan."""
+WORK: dict[str, Callable[[], list[Plan[Any]]]] = {
+    "producer": rights.producer_work,
+    "worker": rights.worker_work,
+    "scheduler": rights.scheduler_work,
+}
+
+
+def rules(user: str) -> list[str]:
+    """Return what the document says after `ACL SETUSER <user>`, less the password."""
+    [text] = re.findall(rf"ACL SETUSER {user} on >PASSWORD (.*?)```", DOCUMENT, re.DOTALL)
+    return str(text).split()
+
+
+def commands(user: str) -> list[str]:
+    """Return the commands that a user may run."""
+    return [rule[1:] for rule in rules(user) if rule.startswith("+") and not rule.startswith("+@")]
+
+
+@pytest.fixture
+def admin(redis_client: redis.Redis, damage_allowed: None) -> Iterator[redis.Redis]:
+    """A client that may do everything; users of the test are gone after it."""
+    yield redis_client
+    redis_client.acl_deluser("tasks", *WORK)
+
+
+def as_user(admin: redis.Redis, url: str, user: str, *more: str) -> str:
+    """Make a user by the document's rules, and return the URL with its login."""
+    command: Any = admin.execute_command
+    command("ACL", "SETUSER", user, "reset", "on", ">p%40/w", *rules(user), *more)
+    parts = urlsplit(url)
+    return parts._replace(netloc=f"{user}:p%2540%2Fw@{parts.netloc.rpartition('@')[2]}").geturl()
+
+
+def perform(url: str, user: str, **settings: Any) -> None:
+    """Do all that this user's programs do."""
+    driver = BlockingDriver(parse_redis_url(url), **settings)
+    try:
+        for plan in WORK[user]():
+            driver.run(plan)
+    finally:
+        driver.close()
+
+
+def prepare(admin: redis.Redis) -> None:
+    """Put into Redis what a worker works on, and have the scripts there."""
+    admin.flushall()
+    rights.prepare_worker(admin)
+
+
+def used(admin: redis.Redis) -> set[str]:
+    """Return the commands that have run since the statistics were reset."""
+    return {name.removeprefix("cmdstat_") for name in admin.info("commandstats")}
+
+
+@pytest.mark.parametrize("user", WORK)
+def test_the_documented_rights_are_enough_and_none_is_superfluous(
+    admin: redis.Redis, redis_url: str, user: str
+) -> None:
+    """What each right is for is done once at least; no warning is given."""
+    url = as_user(admin, redis_url, user)
+    prepare(admin)
+    admin.config_resetstat()
+    warnings: list[ServerWarning] = []
+    perform(url, user, on_warning=warnings.append)
+    administration = {"config|resetstat", "auth", "select", "client|setinfo"}
+    assert set(commands(user)) - ELSEWHERE - {"client|tracking"} == used(admin) - administration
+    assert [] == warnings
+
+
+@pytest.mark.parametrize("user", WORK)
+def test_a_right_that_is_missing_is_named(admin: redis.Redis, redis_url: str, user: str) -> None:
+    """Whichever it is, be it for a command inside a script."""
+    named = {}
+    for command in set(commands(user)) - OPTIONAL - ELSEWHERE:
+        url = as_user(admin, redis_url, user, f"-{command}")
+        prepare(admin)
+        with pytest.raises(RedisPermissionError) as error:
+            perform(url, user)
+        named[command] = str(error.value).partition("; a user for pyasynq")[0]
+    assert {} == {command: text for command, text in named.items() if f"'{command}'" not in text}
+
+
+def test_the_right_to_subscribe_is_named(admin: redis.Redis, redis_url: str) -> None:
+    """A worker hears of cancellations by it."""
+
+    async def enter(url: str) -> None:
+        async with Subscription(parse_redis_url(url), "asynq:cancel"):
+            pass
+
+    asyncio.run(enter(as_user(admin, redis_url, "worker")))
+    for rule in ("-subscribe", "resetchannels"):
+        with pytest.raises(RedisPermissionError, match="SUBSCRIBE asynq:cancel"):
+            asyncio.run(enter(as_user(admin, redis_url, "worker", rule)))
+
+
+def test_keys_of_others_are_out_of_reach(admin: redis.Redis, redis_url: str) -> None:
+    """The error says so, and which rule lets pyasynq in."""
+    url = as_user(admin, redis_url, "producer", "resetkeys", "~mine:*")
+    with pytest.raises(RedisPermissionError, match=r"access .*key.*~asynq:\*"):
+        perform(url, "producer")
+
+
+@pytest.mark.parametrize("user", ["worker", "tasks"])
+@run_async
+async def test_a_whole_server_works_with_the_documented_rights(
+    admin: redis.Redis, redis_url: str, user: str
+) -> None:
+    """No round of a service fails, no warning is given, and it is told of new tasks."""
+    url = as_user(admin, redis_url, user)
+
+    async def handle(task: Task) -> None:
+        await context().write_result(b"r")
+        if task.type == "fails":
+            raise ValueError("no")
+        if task.type == "skips":
+            raise SkipRetry("no")
+
+    config = ServerConfig(concurrency=5, shutdown_timeout=5, retry_delay=lambda retried, error, task: 0)
+    async with serving(url, handle, config) as running:
+        kinds = ("runs", "fails", "skips")
+        for kind in kinds:
+            await running.client.enqueue(kind, task_id=kind, max_retry=1, retention=60)
+        assert Outcome.SUCCEEDED is (await running.finished("runs")).outcome
+        assert Outcome.ARCHIVED is (await running.finished("skips")).outcome
+        assert Outcome.ARCHIVED is (await running.finished("fails", retried=1)).outcome
+        await running.settled()
+        for service in ("recoverer", "forwarder", "heartbeater"):
+            await running.next_round(service)
+        assert [] == running.recorder.of(RoundFailed)
+        assert [] == running.recorder.of(ServerWarning)
