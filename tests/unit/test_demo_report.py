@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq.cli.demo import report as pages
 from pyasynq.cli.demo.analysis import SourceFacts
-from pyasynq.cli.demo.display import lease_line, picture, plain_line
+from pyasynq.cli.demo.picture import lease_line, picture, plain_line
 from pyasynq.cli.demo.progress import LeaseView, RateMeter, Snapshot, WorkerView
 from pyasynq.cli.demo.sources import Sources
 from pyasynq.cli.demo.summary import Kill, Remains, Summary, summarize

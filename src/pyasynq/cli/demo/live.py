@@ -8,7 +8,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from pyasynq.cli.demo.display import picture
+from pyasynq.cli.demo.picture import picture
 from pyasynq.cli.demo.text import WIDTH
 
 if TYPE_CHECKING:
