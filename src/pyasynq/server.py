@@ -24,7 +24,7 @@ from pyasynq._server.routes import router_of
 from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._server.signals import SignalWatch
 from pyasynq.config import ServerConfig
-from pyasynq.errors import PyasynqError, ServerStateError
+from pyasynq.errors import ConfigurationError, PyasynqError, ServerStateError
 from pyasynq.events import Events, ServerStateChanged, TasksPutBack
 from pyasynq.options import seconds_of
 
@@ -114,9 +114,11 @@ class Server:
 
         Raises:
             ServerStateError: when the server was started before.
-            ConfigurationError: when the handler is none.
+            ConfigurationError: when the handler is none, and on Windows.
             RedisError: when Redis cannot be reached, refuses us, or is too old; nothing is left running.
         """
+        if sys.platform == "win32":
+            raise ConfigurationError("a server does not run on Windows; clients do. Use WSL or a container")
         if self._state is not ServerState.NEW:
             raise ServerStateError(f"the server is {self._state}; a server starts once, make another one")
         router = router_of(handler)

@@ -16,6 +16,8 @@ import redis.asyncio.connection as redis_async
 import redis.connection as redis_blocking
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
+from pyasynq.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -50,7 +52,7 @@ def async_connection(target: RedisTarget, protocol: int, seconds: float) -> Any:
     """Make a connection of redis-py for asyncio; the caller calls `connect` and logs in.
 
     Raises:
-        ConfigurationError: when the files of TLS cannot be used.
+        ConfigurationError: when the files of TLS cannot be used, or unix sockets do not exist here.
     """
     options = _options(target, protocol, seconds)
     if target.tls is not None:
@@ -62,7 +64,7 @@ def blocking_connection(target: RedisTarget, seconds: float) -> Any:
     """Make a connection of redis-py for threads; the caller calls `connect` and logs in.
 
     Raises:
-        ConfigurationError: when the files of TLS cannot be used.
+        ConfigurationError: when the files of TLS cannot be used, or unix sockets do not exist here.
     """
     options = _options(target, 2, seconds) | {"socket_timeout": seconds}
     if target.tls is not None:
@@ -150,6 +152,10 @@ def _options(target: RedisTarget, protocol: int, seconds: float) -> dict[str, An
         "health_check_interval": 0,
     }
     if target.path is not None:
+        if not hasattr(socket, "AF_UNIX"):
+            raise ConfigurationError(
+                f"{target.path}: Python knows no unix sockets on this platform; connect by redis://"
+            )
         return options | {"path": target.path}
     options |= {"host": target.host, "port": target.port}
     return options | {"socket_keepalive": True, "socket_keepalive_options": _KEEP_ALIVE}
