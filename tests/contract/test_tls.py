@@ -17,6 +17,7 @@ from pyasynq._broker.wakeup import Watcher
 from pyasynq.errors import ConfigurationError, RedisError, RedisTLSError, RedisUnavailableError
 from pyasynq.events import Outcome
 from pyasynq.task import Task
+from tests.contract import test_driver_forks as forks
 from tests.fix_engine import do_nothing, serving
 from tests.fix_proxy import Cut, Proxy
 from tests.fix_tls import Certificates, TlsFront
@@ -305,3 +306,14 @@ def test_nothing_of_a_connection_is_left_behind(
     command.append(tls.url(ssl_ca_certs=certificates.authority))
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ("", "", 0) == (done.stdout, done.stderr, done.returncode)
+
+
+@pytest.mark.parametrize("program", [forks.ASYNC, forks.INSIDE_LOOP, forks.BLOCKING])
+def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
+    tls: TlsFront, certificates: Certificates, program: str, tasks: Tasks
+) -> None:
+    """Neither its socket nor its TLS: the parent goes on over the connection that it had."""
+    command = [sys.executable, *forks.STRICT, "-c", program, tls.url(ssl_ca_certs=certificates.authority)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ("None\n", "") == (done.stdout, done.stderr)
+    assert {"parent-1", "parent-2", "child-1", "child-2"} == set(tasks.ids("pending"))

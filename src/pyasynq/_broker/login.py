@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 def login_commands(target: RedisTarget, protocol: int) -> list[tuple[Argument, ...]]:
     """Return the commands that a new connection begins with; there may be none."""
     commands: list[tuple[Argument, ...]] = []
-    login: tuple[Argument, ...] = ()
-    if target.username is not None or target.password is not None:
-        login = ("AUTH", target.username or "default", target.password or "")
+    if target.username is not None:
+        commands.append(("AUTH", target.username, target.password or ""))
+    elif target.password is not None:
+        commands.append(("AUTH", target.password))
     if protocol == 3:
-        commands.append(("HELLO", 3, *login))
-    elif login:
-        commands.append(login if target.username is not None else ("AUTH", target.password or ""))
+        # Without the login: a server that does not know HELLO would only say that we are not logged in.
+        commands.append(("HELLO", 3))
     if target.database:
         commands.append(("SELECT", target.database))
     return commands
