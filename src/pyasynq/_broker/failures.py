@@ -83,7 +83,9 @@ def tls_fault(error: BaseException) -> str | None:
         if isinstance(one, ssl.SSLCertVerificationError):
             return _certificate_fault(one)
         if isinstance(one, ssl.SSLError) and not isinstance(one, _PASSING):
-            return _alert(one) or f"TLS failed ({one.reason}); if it has no TLS, its URL begins with redis://"
+            return (
+                _alert(one) or f"TLS failed ({_reason(one)}); if it has no TLS, its URL begins with redis://"
+            )
     return None
 
 
@@ -104,13 +106,18 @@ def _certificate_fault(error: ssl.SSLCertVerificationError) -> str:
 
 def _alert(error: ssl.SSLError) -> str | None:
     """Return what the server says is wrong with our certificate, or with its absence."""
-    reason = error.reason or ""
+    reason = _reason(error)
     if "ALERT" in reason and any(word in reason for word in _ALERTS_ABOUT_US):
         return (
             f"it refuses our certificate, or wants one ({reason}): name certificate and key as "
             "ssl_certfile= and ssl_keyfile= in the URL"
         )
     return None
+
+
+def _reason(error: ssl.SSLError) -> str:
+    # Errors that Python itself raises have no reason, not even None.
+    return getattr(error, "reason", None) or str(error)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

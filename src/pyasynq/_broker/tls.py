@@ -60,7 +60,7 @@ class TLSOptions:
             return ssl.create_default_context(cafile=self.ca_certs, capath=self.ca_path)
         except ssl.SSLError as error:
             raise ConfigurationError(
-                f"ssl_ca_certs={self.ca_certs!r}: not certificates in PEM form ({error.reason})"
+                f"ssl_ca_certs={self.ca_certs!r}: not certificates in PEM form ({getattr(error, 'reason', error)})"
             ) from None
 
     def _load_certificate(self, context: ssl.SSLContext, certfile: str) -> None:
