@@ -59,8 +59,9 @@ class TLSOptions:
         try:
             return ssl.create_default_context(cafile=self.ca_certs, capath=self.ca_path)
         except ssl.SSLError as error:
+            reason = getattr(error, "reason", error)
             raise ConfigurationError(
-                f"ssl_ca_certs={self.ca_certs!r}: not certificates in PEM form ({getattr(error, 'reason', error)})"
+                f"ssl_ca_certs={self.ca_certs!r}: not certificates in PEM form ({reason})"
             ) from None
 
     def _load_certificate(self, context: ssl.SSLContext, certfile: str) -> None:
