@@ -11,6 +11,7 @@ RUNS       ?= 10
 SAMPLE     ?=
 SEED       ?=
 BENCH_ARGS ?=
+SEQUENCES  ?=
 
 # The name of the stamp holds what the environment was made from, so it is made anew when that changes and
 # at no other time: not on a checkout that only touches files, and never from the network without a reason.
@@ -19,7 +20,7 @@ STAMP := $(VENV)/made-$(shell { pwd; cat pyproject.toml requirements/dev.txt; } 
 # Each writes files that are checked in, and with --check says whether they are current.
 GENERATORS := $(wildcard tools/generate_wire.py tools/unasync.py)
 
-.PHONY: help demo test check fix bench sync mutants chaos-kill pins clean
+.PHONY: help demo test check fix bench sync mutants model chaos-kill chaos-limits chaos-ordered chaos-schedulers interop interop-nightly interop-faults chaos-doctor pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -52,8 +53,34 @@ sync: $(STAMP) ## write the generated files anew: pyasynq.sync and the wire modu
 mutants: $(STAMP) ## break the Lua scripts one statement at a time; the tests must notice [SAMPLE=60 SEED=1]
 	@$(PYTHON) -m tools.mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
 
+model: $(STAMP) ## 10,000 random operations, on Redis and on a model of it; print how often each was drawn
+	@PYASYNQ_MODEL_STEPS=10000 $(PYTHON) -m pytest -q -s tests/properties/test_model_queue.py
+
 chaos-kill: $(STAMP) ## kill a random worker every second while 10,000 tasks run; none may be lost [RUNS=10]
 	@$(PYTHON) -m tests.chaos.kill --runs $(RUNS)
+
+chaos-limits: $(STAMP) ## four workers on queues with limits, two of them killed: never too many at once, never too fast
+	@$(PYTHON) -m tests.chaos.limits rate
+	@$(PYTHON) -m tests.chaos.limits concurrency
+
+chaos-ordered: $(STAMP) ## kill three workers of an ordered queue of 2,000 tasks; they end in order (2 minutes)
+	@$(PYTHON) -m tests.chaos.ordered
+
+chaos-schedulers: $(STAMP) ## three schedulers, two of them killed: each tick is enqueued once (1 minute)
+	@$(PYTHON) -m tests.chaos.schedulers
+
+interop: $(STAMP) ## compare with the real Asynq, step by step; needs Go [SEQUENCES=500 SEED=1 PYTEST_ARGS="-k turns"]
+	@go=$$(tools/go.sh) && PYASYNQ_GO=$$go SEED=$(SEED) SEQUENCES=$(SEQUENCES) \
+		$(PYTHON) -m pytest -rs -n 2 --dist worksteal tests/interop $(PYTEST_ARGS)
+
+interop-nightly: ## the same with twenty times as many sequences
+	@$(MAKE) interop SEQUENCES=10000
+
+interop-faults: $(STAMP) ## plant faults in our scripts one at a time; the comparison must find each [SEED=1]
+	@go=$$(tools/go.sh) && PYASYNQ_GO=$$go $(PYTHON) -m tests.interop.faults $(if $(SEED),--seed $(SEED))
+
+chaos-doctor: $(STAMP) ## a busy healthy system for a minute, examined all the time; nothing may be found
+	@$(PYTHON) -m tests.chaos.doctor
 
 pins: ## write requirements/dev.txt anew from pyproject.toml (needs uv)
 	@tools/pins.sh

@@ -74,29 +74,19 @@ class Job(NamedTuple):
     """What these tests took when nothing was broken."""
 
 
-def record_tests(folder: str) -> dict[str, Recorded]:
+def record_tests(folder: str, *, processes: int) -> dict[str, Recorded]:
     """Run all tests of a folder unbroken; return what each ran. Raises RunError if one fails."""
-    with tempfile.TemporaryDirectory() as temporary:
-        record = Path(temporary, "record.json")
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "tools.record_scripts",
-        ]
-        environment = {**os.environ, "RECORD_SCRIPTS_TO": str(record)}
-        run = subprocess.run(
-            [*command, folder], cwd=ROOT, env=environment, text=True, capture_output=True, check=False
-        )
+    with tempfile.TemporaryDirectory() as records:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += ["-p", "tools.record_scripts", "-n", str(processes), "--dist", "loadfile", folder]
+        environment = {**os.environ, "RECORD_SCRIPTS_TO": records}
+        run = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True, check=False)
         if run.returncode != _PASSED:
             message = f"the tests fail before anything is broken:\n{run.stdout[-4000:]}{run.stderr[-2000:]}"
             raise RunError(message)
         return {
             test: Recorded(frozenset(entry["scripts"]), entry["seconds"])
+            for record in Path(records).iterdir()
             for test, entry in json.loads(record.read_text(encoding="utf-8")).items()
         }
 

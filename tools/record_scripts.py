@@ -1,9 +1,10 @@
 """A pytest plugin: writes down which Lua scripts each test ran, and how long the test took.
 
-    RECORD_SCRIPTS_TO=FILE python -m pytest -p tools.record_scripts tests/contract
+    RECORD_SCRIPTS_TO=FOLDER python -m pytest -p tools.record_scripts tests/contract
 
-FILE becomes JSON: {test id: {"scripts": [name, ...], "seconds": float}}. The names come from the
-`ScriptCall`s that plans yield; what ran in a child process is not seen.
+FOLDER gets a JSON file from each process of pytest-xdist that ran tests, or one without it:
+{test id: {"scripts": [name, ...], "seconds": float}}. The names come from the `ScriptCall`s that plans
+yield; what ran in a child process is not seen.
 """
 
 from __future__ import annotations
@@ -56,9 +57,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Write the record."""
+    """Write the record of this process."""
     record = {
         test: {"scripts": sorted(scripts), "seconds": round(_seconds.get(test, 0.0), 4)}
         for test, scripts in _scripts.items()
     }
-    Path(os.environ["RECORD_SCRIPTS_TO"]).write_text(json.dumps(record), encoding="utf-8")
+    file = Path(os.environ["RECORD_SCRIPTS_TO"], f"{os.getpid()}.json")
+    file.write_text(json.dumps(record), encoding="utf-8")

@@ -16,9 +16,10 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "pyasynq"
 TWINS = {
     "client.py": "sync/client.py",
+    "rate.py": "sync/rate.py",
     **{
         f"inspector/{name}.py": f"sync/inspector/{name}.py"
-        for name in ("__init__", "_base", "bulk", "queues", "servers", "tasks")
+        for name in ("__init__", "_base", "bulk", "events", "queues", "servers", "tasks")
     },
 }
 
@@ -32,9 +33,11 @@ RULES = [
         (r"\b__a(enter|exit)__\b", r"__\1__"),
         (r"\bAwaitable\[([^\[\]]*)\]", r"\1"),
         (r"^from collections\.abc import Awaitable, (.*)$", r"from collections.abc import \1"),
+        (r"\bAsyncEvents\b", "BlockingEvents"),
         (r"\bAsyncDriver\b", "BlockingDriver"),
         (r"\bAsyncTasks\b", "BlockingTasks"),
         (r"(?<!Blocking)\bEnqueueBatcher\b", "BlockingEnqueueBatcher"),
+        (r"\bTaskWaits\b", "BlockingTaskWaits"),
         (r"\b(\w+)_async\b", r"\1_blocking"),
     )
 ]
