@@ -8,11 +8,13 @@ that perform operations.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pyasynq._wire.history import decode_attempts, decode_progress
 from pyasynq._wire.keys import ALL_QUEUES, QueueKeys, queue_keys
 from pyasynq._wire.messages import TaskMessage, UndecodableMessageError, decode_task_message
 
@@ -26,11 +28,15 @@ RedisClient: TypeAlias = Any
 MAX_ARCHIVED = 9_999
 _QUEUE_KEY = re.compile(r"asynq:\{(.*?)\}:(.*)", re.DOTALL)
 _DAY = re.compile(r"(processed|failed):\d{4}-\d{2}-\d{2}")
+_LOCK_RULE = re.compile(rb"\d+( start| finish)?")
 _LISTS = ("pending", "active")
 _SORTED_SETS = ("scheduled", "retry", "archived", "completed")
 _PLAIN = {*_LISTS, *_SORTED_SETS, "lease", "paused", "processed", "failed", "groups", "aggregation_sets"}
 _FIELDS = {"msg", "state", "pending_since", "unique_key", "group", "result"}
 _OWN_FIELDS = {"x:attempt", "x:crashes", "x:group", "x:unique_ttl", "x:trace", "x:attempts", "x:progress"}
+
+_RATE = {"rate", "period", "burst"}
+_SETTINGS = {"concurrency", "ordered", *_RATE}
 
 
 @dataclass
@@ -69,13 +75,20 @@ class _Queue:
                 continue
 
 
-def check_invariants(client: RedisClient, *, max_archived: int = MAX_ARCHIVED) -> None:
-    """Fail with every violation there is."""
-    found = violations(client, max_archived=max_archived)
+def check_invariants(
+    client: RedisClient, *, max_archived: int = MAX_ARCHIVED, ids_return: bool = False
+) -> None:
+    """Fail with every violation there is.
+
+    Where ids return, a lock that only time ends may belong to one that another task has by now.
+    """
+    found = violations(client, max_archived=max_archived, ids_return=ids_return)
     assert not found, "\n".join(["the database is not sound:", *found])
 
 
-def violations(client: RedisClient, *, max_archived: int = MAX_ARCHIVED) -> list[str]:
+def violations(
+    client: RedisClient, *, max_archived: int = MAX_ARCHIVED, ids_return: bool = False
+) -> list[str]:
     """Return every violation as a sentence that begins with the queue's name."""
     registered = {name.decode() for name in client.smembers(ALL_QUEUES)}
     found = []
@@ -87,9 +100,11 @@ def violations(client: RedisClient, *, max_archived: int = MAX_ARCHIVED) -> list
             _messages(queue),
             _leases(queue),
             _groups(queue),
-            _locks(queue),
+            _locks(queue, ids_return=ids_return),
             _counters(queue),
+            _events(queue),
             _scores(queue),
+            _limits(queue),
         )
         found += [f"{name}: {message}" for check in checks for message in check]
         if any(queue.tasks()) and name not in registered:
@@ -112,6 +127,8 @@ def _read(client: RedisClient) -> dict[str, _Queue]:
     for key, ttl, value in zip(names, kinds[1::2], pipeline.execute(), strict=True):
         match = _QUEUE_KEY.fullmatch(key.decode())
         assert match, key
+        if value is None:
+            continue  # it has expired since its name was read
         queue = queues.setdefault(match[1], _Queue(queue_keys(match[1])))
         queue.values[match[2]] = _decoded(match[2], value)
         queue.ttls[match[2]] = ttl
@@ -132,6 +149,8 @@ def _ask_value(pipeline: Any, key: bytes, kind: bytes) -> None:
             pipeline.hgetall(key)
         case b"set":
             pipeline.smembers(key)
+        case b"stream":
+            pipeline.xrange(key)
         case _:
             pipeline.get(key)
 
@@ -184,6 +203,10 @@ def _fields(queue: _Queue) -> Iterator[str]:
             yield f"{task_id} is {state.decode()} and has an x:attempt"
         if "x:group" in fields and state != b"scheduled":
             yield f"{task_id} is {state.decode()} and has an x:group"
+        if "x:attempts" in fields and not 1 <= len(decode_attempts(fields["x:attempts"])) <= 10:
+            yield f"{task_id} has the attempts {fields['x:attempts']!r}"
+        if "x:progress" in fields and decode_progress(fields["x:progress"]) is None:
+            yield f"{task_id} has the progress {fields['x:progress']!r}"
         if "x:crashes" in fields and state in {b"retry", b"archived", b"completed"}:
             yield f"{task_id} is {state.decode()} and has an x:crashes"
 
@@ -239,15 +262,20 @@ def _groups(queue: _Queue) -> Iterator[str]:
             yield f"I7 aggregation set {name} is empty"
 
 
-def _locks(queue: _Queue) -> Iterator[str]:
+def _locks(queue: _Queue, *, ids_return: bool) -> Iterator[str]:
+    for task_id, fields in queue.tasks():
+        rule = fields.get("x:unique_ttl")
+        if rule is not None and not (_LOCK_RULE.fullmatch(rule) and fields.get("unique_key")):
+            yield f"{task_id} has the x:unique_ttl {rule!r} and the unique_key {fields.get('unique_key')!r}"
     keys_of = {task_id: message.unique_key for task_id, message in queue.messages()}
     for name, value in queue.values.items():
-        if not name.startswith("unique:"):
+        if not name.startswith(("unique:", "x:unique:")):
             continue
         if queue.ttls[name] < 0:
             yield f"I9 lock {name} never expires"
         owner, key = value.decode(), f"asynq:{{{queue.keys.queue}}}:{name}"
-        if keys_of.get(owner, key) != key:
+        # A message that names no lock has one that only time ends.
+        if not ids_return and keys_of.get(owner, "") not in {"", key}:
             yield f"I9 lock {name} belongs to {owner}, whose message names {keys_of[owner]!r}"
 
 
@@ -265,6 +293,33 @@ def _counters(queue: _Queue) -> Iterator[str]:
         kind, _, day = name.partition(":")
         if kind == "failed" and int(value) > int(queue.values.get(f"processed:{day}", 0)):
             yield f"I12 {name} is {int(value)}, more than processed"
+
+
+def _limits(queue: _Queue) -> Iterator[str]:
+    limits = queue.values.get("x:limits", {})
+    for unknown in sorted(limits.keys() - _SETTINGS):
+        yield f"x:limits has the unknown field {unknown}"
+    for name, value in limits.items():
+        if value not in {b"0", b"1"} if name == "ordered" else not float(value) > 0:
+            yield f"x:limits has {name} {value!r}"
+    if len(_RATE & limits.keys()) not in {0, len(_RATE)}:
+        yield f"x:limits has a part of a rate: {sorted(_RATE & limits.keys())}"
+    if "x:bucket" in queue.values:
+        for unknown in sorted(queue.values["x:bucket"].keys() - {"full_at", "turn"}):
+            yield f"x:bucket has the unknown field {unknown}"
+        if queue.ttls["x:bucket"] < 0:
+            yield "x:bucket never expires"
+
+
+def _events(queue: _Queue) -> Iterator[str]:
+    if "x:events" not in queue.values:
+        return
+    if queue.ttls["x:events"] < 0:
+        yield "the stream x:events never expires"
+    for position, fields in queue.values["x:events"].items():
+        event = json.loads(fields.get(b"event", b"{}"))
+        if fields.keys() != {b"event"} or not {"kind", "queue", "at"} <= event.keys():
+            yield f"event {position} is {fields}"
 
 
 def _scores(queue: _Queue) -> Iterator[str]:

@@ -2,7 +2,10 @@
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+LAST_SECOND: Final = 253_402_300_799
+"""Unix time of the end of the year 9999, the last that a datetime knows. Peers may write later ones."""
 
 _MICROSECONDS = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,6 +38,10 @@ class Instant(NamedTuple):
     def ceiling(self) -> int:
         """The first whole Unix second that is not before this instant."""
         return self.seconds + (self.microseconds > 0)
+
+    def to_microseconds(self) -> int:
+        """Return the Unix time in microseconds."""
+        return self.seconds * _MICROSECONDS + self.microseconds
 
     def to_datetime(self) -> datetime:
         """Return the instant as an aware datetime in UTC."""

@@ -21,11 +21,10 @@ from pyasynq._app.declaration import Declaration
 from pyasynq._app.registry import Registry
 from pyasynq._app.scheduling import Scheduling
 from pyasynq._app.sending import REDIS_URL_VARIABLE
-from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._server.group_routes import ALL_GROUPS
 from pyasynq.config import GroupRule, ServerConfig
 from pyasynq.errors import ConfigurationError
-from pyasynq.options import DEFAULT_QUEUE, name_of, resolve_options
+from pyasynq.options import DEFAULT_QUEUE, check_option_names, name_of, resolve_options, with_result_ttl
 from pyasynq.server import Server
 
 if TYPE_CHECKING:
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from pyasynq._server.routes import Route
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import GroupAggregator, SchedulerConfig
+    from pyasynq.control import Control
     from pyasynq.options import Duration, EnqueueOptions
     from pyasynq.retry import RetryDelay
     from pyasynq.scheduler import Scheduler
@@ -50,6 +50,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 M = TypeVar("M", bound="Middleware")
 A = TypeVar("A", bound="GroupAggregator")
+
+_RULES_OF_TYPES = ("crash_limit", "is_failure", "result_ttl", "retry_delay")
+"""What a declaration takes beside the options of its tasks."""
 
 
 class App(Scheduling):
@@ -67,14 +70,17 @@ class App(Scheduling):
         middleware: around every handler, outermost first; see `use`.
         client_middleware: around every enqueue, outermost first; see `use_client`.
         max_payload: the largest payload in bytes that may be enqueued.
-        timeout: how many seconds one exchange with Redis may take.
+        timeout: how long one exchange with Redis may take.
+        publish_events: publish what this app enqueues, as `Client` does; what workers do is theirs to
+            publish: `ServerConfig.publish_events`.
         scheduler_config: how the app's schedulers work: the zone of expressions, hooks, heartbeat.
 
     Raises:
         ConfigurationError: for a URL that cannot work. The message never shows the password.
+        InvalidOptionError: for a value that a setting cannot have.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an app is configured in one place, by name
         self,
         url: str | None = None,
         *,
@@ -83,7 +89,8 @@ class App(Scheduling):
         middleware: Iterable[Middleware] = (),
         client_middleware: Iterable[ClientMiddleware] = (),
         max_payload: int = 8_000_000,
-        timeout: float = 5.0,
+        timeout: Duration = 5.0,
+        publish_events: bool | int = False,
         scheduler_config: SchedulerConfig | None = None,
     ) -> None:
         if isinstance(modules, str):
@@ -93,6 +100,7 @@ class App(Scheduling):
             client_middleware,
             max_payload=max_payload,
             timeout=timeout,
+            publish_events=publish_events,
             scheduler_config=scheduler_config,
         )
         self.modules = tuple(modules)
@@ -111,20 +119,21 @@ class App(Scheduling):
 
     @overload
     def task(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
+        self, function: Callable[P, Coroutine[Any, Any, R | Control]], /
     ) -> CoroutineTask[P, R]: ...
 
     @overload
-    def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+    def task(self, function: Callable[P, R | Control], /) -> PlainTask[P, R]: ...
 
     @overload
     def task(
         self,
         name: str | None = None,
         *,
-        retry_delay: RetryDelay | None = None,
+        retry_delay: RetryDelay | Duration | None = None,
         is_failure: Callable[[BaseException], bool] | None = None,
         crash_limit: int | None = None,
+        result_ttl: Duration | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> TaskDecorator: ...
 
@@ -132,18 +141,21 @@ class App(Scheduling):
         self,
         name: Any = None,
         *,
-        retry_delay: RetryDelay | None = None,
+        retry_delay: RetryDelay | Duration | None = None,
         is_failure: Callable[[BaseException], bool] | None = None,
         crash_limit: int | None = None,
+        result_ttl: Duration | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> Any:
         """Declare a handler: `@app.task`, `@app.task("type")` or `@app.task("type", queue=..., ...)`.
 
         Args:
             name: the task's type; without it module and function name, as in `"shop.tasks.deliver"`.
-            retry_delay: takes `retried, error, task` and returns the wait before the next attempt.
+            retry_delay: the wait before the next attempt, or takes `retried, error, task` and returns it.
             is_failure: False for errors that are retried without spending a retry.
             crash_limit: how many crashes of its worker archive a task.
+            result_ttl: how long what the handler returns can be read, by `await handle.result()`: the
+                option `retention` by another name, at least 1 second.
             options: of every task of this type, unless `.options()` says otherwise.
 
         Raises:
@@ -151,6 +163,9 @@ class App(Scheduling):
                 parameter that a payload cannot carry.
             UnknownOptionError, InvalidOptionError: for wrong options.
         """
+        check_option_names(options, beside=_RULES_OF_TYPES)
+        if result_ttl is not None:
+            options = with_result_ttl(options, result_ttl)
         resolve_options(options)
 
         def declare(function: Callable[..., Any]) -> TypedTask[..., Any]:
@@ -277,7 +292,7 @@ class App(Scheduling):
         scheduler = self.scheduler() if with_scheduler else None
         if config is None:
             config = ServerConfig(queues=self.default_weights())
-        return Server(self.url, config, lifespan=lambda: self._lifetime(scheduler))
+        return Server(self.url, config, clock=self._clock, lifespan=lambda: self._lifetime(scheduler))
 
     def run_worker(
         self,
@@ -315,5 +330,6 @@ class App(Scheduling):
             await self.close()
 
     def __repr__(self) -> str:
-        address = parse_redis_url(self._url).address if self._url else f"${REDIS_URL_VARIABLE}"
+        known = self._url is not None or self._destination is not None
+        address = self.address if known else f"${REDIS_URL_VARIABLE}"
         return f"<App at {address} with {len(self._registry.tasks)} tasks>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
 from pyasynq._broker.chunks import (
     Chunk,
@@ -16,37 +16,33 @@ from pyasynq._broker.chunks import (
     with_options,
 )
 from pyasynq._broker.coalesce import EnqueueBatcher
-from pyasynq._broker.compose import task_info
 from pyasynq._broker.driver import AsyncDriver
+from pyasynq._broker.enqueue_rules import info_of_result
 from pyasynq._broker.health import ping
 from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.task_waits import TaskWaits
 from pyasynq._clock import SYSTEM_CLOCK, Clock
-from pyasynq.errors import InvalidOptionError
-from pyasynq.options import Duration, EnqueueOptions, resolve_options, seconds_of
-from pyasynq.task import EnqueueResult, Task, TaskInfo
+from pyasynq.options import (
+    Duration,
+    EnqueueOptions,
+    check_max_payload,
+    events_kept,
+    resolve_options,
+    time_out_of,
+)
+from pyasynq.task import EnqueueResult, FinishedTask, Task, TaskInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import TracebackType
 
     from pyasynq._broker.chunks import AsyncTasks
+    from pyasynq._broker.redis_url import RedisTarget
 
 DEFAULT_MAX_PAYLOAD = 8_000_000
 
 CallNext: TypeAlias = Callable[[Task], Awaitable[TaskInfo]]
 ClientMiddleware: TypeAlias = Callable[[Task, CallNext], Awaitable[TaskInfo]]
-
-
-def _check_max_payload(max_payload: object) -> None:
-    if isinstance(max_payload, bool) or not isinstance(max_payload, int) or max_payload < 1:
-        raise InvalidOptionError("max_payload", max_payload, "must be a number of bytes, at least 1")
-
-
-def _time_out(timeout: object) -> float:
-    seconds = seconds_of("timeout", timeout)
-    if seconds == 0:
-        raise InvalidOptionError("timeout", timeout, "must be more than 0 seconds")
-    return seconds
 
 
 def _wrap(middleware: ClientMiddleware, call_next: CallNext) -> CallNext:
@@ -70,6 +66,8 @@ class Client:
         middleware: the first one is the outermost; see `use`.
         clock: tells the present, for process times.
         client_name: what `CLIENT LIST` shows.
+        publish_events: publish what is enqueued, for `Inspector.follow`: True keeps about the last 10,000
+            events of each queue, a number so many. It costs a round trip for each batch.
 
     Raises:
         ConfigurationError: for a URL or a value that cannot work.
@@ -84,15 +82,22 @@ class Client:
         middleware: Iterable[ClientMiddleware] = (),
         clock: Clock = SYSTEM_CLOCK,
         client_name: str = "pyasynq-client",
+        publish_events: bool | int = False,
     ) -> None:
-        _check_max_payload(max_payload)
-        seconds = _time_out(timeout)
+        check_max_payload(max_payload)
+        seconds = time_out_of(timeout)
         target = parse_redis_url(url)
         self._max_payload = max_payload
         self._clock = clock
         self._middleware = list(middleware)
-        self._driver = AsyncDriver(target, client_name=client_name, timeout=seconds, clock=clock)
-        self._batcher = EnqueueBatcher(self._driver, clock)
+        self._driver = self._connect(target, client_name=client_name, timeout=seconds, clock=clock)
+        kept = events_kept("publish_events", publish_events)
+        self._batcher = EnqueueBatcher(self._driver, clock, events_kept=kept)
+        self._waits = TaskWaits(self._driver)
+
+    def _connect(self, target: RedisTarget, **settings: Any) -> AsyncDriver:
+        """Make the driver; clients of tests have another one."""
+        return AsyncDriver(target, **settings)
 
     async def enqueue(
         self,
@@ -110,11 +115,12 @@ class Client:
             **options: see `EnqueueOptions`; they win over the task's own, setting by setting.
 
         Returns:
-            what Redis knows of the task now.
+            what Redis knows of the task now; `enqueue_status` says what `on_duplicate` made of a duplicate.
 
         Raises:
             TaskIDConflictError: a task with this `task_id` exists in the queue.
-            DuplicateTaskError: the task is `unique`, and one of equal type and payload holds the lock.
+            DuplicateTaskError: the task is `unique`, another one holds the lock, and `on_duplicate` does not
+                say otherwise, or cannot be done: the holder is gone, or does not wait.
             InvalidOptionError: an option, or the payload, that cannot be.
             UnknownOptionError: a misspelt option.
             PayloadTooLargeError: the payload is larger than `max_payload`; nothing was sent.
@@ -145,7 +151,7 @@ class Client:
             **shared: options for all of them, which win over a task's own, setting by setting.
 
         Returns:
-            a result for each task in the order of the input, true if the task was enqueued.
+            a result for each task in the order of the input, true if its payload is to be run.
 
         Raises:
             InvalidOptionError: a shared option that cannot be.
@@ -159,6 +165,50 @@ class Client:
         async for chunk in chunks_async(tasks):
             results += await self._enqueue_chunk(chunk, shared)
         return results
+
+    async def wait(self, queue: str, task_id: str, timeout: Duration | None = None) -> FinishedTask:
+        """Wait until a task has ended: it succeeded, it failed for good, or it is gone.
+
+        A task that is retried has not ended. Redis tells of each change of the task, whoever runs it, and it
+        is looked at every second besides; any number of waits share one connection and one poll. While Redis
+        is away, the wait goes on. Cancelled, or at its time-out, it leaves nothing behind.
+
+        Args:
+            queue: where the task is.
+            task_id: its id.
+            timeout: how long to wait; None is without end, and 0 looks once.
+
+        Returns:
+            how it ended. A task without retention is gone from Redis when it has succeeded, and so is one
+            that somebody has deleted, and one that never was: `TaskEnd.GONE` stands for all of them.
+
+        Raises:
+            WaitTimeoutError: the task has not ended in time.
+            RedisError: Redis refuses us, or with a `timeout` of 0 cannot be reached.
+            UndecodableMessageError: what is kept of the task is no message.
+            ClientClosedError: the client has been closed.
+        """
+        return await self._waits.wait(queue, task_id, timeout)
+
+    async def result(self, queue: str, task_id: str, timeout: Duration | None = None) -> bytes | None:
+        """Wait until a task has ended, and return what its handler returned, None if that was None.
+
+        Only a task with `retention` has a result that can be read, and only for that long; the call fails
+        at once for one without.
+
+        Args:
+            queue: where the task is.
+            task_id: its id.
+            timeout: as for `wait`.
+
+        Raises:
+            ResultNotKeptError: the task has no retention, or is gone after it.
+            TaskFailedError: the task failed for good; the error's message is in it.
+            TaskDeletedError: the task was deleted.
+            TaskNotFoundError: there was no such task when the wait began.
+            Exception: what `wait` raises.
+        """
+        return await self._waits.result(queue, task_id, timeout)
 
     def use(self, middleware: ClientMiddleware) -> ClientMiddleware:
         """Wrap every task that is enqueued from now on; the first one that was added is the outermost.
@@ -183,7 +233,11 @@ class Client:
         await self._driver.run(ping())
 
     async def close(self) -> None:
-        """Wait for calls under way, at most the time-out, then close the connections. Twice is harmless."""
+        """Wait for calls under way, at most the time-out, then close the connections. Twice is harmless.
+
+        Who waits for a task or its result gets `ClientClosedError` at once.
+        """
+        await self._waits.close()
         await self._driver.close()
 
     async def __aenter__(self) -> Self:
@@ -201,9 +255,16 @@ class Client:
 
     def __del__(self) -> None:
         """Warn about a client that has connections and was never closed."""
-        driver = getattr(self, "_driver", None)
-        if driver is not None and driver.abandon():
+        if self._abandon():
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+
+    def _abandon(self) -> bool:
+        """Let go of all connections at once, from any thread; return whether there were any."""
+        waits = getattr(self, "_waits", None)
+        if waits is not None:
+            waits.abandon()
+        driver = getattr(self, "_driver", None)
+        return driver is not None and bool(driver.abandon())
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.Client of Redis at {self._driver.target.address}>"
@@ -214,7 +275,7 @@ class Client:
         result = await self._batcher.enqueue(composed)
         if result.error is not None:
             raise result.error.with_traceback(None)  # one error may be the result of many calls
-        return task_info(composed, now)
+        return info_of_result(composed, result, now)
 
     async def _enqueue_chunk(
         self,

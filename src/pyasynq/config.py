@@ -9,8 +9,9 @@ from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from pyasynq.errors import InvalidOptionError, nearest
-from pyasynq.options import DEFAULT_QUEUE, Duration, name_of, seconds_of
-from pyasynq.retry import default_retry_delay
+from pyasynq.limits import Queue
+from pyasynq.options import DEFAULT_QUEUE, Duration, events_kept, is_whole, name_of, seconds_of
+from pyasynq.retry import default_retry_delay, retry_delay_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -67,11 +68,12 @@ class ServerConfig:
 
     concurrency: int = 100
     """How many tasks run at once in this process."""
-    queues: Mapping[str, int] = field(default_factory=lambda: {DEFAULT_QUEUE: 1})
-    """Queue names and their priorities, which share out the slots by weight."""
+    queues: Mapping[str, int | Queue] = field(default_factory=lambda: {DEFAULT_QUEUE: 1})
+    """Queue names and their priorities, which share out the slots by weight; a `Queue` says more."""
     strict_priority: bool = False
     """Serve a queue only while all queues of higher priority are empty."""
-    retry_delay: RetryDelay = default_retry_delay
+    retry_delay: RetryDelay | Duration = default_retry_delay
+    """How long to wait before the next attempt: a function of `retried, error, task`, or always as long."""
     is_failure: Callable[[BaseException], bool] = _is_failure
     """False for an error that is retried without spending a retry, such as "busy, later please"."""
     error_handler: ErrorHandler | None = None
@@ -114,6 +116,11 @@ class ServerConfig:
     """
     groups: Mapping[str, GroupRule] = field(default_factory=dict)
     """Other values for groups of these names; a name that ends in `*` stands for all that begin so."""
+    publish_events: bool | int | Mapping[str, bool | int] = False
+    """Publish what happens to tasks, for `Inspector.follow`: of all queues, or of those that a mapping names.
+
+    True keeps about the last 10,000 events of each queue, a number so many.
+    """
     burst: bool = False
     """Close when all queues are empty and nothing runs."""
     max_tasks: int | None = None
@@ -129,12 +136,13 @@ class ServerConfig:
             raise InvalidOptionError("on_unknown", self.on_unknown, "must be 'fail' or 'return'")
         for name in ("strict_priority", "burst"):
             _switch(name, getattr(self, name))
-        for name in ("retry_delay", "is_failure"):
-            _function(name, getattr(self, name))
+        retry_delay_of(self.retry_delay)
+        _function("is_failure", self.is_failure)
         for name in ("error_handler", "health_check"):
             if getattr(self, name) is not None:
                 _function(name, getattr(self, name))
         _queues(self.queues)
+        _ = self.event_stream_lengths
         for name in self.__dataclass_fields__:
             if name.endswith(("_timeout", "_interval", "_limit", "_age")):
                 _duration(name, getattr(self, name))
@@ -142,6 +150,28 @@ class ServerConfig:
         _grace_period("group_grace_period", self.group_grace_period)
         _group_size("group_max_size", self.group_max_size)
         _group_rules(self.groups)
+
+    @property
+    def event_stream_lengths(self) -> dict[str, int]:
+        """How many events are kept of each queue whose events are published."""
+        published = self.publish_events
+        if not isinstance(published, Mapping):
+            published = dict.fromkeys(self.queues, published)
+        for queue in published:
+            if queue not in self.queues:
+                raise InvalidOptionError("publish_events", queue, "this server does not serve such a queue")
+        lengths = {queue: events_kept("publish_events", value) for queue, value in published.items()}
+        return {queue: length for queue, length in lengths.items() if length}
+
+    @property
+    def priorities(self) -> dict[str, int]:
+        """Queue names and their priorities."""
+        return {name: self.queue(name).priority for name in self.queues}
+
+    def queue(self, name: str) -> Queue:
+        """Return what is set for one of the queues. Raises KeyError for another name."""
+        queue = self.queues[name]
+        return queue if isinstance(queue, Queue) else Queue(priority=queue)
 
 
 def _group_rules(groups: Mapping[str, object]) -> None:
@@ -232,9 +262,11 @@ def _queues(queues: object) -> None:
         raise InvalidOptionError("queues", queues, "must map names to priorities, as in {'default': 1}")
     if not queues:
         raise InvalidOptionError("queues", queues, "name at least one queue")
-    for queue, priority in queues.items():
+    for queue, setting in queues.items():
         name_of("queues", queue)
-        _at_least(f"queues[{queue!r}]", priority, 1)
+        if not isinstance(setting, Queue) and not is_whole(setting, 1):
+            remedy = "must be a priority, a whole number of at least 1, or a Queue"
+            raise InvalidOptionError(f"queues[{queue!r}]", setting, remedy)
 
 
 def _duration(name: str, value: object) -> None:

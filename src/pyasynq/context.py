@@ -6,16 +6,19 @@ import asyncio
 import logging
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from pyasynq.errors import ServerStateError
+from pyasynq.errors import InvalidOptionError, ServerStateError
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Coroutine, Mapping, MutableMapping
 
+T = TypeVar("T")
 
 _log = logging.getLogger("pyasynq.task")
+_LONGEST_NOTE = 200
+_LARGEST_AMOUNT = 1e300
 
 
 class MessageFacts(Protocol):
@@ -68,6 +71,12 @@ class Home(Protocol):
     async def write_result(self, task: RunningTask, data: bytes) -> None:
         """Store a result."""
 
+    def finish_from_thread(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of this home and block the calling thread, a handler's, until it has ended."""
+
+    def report_progress(self, task: RunningTask, done: float, total: float | None, note: str) -> None:
+        """Take what a handler says of its progress, in whatever thread. Does not wait."""
+
 
 current_task: ContextVar[RunningTask] = ContextVar("pyasynq.current_task")
 """The attempt whose handler runs here; set by the engine."""
@@ -81,7 +90,10 @@ def context() -> TaskContext:
     """
     task = current_task.get(None)
     if task is None:
-        raise ServerStateError("context() was called outside of a handler: there is no task here")
+        raise ServerStateError(
+            "context() was called outside of a handler: there is no task here. In a test, run the handler "
+            "with the kit's perform(), or call it inside `with pyasynq.testing.task_context():`",
+        )
     return TaskContext(task)
 
 
@@ -199,7 +211,29 @@ class TaskContext:
             pass
         else:
             raise ServerStateError("write_result_sync() would block the event loop: await write_result()")
-        asyncio.run_coroutine_threadsafe(home.write_result(self._task, data), home.loop).result()
+        home.finish_from_thread(home.write_result(self._task, data))
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Say how far the handler has come; `TaskInfo.progress` shows it. For coroutines and threads alike.
+
+        It waits for nothing, and may be called as often as one likes: the newest report is written, at most
+        twice a second, and the last one with what becomes of the task, if that is kept. While Redis is away
+        nothing is written; a task that is not this attempt's any more is left alone.
+
+        Args:
+            done: how much is done, not negative, in whatever unit.
+            total: of how much; None if that is not known.
+            note: what is being done, cut to 200 characters.
+
+        Raises:
+            InvalidOptionError: for numbers that are negative, not finite or none, and a note that is no text.
+        """
+        _check_amount("done", done)
+        if total is not None:
+            _check_amount("total", total)
+        if not isinstance(note, str):
+            raise InvalidOptionError("note", note, "must be text")
+        self._task.home.report_progress(self._task, done, total, note[:_LONGEST_NOTE])
 
     def __repr__(self) -> str:
         return f"TaskContext(task_id={self.task_id!r}, task_type={self.task_type!r}, queue={self.queue!r})"
@@ -215,6 +249,12 @@ def task_fields(task: RunningTask | None) -> dict[str, str | int]:
         "queue": task.queue,
         "attempt": task.message.retried + 1,
     }
+
+
+def _check_amount(name: str, value: object) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and 0 <= cast("float", value) <= _LARGEST_AMOUNT):
+        raise InvalidOptionError(name, value, "must be a finite number that is not negative")
 
 
 def _check_result(data: object) -> None:

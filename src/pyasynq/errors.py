@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 class PyasynqError(Exception):
@@ -240,17 +240,22 @@ class TaskIDConflictError(EnqueueError):
 
 
 class DuplicateTaskError(EnqueueError):
-    """A unique task of the same type and payload holds the lock in this queue.
+    """A unique task of the same type and payload, or of the same `unique_key`, holds the lock in this queue.
 
     Attributes:
         queue: the queue's name.
         unique_key: the lock's key in Redis.
+        holder: id of the task that holds it; empty where nobody asked.
+        reason: why the holder cannot be returned or take another payload; empty if neither was asked.
     """
 
-    def __init__(self, queue: str, unique_key: str) -> None:
-        super().__init__(f"task already exists: the lock {unique_key!r} is held")
+    def __init__(self, queue: str, unique_key: str, holder: str = "", reason: str = "") -> None:
+        whose = f"; its task {holder!r} {reason}" if reason else ""
+        super().__init__(f"task already exists: the lock {unique_key!r} is held{whose}")
         self.queue = queue
         self.unique_key = unique_key
+        self.holder = holder
+        self.reason = reason
 
 
 class TickTakenError(EnqueueError):
@@ -395,6 +400,64 @@ class QueueNotPausedError(PyasynqError):
         self.queue = queue
 
 
+# Waiting for tasks, and their results.
+
+
+class WaitTimeoutError(PyasynqError, TimeoutError):
+    """A task did not end within the time that somebody was ready to wait. The task goes on.
+
+    The cause is a `RedisError` if Redis could not be reached at the end.
+
+    Attributes:
+        queue: the queue's name.
+        task_id: the id.
+        seconds: how long was waited.
+    """
+
+    def __init__(self, queue: str, task_id: str, seconds: float) -> None:
+        super().__init__(f"task {task_id!r} in queue {queue!r} has not ended within {seconds:g} s")
+        self.queue = queue
+        self.task_id = task_id
+        self.seconds = seconds
+
+
+class ResultError(PyasynqError):
+    """A task has no result to give; the subclass says why.
+
+    Attributes:
+        queue: the queue's name.
+        task_id: the id.
+    """
+
+    def __init__(self, queue: str, task_id: str, reason: str) -> None:
+        super().__init__(f"task {task_id!r} in queue {queue!r} {reason}")
+        self.queue = queue
+        self.task_id = task_id
+
+
+class ResultNotKeptError(ResultError, LookupError):
+    """The result was not kept: the task has no retention, its retention is over, or it wrote no result."""
+
+
+class TaskFailedError(ResultError):
+    """The task failed for good and is archived. It may still be run again by hand.
+
+    Attributes:
+        error: the message of its last error; empty if it was archived by hand before it failed.
+    """
+
+    def __init__(self, queue: str, task_id: str, error: str) -> None:
+        super().__init__(queue, task_id, f"failed for good: {error or 'it was archived by hand'}")
+        self.error = error
+
+
+class TaskDeletedError(ResultError, LookupError):
+    """The task was deleted before it could succeed: by hand, by `RevokeTask`, or by a cancellation.
+
+    So is a task that was made into another one with the rest of its group.
+    """
+
+
 class UndecodableMessageError(PyasynqError, ValueError):
     """Bytes from Redis that are not the message they should be.
 
@@ -481,11 +544,115 @@ class LeaseExpiredError(PyasynqError):
         super().__init__("asynq: task lease expired")
 
 
+class AttemptSettledError(PyasynqError):
+    """The attempt was settled before: what becomes of its task has been said.
+
+    Attributes:
+        queue: the queue's name.
+        task_id: the id.
+    """
+
+    def __init__(self, queue: str, task_id: str) -> None:
+        super().__init__(f"this attempt at task {task_id!r} of queue {queue!r} was settled before")
+        self.queue = queue
+        self.task_id = task_id
+
+
+class ReportedError(PyasynqError):
+    """What went wrong with a task, in the words of whoever ran it, elsewhere or in another language."""
+
+
+class SemaphoreFullError(PyasynqError):
+    """All tokens of a semaphore are taken; try again later.
+
+    Attributes:
+        scope: the semaphore's name.
+        max_tokens: how many tokens there are.
+    """
+
+    def __init__(self, scope: str, max_tokens: int) -> None:
+        super().__init__(f"semaphore {scope!r}: all {max_tokens} tokens are taken")
+        self.scope = scope
+        self.max_tokens = max_tokens
+
+
+class SemaphoreNotHeldError(PyasynqError):
+    """A token is given back by a task that holds none, or whose deadline has passed.
+
+    Attributes:
+        scope: the semaphore's name.
+        task_id: the task's.
+    """
+
+    def __init__(self, scope: str, task_id: str) -> None:
+        super().__init__(f"semaphore {scope!r}: task {task_id!r} holds no token")
+        self.scope = scope
+        self.task_id = task_id
+
+
 # Servers.
 
 
 class ServerStateError(PyasynqError, RuntimeError):
     """A server was asked for something that its state does not allow, such as a second start."""
+
+
+# Tests.
+
+
+class ForeignRedisError(ConfigurationError):
+    """A test kit is in use, and something would speak to a Redis that is not the kit's.
+
+    Attributes:
+        address: where that Redis is, without the password.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"a test kit is in use, and something wants to speak to Redis at {address}, which is not the "
+            "kit's: go through the app under test or the kit's url, or allow it by use(..., allow=[...])"
+        )
+        self.address = address
+
+
+class DrainTimeoutError(PyasynqError, TimeoutError):
+    """Tasks that a test kit ran did not end within its patience; they were broken off.
+
+    Attributes:
+        tasks: type and id of each.
+        seconds: the patience.
+    """
+
+    def __init__(self, tasks: "Iterable[str]", seconds: float) -> None:
+        self.tasks = tuple(tasks)
+        self.seconds = seconds
+        super().__init__(
+            f"still running after {seconds:g} s of real time: {', '.join(self.tasks)}; where handlers wait "
+            "for one another the kit needs use(..., concurrency=2), for long ones use(..., patience=...)"
+        )
+
+
+class EndlessDrainError(PyasynqError):
+    """A test kit has run very many tasks at one instant, and there are more.
+
+    Attributes:
+        types: task types and how often each ran, the most frequent first.
+    """
+
+    def __init__(self, types: "Mapping[str, int]") -> None:
+        self.types = dict(types)
+        often = ", ".join(f"{name!r} {count} times" for name, count in list(self.types.items())[:3])
+        super().__init__(
+            f"{sum(self.types.values())} tasks ran at one instant and there are more ({often}): does a task "
+            "enqueue itself, or fail, without a delay?"
+        )
+
+
+class HandlerExitError(PyasynqError):
+    """A handler that a test kit ran raised what is no error: `SystemExit`, or a cancellation of its own."""
+
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__(f"a handler raised {raised!r}; a worker goes on, and retries the task")
 
 
 # Schedulers.

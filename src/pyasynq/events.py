@@ -25,6 +25,7 @@ class Outcome(enum.StrEnum):
     SUCCEEDED = "succeeded"
     REVOKED = "revoked"
     RETRIED = "retried"
+    SNOOZED = "snoozed"
     ARCHIVED = "archived"
     REQUEUED = "requeued"
     LET_GO = "let_go"
@@ -41,7 +42,11 @@ class TaskStarted(NamedTuple):
 
 
 class TaskFinished(NamedTuple):
-    """An attempt has ended and its outcome is decided; writing it down follows."""
+    """An attempt has ended and its outcome is decided; writing it down follows.
+
+    `error` is what the handler raised, or returned to say what becomes of the task; of a `Retry`, the error
+    that it was raised from or in handling.
+    """
 
     queue: str
     task_id: str
@@ -51,6 +56,14 @@ class TaskFinished(NamedTuple):
     outcome: Outcome
     seconds: float
     error: BaseException | None
+
+
+class TaskSettled(NamedTuple):
+    """Redis has confirmed the outcome of an attempt, or refused it because the task is somebody else's."""
+
+    queue: str
+    task_id: str
+    written: bool
 
 
 class TaskRecovered(NamedTuple):
@@ -114,6 +127,7 @@ class TasksAggregated(NamedTuple):
     group: str
     tasks: int
     task_id: str
+    """Empty when another task stands for it, which holds its lock."""
 
 
 class AggregationDeclined(NamedTuple):
@@ -170,6 +184,18 @@ class ServerStateChanged(NamedTuple):
     state: str
 
 
+class ServerStarting(NamedTuple):
+    """A server has got its id; it is about to connect, and then to take its first task."""
+
+    server_id: str
+
+
+class HeartbeatWritten(NamedTuple):
+    """Leases are renewed, the server's record is written, and the event loop has just heard of it."""
+
+    server_id: str
+
+
 class ShutdownWaiting(NamedTuple):
     """A server that shuts down waits for running tasks, at most so many seconds."""
 
@@ -181,6 +207,13 @@ class TasksPutBack(NamedTuple):
     """Tasks that did not finish before a server closed are at the front of their queues again."""
 
     tasks: int
+
+
+class EventsDropped(NamedTuple):
+    """Events of a queue's tasks were not published: Redis was away for too long, full, or did not answer."""
+
+    queue: str
+    events: int
 
 
 class LoopBlocked(NamedTuple):
@@ -215,6 +248,18 @@ class ServerWarning(NamedTuple):
 
     code: str
     message: str
+
+
+class LimitsIgnored(NamedTuple):
+    """A server that knows neither limits nor order, one in Go, works on a queue that has them.
+
+    Reported once for each such server and queue, by every server of pyasynq that works on the queue.
+    """
+
+    queue: str
+    host: str
+    pid: int
+    server_id: str
 
 
 class SchedulerStateChanged(NamedTuple):

@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
+from pyasynq.limits import UNLIMITED, QueueLimits
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date, datetime, timedelta
@@ -43,6 +45,8 @@ class QueueInfo:
     """When the pause ends by itself."""
     memory_usage: int = 0
     """Bytes, estimated from a sample of the tasks."""
+    limits: QueueLimits = UNLIMITED
+    """What is stored for the queue by `set_queue_limits`; what servers ask for is in `ServerInfo.limits`."""
 
     @property
     def size(self) -> int:
@@ -53,6 +57,31 @@ class QueueInfo:
     def unfinished(self) -> int:
         """The tasks that are still to be run, or are running."""
         return self.pending + self.active + self.scheduled + self.retry + self.aggregating
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEvent:
+    """Something that happened to a task, as it was published; what the event does not tell is empty."""
+
+    kind: str
+    """`enqueued`, `started`, `succeeded`, `retried`, `archived` and so on, or `dropped` and `missed`."""
+    queue: str
+    at: datetime
+    """When it happened, aware; by the clock of Redis as the worker knows it, or by that of the client."""
+    position: str
+    """Where in the queue's stream it stands; a follower can go on after it."""
+    task_id: str = ""
+    type: str = ""
+    server_id: str = ""
+    """Which server published it; of a task that was recovered or archived as poison, whose worker crashed."""
+    retried: int = 0
+    """How many retries had been spent before this attempt."""
+    max_retry: int = 0
+    seconds: float = 0.0
+    """How long the attempt took."""
+    error: str = ""
+    count: int = 1
+    """How many events were dropped, how many tasks were aggregated, or how many crashes there have been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +114,8 @@ class ServerInfo:
     active_workers: tuple[WorkerInfo, ...]
     engine: str = ""
     """`pyasynq`; empty for a server in Go."""
+    limits: Mapping[str, QueueLimits] = field(default_factory=dict)
+    """Limits that the server asks for, by queue; what is stored for a queue wins over them."""
 
 
 @dataclass(frozen=True, slots=True)

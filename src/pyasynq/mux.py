@@ -24,12 +24,14 @@ from pyasynq._server.middleware import NOT_FOUND, check_middleware, wrap_route
 from pyasynq._server.routes import Route, is_coroutine_handler
 from pyasynq.errors import ConfigurationError, InvalidOptionError
 from pyasynq.options import name_of
+from pyasynq.retry import retry_delay_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pyasynq._server.middleware import Middleware
     from pyasynq._server.routes import Handler
+    from pyasynq.options import Duration
     from pyasynq.retry import RetryDelay
 
 _AnyHandler = TypeVar("_AnyHandler", bound="Handler")
@@ -54,7 +56,7 @@ class Mux:
         pattern: str,
         handler: Handler,
         *,
-        retry_delay: RetryDelay | None = None,
+        retry_delay: RetryDelay | Duration | None = None,
         is_failure: Callable[[BaseException], bool] | None = None,
         crash_limit: int | None = None,
     ) -> None:
@@ -63,12 +65,12 @@ class Mux:
         Args:
             pattern: a task type or the beginning of some; not blank, and each only once.
             handler: called with the task.
-            retry_delay: instead of the server's.
+            retry_delay: instead of the server's; a function, or a constant delay.
             is_failure: instead of the server's.
             crash_limit: instead of the server's.
 
         Raises:
-            InvalidOptionError: for a blank pattern or a negative crash limit.
+            InvalidOptionError: for a blank pattern, or a delay or crash limit that cannot be.
             ConfigurationError: for a duplicate pattern or a handler that cannot be called.
         """
         name_of("pattern", pattern)
@@ -81,7 +83,7 @@ class Mux:
         self._routes[pattern] = Route(
             handler,
             plain=not is_coroutine_handler(handler),
-            retry_delay=retry_delay,
+            retry_delay=None if retry_delay is None else retry_delay_of(retry_delay),
             is_failure=is_failure,
             crash_limit=crash_limit,
         )
@@ -92,7 +94,7 @@ class Mux:
         self,
         pattern: str,
         *,
-        retry_delay: RetryDelay | None = None,
+        retry_delay: RetryDelay | Duration | None = None,
         is_failure: Callable[[BaseException], bool] | None = None,
         crash_limit: int | None = None,
     ) -> Callable[[_AnyHandler], _AnyHandler]:

@@ -6,22 +6,31 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast, get_args
 
-from pyasynq._clock import Instant
+from pyasynq._clock import LAST_SECOND, Instant
 from pyasynq.errors import InvalidOptionError, UnknownOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 Duration: TypeAlias = timedelta | float | int
 """A `timedelta`, or seconds."""
 
+Until: TypeAlias = Literal["success", "start", "finish", "expiry"]
+"""When the lock of a unique task goes."""
+
+OnDuplicate: TypeAlias = Literal["raise", "ignore", "return_existing", "replace_payload"]
+"""What an enqueue does when another task holds the lock."""
+
+OnConflict: TypeAlias = Literal["raise", "replace_finished"]
+"""What an enqueue does when a task with its id exists."""
+
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_MAX_RETRY: Final = 25
 DEFAULT_TIMEOUT_SECONDS: Final = 1800
+DEFAULT_EVENTS_KEPT: Final = 10_000
 _MAX_INT32: Final = 2**31 - 1
-_MAX_UNIX_TIME: Final = 253_402_300_799  # the end of the year 9999, the last that datetime knows
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -41,6 +50,14 @@ class EnqueueOptions(TypedDict, total=False):
     """Aware time at which an attempt is cut off, however late it began."""
     unique: Duration
     """At least 1 s: so long, while this one is unfinished, the queue takes none of equal type and payload."""
+    until: Until
+    """When the lock of a `unique` task goes: at its success (the default, as in Asynq), when an attempt
+    starts, when the task is finished in whatever way, or only when its time is over."""
+    unique_key: str
+    """Names the lock of a `unique` task, which all tasks of the queue with this name share."""
+    on_duplicate: OnDuplicate
+    """What to do when the lock of a `unique` task is held: raise (the default), leave it at that, return the
+    task that holds it, or give that task this payload and, if one is given, this process time."""
     process_at: datetime
     """Aware time before which the task is not run."""
     process_in: Duration
@@ -49,13 +66,20 @@ class EnqueueOptions(TypedDict, total=False):
     """How long a succeeded task and its result are kept; not at all unless given."""
     task_id: str
     """The task's id, unique within its queue; a random UUID unless given."""
+    on_conflict: OnConflict
+    """What to do when the `task_id` exists: raise (the default), or replace a task that is archived or
+    completed."""
     headers: Mapping[str, str]
     """Text that travels with the task, such as a trace or a tenant."""
     group: str
     """Name of a group, whose tasks a server's aggregator makes into one; a later process time comes first."""
 
 
+_Reader: TypeAlias = "Callable[[str, object], object]"
+
 _PROCESS_TIMES: Final = ("process_at", "process_in")
+_OF_UNIQUE_TASKS: Final = ("until", "unique_key", "on_duplicate")
+_RULES: Final = frozenset({*_OF_UNIQUE_TASKS, "on_conflict"})
 
 OPTION_NAMES: Final = frozenset(EnqueueOptions.__annotations__)
 
@@ -69,10 +93,14 @@ class EnqueueSettings:
     timeout: int = DEFAULT_TIMEOUT_SECONDS
     deadline: int = 0
     unique_ttl: int = 0
+    until: Until = "success"
+    unique_key: str = ""
+    on_duplicate: OnDuplicate = "raise"
     process_at: Instant | None = None
     process_in: float | None = None
     retention: int = 0
     task_id: str | None = None
+    on_conflict: OnConflict = "raise"
     headers: Mapping[str, str] | None = None
     group: str = ""
 
@@ -94,11 +122,27 @@ def merge_options(*layers: Mapping[str, object]) -> EnqueueOptions:
     return cast("EnqueueOptions", merged)
 
 
-def check_option_names(options: Mapping[str, object]) -> None:
-    """Raise `UnknownOptionError` for the first name that is no option."""
+def with_result_ttl(options: EnqueueOptions, result_ttl: Duration) -> EnqueueOptions:
+    """Return options by which a result can be read for so long.
+
+    Raises:
+        InvalidOptionError: for less than a second, and beside `retention`.
+    """
+    if "retention" in options:
+        raise InvalidOptionError("result_ttl", result_ttl, "is retention by another name: give one of them")
+    if seconds_of("result_ttl", result_ttl) < 1:
+        raise InvalidOptionError("result_ttl", result_ttl, "must be at least 1 second")
+    return {**options, "retention": result_ttl}
+
+
+def check_option_names(options: Mapping[str, object], beside: Iterable[str] = ()) -> None:
+    """Raise `UnknownOptionError` for the first name that is no option.
+
+    What may be given `beside` them, where they are given, is suggested too.
+    """
     for name in options:
         if name not in OPTION_NAMES:
-            raise UnknownOptionError(name, OPTION_NAMES)
+            raise UnknownOptionError(name, OPTION_NAMES.union(beside))
 
 
 def resolve_options(options: Mapping[str, object]) -> EnqueueSettings:
@@ -125,6 +169,31 @@ def resolve_options(options: Mapping[str, object]) -> EnqueueSettings:
     return EnqueueSettings(**settings)  # type: ignore[arg-type]
 
 
+def check_combination(options: Mapping[str, object]) -> None:
+    """Refuse options of one task that mean nothing together.
+
+    Raises:
+        InvalidOptionError: for one that says how a lock behaves and a task without a lock, for a rule about
+            an id that nobody chose, and for a payload to be replaced in a task that may be gone.
+    """
+    if options.keys().isdisjoint(_RULES):
+        return
+    for name in _OF_UNIQUE_TASKS:
+        if name in options and "unique" not in options:
+            raise InvalidOptionError(
+                name, options[name], "needs unique=, which says how long the lock holds at most"
+            )
+    if "on_conflict" in options and "task_id" not in options:
+        raise InvalidOptionError(
+            "on_conflict", options["on_conflict"], "needs task_id=; a random id is in conflict with none"
+        )
+    if options.get("until") == "expiry" and options.get("on_duplicate") == "replace_payload":
+        remedy = (
+            'until="expiry" keeps the lock of a task that has run; until="start" replaces what still waits'
+        )
+        raise InvalidOptionError("on_duplicate", "replace_payload", remedy)
+
+
 def seconds_of(name: str, value: object) -> float:
     """Return a duration in seconds.
 
@@ -140,11 +209,29 @@ def seconds_of(name: str, value: object) -> float:
             seconds = math.inf
     else:
         raise InvalidOptionError(name, value, "a duration is a timedelta or a number of seconds")
-    if not math.isfinite(seconds) or seconds > _MAX_UNIX_TIME:
+    if not math.isfinite(seconds) or seconds > LAST_SECOND:
         raise InvalidOptionError(name, value, "a duration must be finite and end before the year 10000")
     if seconds < 0:
         raise InvalidOptionError(name, value, "a duration cannot be negative")
     return seconds
+
+
+def time_out_of(timeout: object) -> float:
+    """Return in seconds how long one exchange with Redis may take.
+
+    Raises:
+        InvalidOptionError: for what is no duration, and for none at all.
+    """
+    seconds = seconds_of("timeout", timeout)
+    if seconds == 0:
+        raise InvalidOptionError("timeout", timeout, "must be more than 0 seconds")
+    return seconds
+
+
+def check_max_payload(max_payload: object) -> None:
+    """Raise `InvalidOptionError` for what is no number of bytes."""
+    if isinstance(max_payload, bool) or not isinstance(max_payload, int) or max_payload < 1:
+        raise InvalidOptionError("max_payload", max_payload, "must be a number of bytes, at least 1")
 
 
 def instant_of(name: str, value: object) -> Instant:
@@ -173,9 +260,22 @@ def check_representable(name: str, value: object, instant: Instant) -> Instant:
     Raises:
         InvalidOptionError: otherwise; it names the option and the value that the instant was made of.
     """
-    if instant.ceiling > _MAX_UNIX_TIME:
+    if instant.ceiling > LAST_SECOND:
         raise InvalidOptionError(name, value, "a time must lie before the last second of the year 9999")
     return instant
+
+
+def events_kept(name: str, value: object) -> int:
+    """Return how many events a queue's stream keeps, 0 for a setting that publishes none.
+
+    Raises:
+        InvalidOptionError: for what is neither a switch nor such a number.
+    """
+    if isinstance(value, bool):
+        return DEFAULT_EVENTS_KEPT if value else 0
+    if not is_whole(value, 1):
+        raise InvalidOptionError(name, value, "must be True, False, or how many events to keep, 1 at least")
+    return int(value)  # type: ignore[call-overload, no-any-return] # it is a whole number
 
 
 def is_whole(value: object, least: int) -> bool:
@@ -218,6 +318,15 @@ def _unique_ttl(name: str, value: object) -> int:
     return math.ceil(seconds)
 
 
+def _one_of(*words: str) -> _Reader:
+    def read(name: str, value: object) -> object:
+        if value not in words:
+            raise InvalidOptionError(name, value, f"must be one of {', '.join(map(repr, words))}")
+        return value
+
+    return read
+
+
 def _max_retry(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidOptionError(name, value, "must be a whole number")
@@ -246,17 +355,20 @@ def _headers(name: str, value: object) -> Mapping[str, str] | None:
     return dict(value) or None
 
 
-_Reader: TypeAlias = "Callable[[str, object], object]"
 _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "queue": ("queue", name_of),
     "max_retry": ("max_retry", _max_retry),
     "timeout": ("timeout", _whole_seconds),
     "deadline": ("deadline", _deadline),
     "unique": ("unique_ttl", _unique_ttl),
+    "until": ("until", _one_of(*get_args(Until))),
+    "unique_key": ("unique_key", name_of),
+    "on_duplicate": ("on_duplicate", _one_of(*get_args(OnDuplicate))),
     "process_at": ("process_at", instant_of),
     "process_in": ("process_in", seconds_of),
     "retention": ("retention", _whole_seconds),
     "task_id": ("task_id", name_of),
+    "on_conflict": ("on_conflict", _one_of(*get_args(OnConflict))),
     "headers": ("headers", _headers),
     "group": ("group", name_of),
 }

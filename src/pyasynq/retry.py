@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
+
+from pyasynq.errors import InvalidOptionError
+from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from pyasynq.options import Duration
@@ -24,3 +28,18 @@ def default_retry_delay(retried: int, error: BaseException, task: Task) -> float
     """Return Asynq's delay in seconds: the fourth power of the retries so far, plus 15 s and some jitter."""
     jitter = random.randrange(_JITTER_SECONDS)  # noqa: S311 - spreads load, guards nothing
     return float(retried**4 + _FIRST_DELAY_SECONDS + jitter * (retried + 1))
+
+
+def retry_delay_of(rule: object) -> RetryDelay:
+    """Return the function of a setting that may also be a constant delay.
+
+    Raises:
+        InvalidOptionError: for what is neither a function nor a duration.
+    """
+    if isinstance(rule, timedelta | int | float):
+        seconds = seconds_of("retry_delay", rule)
+        return lambda retried, error, task: seconds  # noqa: ARG005 - RetryDelay
+    if not callable(rule):
+        remedy = "must be a function of retried, error and task, or a constant delay: a timedelta or seconds"
+        raise InvalidOptionError("retry_delay", rule, remedy)
+    return rule

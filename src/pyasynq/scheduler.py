@@ -183,6 +183,11 @@ class Scheduler(Runnable):
         facts = await driver.run(server_facts())
         require_supported(facts)
         redis_time.learn(facts.redis_now)
+        self._ticker, self._heartbeat = self._assemble(driver, redis_time)
+        await self._heartbeat.start()
+        await self._ticker.start()
+
+    def _assemble(self, driver: AsyncDriver, redis_time: RedisTime) -> tuple[Ticker, EntriesHeartbeat]:
         parts = SchedulerParts(self.id, self.config, self.events, self._clock, redis_time, driver, self._book)
         firing = Firing(
             self.config,
@@ -192,10 +197,8 @@ class Scheduler(Runnable):
             redis_time=redis_time,
             events=self.events,
         )
-        self._ticker = Ticker(parts, firing)
-        self._heartbeat = EntriesHeartbeat(parts, self._ticker)
-        await self._heartbeat.start()
-        await self._ticker.start()
+        ticker = Ticker(parts, firing)
+        return ticker, EntriesHeartbeat(parts, ticker)
 
     async def stop(self) -> None:
         """Fire no more; the entries are still shown. A tick that is being fired is finished."""

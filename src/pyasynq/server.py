@@ -25,7 +25,7 @@ from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._server.signals import SignalWatch
 from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError, PyasynqError, ServerStateError
-from pyasynq.events import Events, ServerStateChanged, TasksPutBack
+from pyasynq.events import Events, ServerStarting, ServerStateChanged, TasksPutBack
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ class Server:
                 task_state=task_state,
                 owns_process=self._owns_process,
             )
+            self.events.emit(ServerStarting(self._engine.server_id))
             await self._engine.start()
             if self.state is ServerState.ACTIVE:
                 self._tell_state()
@@ -223,10 +224,18 @@ class Server:
             end_process(code)
         return code
 
-    def request_shutdown(self) -> None:
-        """Make `run` shut down and return. Safe from any thread and from signal handlers."""
+    def request_shutdown(self, *, when_idle: bool = False) -> None:
+        """Make `run` shut down and return. Safe from any thread and from signal handlers.
+
+        Args:
+            when_idle: take no more tasks now, and shut down when those that run have ended, however long
+                that takes. A later call without it puts the usual limit to it.
+        """
         loop = self._loop
         if loop is None or loop.is_closed():
+            return
+        if when_idle:
+            loop.call_soon_threadsafe(self._close_when_idle)
             return
         if self._engine is not None and self._owns_process:
             self._engine.expect_exit()
@@ -236,6 +245,13 @@ class Server:
         """Make the server take no more tasks. Safe from any thread and from signal handlers."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.stop)
+
+    def _close_when_idle(self) -> None:
+        if self._engine is None or not self._engine.ready:
+            self._ask_to_close()
+            return
+        self._set_state(ServerState.STOPPED)
+        self._engine.close_when_idle()
 
     def _ask_to_close(self) -> None:
         if self._close_asked is not None and not self._close_asked.done():

@@ -68,6 +68,54 @@ class Task:
         return f"Task({self.type!r}, payload={size}, options={sorted(self.options)})"
 
 
+class EnqueueStatus(enum.StrEnum):
+    """What became of one task that was to be enqueued."""
+
+    ENQUEUED = "enqueued"
+    REPLACED = "replaced"
+    """Another task holds the lock and waits, and has this payload now (`on_duplicate="replace_payload"`)."""
+    EXISTING = "existing"
+    """Another task holds the lock and stands for this one (`on_duplicate="return_existing"`)."""
+    IGNORED = "ignored"
+    """Another task holds the lock, and nothing was done (`on_duplicate="ignore"`)."""
+    CONFLICT = "conflict"
+    """A task with this id exists."""
+    DUPLICATE = "duplicate"
+    """Another task holds the lock."""
+    REFUSED = "refused"
+    """Invalid, or Redis said no; nothing was written."""
+    UNKNOWN = "unknown"
+    """The reply was lost: the task may or may not be in its queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptInfo:
+    """An attempt at a task that did not succeed. Times are aware."""
+
+    started_at: datetime | None
+    """None for one whose worker crashed: nobody lived to tell."""
+    ended_at: datetime
+    """For one whose worker crashed, when that was found out."""
+    server_id: str
+    """Which server ran it; `"unknown"` for a server in Go that crashed."""
+    outcome: str
+    """`"retried"`, `"snoozed"`, `"archived"` or `"crashed"`."""
+    error: str
+    """The beginning of its error, 200 bytes at most; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgress:
+    """How far a handler said it has come."""
+
+    done: float
+    total: float | None
+    """Of how much; None when it did not say."""
+    note: str
+    at: datetime
+    """When it said so; the attempt that did may be over."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
     """What Redis knows of a task, at the time it was asked. Times are aware; None is "never" or "not set"."""
@@ -99,32 +147,64 @@ class TaskInfo:
     """How many workers have died with it since it last ended by itself."""
     traceback: str = field(default="", repr=False)
     """Of the last failure; empty for one in Go."""
+    attempts: tuple[AttemptInfo, ...] = ()
+    """The newest ten that did not succeed, oldest first; empty in lists. Servers in Go write none."""
+    progress: TaskProgress | None = None
+    """What its handler said last, in this attempt or an earlier one."""
     in_state_since: datetime | None = None
     """Pending, archived or completed since, last failed (retry), joined its group; None for other states."""
+    enqueue_status: EnqueueStatus = EnqueueStatus.ENQUEUED
+    """What became of the call that returned this.
+
+    Of `EXISTING` and `REPLACED` this is the task that holds the lock; of `IGNORED` it is the task as it was
+    given, which is not in Redis.
+    """
+
+    @property
+    def is_enqueued(self) -> bool:
+        """Whether the call that returned this added the task."""
+        return self.enqueue_status is EnqueueStatus.ENQUEUED
 
 
-class EnqueueStatus(enum.StrEnum):
-    """What became of one task of `enqueue_many`."""
+class TaskEnd(enum.StrEnum):
+    """How a task ended, as far as Redis tells."""
 
-    ENQUEUED = "enqueued"
-    CONFLICT = "conflict"
-    """A task with this id exists."""
-    DUPLICATE = "duplicate"
-    """A unique task of equal type and payload holds the lock."""
-    REFUSED = "refused"
-    """Invalid, or Redis said no; nothing was written."""
-    UNKNOWN = "unknown"
-    """The reply was lost: the task may or may not be in its queue."""
+    COMPLETED = "completed"
+    """It succeeded and is kept until its retention ends."""
+    ARCHIVED = "archived"
+    """It failed for good, or was archived by hand."""
+    DELETED = "deleted"
+    """It vanished before it could succeed, or sooner than its retention allows.
+
+    Somebody deleted it, its handler revoked it, a cancellation deleted it, or its group became another task.
+    """
+    GONE = "gone"
+    """It is not in Redis. Without retention that is what success leaves, and also what a deletion leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTask:
+    """What is known of a task that has ended."""
+
+    queue: str
+    id: str
+    end: TaskEnd
+    info: TaskInfo | None
+    """The task as it is kept: completed with its result, or archived with its error. None for the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnqueueResult:
-    """One task's part of an `enqueue_many`, in the order of the input."""
+    """One task's part of an `enqueue_many`, in the order of the input; true if its payload is to be run."""
 
     status: EnqueueStatus
     task_id: str | None
+    """Of the task; of `EXISTING` and `REPLACED`, of the one that holds the lock."""
     queue: str | None
     error: PyasynqError | None = None
+    """Why nothing came of it; None for what `on_duplicate` made of a duplicate."""
+    holder: TaskInfo | None = None
+    """Of `EXISTING` and `REPLACED`, the task that holds the lock."""
 
     def __bool__(self) -> bool:
-        return self.status is EnqueueStatus.ENQUEUED
+        return self.status in {EnqueueStatus.ENQUEUED, EnqueueStatus.REPLACED}

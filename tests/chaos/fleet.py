@@ -16,20 +16,32 @@ _STOP_SECONDS = 20.0
 
 
 class Fleet:
-    """A number of `pyasynq worker` processes, which end with the `with` block.
+    """A number of worker processes, which end with the `with` block.
 
     Args:
         size: how many processes.
-        arguments: what follows `pyasynq worker`.
+        arguments: what follows `pyasynq worker`, or `python -m` and the program.
         environment: variables beside our own.
         log: the file that all of them write to.
+        program: the module that is run, instead of `pyasynq worker`.
     """
 
     def __init__(
-        self, size: int, arguments: Sequence[str], environment: Mapping[str, str], log: Path
+        self,
+        size: int,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        *,
+        program: str = "",
     ) -> None:
         self._size = size
-        self._command = [sys.executable, "-m", "pyasynq.cli", "worker", *arguments]
+        self._command = [
+            sys.executable,
+            "-m",
+            *([program] if program else ["pyasynq.cli", "worker"]),
+            *arguments,
+        ]
         path = os.pathsep.join(filter(None, [str(_ROOT), str(_ROOT / "src"), os.environ.get("PYTHONPATH")]))
         self._environment = {**os.environ, **environment, "PYTHONPATH": path}
         self._log = log
@@ -54,13 +66,14 @@ class Fleet:
         """Return the ids of the processes that live, in the order of their starts."""
         return [process.pid for process in self._processes if process.poll() is None]
 
-    def kill(self, pid: int) -> None:
-        """Kill one with SIGKILL, wait until it is gone, and start another."""
+    def kill(self, pid: int, *, replace: bool = True) -> None:
+        """Kill one with SIGKILL, wait until it is gone, and start another, unless told not to."""
         [process] = [process for process in self._processes if process.pid == pid]
         process.kill()
         process.wait()
         self._processes.remove(process)
-        self._start()
+        if replace:
+            self._start()
 
     def failures(self) -> Iterator[str]:
         """Name each process that ended although nobody killed it."""

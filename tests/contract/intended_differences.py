@@ -27,6 +27,22 @@ class Difference(NamedTuple):
 
 
 INTENDED = (
+    *(
+        Difference(
+            vector,
+            key,
+            "x:unique_ttl",
+            "H9",
+            "whoever runs or recovers the task knows for how long to renew its lock",
+        )
+        for vector, key in (
+            ("enqueue_all_options", "asynq:{critical}:t:id-all"),
+            ("enqueue_unique_nil_payload", "asynq:{default}:t:id-uniq-nil"),
+            ("enqueue_unique_empty_payload", "asynq:{default}:t:id-uniq-empty"),
+            ("schedule_unique", "asynq:{default}:t:id-sched-u"),
+            ("group_unique", "asynq:{default}:t:id-grp-u"),
+        )
+    ),
     Difference(
         "schedule_unique",
         "asynq:{default}:scheduled",

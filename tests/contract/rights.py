@@ -6,10 +6,31 @@ from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.aggregation_sets import read_set, reclaim_stale_sets, renew_sets
 from pyasynq._broker.delayed import delete_expired_completed, forward
-from pyasynq._broker.dequeue import dequeue, find_dequeued
+from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
+from pyasynq._broker.doctor_groups import known_groups, look_at_groups, mend_groups
+from pyasynq._broker.doctor_keys import (
+    archive_size,
+    database_size,
+    drop_lapsed_records,
+    expire_endless,
+    has_tasks,
+    is_registered,
+    look_at_lock,
+    record_lapse,
+    register,
+    release_lock,
+    scan_keys,
+    slow_scripts,
+    time_to_live,
+    trim_archive,
+    waiting_work,
+)
+from pyasynq._broker.doctor_tasks import Settlement, judge, read_tasks, settle_damaged, walk
+from pyasynq._broker.endings import look
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
 from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.health import ping
+from pyasynq._broker.inspect_queues import queue_names
 from pyasynq._broker.leases import (
     PoisonTask,
     RecoverTask,
@@ -19,7 +40,7 @@ from pyasynq._broker.leases import (
     recover,
     renew,
 )
-from pyasynq._broker.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall, ask
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
     begin_entries,
@@ -30,7 +51,11 @@ from pyasynq._broker.schedules import (
     write_scheduler_entries,
 )
 from pyasynq._broker.server_facts import server_facts
-from pyasynq._broker.servers import clear_server_state, write_server_state
+from pyasynq._broker.servers import clear_server_state, list_server_keys, read_server, write_server_state
+from pyasynq._broker.stored_limits import get_limits
+from pyasynq._broker.task_events import START, encode_event, publish_events, read_events
+from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq.limits import Queue, QueueLimits
 from pyasynq.task import TaskState
 from tests.contract import settling
 from tests.contract.aggregating import LIMITS, STAGED, finish
@@ -42,6 +67,9 @@ from tests.factories import LEASE_SCORE, NOW, Tasks, claim, message_bytes
 if TYPE_CHECKING:
     import redis
 
+RATED = Terms(Rules.LIMITED, Queue(rate=1, burst=1).limits)
+ORDERED = Terms(Rules.ORDERED, QueueLimits(ordered=True))
+FULL = Terms(Rules.LIMITED, QueueLimits(concurrency=1))
 EXPIRED = NOW.seconds - 60
 
 
@@ -58,6 +86,18 @@ def replayed(plan: Plan[Any]) -> Plan[Any]:
         return end.value
 
 
+_REPLACE: dict[str, Any] = {"on_duplicate": "replace_payload"}
+RULES: list[tuple[str, dict[str, Any]]] = [
+    ("older", {"on_conflict": "replace_finished"}),
+    ("r0", _REPLACE | {"unique": 60, "unique_key": "r"}),
+    ("r1", _REPLACE | {"unique": 61, "unique_key": "r", "process_in": 60}),
+    ("r2", _REPLACE | {"unique": 62, "unique_key": "r", "process_in": 0}),
+    ("g0", _REPLACE | {"unique": 60, "unique_key": "g", "group": "r"}),
+    ("g1", _REPLACE | {"unique": 61, "unique_key": "g", "process_in": 60}),
+]
+"""Tasks that replace others, or what others carry."""
+
+
 def producer_work() -> list[Plan[Any]]:
     """Enqueue in all ways."""
     lock: dict[str, Any] = {"unique": 60}
@@ -70,7 +110,10 @@ def producer_work() -> list[Plan[Any]]:
         for name, payload in ((f"p{number}", b"%d" % number), (f"q{number}", b"%d" % number)):
             [run] = split_runs([composed(name, payload, **options)])
             plans.append(replayed(enqueue_run(run, now=NOW, registry=QueueRegistry())))
-    return plans
+    return plans + [
+        replayed(enqueue_run(split_runs([composed(name, **options)])[0], now=NOW, registry=QueueRegistry()))
+        for name, options in RULES
+    ]
 
 
 def prepare_worker(client: redis.Redis) -> None:
@@ -88,7 +131,8 @@ def prepare_worker(client: redis.Redis) -> None:
     tasks.in_set(STAGED.group, STAGED.id, "staged")
     tasks.in_set("stale", "stale-set", "stale", stale_at=EXPIRED)
     client.sadd(tasks.keys.groups, "empty")
-    tasks.pending("waiting")
+    tasks.pending("waiting", "second", "third")
+    tasks.pending(*(f"kept{number}" for number in range(20)))
     client.lpush(tasks.keys.pending, "ghost")
 
 
@@ -108,6 +152,11 @@ def worker_work() -> list[Plan[Any]]:
         *producer_work(),
         server_facts(),
         dequeue("default", limit=9, token="t", suspect_from=0, suspect_room=True, now=None),
+        dequeue("default", limit=9, token="t", terms=RATED, now=NOW),
+        dequeue("default", limit=9, token="t", terms=RATED, now=NOW),
+        dequeue("default", limit=9, token="t", terms=RATED, now=NOW.plus(-60)),
+        dequeue("default", limit=9, token="t", terms=FULL, now=NOW),
+        dequeue("default", limit=9, token="t", terms=ORDERED, now=NOW),
         find_dequeued("default", token="t"),
         renew("default", [claim("f"), claim("unleased")], now=NOW),
         write_result("default", "g", "server/1", b"r", lease_score=LEASE_SCORE),
@@ -125,14 +174,93 @@ def worker_work() -> list[Plan[Any]]:
         replayed(finish(STAGED, unique=60)),
         reclaim_stale_sets("default", now=NOW),
         write_server_state(server(), [worker("a")], now=NOW),
+        list_server_keys(NOW),
+        read_server("asynq:servers:{host:7:abc}"),
         clear_server_state("host", 7, "abc"),
     ]
+
+
+def waiter_work() -> list[Plan[Any]]:
+    """Look at tasks that end and that do not, as waits do, and ask to be told of changes."""
+    arm = CommandCall(("EXISTS", "asynq:{default}:t:a"), "asynq:{default}:t:a", Replay.SAFE)
+    return [
+        look("default", "over", briefly=False, clock=SYSTEM_CLOCK),
+        look("default", "a", briefly=True, clock=SYSTEM_CLOCK),
+        ask(arm),
+    ]
+
+
+def publisher_work() -> list[Plan[Any]]:
+    """Publish an event."""
+    return [publish_events("default", [encode_event("started", "default", NOW)], max_length=10)]
+
+
+def follower_work() -> list[Plan[Any]]:
+    """Find the queues, and read their events."""
+    return [queue_names(), read_events("default", None), read_events("default", START)]
+
+
+def doctor_work() -> list[Plan[Any]]:
+    """Look at everything, and repair in all ways."""
+    queue = "default"
+    waiting, group, locks = b"asynq:{default}:pending", b"asynq:{default}:g:due", b"asynq:{default}:unique:x"
+
+    def settle(task_id: bytes, state: str, place: str) -> Plan[Any]:
+        [facts] = yield from judge(queue, {task_id: b""})
+        settlement = Settlement(facts, b"", state, f"asynq:{{default}}:{place}", group=b"g", reason="why")
+        yield from settle_damaged(queue, [settlement])
+
+    def release() -> Plan[Any]:
+        yield from release_lock(queue, (yield from look_at_lock(queue, locks)))
+
+    def mend() -> Plan[Any]:
+        yield from mend_groups(queue, {group: b"due", b"asynq:{default}:g:empty": b"empty"})
+        yield CommandCall(("SREM", "asynq:{default}:groups", "due"), "asynq:{default}:groups", Replay.SAFE)
+        yield from mend_groups(queue, {group: b"due"})
+
+    plans: list[Plan[Any]] = [
+        database_size(),
+        scan_keys(b"0", "asynq:*"),
+        queue_names(),
+        server_facts(),
+        slow_scripts(NOW, milliseconds=50, seconds=60),
+        list_server_keys(NOW),
+        read_server("asynq:servers:{host:7:abc}"),
+        record_lapse("asynq:servers:{host:7:abc}"),
+        read_tasks(queue, [b"a", b"due"]),
+        walk(queue, waiting, "pending", 0),
+        walk(queue, "asynq:{default}:active", "active", 0),
+        walk(queue, "asynq:{default}:retry", "retry", 0),
+        known_groups(queue),
+        look_at_groups(queue, [group]),
+        has_tasks(queue),
+        is_registered(queue),
+        archive_size(queue),
+        waiting_work(queue, NOW),
+        waiting_work(queue, NOW.plus(60)),
+        get_limits(queue),
+        time_to_live(locks),
+        settle(b"a", "pending", "pending"),
+        settle(b"waiting", "archived", "archived"),
+        settle(b"second", "", ""),
+        settle(b"unleased", "active", "active"),
+        settle(b"b", "aggregating", "g:g"),
+        release(),
+        mend(),
+        expire_endless(locks, seconds=60),
+        expire_endless(waiting, seconds=60),
+        register(queue),
+        trim_archive(queue, max_size=0),
+        drop_lapsed_records("asynq:servers"),
+    ]
+    return plans
 
 
 def scheduler_work() -> list[Plan[Any]]:
     """Fire ticks in all ways, and keep records."""
     options: list[dict[str, Any]] = [{}, {"process_in": 60}, {"group": "g"}, {"unique": 60}]
     ticks = [replayed(fire_tick(100 + at, f"s{at}", **some)) for at, some in enumerate(options)]
+    ticks += [replayed(fire_tick(200 + at, name, **some)) for at, (name, some) in enumerate(RULES)]
     return [
         ping(),
         server_facts(),

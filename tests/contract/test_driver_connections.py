@@ -63,6 +63,16 @@ def test_commands_are_packed_as_the_protocol_wants() -> None:
     assert b"*1\r\n$1\r\nA\r\n*1\r\n$1\r\nB\r\n" == pack([("A",), ("B",)])
 
 
+@pytest.mark.parametrize("seconds", [0.0, -0.5])
+def test_h20_an_exchange_without_any_time_left_sends_nothing(
+    connect: Callable[[str], Face], redis_url: str, redis_client: redis.Redis, seconds: float
+) -> None:
+    """Connecting took all of it: the call was not made, and says so, instead of an error of the socket's."""
+    received = connect(redis_url).exchange([("SET", "k", "v")], seconds)
+    assert ([], "no time was left for it", False) == tuple(received)
+    assert 0 == redis_client.exists("k")
+
+
 def test_replies_come_as_they_are_and_errors_in_their_places(
     connect: Callable[[str], Face], redis_url: str
 ) -> None:

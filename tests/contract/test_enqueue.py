@@ -110,7 +110,7 @@ class _Time:
         return self.now
 
 
-def test_w08_a_queue_that_was_removed_is_registered_again(
+def test_w08_w38_a_queue_that_was_removed_is_registered_again(
     perform: Perform, redis_client: RedisClient
 ) -> None:
     """Within 60 seconds the registration is believed; then it is written again."""

@@ -41,6 +41,7 @@ def test_a_pending_task_names_its_lock(perform: Perform, tasks: Tasks) -> None:
         "state": b"pending",
         "pending_since": PENDING_SINCE,
         "unique_key": LOCK.encode(),
+        "x:unique_ttl": b"600",
     } == tasks.fields("a")
     assert ["z", "a"] == tasks.ids("pending")
 
@@ -49,7 +50,12 @@ def test_a_scheduled_task_names_its_lock(perform: Perform, tasks: Tasks) -> None
     """Sees the loss of the HSET and of the ZADD."""
     task = composed("a", unique=600, **LATER)
     enqueue(perform, task)
-    assert {"msg": task.encoded, "state": b"scheduled", "unique_key": LOCK.encode()} == tasks.fields("a")
+    assert {
+        "msg": task.encoded,
+        "state": b"scheduled",
+        "unique_key": LOCK.encode(),
+        "x:unique_ttl": b"600",
+    } == tasks.fields("a")
     assert {"a": NOW.ceiling + 60} == tasks.scores("scheduled")
 
 

@@ -9,8 +9,12 @@ import pytest
 from pyasynq._broker.aggregation_sets import quarantine_member, read_set, release_sets, renew_sets
 from pyasynq._broker.cancellation import request_cancelation
 from pyasynq._broker.delayed import delete_expired_completed, forward
-from pyasynq._broker.dequeue import dequeue, find_dequeued
+from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
+from pyasynq._broker.doctor_groups import look_at_groups, mend_groups
+from pyasynq._broker.doctor_keys import expire_endless, look_at_lock, release_lock
+from pyasynq._broker.doctor_tasks import Settlement, judge, read_tasks, settle_damaged, walk
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.find_attempt import find_attempt
 from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.inspect_actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
 from pyasynq._broker.inspect_queues import group_sizes, pause, queue_info, unpause
@@ -26,6 +30,8 @@ from pyasynq._broker.leases import (
     recover,
     renew,
 )
+from pyasynq._broker.locks import HeldLock, renew_locks
+from pyasynq._broker.plan import CommandCall, Replay
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
     clear_scheduler_entries,
@@ -34,10 +40,13 @@ from pyasynq._broker.schedules import (
     record_enqueue_event,
     write_scheduler_entries,
 )
+from pyasynq._broker.semaphore import acquire_token, release_token
 from pyasynq._broker.servers import clear_server_state, list_servers, write_server_state
+from pyasynq._broker.stored_limits import set_limits
 from pyasynq._broker.task_views import delete_all
 from pyasynq._clock import Instant
 from pyasynq.errors import RedisOutOfMemoryError
+from pyasynq.limits import QueueLimits
 from pyasynq.task import TaskState
 from tests.contract.aggregating import LIMITS, STAGED, finish
 from tests.contract.enqueueing import composed
@@ -80,18 +89,61 @@ def perform_when_full(redis_client: RedisClient, request: pytest.FixtureRequest)
 def prepare(tasks: Tasks) -> None:
     """One task for each plan, before Redis is full."""
     tasks.pending("waiting")
+    Tasks(tasks.client, "slow").pending("first", "second", "third")
     tasks.active("a", "b", retention=60)
     tasks.active("dead", lease=EXPIRED)
+    tasks.active("running", unique_key=f"{LOCK}-running")
     tasks.put(TaskState.SCHEDULED, "due")
     tasks.put(TaskState.RETRY, "grouped", group="g")
     tasks.put(TaskState.COMPLETED, "old", completed_at=NOW.seconds - 60, retention=60)
     tasks.put(TaskState.ARCHIVED, "x")
     tasks.put(TaskState.SCHEDULED, "later", score=NOW.seconds + 60, unique_key=f"{LOCK}-later")
+    tasks.put(TaskState.SCHEDULED, "holder", score=NOW.seconds + 60, unique_key=tasks.keys.own_unique("k"))
     tasks.client.sadd("asynq:queues", "empty")
     tasks.client.set("asynq:{low}:paused", 1)
+    tasks.client.zadd("asynq:sema:api", {"b": LEASE_SCORE, "lapsed": EXPIRED})
     tasks.client.hset(tasks.keys.ticks, mapping={"gone": 9, "gone:since": 8})
     tasks.put(TaskState.AGGREGATING, "member", group="h", score=1)
     tasks.in_set(STAGED.group, STAGED.id, "staged")
+
+
+ORDERED = Terms(Rules.ORDERED, QueueLimits(ordered=True))
+RATED = Terms(Rules.LIMITED, QueueLimits(concurrency=9, rate=0.001, burst=1))
+
+
+def take_without_tokens() -> Plan[Any]:
+    """Ask a queue for a task that the rate keeps back, which notes the caller's turn."""
+    yield from dequeue("slow", limit=1, token=TOKEN, terms=RATED, now=NOW)
+    return (yield from dequeue("slow", limit=1, token=TOKEN, terms=RATED, now=NOW))
+
+
+def take_by_a_clock_set_back() -> Plan[Any]:
+    """Ask a queue whose tokens are complete later than they can be, which is corrected."""
+    yield from dequeue("slow", limit=1, token=TOKEN, terms=RATED, now=NOW)
+    return (yield from dequeue("slow", limit=1, token=TOKEN, terms=RATED, now=NOW.plus(-60)))
+
+
+def settle_by_doctor(task_id: bytes, state: str, place: str) -> Plan[Any]:
+    """Judge a task and put it elsewhere, as the doctor does."""
+    [facts] = yield from judge("default", {task_id: b""}, now=NOW)
+    group = b"g" if state == "aggregating" else b""
+    settlement = Settlement(facts, b"", state, f"asynq:{{default}}:{place}", group=group, reason="why")
+    return (yield from settle_damaged("default", [settlement], now=NOW))
+
+
+def mend_by_doctor() -> Plan[None]:
+    """Forget a group and a set, and bring both back as the doctor does."""
+    groups, sets = "asynq:{default}:groups", "asynq:{default}:aggregation_sets"
+    yield CommandCall(("SREM", groups, "h"), groups, Replay.SAFE)
+    yield CommandCall(("ZREM", sets, STAGED.key), sets, Replay.SAFE)
+    members = {b"asynq:{default}:g:h": b"h", STAGED.key.encode(): STAGED.group.encode()}
+    yield from mend_groups("default", members)
+
+
+def release_by_doctor(seconds: int | None) -> Plan[Any]:
+    """Look at a lock and release it, or give it an end, as the doctor does."""
+    facts = yield from look_at_lock("default", f"{LOCK}-later".encode())
+    return (yield from release_lock("default", facts, seconds=seconds))
 
 
 def poison() -> Plan[Any]:
@@ -102,13 +154,21 @@ def poison() -> Plan[Any]:
 
 DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "dequeue": lambda: dequeue("default", limit=5, token=TOKEN, now=NOW),
+    "dequeue_limited": lambda: dequeue("default", limit=5, token=TOKEN, terms=RATED, now=NOW),
+    "dequeue_without_tokens": take_without_tokens,
+    "dequeue_ordered": lambda: dequeue("default", limit=5, token=TOKEN, terms=ORDERED, now=NOW),
+    "dequeue_by_a_clock_set_back": take_by_a_clock_set_back,
     "find_dequeued": lambda: find_dequeued("default", token=TOKEN),
+    "find_attempt": lambda: find_attempt("default", "a", token=TOKEN, lease_end=LEASE_SCORE, now=NOW),
     "done": lambda: done([claim("a")]),
     "complete": lambda: complete([claim("a")], result=b"x"),
     "retry": lambda: retry([claim("a")], trace=b"x"),
     "archive": lambda: archive([claim("a")], trace=b"x"),
     "requeue": lambda: requeue([claim("a")]),
     "renew": lambda: renew("default", [claim("a"), claim("b")], now=NOW.plus(5)),
+    "renew_locks": lambda: renew_locks(
+        "default", [HeldLock("running", f"{LOCK}-running")], lease_seconds=3600
+    ),
     "list_expired": lambda: list_expired("default", now=NOW),
     "list_unleased": lambda: list_unleased("default"),
     "recover": lambda: recover("default", [RecoverTask("dead", TOKEN, EXPIRED)], now=NOW),
@@ -122,6 +182,9 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "renew_sets": lambda: renew_sets("default", [STAGED], now=NOW.plus(5)),
     "release_sets": lambda: release_sets("default", [STAGED], now=NOW),
     "finish_set": lambda: finish(STAGED, unique=60, locks=[("staged", "asynq:{default}:unique:x")]),
+    "finish_set_by_rules": lambda: finish(
+        STAGED, payload=b"x" * 100, unique=60, unique_key="k", on_duplicate="replace_payload"
+    ),
     "quarantine": lambda: quarantine_member(
         STAGED, "staged", reason="bytes", max_size=9_999, cutoff=CUTOFF, now=NOW
     ),
@@ -145,8 +208,25 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "update_payload": lambda: update_payload("default", "later", b"x" * 100, relock=True),
     "update_process_at": lambda: update_process_at("default", "x", Instant(NOW.seconds + 9), now=NOW),
     "pause": lambda: pause("default", duration=60, now=NOW),
+    "acquire_token": lambda: acquire_token("api", 2, "a", deadline=LEASE_SCORE, now=NOW),
+    "release_token": lambda: release_token("api", "b"),
+    "set_limits": lambda: set_limits("low", 5, 50.0, 1.0, 10),
     "unpause": lambda: unpause("low"),
     "cancel": lambda: request_cancelation("a", None, "retry", now=NOW),
+    "doctor_walk": lambda: walk("default", "asynq:{default}:pending", "pending", 0),
+    "doctor_read_tasks": lambda: read_tasks("default", [b"waiting", b"due"]),
+    "doctor_judge": lambda: judge("default", {b"waiting": b""}, now=NOW),
+    "doctor_deletes": lambda: settle_by_doctor(b"waiting", "", ""),
+    "doctor_makes_pending": lambda: settle_by_doctor(b"a", "pending", "pending"),
+    "doctor_makes_active": lambda: settle_by_doctor(b"waiting", "active", "active"),
+    "doctor_makes_scheduled": lambda: settle_by_doctor(b"waiting", "scheduled", "scheduled"),
+    "doctor_archives": lambda: settle_by_doctor(b"waiting", "archived", "archived"),
+    "doctor_makes_aggregating": lambda: settle_by_doctor(b"grouped", "aggregating", "g:g"),
+    "doctor_look_at_groups": lambda: look_at_groups("default", [b"asynq:{default}:g:h"]),
+    "doctor_mend_groups": mend_by_doctor,
+    "doctor_look_at_lock": lambda: look_at_lock("default", f"{LOCK}-later".encode()),
+    "doctor_release_lock": lambda: release_by_doctor(None),
+    "doctor_expire_endless": lambda: expire_endless(b"asynq:{low}:paused", seconds=60),
     "remove_queue": lambda: remove_queue("empty", force=True, progress=None),
 }
 
@@ -180,6 +260,7 @@ def test_h25_what_drains_a_full_redis_does_what_it_does_otherwise(
         {"unique": 60, "process_in": 60},
         {"group": "g"},
         {"group": "g", "process_in": 60},
+        {"unique": 60, "on_duplicate": "ignore"},
     ],
 )
 def test_h25_a_full_redis_refuses_new_tasks(

@@ -8,6 +8,7 @@ from pyasynq._broker.aggregation_sets import Finish, finish_set, read_set
 from pyasynq._broker.compose import compose
 from pyasynq._broker.enqueue import QueueRegistry
 from pyasynq._wire.keys import ALL_QUEUES, queue_keys
+from pyasynq._wire.messages import decode_task_message
 from pyasynq.task import Task, TaskState
 from tests.contract.aggregating import STAGED, finish
 from tests.factories import NOW, PENDING_SINCE, Tasks
@@ -203,3 +204,74 @@ def test_h11_a_large_set_is_deleted_whole(perform: Perform, tasks: Tasks) -> Non
     assert {tasks.keys.task(NEW).encode(), tasks.keys.pending.encode(), ALL_QUEUES.encode()} == set(
         tasks.client.keys("*")
     )
+
+
+@pytest.mark.parametrize("rule", ["ignore", "return_existing"])
+def test_the_holder_of_the_lock_may_stand_for_the_aggregate(
+    perform: Perform, redis_client: RedisClient, tasks: Tasks, rule: str
+) -> None:
+    """The set ends and nothing new begins."""
+    tasks.put(TaskState.SCHEDULED, "before", unique_key=LOCK)
+    assert Finish.STOOD_IN is perform(finish(STAGED, unique=60, on_duplicate=rule))
+    assert {} == tasks.fields(NEW)
+    assert b"before" == redis_client.get(LOCK)
+    assert is_gone(tasks)
+
+
+def test_a_task_that_is_gone_stands_for_nothing(
+    perform: Perform, redis_client: RedisClient, tasks: Tasks
+) -> None:
+    """Nobody would run what is in the set; whoever wants it dropped then says `ignore`."""
+    redis_client.set(LOCK, "gone", ex=600)
+    assert Finish.DUPLICATE is perform(finish(STAGED, unique=60, on_duplicate="return_existing"))
+    assert not is_gone(tasks)
+    assert Finish.STOOD_IN is perform(finish(STAGED, unique=60, on_duplicate="ignore"))
+    assert is_gone(tasks)
+
+
+def test_the_holder_of_the_lock_may_take_the_payload_of_the_aggregate(
+    perform: Perform, redis_client: RedisClient, tasks: Tasks
+) -> None:
+    """If it waits and is of the same type; otherwise the set stays as it is."""
+    lock = queue_keys("default").own_unique("k")
+    options: dict[str, Any] = {"unique": 60, "unique_key": "k", "on_duplicate": "replace_payload"}
+    redis_client.set(lock, "gone", ex=600)
+    assert Finish.DUPLICATE is perform(finish(STAGED, **options))
+    assert not is_gone(tasks)
+    tasks.put(TaskState.SCHEDULED, "other", unique_key=lock)
+    assert Finish.DUPLICATE is perform(finish(STAGED, **options))
+    tasks.client.delete(tasks.keys.scheduled, tasks.keys.task("other"))
+    tasks.put(TaskState.SCHEDULED, "holder", unique_key=lock, score=NOW.seconds + 9, type="digest")
+    assert Finish.STOOD_IN is perform(finish(STAGED, **options))
+    assert b"all" == decode_task_message(tasks.fields("holder")["msg"]).payload
+    assert {"holder": NOW.seconds + 9} == tasks.scores("scheduled")
+    assert {} == tasks.fields(NEW)
+    assert is_gone(tasks)
+
+
+def test_h10_the_aggregate_may_replace_a_finished_task(perform: Perform, tasks: Tasks) -> None:
+    """With an id of its own; an unfinished one keeps the set where it is."""
+    options: dict[str, Any] = {"task_id": "daily", "on_conflict": "replace_finished"}
+    tasks.put(TaskState.RETRY, "daily")
+    assert Finish.CONFLICT is perform(finish(STAGED, **options))
+    assert not is_gone(tasks)
+    tasks.client.delete(tasks.keys.retry, tasks.keys.task("daily"))
+    tasks.put(TaskState.ARCHIVED, "daily")
+    assert Finish.DONE is perform(finish(STAGED, **options))
+    assert (["daily"], []) == (tasks.ids("pending"), tasks.ids("archived"))
+    assert is_gone(tasks)
+
+
+def test_h09_the_aggregate_tells_for_how_long_it_asked(perform: Perform, tasks: Tasks) -> None:
+    """Sees the loss of the rule; one until its expiry is not named."""
+    assert Finish.DONE is perform(finish(STAGED, unique=600, until="finish"))
+    assert b"600 finish" == tasks.fields(NEW)["x:unique_ttl"]
+
+
+def test_the_lock_of_an_aggregate_may_last_until_its_expiry(
+    perform: Perform, redis_client: RedisClient, tasks: Tasks
+) -> None:
+    """Only Redis knows of it."""
+    assert Finish.DONE is perform(finish(STAGED, unique=600, until="expiry"))
+    assert {"msg", "state", "pending_since"} == tasks.fields(NEW).keys()
+    assert (NEW.encode(), 600) == (redis_client.get(LOCK), redis_client.ttl(LOCK))

@@ -149,6 +149,15 @@ def test_pages_come_in_the_order_in_which_tasks_are_taken(
     assert ["ab", "cd", "e", "", ""] == [page(0, 2), page(2, 4), page(4, 6), page(5, 9), page(3, 3)]
 
 
+@pytest.mark.parametrize("state", [TaskState.ARCHIVED, TaskState.COMPLETED])
+def test_w34_finished_tasks_come_oldest_first(perform: Perform, tasks: Tasks, state: TaskState) -> None:
+    """As Asynq's code does it; its documentation says the opposite."""
+    for position, task_id in enumerate("cab"):
+        second = NOW.seconds + position
+        tasks.put(state, task_id, score=second, retention=60, completed_at=second - 60)
+    assert "cab" == "".join(record.id for record in perform(list_tasks("default", state, 0, 9)))
+
+
 def test_w30_ids_without_a_task_are_left_out(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:

@@ -41,6 +41,9 @@ def sound(client: RedisClient, tasks: Tasks) -> None:
     client.mset({tasks.keys.processed: 2, tasks.keys.failed: 1})
     client.set(f"{tasks.keys.processed}:2033-05-18", 2, ex=60)
     client.set(f"{tasks.keys.failed}:2033-05-18", 1, ex=60)
+    client.hset(tasks.keys.limits, mapping={"concurrency": 1, "rate": 0.5, "period": 1.0, "burst": 1})
+    client.hset(tasks.keys.bucket, mapping={"full_at": 1, "turn": 2})
+    client.expire(tasks.keys.bucket, 60)
 
 
 def test_a_sound_database_has_no_violations(redis_client: RedisClient, tasks: Tasks) -> None:
@@ -131,11 +134,26 @@ damage("default: I8 pending is pending and pending_since is None")(
 damage("default: I8 retry is retry and pending_since is b'1'")(
     lambda client, tasks: client.hset(tasks.keys.task("retry"), "pending_since", 1)
 )
+damage("default: retry has the attempts b'[]'")(
+    lambda client, tasks: client.hset(tasks.keys.task("retry"), "x:attempts", "[]")
+)
+damage("default: retry has the progress b'half'")(
+    lambda client, tasks: client.hset(tasks.keys.task("retry"), "x:progress", "half")
+)
 damage("default: I9 lock unique:email:deliver:99914b932bd37a50b983c5e7c90ae93b never expires")(
     lambda client, tasks: client.persist(LOCK)
 )
 damage("default: I9 lock unique:x belongs to pending, whose message names '" + LOCK + "'")(
     lambda client, tasks: client.set("asynq:{default}:unique:x", "pending", ex=60)
+)
+damage("default: I9 lock x:unique:k never expires")(
+    lambda client, tasks: client.set("asynq:{default}:x:unique:k", "pending")
+)
+damage("default: pending has the x:unique_ttl b'5 until' and the unique_key " + repr(LOCK.encode()))(
+    lambda client, tasks: client.hset(tasks.keys.task("pending"), "x:unique_ttl", "5 until")
+)
+damage("default: retry has the x:unique_ttl b'5' and the unique_key None")(
+    lambda client, tasks: client.hset(tasks.keys.task("retry"), "x:unique_ttl", "5")
 )
 damage("default: I10 retry was retried 26 times of 25")(
     lambda client, tasks: client.hset(tasks.keys.task("retry"), "msg", message_bytes("retry", retried=26))
@@ -182,6 +200,19 @@ damage(f"default: retry has unique_key None, its message '{LOCK}'")(
         tasks.keys.task("retry"), "msg", message_bytes("retry", unique_key=LOCK)
     )
 )
+damage("default: x:limits has the unknown field weight")(
+    lambda client, tasks: client.hset(tasks.keys.limits, "weight", 1)
+)
+damage("default: x:limits has concurrency b'0'")(
+    lambda client, tasks: client.hset(tasks.keys.limits, "concurrency", 0)
+)
+damage("default: x:limits has a part of a rate: ['period', 'rate']")(
+    lambda client, tasks: client.hdel(tasks.keys.limits, "burst")
+)
+damage("default: x:bucket has the unknown field weight")(
+    lambda client, tasks: client.hset(tasks.keys.bucket, "weight", 1)
+)
+damage("default: x:bucket never expires")(lambda client, tasks: client.persist(tasks.keys.bucket))
 damage("default: key 'penting' is none of Asynq's or ours")(
     lambda client, tasks: client.lpush("asynq:{default}:penting", "a")
 )

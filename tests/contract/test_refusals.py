@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,6 +44,11 @@ BOB = (
     "-@admin",
     "+info",
 )
+PAGE = Path(__file__).parents[2] / "docs" / "redis.md"
+WARNINGS = {
+    code: re.escape(message).replace("…", ".+")
+    for code, message in re.findall(r"^- `(\w+)`: `(.+)`$", PAGE.read_text("utf-8"), re.MULTILINE)
+}
 PLAIN_RESP2 = ("--rename-command", "HELLO", "")
 
 
@@ -81,6 +88,9 @@ async def test_h22_a_managed_server_costs_one_warning_each_way(own_server: OwnSe
             await work(running)
             warnings = running.recorder.of(ServerWarning)
             assert ["command_refused", "wakeup_refused"] == sorted(warning.code for warning in warnings)
+            assert WARNINGS.keys() == {warning.code for warning in warnings}
+            for warning in warnings:
+                assert re.fullmatch(WARNINGS[warning.code], warning.message), "docs/redis.md says otherwise"
             assert [] == running.recorder.of(RoundFailed)
         check_invariants(admin)
 

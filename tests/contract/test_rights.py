@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyasynq.task import Task
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "redis.md").read_text(encoding="utf-8")
-OPTIONAL = {"info", "script|load", "client|setname", "client|tracking"}
+OPTIONAL = {"info", "script|load", "client|setname", "client|tracking", "slowlog|get"}
 """What the drivers can do without, with a warning or in another way."""
 ELSEWHERE = {"subscribe"}
 """What is not asked for by a plan."""
@@ -38,6 +38,10 @@ WORK: dict[str, Callable[[], list[Plan[Any]]]] = {
     "producer": rights.producer_work,
     "worker": rights.worker_work,
     "scheduler": rights.scheduler_work,
+    "waiter": rights.waiter_work,
+    "doctor": rights.doctor_work,
+    "publisher": rights.publisher_work,
+    "follower": rights.follower_work,
 }
 
 

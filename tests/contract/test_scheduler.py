@@ -360,6 +360,24 @@ async def test_hooks_see_what_is_refused(redis_url: str, redis_client: RedisClie
 
 
 @run_async
+async def test_a_tick_that_is_ignored_is_no_failure_and_has_no_history(
+    redis_url: str, redis_client: RedisClient, clock: Clock
+) -> None:
+    """Its task is not in Redis; the hook is told."""
+    seen: list[Any] = []
+    config = SchedulerConfig(
+        post_enqueue=lambda info, error: seen.append((info and info.enqueue_status, error))
+    )
+    async with Running(redis_url, clock, config) as one:
+        entry = await one.register(EVERY, "t", unique=3600, on_duplicate="ignore")
+        assert [10] == await one.move(10)
+        await one.move(10)
+        assert [("enqueued", None), ("ignored", None)] == seen
+    assert seconds(10) == pending(redis_client)
+    assert 1 == redis_client.zcard(f"asynq:scheduler_history:{entry}")
+
+
+@run_async
 async def test_a_hook_that_raises_changes_nothing(
     redis_url: str, redis_client: RedisClient, clock: Clock
 ) -> None:

@@ -22,7 +22,8 @@ from pyasynq._broker.schedules import (
     write_scheduler_entries,
 )
 from pyasynq._wire.messages import SchedulerEnqueueEvent, SchedulerEntry
-from pyasynq.task import EnqueueResult, EnqueueStatus
+from pyasynq.errors import DuplicateTaskError
+from pyasynq.task import EnqueueResult, EnqueueStatus, TaskState
 from tests.contract.enqueueing import composed
 from tests.factories import NOW, PENDING_SINCE, Tasks
 from tests.fix_broker import BlockingPerformer
@@ -154,7 +155,7 @@ def test_h18_a_unique_task_takes_its_lock_with_the_tick(
     assert "enqueued" == status(perform(fire_tick(unique=30, **options)))
     lock = wanted.message.unique_key
     assert lock.encode() == tasks.fields("a")["unique_key"]
-    assert (b"a", wanted.unique_ttl) == (redis_client.get(lock), redis_client.ttl(lock))
+    assert (b"a", wanted.lock_ttl) == (redis_client.get(lock), redis_client.ttl(lock))
 
 
 @pytest.mark.parametrize("options", [{}, {"process_in": 60}])
@@ -335,3 +336,46 @@ def test_an_event_needs_a_time() -> None:
     nothing = SchedulerEnqueueEvent(task_id="x", enqueue_time=None)
     with pytest.raises(ValueError, match="no time"):
         next(record_enqueue_event("e", nothing))
+
+
+@pytest.mark.parametrize(
+    ("rule", "word", "task_id"),
+    [("ignore", "ignored", "b"), ("return_existing", "existing", "a"), ("replace_payload", "replaced", "a")],
+)
+def test_a_tick_obeys_the_rules_of_its_task(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, rule: str, word: str, task_id: str
+) -> None:
+    """It is fired, whatever came of it; the rest is as for a client."""
+    options: dict[str, Any] = {"unique": 30, "unique_key": "k", "on_duplicate": rule}
+    assert "enqueued" == status(perform(fire_tick(**options)))
+    fired = perform(fire_tick(101, "b", **options, headers={"tick": "101"}))
+    assert fired.result is not None
+    assert (word, task_id, None) == (fired.result.status.value, fired.result.task_id, fired.result.error)
+    assert {b"e": b"101"} == redis_client.hgetall(TICKS)
+    assert ["a"] == tasks.ids("pending")
+    assert (rule == "replace_payload") == (b"101" in tasks.fields("a")["msg"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "word"), [("raise", "duplicate"), ("replace_payload", "duplicate"), ("ignore", "ignored")]
+)
+def test_a_tick_whose_lock_is_held_by_a_running_task(
+    perform: Perform, tasks: Tasks, rule: str, word: str
+) -> None:
+    """The error names the holder."""
+    options: dict[str, Any] = {"unique": 30, "unique_key": "k"}
+    tasks.active("a", unique_key=tasks.keys.own_unique("k"))
+    fired = perform(fire_tick(100, "b", **options, on_duplicate=rule))
+    assert word == status(fired)
+    assert fired.result is not None
+    if isinstance(fired.result.error, DuplicateTaskError):
+        assert "a" == fired.result.error.holder
+        assert (rule == "replace_payload") == ("not one of its type that waits" in str(fired.result.error))
+
+
+def test_h10_a_tick_may_replace_a_finished_task(perform: Perform, tasks: Tasks) -> None:
+    """With an id of its own."""
+    tasks.put(TaskState.ARCHIVED, "a")
+    assert "conflict" == status(perform(fire_tick(100, "a")))
+    assert "enqueued" == status(perform(fire_tick(101, "a", on_conflict="replace_finished")))
+    assert (["a"], []) == (tasks.ids("pending"), tasks.ids("archived"))

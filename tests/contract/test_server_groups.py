@@ -25,6 +25,7 @@ from pyasynq.events import (
 )
 from pyasynq.task import Task, TaskState
 from tests.fix_engine import QUICK, do_nothing, serving
+from tests.fix_kit import sound_kit
 from tests.fix_proxy import Cut, Proxy
 from tests.run_async import run_async
 
@@ -125,24 +126,23 @@ async def test_a_plain_function_aggregates_in_a_thread(redis_url: str, tasks: Ta
     assert threading.main_thread() not in threads
 
 
-@run_async
-async def test_h11_none_drops_nothing(redis_url: str, redis_client: redis.Redis, tasks: Tasks) -> None:
+def test_h11_none_drops_nothing() -> None:
     """The set stays until its deadline, an event says so; then the members go back and are offered again."""
     answers: list[Task | None] = [None, Task("digest", process_in=60)]
 
     async def make(group: str, members: list[Task]) -> Task | None:
         return answers.pop(0)
 
-    async with aggregating(redis_url, make) as running:
-        await enqueue(running, "g", b"1", b"2")
-        assert ("default", "g", 2) == await running.recorder.wait(AggregationDeclined)
-        await running.next_round("aggregator")
-        [name] = tasks.sets()
-        assert 2 == len(tasks.members(name))
-        redis_client.zadd(tasks.keys.aggregation_sets, {f"{tasks.keys.group_prefix}{name}": 1})
-        assert ("default", 1, 2) == await running.recorder.wait(SetsReclaimed)
-        assert 2 == (await running.recorder.wait(TasksAggregated)).tasks
-    assert {} == tasks.sets()
+    config = ServerConfig(group_aggregator=make, group_max_size=2)
+    with sound_kit(do_nothing, config=config) as kit:
+        for payload in (b"1", b"2"):
+            kit.sync_client.enqueue("t", payload, group="g")
+        first = kit.advance_sync(seconds=119)
+        then = kit.advance_sync(seconds=1)
+        kit.assert_enqueued("digest", count=1)
+        kit.refute_enqueued("t")
+    assert (AggregationDeclined("default", "g", 2),) == first.events
+    assert [SetsReclaimed, TasksAggregated] == [type(event) for event in then.events]
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1)])
@@ -244,16 +244,17 @@ async def test_groups_are_aggregated_three_at_once(redis_url: str, tasks: Tasks)
     assert 7 == len(digests(tasks))
 
 
-@run_async
-async def test_the_rest_of_a_large_group_follows_set_by_set(redis_url: str, tasks: Tasks) -> None:
+def test_the_rest_of_a_large_group_follows_set_by_set() -> None:
     """At most `group_max_size` at a time, one set after another; each task is in exactly one of them."""
     payloads = [b"%02d" % number for number in range(11)]
-    async with aggregating(redis_url, later, group_max_size=3, group_grace_period=1) as running:
-        await enqueue(running, "g", *payloads)
-        await aggregated(running, 4)
-    sizes = sorted(len(payload.split(b"+")) for _, payload in digests(tasks))
-    assert [2, 3, 3, 3] == sizes
-    assert payloads == sorted(part for _, payload in digests(tasks) for part in payload.split(b"+"))
+    config = ServerConfig(group_aggregator=later, group_max_size=3, group_grace_period=1)
+    with sound_kit(do_nothing, config=config) as kit:
+        for payload in payloads:
+            kit.sync_client.enqueue("t", payload, group="g")
+        kit.advance_sync(seconds=1)
+        made = [task.payload.split(b"+") for task in kit.enqueued("digest")]
+    assert [2, 3, 3, 3] == sorted(map(len, made))
+    assert payloads == sorted(part for parts in made for part in parts)
 
 
 @run_async

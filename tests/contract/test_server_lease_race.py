@@ -17,6 +17,7 @@ from pyasynq._server.renewal import Renewal
 from pyasynq._server.roster import Roster
 from pyasynq._server.settings import EngineSettings
 from pyasynq._server.settle_queue import SettleQueue
+from pyasynq._server.written import Written
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
 from pyasynq.events import Events, LeaseLost
@@ -59,7 +60,7 @@ def test_h05_a_renewal_that_overtakes_a_settle_does_not_make_it_look_stale(
     )
     roster.add(attempt)
     attempt.phase = Phase.SETTLING
-    settles.put(attempt, decision, ValueError("no"))
+    settles.put(attempt, decision, Written(task.message, b"", b"", b""))
     [batch] = settles.take_fresh()
     assert ([], [], None) == Renewal(driver, settings, SYSTEM_CLOCK, redis_time).renew([attempt])
     settles.confirm(batch, driver.run(batch.plan))

@@ -22,6 +22,7 @@ from pyasynq.events import (
     TaskFinished,
 )
 from tests.fix_engine import QUICK, Gate, serving
+from tests.processes import wait_until
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -57,6 +58,48 @@ async def test_h05_a_stolen_token_cancels_the_handler_and_nothing_is_written(
     assert gate.cancelled
     assert b"other/1" == tasks.fields("a")["x:attempt"]
     assert ["a"] == tasks.ids("active")
+
+
+@run_async
+async def test_h09_the_heartbeat_renews_the_locks_of_running_tasks(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks
+) -> None:
+    """Of those that have one; until their success, which releases them."""
+    gate = Gate()
+    lock = tasks.keys.unique("t", b"")
+    async with serving(redis_url, gate) as running:
+        await running.client.enqueue("t", b"plain", task_id="plain")
+        await running.client.enqueue("t", b"", task_id="a", unique=600)
+        await gate.begun.wait()
+        while len(tasks.ids("lease")) < 2:
+            await running.next_round("heartbeater")
+        redis_client.expire(lock, 60)
+        # The one that is on its way may have been sent before.
+        for _ in range(2):
+            await running.next_round("heartbeater")
+        assert (b"a", 600) == (redis_client.get(lock), redis_client.ttl(lock))
+        gate.open.set()
+        await running.finished("a")
+        await running.settled()
+    assert 0 == redis_client.exists(lock)
+
+
+@run_async
+async def test_h09_a_failed_task_keeps_its_lock_until_its_next_attempt(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks
+) -> None:
+    """And for its own time after it."""
+    lock = tasks.keys.unique("t", b"")
+
+    async def fail(task: Task) -> None:
+        raise ValueError
+
+    config = ServerConfig(retry_delay=lambda retried, error, task: 100)
+    async with serving(redis_url, fail, config) as running:
+        await running.client.enqueue("t", b"", task_id="a", unique=600)
+        await running.finished("a")
+        await running.settled()
+    assert 698 <= redis_client.ttl(lock) <= 701
 
 
 @run_async
@@ -116,6 +159,37 @@ async def test_leases_are_renewed_while_a_handler_runs(
         assert Outcome.SUCCEEDED is (await running.finished("a")).outcome
         await running.settled()
     assert [] == redis_client.lrange(tasks.keys.active, 0, -1)
+
+
+@run_async
+async def test_w19_leases_are_renewed_while_the_record_of_the_server_cannot_be_written(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks
+) -> None:
+    """They come first, and depend on nothing that is for show."""
+    gate = Gate()
+    async with serving(redis_url, gate) as running:
+        await running.client.enqueue("t", task_id="a")
+        await gate.begun.wait()
+        servers = redis_client.zrange("asynq:servers", 0, -1)
+        redis_client.delete("asynq:servers")
+        redis_client.set("asynq:servers", "no sorted set")
+        first = tasks.scores("lease")["a"]
+        renewed = "the lease is renewed"
+        await asyncio.to_thread(
+            wait_until, lambda: tasks.scores("lease")["a"] > first, seconds=10, what=renewed
+        )
+        assert b"no sorted set" == redis_client.get("asynq:servers")
+        redis_client.delete("asynq:servers")
+        recorded = "the record is written"
+        await asyncio.to_thread(
+            wait_until,
+            lambda: servers == redis_client.zrange("asynq:servers", 0, -1),
+            seconds=10,
+            what=recorded,
+        )
+        gate.open.set()
+        assert Outcome.SUCCEEDED is (await running.finished("a")).outcome
+        await running.settled()
 
 
 @run_async

@@ -11,9 +11,10 @@ import pytest
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
-from pyasynq.errors import RevokeTask, SkipRetry
+from pyasynq.errors import RevokeTask, SkipRetry, TaskNotFoundError
 from pyasynq.events import Outcome, TaskFinished
 from tests.fix_engine import serving
+from tests.fix_kit import sound_kit
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -61,21 +62,22 @@ async def test_a_failure_is_retried_with_its_error_and_trace(redis_url: str, tas
     assert b"ValueError" in fields["x:trace"]
 
 
-@run_async
-async def test_a_failed_task_is_forwarded_and_succeeds_later(redis_url: str, tasks: Tasks) -> None:
-    """Retry, forward, second attempt."""
+def test_a_failed_task_is_forwarded_and_succeeds_later() -> None:
+    """Retry, forward, second attempt; nothing is left of the task."""
 
     async def handle(task: Task) -> None:
         del task
         if context().retried == 0:
             raise ValueError("not yet")
 
-    config = ServerConfig(retry_delay=lambda retried, error, task: 0)
-    async with serving(redis_url, handle, config) as running:
-        await running.client.enqueue("t", task_id="a")
-        assert Outcome.SUCCEEDED is (await running.finished("a", retried=1)).outcome
-        await running.settled()
-    assert {} == tasks.fields("a")
+    with sound_kit(handle, config=ServerConfig(retry_delay=lambda retried, error, task: 90)) as kit:
+        info = kit.sync_client.enqueue("t", task_id="a")
+        assert [Outcome.RETRIED] == [
+            attempt.outcome for attempt in kit.advance_sync(seconds=89, raises=False)
+        ]
+        assert [Outcome.SUCCEEDED] == [attempt.outcome for attempt in kit.advance_sync(seconds=1)]
+        with pytest.raises(TaskNotFoundError):
+            kit.inspector.task_info(info.queue, "a")
 
 
 @pytest.mark.parametrize(
@@ -103,8 +105,8 @@ async def test_skip_retry_archives_and_revoke_forgets(
 
 
 @run_async
-async def test_the_last_attempt_archives(redis_url: str, tasks: Tasks) -> None:
-    """With no retry left a failure is for good."""
+async def test_w36_the_last_attempt_archives(redis_url: str, tasks: Tasks) -> None:
+    """With no retry left a failure is for good, and as in Asynq it is not counted as one more retry."""
 
     async def handle(task: Task) -> None:
         del task
@@ -115,6 +117,24 @@ async def test_the_last_attempt_archives(redis_url: str, tasks: Tasks) -> None:
         assert Outcome.ARCHIVED is (await running.finished("a")).outcome
         await running.settled()
     assert ["a"] == tasks.ids("archived")
+    assert 0 == decode_task_message(tasks.fields("a")["msg"]).retried
+    assert {"processed": 1, "failed": 1} == tasks.counts()
+
+
+@run_async
+async def test_w36_a_task_that_its_handler_revokes_counts_as_processed_and_not_as_failed(
+    redis_url: str, tasks: Tasks
+) -> None:
+    """As in Asynq: whoever revokes a task has nothing against how it went."""
+
+    async def handle(task: Task) -> None:
+        raise RevokeTask
+
+    async with serving(redis_url, handle) as running:
+        await running.client.enqueue("t", task_id="a")
+        await running.finished("a")
+        await running.settled()
+    assert {"processed": 1} == tasks.counts()
 
 
 @run_async

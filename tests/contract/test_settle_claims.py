@@ -68,6 +68,32 @@ def test_h05_a_lease_up_to_what_was_asked_for_is_ours(
 
 
 @every_settle
+@pytest.mark.parametrize("ids", ["abc", "cba", "bca"])
+def test_h05_each_claim_of_a_call_is_held_against_its_own_lease(
+    perform: Perform, tasks: Tasks, settle: Settle, ids: str
+) -> None:
+    """One call may name different ends of leases; a claim that is too early for its own task is refused."""
+    tasks.active("a", lease=LEASE_SCORE + 10)
+    tasks.active("b", lease=LEASE_SCORE + 5)
+    tasks.active("c", lease=LEASE_SCORE)
+    asked_for = {"a": LEASE_SCORE + 10, "b": LEASE_SCORE, "c": LEASE_SCORE}
+    claims = [claim(one, lease_score=asked_for[one]) for one in ids]
+    assert {"b"} == perform(settle(claims)).refused
+    assert ["b"] == tasks.ids("active")
+
+
+@every_settle
+def test_a_task_is_settled_from_among_many_that_are_older(
+    perform: Perform, tasks: Tasks, settle: Settle
+) -> None:
+    """They run for long; the call looks for it from the other end, and takes no other."""
+    older = [str(number) for number in range(150)]
+    tasks.active(*older, "a", "younger")
+    assert frozenset() == perform(settle([claim("a")])).refused
+    assert [*older, "younger"] == tasks.ids("active")
+
+
+@every_settle
 def test_h02_w06_a_missing_lease_does_not_lose_the_task(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Settle
 ) -> None:

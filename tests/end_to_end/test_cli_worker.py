@@ -221,7 +221,7 @@ def test_further_modules_declare_tasks(folder: Path, redis_url: str, redis_clien
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["shop:ap"], "it has no 'ap'; did you mean 'app'?; the apps there are: shop:app"),
+        (["shop:ap"], "it has no 'ap'; the apps there are: shop:app; did you mean 'app'?"),
         (["nothing:app"], "Error: there is no module 'nothing'"),
         (["shop:app", "missing"], "Error: there is no module 'missing'"),
         (["shop:app", "--redis", "redis://:secret@127.0.0.1:1"], "Redis at 127.0.0.1:1 cannot be reached"),

@@ -407,6 +407,29 @@ def test_a_program_started_by_a_user_does_not_hold_the_server(data: Path) -> Non
         user.process.communicate(timeout=PATIENCE)
 
 
+def test_a_script_that_waited_for_a_result_ends_without_a_word(data: Path) -> None:
+    """The thread that waited lets go of the server while the interpreter ends: without any executor."""
+    program = textwrap.dedent("""
+        import sys
+        from pyasynq import App
+        app = App(sys.argv[1])
+        app.enqueue_sync("quiet", task_id="one", retention=60)
+        try:
+            app.result_sync("default", "one", timeout=0.05)
+        except TimeoutError:
+            print("timed out")
+    """)
+    ended = subprocess.run(
+        [sys.executable, "-c", program, f"embedded://{data}"],
+        env=os.environ | {"PYTHONPATH": SOURCE_FOLDER},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert ("timed out\n", "", 0) == (ended.stdout, ended.stderr, ended.returncode)
+
+
 def test_a_tcp_port_refuses_who_does_not_know_the_password() -> None:
     """It is opened only when asked for, on the loopback address, and the URL holds the password."""
     with EmbeddedServer(port=0) as server:

@@ -138,6 +138,28 @@ def test_the_tests_of_the_recipes_pass(recipes: Path) -> None:
     )
 
 
+def test_the_tests_of_the_page_on_testing_pass(tmp_path: Path) -> None:
+    """As they stand there, with warnings as errors."""
+    for name, text in files(ROOT / "docs" / "testing.md").items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\npythonpath = .\npyasynq_app = shop.tasks:app\nfilterwarnings = error\n", encoding="utf-8"
+    )
+    plugins = (
+        "-p",
+        "no:valkey",
+        "-p",
+        "no:hypothesispytest",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "pytest_pyasynq",
+    )
+    assert "18 passed" in run(tmp_path, "-m", "pytest", "-q", "--strict-markers", *plugins, "tests")
+
+
 def test_a_look_tells_where_tasks_are_and_why_they_failed(recipes: Path, redis_url: str) -> None:
     """From a second process, with the app's own URL."""
     code = (
@@ -149,3 +171,37 @@ def test_a_look_tells_where_tasks_are_and_why_they_failed(recipes: Path, redis_u
     told = run(recipes, "-m", "myapp.look", url=redis_url)
     assert "default: 0 pending, 0 active, 0 to be retried,\n  1 archived" in told
     assert 'nobody:knows 0/0: handler not found for task "nobody:knows"' in told
+
+
+def worked(folder: Path, recipe: str, calls: str, url: str) -> list[str]:
+    """Make the calls of a recipe, run what waits in a worker, make them again; return what was printed."""
+    (folder / f"{recipe}.py").write_text(files(ROOT / "docs" / "unique.md")[f"{recipe}.py"], encoding="utf-8")
+    program = f"""
+import asyncio
+import {recipe} as recipe
+from pyasynq import Inspector, ServerConfig
+
+async def make_calls():
+    async with recipe.app, Inspector(recipe.app.url) as inspector:
+        {calls}
+        await inspector.run_all("default", "scheduled")
+
+for _ in range(2):
+    asyncio.run(make_calls())
+    recipe.app.run_worker(ServerConfig(burst=True))
+"""
+    (folder / "program.py").write_text(program, encoding="utf-8")
+    return run(folder, "program.py", url=url).splitlines()
+
+
+def test_the_debounce_recipe_runs_the_last_of_many_changes(tmp_path: Path, redis_url: str) -> None:
+    """And once more after the run."""
+    calls = "for revision in range(3): await recipe.changed(7, revision)"
+    assert ["indexing revision 2 of 7"] * 2 == worked(tmp_path, "debounce", calls, redis_url)
+
+
+def test_the_throttle_recipe_runs_one_in_its_time(tmp_path: Path, redis_url: str) -> None:
+    """Also when that one is done already."""
+    calls = "print([await recipe.went_down('shop') for _ in range(2)])"
+    printed = ["[True, False]", "shop is down", "[False, False]"]
+    assert printed == worked(tmp_path, "throttle", calls, redis_url)

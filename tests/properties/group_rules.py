@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition
 
 from pyasynq._broker.aggregation_sets import (
     AggregationSet,
@@ -22,6 +22,7 @@ from pyasynq._wire.messages import decode_task_message
 from pyasynq.task import Task
 from tests.factories import Tasks
 from tests.properties.model_queue import ModelQueue
+from tests.properties.operations import operation
 
 if TYPE_CHECKING:
     from pyasynq._broker.plan import Plan
@@ -60,7 +61,7 @@ class GroupRules(RuleBasedStateMachine):
         return self.drivers.run(plan)
 
     @precondition(lambda self: self.model.tasks)
-    @rule()
+    @operation()
     def check_groups(self) -> None:
         self.calls += 1
         due = [group for group in GROUPS if self.model.is_due(group, LIMITS, self.now.seconds)]
@@ -82,7 +83,7 @@ class GroupRules(RuleBasedStateMachine):
             self.sets.append(one)
 
     @precondition(lambda self: self.sets)
-    @rule(number=st.integers(0, 10), options=OPTIONS)
+    @operation(number=st.integers(0, 10), options=OPTIONS)
     def finish_set(self, number: int, options: dict[str, Any]) -> None:
         one = self.sets[number % len(self.sets)]
         item = compose(Task("t", b"1", **options), {}, now=self.now, new_id=lambda: one.id)
@@ -96,14 +97,14 @@ class GroupRules(RuleBasedStateMachine):
         assert expected == self.perform(plan).name
 
     @precondition(lambda self: self.sets)
-    @rule()
+    @operation()
     def renew_sets(self) -> None:
         lost = self.perform(renew_sets("default", self.sets, now=self.now))
         assert [one for one in self.sets if one.id not in self.model.sets] == lost
         self.model.sets = dict.fromkeys(self.model.sets, self.now.seconds + 120)
 
     @precondition(lambda self: self.sets)
-    @rule()
+    @operation()
     def reclaim_sets(self) -> None:
         reclaimed = self.perform(reclaim_stale_sets("default", now=self.now))
         assert self.model.reclaim(self.now.seconds) == reclaimed

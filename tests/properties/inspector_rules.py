@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
 
 from pyasynq._broker.inspect_actions import (
     ArchiveLimits,
@@ -24,6 +23,7 @@ from pyasynq.errors import QueueBusyError, QueueNotEmptyError, TaskNotFoundError
 from pyasynq.info import BulkResult
 from pyasynq.task import TaskState
 from tests.properties.group_rules import GroupRules
+from tests.properties.operations import operation
 
 IDS = "abcdef"
 MAX_ARCHIVED = 3
@@ -32,7 +32,7 @@ MAX_ARCHIVED = 3
 class InspectorRules(GroupRules):
     """Redis, the model, and what an inspector does to both."""
 
-    @rule()
+    @operation()
     def pause_or_go_on(self) -> None:
         self.model.paused = not self.model.paused
         if self.model.paused:
@@ -51,13 +51,13 @@ class InspectorRules(GroupRules):
                 found[task_id] = "aggregated"
         return [task_id for task_id in task_ids if task_id not in found], found
 
-    @rule(ids=st.lists(st.sampled_from(IDS), unique=True, min_size=1, max_size=3))
+    @operation(ids=st.lists(st.sampled_from(IDS), unique=True, min_size=1, max_size=3))
     def run_by_hand(self, ids: list[str]) -> None:
         expected, refused = self.by_hand(ids, {TaskState.ACTIVE, TaskState.PENDING})
         assert Moved(len(expected), refused) == self.perform(run_tasks("default", ids, now=self.now))
         self.model.run_by_hand(expected)
 
-    @rule(ids=st.lists(st.sampled_from(IDS), unique=True, min_size=1, max_size=3))
+    @operation(ids=st.lists(st.sampled_from(IDS), unique=True, min_size=1, max_size=3))
     def archive_by_hand(self, ids: list[str]) -> None:
         expected, refused = self.by_hand(ids, {TaskState.ACTIVE, TaskState.ARCHIVED})
         limits = ArchiveLimits(MAX_ARCHIVED, 0)
@@ -65,27 +65,27 @@ class InspectorRules(GroupRules):
         trimmed = self.model.archive_by_hand(expected, self.now.seconds, MAX_ARCHIVED) if expected else 0
         assert Moved(len(expected), refused, trimmed) == moved
 
-    @rule(ids=st.lists(st.sampled_from(IDS), unique=True, min_size=1, max_size=3))
+    @operation(ids=st.lists(st.sampled_from(IDS), unique=True, min_size=1, max_size=3))
     def delete_by_hand(self, ids: list[str]) -> None:
         expected, refused = self.by_hand(ids, {TaskState.ACTIVE})
         assert Moved(len(expected), refused) == self.perform(delete_tasks("default", ids))
         self.model.delete_by_hand(expected)
 
-    @rule(state=st.sampled_from([TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED]))
+    @operation(state=st.sampled_from([TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED]))
     def run_all(self, state: TaskState) -> None:
         act = functools.partial(run_tasks, "default", now=self.now)
         expected = self.model.ids(state)
         assert BulkResult(len(expected), 0) == self.perform(act_on_all("default", state, act))
         self.model.run_by_hand(expected)
 
-    @rule(state=st.sampled_from([TaskState.PENDING, TaskState.RETRY, TaskState.COMPLETED]))
+    @operation(state=st.sampled_from([TaskState.PENDING, TaskState.RETRY, TaskState.COMPLETED]))
     def delete_all(self, state: TaskState) -> None:
         act = functools.partial(delete_tasks, "default")
         expected = self.model.ids(state)
         assert BulkResult(len(expected), 0) == self.perform(act_on_all("default", state, act))
         self.model.delete_by_hand(expected)
 
-    @rule(task_id=st.sampled_from(IDS), delay=st.sampled_from([-5, 10]))
+    @operation(task_id=st.sampled_from(IDS), delay=st.sampled_from([-5, 10]))
     def reschedule(self, task_id: str, delay: int) -> None:
         task, at = self.model.tasks.get(task_id), self.now.plus(delay)
         plan = update_process_at("default", task_id, at, now=self.now)
@@ -96,7 +96,7 @@ class InspectorRules(GroupRules):
             with pytest.raises((TaskStateError, TaskNotFoundError)):
                 self.perform(plan)
 
-    @rule(force=st.booleans())
+    @operation(force=st.booleans())
     def remove_queue(self, force: bool) -> None:
         states = Counter(task.state for task in self.model.tasks.values())
         plan = remove_queue("default", force=force, progress=None)

@@ -42,10 +42,10 @@ def test_what_is_composed_can_be_read_and_is_never_early(
     assert (TaskState.SCHEDULED if process_at > now else TaskState.PENDING) == result.state
     if result.state is TaskState.SCHEDULED:
         assert 0 <= result.score - process_at.timestamp < 1
-    assert ("unique" in settings) == (result.unique_ttl > 0) == bool(result.message.unique_key)
-    if result.unique_ttl:
+    assert ("unique" in settings) == (result.lock_ttl > 0) == bool(result.message.unique_key)
+    if result.lock_ttl:
         wanted = settings["unique"] + process_at.timestamp - now.timestamp
-        assert -1e-5 <= result.unique_ttl - wanted < 2 + 1e-5
+        assert -1e-5 <= result.lock_ttl - wanted < 2 + 1e-5
 
 
 KINDS = st.fixed_dictionaries(
@@ -66,4 +66,4 @@ def test_runs_hold_every_task_once_and_keep_the_order_of_each_queue(kinds: list[
         positions = [position for run in runs if run.queue == queue for position in run.positions]
         assert positions == sorted(positions)
     for run in runs:
-        assert 1 == len({(item.message.queue, item.state, item.unique_ttl > 0) for item in run.tasks})
+        assert 1 == len({(item.message.queue, item.state, item.lock_ttl > 0) for item in run.tasks})

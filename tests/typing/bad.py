@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pyasynq import App, Task
+from pyasynq import App, Archive, Retry, Snooze, Task, context
+from pyasynq.testing import use
 
 app = App("redis://localhost:6379/0")
 
@@ -75,6 +76,8 @@ async def wrong_options() -> None:
     await app.enqueue("t", "text")  # E: text for bytes
     await app.enqueue_many([Task("t")], headers={"a": 1})  # E: header that is no text
     Task("t", b"", unique="1h")  # E: text for a duration
+    Task("t", b"", unique=60, until="done")  # E: no such moment
+    await deliver.options(unique=60, on_duplicate="skip").enqueue(1, "x")  # E: no such rule
     app.enqueue_many_sync([deliver])  # E: a typed task without its arguments
 
 
@@ -82,6 +85,30 @@ async def wrong_results() -> None:
     number: int = await deliver(user_id=1, template="x")  # E: returns text
     width: str = resize("a.png")  # E: returns bytes
     print(number, width, deliver.enqueue_sync(1, "x").result_of_nothing)  # E: no such attribute
+    handle = await deliver.enqueue(1, "x")
+    print(await handle.result() + 1)  # E: the handler returns text
+    count: int = await deliver.handle("a").result()  # E: as above
+    blocking: bytes = deliver.enqueue_sync(1, "x").result()  # E: as above
+    await handle.result("5")  # E: text for a duration
+    print(count, blocking, deliver.handle(1))  # E: an id is text
+
+
+@app.task("f", result_ttl="1h")  # E: text for a duration
+async def wrong_result_ttl() -> None: ...
+
+
+def wrong_control() -> None:
+    Snooze("5m")  # E: text for a duration
+    Retry(30, False)  # E: spend is named
+    Archive()  # E: a reason is asked for
+    context().progress("half")  # E: text for a number
+
+
+async def wrong_tests() -> None:
+    with use(app) as kit:
+        await kit.perform(deliver, user=1, template="x")  # E: no such argument
+        kit.perform_sync(resize, 1)  # E: a number for text
+        kit.advance_sync("3 days")  # E: text for a timedelta
 
 
 App(lifespan=deliver)  # E: no context manager

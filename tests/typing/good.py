@@ -6,25 +6,36 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
 from pyasynq import (
     App,
+    Archive,
+    BlockingEnqueuedTask,
+    BlockingTaskHandle,
+    Cancel,
     CoroutineTask,
+    EnqueuedTask,
     EnqueueResult,
+    EnqueueStatus,
+    FinishedTask,
     GroupRule,
+    OnDuplicate,
     PeriodicTaskConfig,
     PeriodicTaskManager,
     PlainTask,
+    Retry,
     Scheduler,
     SchedulerConfig,
     ServerConfig,
+    Snooze,
     Task,
     TaskHandle,
     TaskInfo,
     TypedTask,
     context,
 )
+from pyasynq.testing import Attempt, task_context, use
 
 
 @dataclass
@@ -101,10 +112,18 @@ async def tenants() -> list[PeriodicTaskConfig]:
     return [PeriodicTaskConfig("@hourly", Task("report"), {"queue": "low"}, misfire="all")]
 
 
+async def deduplicate() -> None:
+    mode: OnDuplicate = "return_existing"
+    handle = await tidy.options(unique=60, until="start", unique_key="tidy", on_duplicate=mode).enqueue()
+    assert_type(handle, EnqueuedTask[int])
+    assert_type(handle.info.is_enqueued, bool)
+    assert_type(handle.info.enqueue_status, EnqueueStatus)
+
+
 async def schedule_them() -> None:
     assert_type(tidy, CoroutineTask[[], int])
-    assert_type(await tidy.enqueue(), TaskHandle[int])
-    assert_type(tidy_all.enqueue_sync(older_than=1), TaskHandle[str])
+    assert_type(await tidy.enqueue(), EnqueuedTask[int])
+    assert_type(tidy_all.enqueue_sync(older_than=1), BlockingEnqueuedTask[str])
     scheduler = Scheduler("redis://localhost", SchedulerConfig(location="Europe/Berlin"))
     assert_type(scheduler.register("@daily", "t", b"{}", misfire="all", max_retry=1), str)
     async with scheduler, PeriodicTaskManager("redis://localhost", tenants):
@@ -126,18 +145,70 @@ async def add_tenant(task: Task, call_next: Callable[[Task], Awaitable[TaskInfo]
 
 async def enqueue_them() -> None:
     handle = await deliver.enqueue(user_id=42, template="welcome")
-    assert_type(handle, TaskHandle[str])
+    assert_type(handle, EnqueuedTask[str])
+    assert_type(await handle.result(timeout=5), str)
+    assert_type(await handle.wait(timedelta(seconds=5)), FinishedTask)
     assert_type(handle.info, TaskInfo)
     assert_type(handle.id, str)
     await deliver.enqueue(42, "welcome", address=Address("Main Street"))
     later = deliver.options(process_in=timedelta(hours=24), task_id="a")
-    assert_type(await later.enqueue(user_id=42, template="x"), TaskHandle[str])
+    assert_type(await later.enqueue(user_id=42, template="x"), EnqueuedTask[str])
     await deliver.options(process_at=datetime.now(UTC), deadline=datetime.now(UTC)).enqueue(1, "x")
-    assert_type(deliver.enqueue_sync(user_id=42, template="welcome"), TaskHandle[str])
-    assert_type(await sweep.enqueue(), TaskHandle[None])
-    assert_type(await resize.enqueue("a.png"), TaskHandle[bytes])
-    assert_type(await count.enqueue(text="a"), TaskHandle[int])
-    assert_type(await report.enqueue(datetime.now(UTC)), TaskHandle[list[str]])
+    assert_type(deliver.enqueue_sync(user_id=42, template="welcome"), BlockingEnqueuedTask[str])
+    assert_type(await sweep.enqueue(), EnqueuedTask[None])
+    assert_type(await resize.enqueue("a.png"), EnqueuedTask[bytes])
+    assert_type(await count.enqueue(text="a"), EnqueuedTask[int])
+    assert_type(await report.enqueue(datetime.now(UTC)), EnqueuedTask[list[str]])
+
+
+async def read_results() -> None:
+    assert_type(await (await report.enqueue(datetime.now(UTC))).result(), list[str])
+    assert_type(await (await sweep.enqueue()).result(), None)
+    assert_type(resize.enqueue_sync("a.png").result(), bytes)
+    assert_type(deliver.handle("some-id", queue="low"), TaskHandle[str])
+    assert_type(await count.handle("some-id").result(0), int)
+    assert_type(count.handle_sync("some-id"), BlockingTaskHandle[int])
+    assert_type(await app.handle("some-id", "low").result(), bytes | None)
+    results = await count.enqueue_many([{"text": "a"}])
+    many = [count.handle(one.task_id, queue=one.queue) for one in results if one and one.task_id]
+    assert_type(many, list[TaskHandle[int]])
+    handles: list[TaskHandle[str]] = [await deliver.enqueue(1, "x"), deliver.handle("a")]
+    assert_type(await handles[0].wait(), FinishedTask)
+
+
+@app.task("kept", result_ttl=60, max_retry=1)
+async def kept() -> int:
+    return 1
+
+
+@app.task
+async def poll(job: int) -> str | Snooze:
+    return Snooze(timedelta(minutes=5)) if job else "ready"
+
+
+@app.task("control")
+def choose(number: int) -> list[int] | Retry | Archive | Cancel:
+    if number == 1:
+        raise Snooze(5)
+    choices: list[list[int] | Retry | Archive | Cancel] = [
+        [1],
+        Retry(after=30, spend=False),
+        Archive("no such user"),
+        Cancel(),
+    ]
+    return choices[number]
+
+
+@app.task()
+async def only_waits() -> Snooze | None:
+    return Snooze(0.5)
+
+
+async def results_are_without_control() -> None:
+    assert_type(await poll.enqueue(1), EnqueuedTask[str])
+    assert_type(choose.enqueue_sync(1), BlockingEnqueuedTask[list[int]])
+    assert_type(await only_waits.enqueue(), EnqueuedTask[None])
+    context().progress(1, 2.5, "half")
 
 
 async def enqueue_many_of_them() -> None:
@@ -188,3 +259,17 @@ async def group_them() -> None:
     assert_type(await make_report("user:1", []), Task | None)
     assert_type(make_digest("user:1", []), Task)
     ServerConfig(group_aggregator=make_digest, groups={"user:*": GroupRule(max_delay=60)})
+
+
+async def test_them() -> None:
+    with use(app, start=datetime(2040, 1, 1, tzinfo=UTC), patience=timedelta(seconds=5)) as kit:
+        assert_type((await kit.perform(deliver, user_id=1, template="x")).result, str | None)
+        assert_type(kit.perform_sync(resize, "a.png").result, bytes | None)
+        kit.assert_enqueued(deliver, user_id=1, queue="critical", process_in=timedelta(hours=1))
+        kit.advance_sync(days=3, raises=False)
+        kit.add_scheduler(Scheduler(kit.url, clock=kit.clock))
+        with task_context(state="pool") as recorded:
+            assert_type(await deliver(user_id=1, template="x"), str)
+        assert_type(recorded.result, bytes | None)
+    async with use(app) as kit:
+        assert_type((await kit.drain())[0], Attempt[Any])

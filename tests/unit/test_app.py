@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import pytest
 
 from pyasynq._app.client_middleware import blocking_middleware
+from pyasynq._server.rules import AttemptRules
 from pyasynq.app import App
+from pyasynq.config import ServerConfig
 from pyasynq.errors import (
     ArgumentsError,
     ConfigurationError,
@@ -21,6 +23,7 @@ from pyasynq.errors import (
     PayloadDecodingError,
     UnknownOptionError,
 )
+from pyasynq.mux import Mux
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, TaskState
 
 if TYPE_CHECKING:
@@ -165,6 +168,25 @@ def test_enqueue_many_refuses_one_call_and_sends_the_others(monkeypatch: pytest.
         assert ["0", None, None, "1"] == [result.task_id for result in results]
 
 
+@pytest.mark.parametrize("way", ["enqueue_many", "enqueue_many_sync"])
+def test_enqueue_many_says_what_a_call_must_be(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """A call that is no mapping is refused in its result; a mapping instead of calls, at once."""
+    task = app_on(FakeSender(), monkeypatch).task("email:deliver")(deliver)
+
+    def enqueue_many(calls: Any) -> Any:
+        called = getattr(task, way)(calls)
+        return asyncio.run(called) if way == "enqueue_many" else called
+
+    results = enqueue_many([{"user_id": 1}, 7])
+    assert ["enqueued", "refused"] == [result.status for result in results]
+    assert "task 'email:deliver': call 1 is 7: give each call as a mapping of arguments" in str(
+        results[1].error
+    )
+    for calls in ({"user_id": 1}, "user_id"):
+        with pytest.raises(ArgumentsError, match=r"'email:deliver': the calls are .*: give a list of"):
+            enqueue_many(calls)
+
+
 def test_a_typed_task_can_be_called_as_the_function_it_was() -> None:
     """Name, signature and documentation are the function's."""
     app = App(URL)
@@ -250,7 +272,7 @@ def test_wrong_options_of_a_declaration_are_errors_at_once() -> None:
         ("eta", "process_at"),
         ("retries", "max_retry"),
         ("_defer_by", "process_in"),
-        ("result_ttl", "retention"),
+        ("keep_result", "retention"),
         ("job_id", "task_id"),
     ],
 )
@@ -268,7 +290,7 @@ def test_a_handle_shows_where_the_task_is(monkeypatch: pytest.MonkeyPatch) -> No
     @app.task("t", queue="critical")
     def work() -> None: ...
 
-    assert "<TaskHandle some-id of 't' in queue 'critical', pending>" == repr(work.enqueue_sync())
+    assert "<BlockingEnqueuedTask some-id of 't' in queue 'critical', pending>" == repr(work.enqueue_sync())
 
 
 def test_a_parameter_that_no_payload_carries_is_an_error_at_once() -> None:
@@ -456,6 +478,18 @@ def test_a_lifespan_that_is_no_function_is_refused() -> None:
         App(URL, lifespan=3)  # type: ignore[arg-type]
 
 
+def test_a_misspelt_rule_of_a_type_is_told_from_the_options() -> None:
+    """The decorator takes more than an enqueue does: it suggests and lists that too, and only there."""
+    declare: Any = App(URL).task
+    for wrong, meant in (("resultttl", "result_ttl"), ("isfailure", "is_failure")):
+        with pytest.raises(UnknownOptionError, match=f"no option '{wrong}'; did you mean '{meant}'"):
+            declare("x", **{wrong: 5})
+    with pytest.raises(UnknownOptionError, match=r"the options are .*is_failure, .*result_ttl, "):
+        declare("x", colour="red")
+    with pytest.raises(UnknownOptionError, match="did you mean 'retention'"):
+        declare("x")(deliver).options(result_ttl=5)
+
+
 def test_the_rules_of_a_type_reach_its_route() -> None:
     """Retry delay, what counts as a failure, and the limit of crashes."""
 
@@ -472,6 +506,24 @@ def test_the_rules_of_a_type_reach_its_route() -> None:
     assert (delay, is_failure, 0) == (route.retry_delay, route.is_failure, route.crash_limit)
     with pytest.raises(InvalidOptionError, match="crash_limit=-1"):
         App(URL).task("a", crash_limit=-1)(deliver)
+
+
+@pytest.mark.parametrize("delay", [5, 5.0, timedelta(seconds=5)])
+def test_a_retry_delay_may_be_constant(delay: Any) -> None:
+    """Of a task type, of a pattern and of a server; zero is one too, and no text."""
+    app, mux = App(URL), Mux()
+    app.task("a", retry_delay=delay)(deliver)
+    mux.handle("a", print, retry_delay=delay)
+    for route in (app.route("a"), mux.route("a")):
+        rules = AttemptRules(ServerConfig(), route, Task("a"))
+        assert 5.0 == rules.delay(3, ValueError())
+    assert 5.0 == AttemptRules(ServerConfig(retry_delay=delay), None, Task("a")).delay(3, ValueError())
+    assert 0.0 == AttemptRules(ServerConfig(retry_delay=0), None, Task("a")).delay(3, ValueError())
+    for wrong in ("5s", -1, True):
+        with pytest.raises(InvalidOptionError, match=r"^retry_delay="):
+            app.task("b", retry_delay=wrong)(deliver)  # type: ignore[arg-type]
+        with pytest.raises(InvalidOptionError, match=r"^retry_delay="):
+            mux.handle("b", print, retry_delay=wrong)  # type: ignore[arg-type]
 
 
 def test_pydantic_is_never_imported_unless_a_module_did() -> None:

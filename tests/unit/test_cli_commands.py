@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from pyasynq.cli import main
+from pyasynq.cli.processes import memory_size
 from pyasynq.cli.reload import run_with_reload
-from pyasynq.cli.worker import _some
+from pyasynq.cli.worker import _some, worker
 
 
 def invoke(*arguments: str) -> tuple[int, str, str]:
@@ -44,6 +46,11 @@ def test_a_misspelt_command_is_a_usage_error_with_a_suggestion() -> None:
         (["shop:app", "--log-format", "xml"], "'xml' is not one of 'text', 'json'"),
         (["shop:app", "--que", "a"], "No such option '--que'"),
         ([], "Missing argument 'MODULE:APP'"),
+        (["shop:app", "--processes", "0"], "0 is not in the range x>=1"),
+        (["shop:app", "--processes", "2", "--max-tasks", "5"], "with children use --max-tasks-per-child"),
+        (["shop:app", "--max-memory", "much"], "'much' is no size: write 512M or 1.5G"),
+        (["shop:app", "--max-memory", "0"], "'0' is no size"),
+        (["shop:app", "--health-port", "65536"], "65536 is not in the range 0<=x<=65535"),
         (["shop:app", "--reload", "--burst"], "--reload waits for changes and --burst exits"),
     ],
 )
@@ -88,3 +95,19 @@ def test_the_worker_says_that_it_does_not_run_on_windows(monkeypatch: pytest.Mon
     code, _, err = invoke("worker", "shop:app")
     assert 1 == code
     assert "the worker does not run on Windows; clients do" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1000", 1_000),
+        ("64K", 65_536),
+        ("512M", 536_870_912),
+        ("512MiB", 536_870_912),
+        ("1.5g", 1_610_612_736),
+    ],
+)
+def test_sizes_are_read_with_units_of_1024(text: str, size: int) -> None:
+    """Whatever of them is written."""
+    context = click.Context(worker)
+    assert size == memory_size(context, worker.params[0], text)

@@ -54,8 +54,10 @@ def test_an_app_is_found_in_the_current_folder(folder: Path) -> None:
         ("located_shop.py:app", r"no module 'located_shop.py'.*; write located_shop"),
         (
             "located_shop:ap",
-            r"was found \(.*located_shop.py\), but it has no 'ap'; did you mean 'app'\?; the apps there are",
+            r"was found \(.*located_shop.py\), .* no 'ap'; .*: located_shop:app; did you mean 'app'\?$",
         ),
+        ("located_shop:deliverr", r"no 'deliverr'; the apps there are: located_shop:app$"),
+        ("located_shop:nested.backnd", r"no 'backnd'; the apps .*; did you mean 'backend'\?$"),
         (
             "located_shop:deliver",
             "is of type CoroutineTask, not a pyasynq.App; the apps there are: located_shop:app",

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._payload import ArgumentsCodec, ResultCodec
 from pyasynq._server.routes import is_coroutine_handler
 from pyasynq.errors import ConfigurationError, InvalidOptionError
+from pyasynq.retry import retry_delay_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyasynq.options import Duration
     from pyasynq.retry import RetryDelay
 
 
@@ -30,12 +32,13 @@ class Declaration:
     Args:
         function: the handler.
         name: the task type, or None for one made of module and function name.
-        retry_delay: the handler's own delay before retries, or None.
+        retry_delay: the handler's own delay before retries, a function or constant, or None.
         is_failure: the handler's own rule for errors that spend no retry, or None.
         crash_limit: the handler's own limit of worker crashes, or None.
 
     Raises:
         ConfigurationError: for a function that cannot be a handler; the message says why.
+        InvalidOptionError: for a delay or limit that cannot be.
     """
 
     def __init__(
@@ -43,13 +46,13 @@ class Declaration:
         function: Callable[..., Any],
         name: str | None,
         *,
-        retry_delay: RetryDelay | None = None,
+        retry_delay: RetryDelay | Duration | None = None,
         is_failure: Callable[[BaseException], bool] | None = None,
         crash_limit: int | None = None,
     ) -> None:
         self.function = function
         self.type = _default_name(function) if name is None else name
-        self.retry_delay = retry_delay
+        self.retry_delay = None if retry_delay is None else retry_delay_of(retry_delay)
         self.is_failure = is_failure
         self.crash_limit = crash_limit
         if crash_limit is not None and crash_limit < 0:

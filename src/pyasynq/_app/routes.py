@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import logging
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from pyasynq._server.routes import Route
 from pyasynq.context import current_task
+from pyasynq.control import control_of
 from pyasynq.errors import PayloadEncodingError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyasynq._app.declaration import Declaration
+    from pyasynq._server.routes import HandlerReturn
     from pyasynq.task import Task
 
 _log = logging.getLogger("pyasynq")
+
+watch_result: ContextVar[Callable[[object], object]] = ContextVar("pyasynq.watch_result")
+"""Told what the handler that runs here has returned, unless that is None; for tests."""
 
 
 def route_of(declaration: Declaration) -> Route:
@@ -30,29 +36,34 @@ def route_of(declaration: Declaration) -> Route:
     )
 
 
-def _coroutine_call(declaration: Declaration) -> Callable[[Task], Awaitable[bytes | None]]:
+def _coroutine_call(declaration: Declaration) -> Callable[[Task], Awaitable[HandlerReturn]]:
     function = declaration.function
     decode = declaration.arguments.decode
 
-    async def call(task: Task) -> bytes | None:
+    async def call(task: Task) -> HandlerReturn:
         result = await function(**decode(task.payload or b""))
         return None if result is None else _result(declaration, result)
 
     return call
 
 
-def _plain_call(declaration: Declaration) -> Callable[[Task], bytes | None]:
+def _plain_call(declaration: Declaration) -> Callable[[Task], HandlerReturn]:
     function = declaration.function
     decode = declaration.arguments.decode
 
-    def call(task: Task) -> bytes | None:
+    def call(task: Task) -> HandlerReturn:
         result = function(**decode(task.payload or b""))
         return None if result is None else _result(declaration, result)
 
     return call
 
 
-def _result(declaration: Declaration, value: object) -> bytes | None:
+def _result(declaration: Declaration, value: object) -> HandlerReturn:
+    if wish := control_of(value):
+        return wish
+    watch = watch_result.get(None)
+    if watch is not None:
+        watch(value)
     running = current_task.get(None)
     # Without retention the task is deleted when it is done, and its result with it.
     if running is not None and not running.message.retention:

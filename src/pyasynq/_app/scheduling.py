@@ -9,7 +9,7 @@ from pyasynq._app.sending import Sending
 from pyasynq._app.typed_task import TypedTask
 from pyasynq._broker.chunks import with_options
 from pyasynq.config import SchedulerConfig
-from pyasynq.options import DEFAULT_QUEUE, resolve_options
+from pyasynq.options import DEFAULT_QUEUE, check_combination, resolve_options
 from pyasynq.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyasynq._app.typed_task import CronDecorator
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire
-    from pyasynq.options import EnqueueOptions
+    from pyasynq.options import Duration, EnqueueOptions
     from pyasynq.task import Task
 
 
@@ -34,10 +34,17 @@ class Scheduling(Sending):
         client_middleware: Iterable[ClientMiddleware],
         *,
         max_payload: int,
-        timeout: float,
+        timeout: Duration,
+        publish_events: bool | int,
         scheduler_config: SchedulerConfig | None,
     ) -> None:
-        super().__init__(url, client_middleware, max_payload=max_payload, timeout=timeout)
+        super().__init__(
+            url,
+            client_middleware,
+            max_payload=max_payload,
+            timeout=timeout,
+            publish_events=publish_events,
+        )
         self._scheduler_config = SchedulerConfig() if scheduler_config is None else scheduler_config
         self._schedules: list[Schedule] = []
 
@@ -92,6 +99,7 @@ class Scheduling(Sending):
         """
         task = with_options(task, options)
         resolve_options(task.options)
+        check_combination(task.options)
         self._schedules.append(schedule_task(spec, task, misfire))
 
     def scheduler(self) -> Scheduler:
@@ -102,7 +110,9 @@ class Scheduling(Sending):
             ArgumentsError: for a handler that cannot be called without arguments.
         """
         self.load()
-        scheduler = Scheduler(self.url, self._scheduler_config, middleware=self._client_middleware)
+        scheduler = Scheduler(
+            self.url, self._scheduler_config, middleware=self._client_middleware, clock=self._clock
+        )
         for schedule in self._schedules:
             schedule.register(scheduler)
         return scheduler

@@ -5,27 +5,45 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pyasynq import sync
 from pyasynq._app.client_middleware import blocking_middleware
+from pyasynq._app.handles import BlockingTaskHandle, TaskHandle
 from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.client import Client
 from pyasynq.errors import ConfigurationError
+from pyasynq.options import DEFAULT_QUEUE, check_max_payload, events_kept, name_of, time_out_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Iterable
+    from collections.abc import AsyncIterable, Iterable, Iterator
     from types import TracebackType
     from typing import Self, Unpack
 
+    from pyasynq._clock import Clock
     from pyasynq.client import ClientMiddleware
-    from pyasynq.options import EnqueueOptions
-    from pyasynq.task import EnqueueResult, Task, TaskInfo
+    from pyasynq.options import Duration, EnqueueOptions
+    from pyasynq.task import EnqueueResult, FinishedTask, Task, TaskInfo
 
 C = TypeVar("C", bound="ClientMiddleware")
 
 REDIS_URL_VARIABLE = "PYASYNQ_REDIS_URL"
 """Where an app without a URL finds one, at its first connection."""
+
+
+class Destination(Protocol):
+    """Where and when an app works while it is under test."""
+
+    url: str
+    clock: Clock
+
+    def open_client(self, **settings: Any) -> Client:
+        """Make an asyncio client."""
+
+    def open_blocking_client(self, **settings: Any) -> sync.Client:
+        """Make a blocking client."""
 
 
 class Sending:
@@ -37,25 +55,34 @@ class Sending:
         client_middleware: Iterable[ClientMiddleware],
         *,
         max_payload: int,
-        timeout: float,
+        timeout: Duration,
+        publish_events: bool | int,
     ) -> None:
         if url is not None:
             parse_redis_url(url)
         self._url = url
         self._client_middleware = list(client_middleware)
+        check_max_payload(max_payload)
         self._max_payload = max_payload
-        self._timeout = timeout
+        self._timeout = time_out_of(timeout)
+        events_kept("publish_events", publish_events)
+        self._publish_events = publish_events
         self._client: Client | None = None
         self._blocking_client: sync.Client | None = None
         self._opening = threading.Lock()
+        self._destination: Destination | None = None
 
     @property
     def url(self) -> str:
         """The connection URL, password included; may be set until the app is first used.
 
+        While the app is under test it is that of the test's database, whatever is set.
+
         Raises:
             ConfigurationError: when there is none, or a new one cannot work.
         """
+        if self._destination is not None:
+            return self._destination.url
         url = self._url or os.environ.get(REDIS_URL_VARIABLE)
         if not url:
             raise ConfigurationError(
@@ -68,6 +95,30 @@ class Sending:
     def url(self, url: str) -> None:
         parse_redis_url(url)
         self._url = url
+
+    @property
+    def _clock(self) -> Clock:
+        return SYSTEM_CLOCK if self._destination is None else self._destination.clock
+
+    @contextmanager
+    def _redirected(self, destination: Destination) -> Iterator[None]:
+        """Work there, and then, within the block. Connections from before are closed."""
+        if self._destination is not None:
+            raise ConfigurationError(f"{self!r} is in use by a test kit already; an app has one at a time")
+        self._let_go()
+        self._destination = destination
+        try:
+            yield
+        finally:
+            self._let_go()
+            self._destination = None
+
+    def _let_go(self) -> None:
+        """Close all connections at once, also those that belong to an event loop that does not run here."""
+        self.close_sync()
+        client, self._client = self._client, None
+        if client is not None:
+            client._abandon()  # noqa: SLF001 - only whoever made a client may cut it off
 
     @property
     def address(self) -> str:
@@ -124,6 +175,36 @@ class Sending:
         """Enqueue any mix of tasks, blocking this thread."""
         return self._open_blocking().enqueue_many(tasks, **shared)
 
+    async def wait(self, queue: str, task_id: str, timeout: Duration | None = None) -> FinishedTask:
+        """Wait until a task of any type has ended, as `Client.wait` does."""
+        return await self._open().wait(queue, task_id, timeout)
+
+    def wait_sync(self, queue: str, task_id: str, timeout: Duration | None = None) -> FinishedTask:
+        """Wait until a task of any type has ended, blocking this thread."""
+        return self._open_blocking().wait(queue, task_id, timeout)
+
+    async def result(self, queue: str, task_id: str, timeout: Duration | None = None) -> bytes | None:
+        """Wait for the result of a task of any type, as `Client.result` does."""
+        return await self._open().result(queue, task_id, timeout)
+
+    def result_sync(self, queue: str, task_id: str, timeout: Duration | None = None) -> bytes | None:
+        """Wait for the result of a task of any type, blocking this thread."""
+        return self._open_blocking().result(queue, task_id, timeout)
+
+    def handle(self, task_id: str, queue: str = DEFAULT_QUEUE) -> TaskHandle[bytes | None]:
+        """Return the handle of a task of any type, whose result is the bytes that are stored.
+
+        Redis is not asked whether there is such a task. Typed tasks have their own `handle`.
+
+        Raises:
+            InvalidOptionError: for a blank id or queue.
+        """
+        return TaskHandle(self, name_of("queue", queue), name_of("task_id", task_id), _as_stored)
+
+    def handle_sync(self, task_id: str, queue: str = DEFAULT_QUEUE) -> BlockingTaskHandle[bytes | None]:
+        """Return a handle that waits by blocking its thread; otherwise as `handle`."""
+        return BlockingTaskHandle(self, name_of("queue", queue), name_of("task_id", task_id), _as_stored)
+
     async def ping(self) -> None:
         """Ask Redis for a sign of life.
 
@@ -164,23 +245,35 @@ class Sending:
 
     def _open(self) -> Client:
         if self._client is None:
-            self._client = Client(
-                self.url,
-                max_payload=self._max_payload,
-                timeout=self._timeout,
-                middleware=self._client_middleware,
-            )
+            settings: dict[str, Any] = {
+                "max_payload": self._max_payload,
+                "timeout": self._timeout,
+                "middleware": self._client_middleware,
+                "publish_events": self._publish_events,
+            }
+            if self._destination is not None:
+                self._client = self._destination.open_client(**settings)
+            else:
+                self._client = Client(self.url, **settings)
         return self._client
 
     def _open_blocking(self) -> sync.Client:
         with self._opening:
             if self._blocking_client is None:
-                self._blocking_client = sync.Client(
-                    self.url,
-                    max_payload=self._max_payload,
-                    timeout=self._timeout,
-                    middleware=map(blocking_middleware, self._client_middleware),
-                )
+                settings: dict[str, Any] = {
+                    "max_payload": self._max_payload,
+                    "timeout": self._timeout,
+                    "middleware": map(blocking_middleware, self._client_middleware),
+                    "publish_events": self._publish_events,
+                }
+                if self._destination is not None:
+                    self._blocking_client = self._destination.open_blocking_client(**settings)
+                else:
+                    self._blocking_client = sync.Client(self.url, **settings)
                 # Scripts and web processes that only enqueue have no place where they would close it.
                 atexit.register(self.close_sync)
             return self._blocking_client
+
+
+def _as_stored(data: bytes | None) -> bytes | None:
+    return data

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-from pyasynq.errors import ConfigurationError
-from pyasynq.options import merge_options, resolve_options
+from pyasynq._app.handles import (
+    BlockingEnqueuedTask,
+    BlockingTaskHandle,
+    EnqueuedTask,
+    TaskHandle,
+    Waiting,
+)
+from pyasynq.errors import ArgumentsError, ConfigurationError
+from pyasynq.options import DEFAULT_QUEUE, merge_options, name_of, resolve_options
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
     from typing import Self, Unpack
 
     from pyasynq._app.declaration import Declaration
+    from pyasynq.control import Control
     from pyasynq.options import EnqueueOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 TypedTaskT = TypeVar("TypedTaskT", bound="TypedTask[..., Any]")
 
 
-class Sender(Protocol):
+class Sender(Waiting, Protocol):
     """Where typed tasks go: the app."""
 
     async def enqueue(self, task: Task) -> TaskInfo:
@@ -40,32 +46,11 @@ class Sender(Protocol):
         """Enqueue many tasks, blocking."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TaskHandle(Generic[R_co]):
-    """An enqueued call of a typed task; `R_co` is what the handler returns."""
-
-    info: TaskInfo
-    """The task as it was written."""
-
-    @property
-    def id(self) -> str:
-        """The task's id, unique within its queue."""
-        return self.info.id
-
-    @property
-    def queue(self) -> str:
-        """The queue that the task is in."""
-        return self.info.queue
-
-    def __repr__(self) -> str:
-        info = self.info
-        return f"<TaskHandle {info.id} of {info.type!r} in queue {info.queue!r}, {info.state.value}>"
-
-
 class TypedTask(Generic[P, R]):
     """A handler that can be enqueued by its own arguments, checked by type checkers and at run time.
 
-    Made by `@app.task`. Calling it runs the handler here and now, which is how to test it.
+    Made by `@app.task`. Calling it runs the handler here and now, which is how to test it. `R` is its result:
+    what the handler returns, without `Snooze` and its like, which a call hands out as they are.
 
     Attributes:
         type: the task's type, by which workers find the handler.
@@ -105,7 +90,7 @@ class TypedTask(Generic[P, R]):
     def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Task:
         return Task(self.type, self._declaration.arguments.encode(args, kwargs), **self._options)
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedTask[R]:
         """Enqueue a call of the handler.
 
         A caller that is cancelled while waiting may still have enqueued the task.
@@ -114,14 +99,43 @@ class TypedTask(Generic[P, R]):
             ArgumentsError: for arguments that the handler does not take.
             PayloadEncodingError: for an argument that JSON cannot carry; it names the argument.
             TaskIDConflictError: when a task with the given `task_id` exists.
-            DuplicateTaskError: when an equal `unique` task is unfinished.
+            DuplicateTaskError: when an equal `unique` task is unfinished, unless `on_duplicate` says
+                otherwise; `handle.info.enqueue_status` tells then what became of this call.
             RedisError: when Redis cannot be reached within the time-out, or refuses.
         """
-        return TaskHandle(await self._sender.enqueue(self._task(args, kwargs)))
+        info = await self._sender.enqueue(self._task(args, kwargs))
+        return EnqueuedTask(self._sender, info, self._decode)
 
-    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> BlockingEnqueuedTask[R]:
         """Enqueue a call of the handler, blocking this thread. Raises what `enqueue` raises."""
-        return TaskHandle(self._sender.enqueue_sync(self._task(args, kwargs)))
+        info = self._sender.enqueue_sync(self._task(args, kwargs))
+        return BlockingEnqueuedTask(self._sender, info, self._decode)
+
+    def handle(self, task_id: str, *, queue: str | None = None) -> TaskHandle[R]:
+        """Return the handle of a task of this type that was enqueued before, perhaps elsewhere.
+
+        Redis is not asked whether there is such a task.
+
+        Args:
+            task_id: as `enqueue` or `enqueue_many` gave it.
+            queue: where the task is; without it, where tasks made from here go.
+
+        Raises:
+            InvalidOptionError: for a blank id or queue.
+        """
+        return TaskHandle(self._sender, self._queue(queue), name_of("task_id", task_id), self._decode)
+
+    def handle_sync(self, task_id: str, *, queue: str | None = None) -> BlockingTaskHandle[R]:
+        """Return a handle that waits by blocking its thread; otherwise as `handle`."""
+        return BlockingTaskHandle(self._sender, self._queue(queue), name_of("task_id", task_id), self._decode)
+
+    def _queue(self, queue: str | None) -> str:
+        return name_of("queue", self._options.get("queue", DEFAULT_QUEUE) if queue is None else queue)
+
+    def _decode(self, data: bytes | None) -> R:
+        # What returns None stores nothing.
+        value: R = self._declaration.result.decode(b"null" if data is None else data)
+        return value
 
     async def enqueue_many(
         self,
@@ -133,8 +147,10 @@ class TypedTask(Generic[P, R]):
         caller that is cancelled may have enqueued some.
 
         Raises:
+            ArgumentsError: when all there is instead of calls is one mapping, or text.
             RedisError: when Redis cannot be reached within the time-out.
         """
+        _check_calls(self.type, calls)
         refused: dict[int, EnqueueResult] = {}
         if isinstance(calls, AsyncIterable):
             results = await self._sender.enqueue_many(self._tasks_async(calls, refused))
@@ -144,6 +160,7 @@ class TypedTask(Generic[P, R]):
 
     def enqueue_many_sync(self, calls: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
         """Enqueue many calls, blocking this thread; otherwise as `enqueue_many`."""
+        _check_calls(self.type, calls)
         refused: dict[int, EnqueueResult] = {}
         return _merge(self._sender.enqueue_many_sync(self._tasks(calls, refused)), refused)
 
@@ -172,6 +189,12 @@ class TypedTask(Generic[P, R]):
         refused: dict[int, EnqueueResult],
     ) -> Task | None:
         try:
+            if not isinstance(arguments, Mapping):
+                raise ArgumentsError(
+                    f"task {self.type!r}: call {position} is {arguments!r}: give each call as a mapping of "
+                    "arguments, as in [{'name': value}, ...]",
+                    None,
+                )
             return self._task((), arguments)
         except ConfigurationError as error:
             refused[position] = EnqueueResult(EnqueueStatus.REFUSED, None, None, error)
@@ -204,11 +227,11 @@ class TaskDecorator(Protocol):
 
     @overload
     def __call__(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
+        self, function: Callable[P, Coroutine[Any, Any, R | Control]], /
     ) -> CoroutineTask[P, R]: ...
 
     @overload
-    def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+    def __call__(self, function: Callable[P, R | Control], /) -> PlainTask[P, R]: ...
 
 
 class CronDecorator(Protocol):
@@ -219,11 +242,20 @@ class CronDecorator(Protocol):
 
     @overload
     def __call__(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
-        self, target: Callable[P, Coroutine[Any, Any, R]], /
+        self, target: Callable[P, Coroutine[Any, Any, R | Control]], /
     ) -> CoroutineTask[P, R]: ...
 
     @overload
-    def __call__(self, target: Callable[P, R], /) -> PlainTask[P, R]: ...
+    def __call__(self, target: Callable[P, R | Control], /) -> PlainTask[P, R]: ...
+
+
+def _check_calls(task_type: str, calls: object) -> None:
+    if isinstance(calls, Mapping | str | bytes):
+        raise ArgumentsError(
+            f"task {task_type!r}: the calls are {calls!r}: give a list of mappings, "
+            "as in [{'name': value}, ...], also for a single call",
+            None,
+        )
 
 
 def _merge(results: list[EnqueueResult], refused: Mapping[int, EnqueueResult]) -> list[EnqueueResult]:

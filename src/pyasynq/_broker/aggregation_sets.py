@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_BYTES, MAX_TASKS, chunks, time_arguments
 from pyasynq._broker.enqueue import register_queue
+from pyasynq._broker.enqueue_rules import new_task_arguments
 from pyasynq._broker.plan import Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import (
     GROUP_FINISH,
@@ -26,7 +27,6 @@ from pyasynq._broker.settle import trim_rest
 from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import RedisOutOfMemoryError
-from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,6 +71,8 @@ class Finish(enum.Enum):
     DONE = 1
     DONE_BEFORE = 2
     """The task existed, so only the set was deleted."""
+    STOOD_IN = 3
+    """The task is unique, another one holds the lock and, by the new one's own rule, stands for it."""
     CONFLICT = 0
     """Another task has the id that the user chose; nothing was written."""
     DUPLICATE = -1
@@ -157,26 +159,16 @@ def finish_set(
     # Redis does not fail because of it, and the next call tries again.
     with suppress(RedisOutOfMemoryError):
         yield from register_queue(one.queue, registry)
-    target = {
-        TaskState.PENDING: keys.pending,
-        TaskState.SCHEDULED: keys.scheduled,
-        TaskState.AGGREGATING: keys.group(message.group_key),
-    }[aggregate.state]
     code = yield ScriptCall(
         GROUP_FINISH,
-        (keys.aggregation_sets, one.key, keys.task(message.id), target, keys.groups),
+        (*keys.places, one.key),
         (
             "1" if again else FIRST_SEND,
             keys.task_prefix,
-            int(message.id == one.id),
-            message.id,
-            aggregate.encoded,
-            aggregate.state.value,
-            aggregate.score,
-            message.group_key,
-            message.unique_key,
-            aggregate.unique_ttl,
+            keys.group_prefix,
             *time_arguments(now),
+            int(message.id == one.id),
+            *new_task_arguments(aggregate),
             *(argument for lock in locks for argument in lock),
         ),
         Replay.BY_TOKEN,

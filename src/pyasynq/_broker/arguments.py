@@ -34,9 +34,13 @@ def chunks(
     size_of: Callable[[T], int] | None = None,
 ) -> Iterator[Sequence[T]]:
     """Cut items into slices of at most `most` items and, if sizes are known, 4 MB; one item is never cut."""
+    if size_of is None:
+        for first in range(0, len(items), most):
+            yield items[first : first + most]
+        return
     first = size = 0
     for position, item in enumerate(items):
-        item_size = size_of(item) if size_of else 0
+        item_size = size_of(item)
         if position > first and (position - first == most or size + item_size > MAX_BYTES):
             yield items[first:position]
             first, size = position, 0

@@ -14,7 +14,7 @@ from pyasynq._broker.login import login_commands, login_refusal
 from pyasynq._broker.redis_py import BROKEN, REPLIES, async_connection, pack
 from pyasynq._broker.reply_errors import reply_error
 from pyasynq._broker.session import Session
-from pyasynq._broker.steps import Received
+from pyasynq._broker.steps import Received, no_time
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -83,6 +83,9 @@ class AsyncConnection:
         if connection is None or _is_over(connection):
             await self.close()
             return Received([], "the connection was closed by the server", sent=False)
+        if seconds <= 0:
+            await self.close()
+            return no_time()
         commands = list(commands)
         replies: list[Reply | ReplyError] = []
         try:

@@ -16,7 +16,7 @@ from pyasynq._broker.login import login_commands, login_refusal
 from pyasynq._broker.redis_py import BROKEN, blocking_connection, pack
 from pyasynq._broker.reply_errors import read_reply_error
 from pyasynq._broker.session import Session
-from pyasynq._broker.steps import Received
+from pyasynq._broker.steps import Received, no_time
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -71,6 +71,9 @@ class BlockingConnection:
         if self._connection is None or not self._is_fresh():
             self.close()
             return Received([], "the connection was closed by the server", sent=False)
+        if seconds <= 0:
+            self.close()
+            return no_time()
         commands = list(commands)
         replies: list[Reply | ReplyError] = []
         try:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from pyasynq._broker.compose import compose
 from pyasynq._broker.enqueue import enqueue_run, split_runs
+from pyasynq._broker.task_events import enqueue_and_publish
 from pyasynq.errors import (
     DuplicateTaskError,
     EnqueueError,
@@ -39,12 +41,15 @@ _MAX_BYTES: Final = 4_000_000
 class RunBatch:
     """Tasks that travel in one batch of plans, and the way back from its outcomes to the tasks."""
 
-    def __init__(self, composed: Sequence[Composed], *, now: Instant, registry: QueueRegistry) -> None:
+    def __init__(
+        self, composed: Sequence[Composed], *, now: Instant, registry: QueueRegistry, events_kept: int = 0
+    ) -> None:
         self._composed = composed
         self._runs: list[EnqueueRun] = split_runs(composed)
-        self.plans: list[Plan[list[EnqueueResult]]] = [
-            enqueue_run(run, now=now, registry=registry) for run in self._runs
-        ]
+        enqueue = partial(enqueue_run, now=now, registry=registry)
+        if events_kept:
+            enqueue = partial(enqueue_and_publish, now=now, registry=registry, max_length=events_kept)
+        self.plans: list[Plan[list[EnqueueResult]]] = [enqueue(run) for run in self._runs]
 
     def results(self, outcomes: Sequence[list[EnqueueResult] | Exception]) -> list[EnqueueResult]:
         """Return a result for each task, in the order in which the tasks were given.
@@ -152,7 +157,9 @@ def failed(task_id: str | None, queue: str | None, error: PyasynqError) -> Enque
 def result_of(outcome: object) -> EnqueueResult:
     """Return the result of one task that went through client middleware, from what came out of it."""
     if isinstance(outcome, TaskInfo):
-        return EnqueueResult(EnqueueStatus.ENQUEUED, outcome.id, outcome.queue)
+        status = outcome.enqueue_status
+        holder = outcome if status in {EnqueueStatus.EXISTING, EnqueueStatus.REPLACED} else None
+        return EnqueueResult(status, outcome.id, outcome.queue, holder=holder)
     if isinstance(outcome, PyasynqError):
         return failed(None, None, outcome)
     if isinstance(outcome, Exception):

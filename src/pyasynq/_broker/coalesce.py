@@ -91,8 +91,10 @@ class EnqueueBatcher:
         *,
         max_calls: int = MAX_CALLS,
         max_bytes: int = MAX_BYTES,
+        events_kept: int = 0,
     ) -> None:
         self._driver = driver
+        self._events_kept = events_kept
         self._clock = clock
         self._limits = (max_calls, max_bytes)
         self._registry = QueueRegistry()
@@ -123,7 +125,7 @@ class EnqueueBatcher:
         """Enqueue tasks as a batch of their own; return a result for each."""
         if not composed:
             return []
-        batch = RunBatch(composed, now=self._clock.now(), registry=self._registry)
+        batch = self._batch(composed)
         return batch.results(await self._driver.run_batch(batch.plans))
 
     async def _flush(self, queue: _AsyncQueue) -> None:
@@ -141,9 +143,7 @@ class EnqueueBatcher:
     async def _send(self, queue: _AsyncQueue, calls: list[_Call]) -> None:
         wanted = [(composed, call) for composed, call in calls if not call.done()]
         try:
-            batch = RunBatch(
-                [composed for composed, _ in wanted], now=self._clock.now(), registry=self._registry
-            )
+            batch = self._batch([composed for composed, _ in wanted])
             results = batch.results(await self._driver.run_unshielded(batch.plans))
         except asyncio.CancelledError:
             _fail(wanted, ReplyLostError(self._driver.target.address, _CLOSED))
@@ -158,6 +158,11 @@ class EnqueueBatcher:
             for composed, _ in calls:
                 queue.room.give_back(len(composed.encoded))
             queue.let_in()
+
+    def _batch(self, composed: Sequence[Composed]) -> RunBatch:
+        return RunBatch(
+            composed, now=self._clock.now(), registry=self._registry, events_kept=self._events_kept
+        )
 
     async def _wait_for_room(self, queue: _AsyncQueue, size: int) -> None:
         admission: asyncio.Future[None] = queue.loop.create_future()
@@ -237,8 +242,10 @@ class BlockingEnqueueBatcher:
         *,
         max_calls: int = MAX_CALLS,
         max_bytes: int = MAX_BYTES,
+        events_kept: int = 0,
     ) -> None:
         self._driver = driver
+        self._events_kept = events_kept
         self._clock = clock
         self._limits = (max_calls, max_bytes)
         self._registry = QueueRegistry()
@@ -279,8 +286,13 @@ class BlockingEnqueueBatcher:
         """Enqueue tasks as a batch of their own; return a result for each."""
         if not composed:
             return []
-        batch = RunBatch(composed, now=self._clock.now(), registry=self._registry)
+        batch = self._batch(composed)
         return batch.results(self._driver.run_batch(batch.plans))
+
+    def _batch(self, composed: Sequence[Composed]) -> RunBatch:
+        return RunBatch(
+            composed, now=self._clock.now(), registry=self._registry, events_kept=self._events_kept
+        )
 
     def _take_room(self, queue: _ThreadQueue, size: int) -> None:
         if not queue.changed.wait_for(lambda: queue.room.fits(size), self._driver.timeout):
@@ -313,7 +325,7 @@ class BlockingEnqueueBatcher:
     def _send(self, tickets: list[_Ticket]) -> None:
         try:
             composed = [ticket.composed for ticket in tickets]
-            batch = RunBatch(composed, now=self._clock.now(), registry=self._registry)
+            batch = self._batch(composed)
             results: Sequence[EnqueueResult | Exception] = batch.results(self._driver.run_batch(batch.plans))
         except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
             results = [error] * len(tickets)

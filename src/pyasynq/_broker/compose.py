@@ -7,8 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._wire.keys import queue_keys
-from pyasynq._wire.messages import TaskMessage, encode_task_message
-from pyasynq.options import check_representable, merge_options, resolve_options
+from pyasynq._wire.messages import TaskMessage, encode_task_message, new_task_message
+from pyasynq.options import (
+    EnqueueSettings,
+    OnConflict,
+    OnDuplicate,
+    check_combination,
+    check_representable,
+    merge_options,
+    resolve_options,
+)
 from pyasynq.task import Task, TaskInfo, TaskState
 
 if TYPE_CHECKING:
@@ -44,22 +52,45 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_ids.clear)
 
 
+class Rules(NamedTuple):
+    """What an enqueue is to do about a task that stands in its way, where that is not to refuse.
+
+    Attributes:
+        on_duplicate: about the one that holds the lock.
+        on_conflict: about the one that has the id.
+        process_at: Unix time for the task whose payload is replaced; 0 is now, None keeps its own.
+        payload: encoded fields of a message, payload and headers, which take the place of those of that task.
+    """
+
+    on_duplicate: OnDuplicate
+    on_conflict: OnConflict
+    process_at: int | None
+    payload: bytes
+
+
 class Composed(NamedTuple):
-    """A task as it goes to Redis; queue, id, lock key and group stand in the message.
+    """A task as it goes to Redis; queue, id and group stand in the message.
 
     Attributes:
         message: the message; its fields are not to be changed, since `encoded` would not follow.
         encoded: the message's bytes.
         state: pending, aggregating or scheduled.
         score: Unix time in whole seconds from which a scheduled task may run; 0 for another one.
-        unique_ttl: how many seconds the lock of a unique task holds; 0 for a task without one.
+        lock: key of the lock of a unique task, else empty; the message names it too unless only time ends it.
+        lock_ttl: how many seconds the lock holds if it is not renewed; 0 for a task without one.
+        lock_rule: what the hash says about a lock that the message names: how many seconds it was asked for,
+            and when it goes unless that is at success.
+        rules: None to refuse the task if another one stands in its way.
     """
 
     message: TaskMessage
     encoded: bytes
     state: TaskState
-    score: int
-    unique_ttl: int
+    score: int = 0
+    lock: str = ""
+    lock_ttl: int = 0
+    lock_rule: str = ""
+    rules: Rules | None = None
 
 
 def compose(
@@ -79,10 +110,11 @@ def compose(
         UnknownOptionError: for a name that is no option.
         InvalidOptionError: for a value that its option cannot have.
     """
-    settings = resolve_options(merge_options(task.options, call_options) if call_options else task.options)
-    unique_key = ""
-    if settings.unique_ttl:
-        unique_key = queue_keys(settings.queue).unique(task.type, task.payload)
+    options = merge_options(task.options, call_options) if call_options else task.options
+    settings = resolve_options(options)
+    check_combination(options)
+    lock = _lock(task, settings) if settings.unique_ttl else ""
+    is_named = lock and settings.until != "expiry"
     message = TaskMessage(
         type=task.type,
         payload=task.payload,
@@ -91,7 +123,7 @@ def compose(
         retry=settings.max_retry,
         timeout=settings.timeout,
         deadline=settings.deadline,
-        unique_key=unique_key,
+        unique_key=lock if is_named else "",
         retention=settings.retention,
         headers=settings.headers,
         group_key=settings.group,
@@ -99,12 +131,42 @@ def compose(
     process_at = settings.process_at
     if settings.process_in is not None:
         process_at = check_representable("process_in", settings.process_in, now.plus(settings.process_in))
-    if process_at is None or process_at <= now:
-        state = TaskState.AGGREGATING if settings.group else TaskState.PENDING
-        return Composed(message, encode_task_message(message), state, 0, settings.unique_ttl)
-    unique_ttl = settings.unique_ttl and settings.unique_ttl + _whole_seconds_between(now, process_at)
-    encoded = encode_task_message(message)
-    return Composed(message, encoded, TaskState.SCHEDULED, process_at.ceiling, unique_ttl)
+    waits = process_at is not None and process_at > now
+    composed = Composed(
+        message,
+        encode_task_message(message),
+        TaskState.AGGREGATING if settings.group else TaskState.PENDING,
+        lock=lock,
+        lock_ttl=settings.unique_ttl,
+        lock_rule=_lock_rule(settings) if is_named else "",
+    )
+    if process_at is not None and waits:
+        lock_ttl = settings.unique_ttl and settings.unique_ttl + _whole_seconds_between(now, process_at)
+        composed = composed._replace(state=TaskState.SCHEDULED, score=process_at.ceiling, lock_ttl=lock_ttl)
+    if settings.on_duplicate == "raise" and settings.on_conflict == "raise":
+        return composed
+    due = None if process_at is None else composed.score
+    return composed._replace(rules=_rules(settings, task.payload, due))
+
+
+def _lock(task: Task, settings: EnqueueSettings) -> str:
+    keys = queue_keys(settings.queue)
+    return (
+        keys.own_unique(settings.unique_key) if settings.unique_key else keys.unique(task.type, task.payload)
+    )
+
+
+def _lock_rule(settings: EnqueueSettings) -> str:
+    return (
+        f"{settings.unique_ttl}" if settings.until == "success" else f"{settings.unique_ttl} {settings.until}"
+    )
+
+
+def _rules(settings: EnqueueSettings, payload: bytes | None, process_at: int | None) -> Rules:
+    fields = b""
+    if settings.on_duplicate == "replace_payload":
+        fields = encode_task_message(new_task_message(payload=payload, headers=settings.headers))
+    return Rules(settings.on_duplicate, settings.on_conflict, process_at, fields)
 
 
 def _whole_seconds_between(earlier: Instant, later: Instant) -> int:

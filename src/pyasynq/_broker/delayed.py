@@ -10,6 +10,7 @@ from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import TASK_DELETE_EXPIRED, TASK_FORWARD
 from pyasynq._clock import Instant
 from pyasynq._wire.keys import queue_keys
+from pyasynq.task import TaskState
 
 _FORWARD_AT_ONCE = 100
 
@@ -29,25 +30,44 @@ class Forwarded(NamedTuple):
 
 
 def forward(queue: str, *, now: Instant | None = None, limit: int = _FORWARD_AT_ONCE) -> Plan[Forwarded]:
-    """Move every due task of `scheduled` and `retry` to pending or into its group, `limit` in one call."""
+    """Move every due task of `scheduled` and `retry` to pending or into its group, `limit` in one call.
+
+    In an ordered queue those of `retry` go to the front, the one that was due first foremost.
+    """
+    scheduled = yield from _forward(queue, TaskState.SCHEDULED, now, limit)
+    tried = yield from forward_tried(queue, now=now, limit=limit)
+    due = [one.next_due for one in (scheduled, tried) if one.next_due is not None]
+    return Forwarded(scheduled.moved + tried.moved, min(due, default=None), tried.redis_now)
+
+
+def forward_tried(
+    queue: str, *, now: Instant | None = None, limit: int = _FORWARD_AT_ONCE
+) -> Plan[Forwarded]:
+    """Move every due task of `retry`, as `forward` does."""
+    return (yield from _forward(queue, TaskState.RETRY, now, limit))
+
+
+def _forward(queue: str, state: TaskState, now: Instant | None, limit: int) -> Plan[Forwarded]:
     keys = queue_keys(queue)
-    moved, redis_now = 0, Instant(0)
-    due: list[int] = []
-    for source in (keys.scheduled, keys.retry):
-        more = True
-        while more:
-            just_moved, more, next_due, seconds, microseconds = yield ScriptCall(
-                TASK_FORWARD,
-                (source, keys.pending, keys.groups),
-                (keys.task_prefix, keys.group_prefix, min(limit, MAX_TASKS), *time_arguments(now)),
-                Replay.SAFE,
-            )
-            moved += just_moved
-            redis_now = Instant(seconds, microseconds)
-        next_second = whole_second(next_due) if next_due else None
-        if next_second is not None:
-            due.append(next_second)
-    return Forwarded(moved, min(due, default=None), redis_now)
+    tried = state is TaskState.RETRY
+    moved = 0
+    more = True
+    while more:
+        just_moved, more, next_due, seconds, microseconds = yield ScriptCall(
+            TASK_FORWARD,
+            (keys.retry if tried else keys.scheduled, keys.pending, keys.groups, keys.limits),
+            (
+                keys.task_prefix,
+                keys.group_prefix,
+                int(tried),
+                min(limit, MAX_TASKS),
+                *time_arguments(now),
+            ),
+            Replay.SAFE,
+        )
+        moved += just_moved
+    next_second = whole_second(next_due) if next_due else None
+    return Forwarded(moved, next_second, Instant(seconds, microseconds))
 
 
 def delete_expired_completed(queue: str, *, batch: int, now: Instant | None = None) -> Plan[int]:

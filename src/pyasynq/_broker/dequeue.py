@@ -2,17 +2,63 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Final, NamedTuple
 
 from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS, time_arguments
-from pyasynq._broker.plan import Plan, Replay, ScriptCall
-from pyasynq._broker.scripts import LEASE_DEQUEUE, LEASE_FIND_DEQUEUED
+from pyasynq._broker.plan import Argument, Plan, Replay, Reply, ScriptCall
+from pyasynq._broker.scripts import (
+    LEASE_DEQUEUE,
+    LEASE_DEQUEUE_LIMITED,
+    LEASE_DEQUEUE_ORDERED,
+    LEASE_FIND_DEQUEUED,
+)
 from pyasynq._clock import Instant
 from pyasynq._wire.constants import LEASE_SECONDS
 from pyasynq._wire.keys import queue_keys
+from pyasynq.limits import UNLIMITED, QueueLimits
 
-_HEAD: Final = 6
+_HEAD: Final = 9
 _STRIDE: Final = 4
+
+
+class Rules(enum.IntEnum):
+    """By which rules tasks are taken from a queue."""
+
+    PLAIN = 0
+    LIMITED = 1
+    ORDERED = 2
+    UNORDERED = 3
+    """As limited: an inspector has said that the queue is not ordered, whatever servers say."""
+
+
+class LimitedBy(enum.StrEnum):
+    """What keeps tasks back that wait in a queue."""
+
+    NOTHING = ""
+    CONCURRENCY = "concurrency"
+    RATE = "rate"
+    ORDER = "order"
+
+
+class Terms(NamedTuple):
+    """How tasks are to be taken from a queue.
+
+    Attributes:
+        rules: the queue's, as far as the caller knows.
+        limits: the caller's; what is stored for the queue wins over them. Its word that the queue is ordered
+            is stored by its call, unless something else is, and holds for all callers from then on.
+        held_turn: the Unix time in microseconds at which the caller was told to come; 0 for none.
+    """
+
+    rules: Rules = Rules.PLAIN
+    limits: QueueLimits = UNLIMITED
+    held_turn: int = 0
+
+
+PLAIN_TERMS: Final = Terms()
+_RULES: Final = {int(rules): rules for rules in Rules}
+_LIMITED_BY: Final = {by.value.encode(): by for by in LimitedBy}
 
 
 class DequeuedTask(NamedTuple):
@@ -41,6 +87,11 @@ class Dequeued(NamedTuple):
         suspect_waiting: the next task is one that may kill its worker, and was not taken.
         lease_score: Unix time at which the leases end.
         redis_now: the time at which Redis did it.
+        rules: what is stored for the queue asks for these. Nothing was taken by a call of other rules, but
+            limits that only the caller has apply as long as the queue is not ordered.
+        limited_by: what keeps further tasks back.
+        wait: seconds until asking again may bring something, unless a lease ends before its time; 0 where
+            an order keeps tasks back: only what becomes of the task in front changes that.
     """
 
     tasks: list[DequeuedTask]
@@ -49,6 +100,9 @@ class Dequeued(NamedTuple):
     suspect_waiting: bool
     lease_score: int
     redis_now: Instant
+    rules: Rules = Rules.PLAIN
+    limited_by: LimitedBy = LimitedBy.NOTHING
+    wait: float = 0.0
 
 
 def dequeue(
@@ -59,38 +113,71 @@ def dequeue(
     lease_seconds: int = LEASE_SECONDS,
     suspect_from: int = 0,
     suspect_room: bool = False,
+    terms: Terms = PLAIN_TERMS,
     now: Instant | None = None,
 ) -> Plan[Dequeued]:
     """Take up to `limit` tasks (at most 1,000, or about 4 MB) from the front of a queue.
 
     A task that has crashed `suspect_from` times or more (0: no task) is taken only alone, and only
-    with `suspect_room`; the walk ends in front of it otherwise. A paused queue gives nothing. The
-    call is never sent again: after `ReplyLostError`, `find_dequeued` says what it took.
+    with `suspect_room`; the walk ends in front of it otherwise. A paused queue gives nothing, nor does one
+    for which stricter rules are stored than those of the call. The call is never sent again: after
+    `ReplyLostError`, `find_dequeued` says what it took.
     """
     keys = queue_keys(queue)
-    reply = yield ScriptCall(
-        LEASE_DEQUEUE,
-        (keys.pending, keys.paused, keys.active, keys.lease),
-        (
-            keys.task_prefix,
-            token,
-            min(limit, MAX_TASKS),
-            MAX_BYTES,
-            lease_seconds,
-            suspect_from,
-            int(suspect_room),
-            *time_arguments(now),
-        ),
-        Replay.NEVER,
+    script_keys: tuple[str, ...] = (keys.pending, keys.paused, keys.active, keys.lease, keys.limits)
+    how_many: tuple[Argument, ...] = (min(limit, MAX_TASKS),)
+    own_rules: tuple[Argument, ...] = ()
+    script = LEASE_DEQUEUE
+    if terms.rules in {Rules.LIMITED, Rules.UNORDERED}:
+        script, script_keys = LEASE_DEQUEUE_LIMITED, (*script_keys, keys.bucket)
+        own_rules = (*_limits(terms.limits), terms.held_turn)
+    elif terms.rules is Rules.ORDERED:
+        script, script_keys = LEASE_DEQUEUE_ORDERED, (*script_keys, keys.bucket, keys.retry)
+        how_many, own_rules = (
+            (),
+            (*_limits(terms.limits)[1:], terms.held_turn, int(bool(terms.limits.ordered))),
+        )
+    args = (
+        keys.task_prefix,
+        token,
+        *how_many,
+        MAX_BYTES,
+        lease_seconds,
+        suspect_from,
+        int(suspect_room),
+        *time_arguments(now),
+        *own_rules,
     )
-    ghosts, empty, waiting, lease_score, seconds, microseconds = reply[:_HEAD]
+    return _read((yield ScriptCall(script, script_keys, args, Replay.NEVER)))
+
+
+def _read(reply: Reply) -> Dequeued:
+    """Return what the reply says; all three scripts answer alike."""
+    ghosts, empty, waiting, lease_score, seconds, microseconds, rules, limited_by, wait = reply[:_HEAD]
     tasks = [
         DequeuedTask(task_id.decode(), message, crashes, lease_score)
         for task_id, message, crashes in zip(
             reply[_HEAD::3], reply[_HEAD + 1 :: 3], reply[_HEAD + 2 :: 3], strict=True
         )
     ]
-    return Dequeued(tasks, ghosts, bool(empty), bool(waiting), lease_score, Instant(seconds, microseconds))
+    return Dequeued(
+        tasks,
+        ghosts,
+        bool(empty),
+        bool(waiting),
+        lease_score,
+        Instant(seconds, microseconds),
+        _RULES[rules],
+        _LIMITED_BY[limited_by],
+        wait / 1_000_000,
+    )
+
+
+def _limits(limits: QueueLimits) -> tuple[Argument, ...]:
+    """Return concurrency, rate, period and burst as a script takes them; empty is no limit."""
+    concurrency = "" if limits.concurrency is None else limits.concurrency
+    rate = "" if limits.rate is None else repr(limits.rate)
+    return concurrency, rate, repr(limits.period), limits.burst
 
 
 def find_dequeued(queue: str, *, token: str) -> Plan[list[DequeuedTask]]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pyasynq._broker.async_connection import AsyncConnection
 from pyasynq._broker.blocking_connection import BlockingConnection
 from pyasynq._broker.exchange import advance, exchange
+from pyasynq._broker.guard import check
 from pyasynq._broker.session import DriverBase
 from pyasynq._broker.steps import Open, Pause, Send
 from pyasynq._embedded.errors import EmbeddedServerError
@@ -64,6 +65,9 @@ class AsyncDriver(DriverBase):
         clock: for `last_disconnect`; time-outs run in real time.
         on_warning: told, once each, what the server refuses and we can do without; logs unless given.
     """
+
+    stays_open = True
+    """Whether what a call has opened may stay open for the next one; that of a test leaves nothing behind."""
 
     _home: _AsyncHome | None = None
 
@@ -132,8 +136,7 @@ class AsyncDriver(DriverBase):
                 await home.idle.pop().close()
         elif home is not None:
             _abandon(home)
-        if self._location.must_start:
-            await asyncio.to_thread(self._location.let_go)
+        await self._location.let_go_async()
 
     def abandon(self) -> bool:
         """Let go of the connections without waiting; return whether there were any. For destructors."""
@@ -145,6 +148,8 @@ class AsyncDriver(DriverBase):
 
     async def _route(self, calls: list[Call]) -> list[Outcome]:
         """Send calls to the node that serves their keys: with a single server, all of them to that one."""
+        # Connections that a test finds open must not be used either.
+        check(self.target)
         home = self._at_home()
         if not await self._wait_for_connection(home):
             return [self.all_busy(MAX_CONNECTIONS) for _ in calls]
@@ -197,12 +202,10 @@ class AsyncDriver(DriverBase):
             return stop.value  # type: ignore[no-any-return]
 
     async def _open(self, connection: AsyncConnection, seconds: float) -> OpenAnswer:
-        target = self.target
-        if self._location.must_start:
-            try:
-                target = await asyncio.to_thread(self._location.find)
-            except EmbeddedServerError as error:
-                return error
+        try:
+            target = await self._location.find_async()
+        except EmbeddedServerError as error:
+            return error
         return await connection.open(target, seconds)
 
 
@@ -258,6 +261,17 @@ class BlockingDriver(DriverBase):
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
+    def for_asyncio(self) -> AsyncDriver:
+        """Return a driver with the same settings for an event loop, with connections of its own."""
+        state = self._state
+        return AsyncDriver(
+            self.target,
+            client_name=state.client_name,
+            timeout=state.timeout,
+            clock=state.clock,
+            on_warning=state.on_warning,
+        )
+
     def close(self) -> None:
         """Close the connections; one that is in use is closed when its round ends. Twice is harmless."""
         self._closed = True
@@ -273,6 +287,7 @@ class BlockingDriver(DriverBase):
 
     def _route(self, calls: list[Call]) -> list[Outcome]:
         """Send calls to the node that serves their keys: with a single server, all of them to that one."""
+        check(self.target)
         if self._home.pid != os.getpid():
             self._home = _BlockingHome()
         home = self._home

@@ -6,18 +6,19 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_BYTES, MAX_TASKS, time_arguments
+from pyasynq._broker.enqueue_rules import new_task_arguments, refusal, result_by_rules
 from pyasynq._broker.plan import Argument, CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import (
     GROUP_ADD,
     GROUP_SCHEDULE,
     TASK_ENQUEUE,
+    TASK_ENQUEUE_BY_RULES,
     TASK_ENQUEUE_UNIQUE,
     TASK_SCHEDULE,
     TASK_SCHEDULE_UNIQUE,
     Script,
 )
 from pyasynq._wire.keys import ALL_QUEUES, queue_keys
-from pyasynq.errors import DuplicateTaskError, TaskIDConflictError
 from pyasynq.task import EnqueueResult, EnqueueStatus, TaskState
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
 _KNOWN_SECONDS: Final = 60.0
-_CONFLICT: Final = 0
 
 _SCRIPTS: Final[dict[tuple[TaskState, bool], Script]] = {
     (TaskState.PENDING, False): TASK_ENQUEUE,
@@ -86,10 +86,12 @@ def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
     open_runs: dict[str, tuple[EnqueueRun, int]] = {}
     for position, item in enumerate(composed):
         queue, size = item.message.queue, len(item.encoded)
-        if item.message.group_key:
+        if item.rules is not None:
+            script = TASK_ENQUEUE_BY_RULES
+        elif item.message.group_key:
             script = GROUP_ADD if item.state is TaskState.AGGREGATING else GROUP_SCHEDULE
         else:
-            script = _SCRIPTS[item.state, item.unique_ttl > 0]
+            script = _SCRIPTS[item.state, bool(item.lock)]
         run, filled = open_runs.get(queue, (None, 0))
         if (
             run is None
@@ -119,6 +121,8 @@ def enqueue_run(
     queue = run.queue
     keys = queue_keys(queue)
     yield from register_queue(queue, registry)
+    if run.script is TASK_ENQUEUE_BY_RULES:
+        return (yield from _enqueue_by_rules(run, now))
     args: list[Argument] = [FIRST_SEND, keys.task_prefix]
     state = run.tasks[0].state
     if state is TaskState.PENDING:
@@ -138,6 +142,19 @@ def enqueue_run(
     return results
 
 
+def _enqueue_by_rules(run: EnqueueRun, now: Instant | None) -> Plan[list[EnqueueResult]]:
+    keys = queue_keys(run.queue)
+    tail = [argument for item in run.tasks for argument in new_task_arguments(item)]
+    head = (FIRST_SEND, keys.task_prefix, keys.group_prefix, *time_arguments(now))
+    reply = yield ScriptCall(
+        TASK_ENQUEUE_BY_RULES, (*keys.places, keys.lease), (*head, *tail), Replay.BY_TOKEN
+    )
+    results = [EnqueueResult(EnqueueStatus.ENQUEUED, item.message.id, run.queue) for item in run.tasks]
+    for position, code, *holder in reply:
+        results[position] = result_by_rules(run.tasks[position], code, holder, now)
+    return results
+
+
 def register_queue(queue: str, registry: QueueRegistry) -> Plan[None]:
     """Put the queue's name into `asynq:queues`, unless that was done a short while ago."""
     if not registry.knows(queue):
@@ -150,24 +167,15 @@ def _task_arguments(item: Composed) -> list[Argument]:
     args: list[Argument] = [message.id, item.encoded]
     if item.state is TaskState.SCHEDULED:
         args.append(item.score)
-    if item.unique_ttl:
-        args += [message.unique_key, item.unique_ttl]
+    if item.lock:
+        args += [item.lock, item.lock_ttl, item.lock_rule]
     return args
 
 
 def _group_arguments(item: Composed) -> list[Argument]:
     message = item.message
-    args: list[Argument] = [message.id, item.encoded, message.group_key, message.unique_key, item.unique_ttl]
+    args: list[Argument] = [message.id, item.encoded, message.group_key]
+    args += (item.lock, item.lock_ttl, item.lock_rule)
     if item.state is TaskState.SCHEDULED:
         args.append(item.score)
     return args
-
-
-def refusal(item: Composed, code: int) -> EnqueueResult:
-    """Return the result of a task that a script refused with this code: 0 for its id, -1 for its lock."""
-    message = item.message
-    if code == _CONFLICT:
-        conflict = TaskIDConflictError(message.queue, message.id)
-        return EnqueueResult(EnqueueStatus.CONFLICT, message.id, message.queue, conflict)
-    duplicate = DuplicateTaskError(message.queue, message.unique_key)
-    return EnqueueResult(EnqueueStatus.DUPLICATE, message.id, message.queue, duplicate)

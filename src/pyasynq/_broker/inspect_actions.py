@@ -61,13 +61,16 @@ Act: TypeAlias = "Callable[[Sequence[str], str], Plan[Moved]]"
 
 
 def run_tasks(queue: str, ids: Sequence[str], from_state: str = "", *, now: Instant) -> Plan[Moved]:
-    """Put tasks at the end of the queue. Active and pending ones are refused, and those being aggregated."""
+    """Put tasks at the end of the queue. Active and pending ones are refused, and those being aggregated.
+
+    In an ordered queue those that wait for another try go to the front, the first one foremost.
+    """
     keys = queue_keys(queue)
     moved = Moved(0, {})
     for chunk in chunks(ids):
         reply = yield ScriptCall(
             INSPECT_RUN,
-            _places(keys),
+            (*keys.places, keys.limits),
             (*_head(keys, from_state), *time_arguments(now), *chunk),
             Replay.BY_TOKEN,
         )
@@ -84,7 +87,7 @@ def archive_tasks(
     for chunk in chunks(ids, most=min(MAX_TASKS, limits.max_size)):
         reply = yield ScriptCall(
             INSPECT_ARCHIVE,
-            _places(keys),
+            keys.places,
             (*_head(keys, from_state), *limits, *time_arguments(now), *chunk),
             Replay.BY_TOKEN,
         )
@@ -105,18 +108,13 @@ def delete_tasks(
     for chunk in chunks(ids):
         *reply, grouped = yield ScriptCall(
             INSPECT_DELETE,
-            _places(keys),
+            keys.places,
             (*_head(keys, from_state), int(with_sets), *chunk),
             Replay.BY_TOKEN,
         )
         moved = _add(moved, *reply)
         yield from _release_locks(keys, grouped)
     return moved
-
-
-def _places(keys: QueueKeys) -> tuple[str, ...]:
-    waiting = (keys.pending, keys.scheduled, keys.retry)
-    return *waiting, keys.archived, keys.completed, keys.groups, keys.aggregation_sets
 
 
 def _head(keys: QueueKeys, from_state: str) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS
 from pyasynq._broker.plan import Plan, Replay, Reply, ScriptCall
 from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import INSPECT_GET_TASK, INSPECT_LIST_TASKS
+from pyasynq._clock import LAST_SECOND
+from pyasynq._wire.history import decode_attempts, decode_progress
 from pyasynq._wire.keys import QueueKeys, queue_keys
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.errors import TaskNotFoundError, UndecodableMessageError, UnknownTaskStateError
@@ -21,9 +23,6 @@ if TYPE_CHECKING:
     from pyasynq._wire.messages import TaskMessage
 
 _STATES: Final = {state.value.encode(): state for state in TaskState}
-
-
-_LAST_SECOND: Final = 253_402_300_799  # of the year 9999
 
 
 class TaskRecord(NamedTuple):
@@ -41,6 +40,8 @@ class TaskRecord(NamedTuple):
         trace: the traceback of its last failure.
         token: of the attempt that runs it, `<server id>/<call>`; None for one of a server in Go.
         pending_since: Unix time in nanoseconds, as text.
+        progress: what its handler said last, as JSON.
+        attempts: those that did not succeed, as JSON; None in lists.
     """
 
     id: str
@@ -52,6 +53,8 @@ class TaskRecord(NamedTuple):
     trace: bytes | None
     token: str | None = None
     pending_since: bytes | None = None
+    progress: bytes | None = None
+    attempts: bytes | None = None
 
 
 class Scanned(NamedTuple):
@@ -87,7 +90,7 @@ def scan_tasks(
             (keys.task_prefix, position, end - 1, MAX_BYTES, *texts),
             Replay.SAFE,
         )
-        records += [_record(values) for values in found if values[2] in _STATES]
+        records += [read_record(values) for values in found if values[2] in _STATES]
         position += looked_at
         if not more:
             break
@@ -119,11 +122,16 @@ def get_task(queue: str, task_id: str) -> Plan[TaskRecord]:
         raise TaskNotFoundError(queue, task_id)
     if reply[2] not in _STATES:
         raise UnknownTaskStateError(queue, task_id, reply[2].decode("utf-8", "replace"))
-    return _record(reply)
+    return read_record(reply)
 
 
-def _record(values: Reply) -> TaskRecord:
-    task_id, message, state, score, result, crashes, trace, token, pending_since = values
+def read_record(values: Reply) -> TaskRecord:
+    """Return what a script found of one task.
+
+    Raises:
+        KeyError: for a state that is a word that we do not know.
+    """
+    task_id, message, state, score, result, crashes, trace, token, *more = values
     return TaskRecord(
         task_id.decode(),
         message,
@@ -133,7 +141,7 @@ def _record(values: Reply) -> TaskRecord:
         int(crashes or 0),
         trace,
         None if token is None else token.decode(),
-        pending_since,
+        *more,
     )
 
 
@@ -173,6 +181,8 @@ def task_info(record: TaskRecord, now: Instant) -> TaskInfo:
         server_id=(record.token or "").partition("/")[0] if is_active else "",
         crashes=record.crashes,
         traceback=(record.trace or b"").decode("utf-8", "replace"),
+        attempts=decode_attempts(record.attempts),
+        progress=decode_progress(record.progress),
         in_state_since=_in_state_since(record, message),
     )
 
@@ -200,4 +210,4 @@ def _in_state_since(record: TaskRecord, message: TaskMessage) -> datetime | None
 
 def _time(seconds: int | None) -> datetime | None:
     # Go takes times that no datetime can hold; the last one that can is as good as never.
-    return datetime.fromtimestamp(min(seconds, _LAST_SECOND), UTC) if seconds else None
+    return datetime.fromtimestamp(min(seconds, LAST_SECOND), UTC) if seconds else None

@@ -25,7 +25,7 @@ def update_payload(queue: str, task_id: str, payload: bytes | None, *, relock: b
     """Replace the payload of a scheduled, retry or archived task.
 
     The lock of a unique task stays that of the old payload, as in Asynq. With `relock` it moves to the new
-    one and keeps its time; a lock that has lapsed is not taken again.
+    one and keeps its time; a lock that has lapsed is not taken again, and a `unique_key` stays.
 
     Raises:
         TaskNotFoundError: when there is no such task.
@@ -41,7 +41,8 @@ def update_payload(queue: str, task_id: str, payload: bytes | None, *, relock: b
         message = decode_task_message(seen)
         message.payload = payload or b""
         unique_key = ""
-        if relock and message.unique_key:
+        # A lock that the user named has nothing to do with the payload.
+        if relock and message.unique_key and not message.unique_key.startswith(keys.own_unique_prefix):
             unique_key = message.unique_key = keys.unique(message.type, payload)
         args = (task_id, seen, encode_task_message(message), unique_key)
         reply = yield ScriptCall(INSPECT_REWRITE, (keys.task(task_id),), args, Replay.SAFE)

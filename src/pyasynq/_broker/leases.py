@@ -68,11 +68,15 @@ class ExpiredTask(NamedTuple):
 
 
 class RecoverTask(NamedTuple):
-    """A task to take back, if token and lease are still those that were seen."""
+    """A task to take back, if token and lease are still those that were seen.
+
+    `attempt` is JSON that is added to the task's attempts; empty for nothing.
+    """
 
     id: str
     token: str
     lease_score: int | None
+    attempt: bytes = b""
 
 
 class Recovered(NamedTuple):
@@ -85,7 +89,8 @@ class Recovered(NamedTuple):
 class PoisonTask(NamedTuple):
     """A task to archive because workers die with it, if token and lease are still those that were seen.
 
-    An empty message leaves the stored one untouched. `archived_at` is Unix time.
+    An empty message leaves the stored one untouched. `archived_at` is Unix time. `attempt` is JSON that is
+    added to the task's attempts; empty for nothing.
     """
 
     id: str
@@ -94,6 +99,7 @@ class PoisonTask(NamedTuple):
     message: bytes
     archived_at: int
     trace: bytes
+    attempt: bytes = b""
 
 
 def renew(
@@ -223,7 +229,7 @@ def recover(
                 "" if own_slack is None else own_slack,
                 foreign_slack,
                 *time_arguments(now),
-                *(argument for task in chunk for argument in _seen(task)),
+                *(argument for task in chunk for argument in (*_seen(task), task.attempt)),
             ),
             Replay.SAFE,
         )
@@ -256,7 +262,7 @@ def archive_poison(
         tail = [
             argument
             for task in chunk
-            for argument in (*_seen(task), task.message, task.archived_at, task.trace)
+            for argument in (*_seen(task), task.message, task.archived_at, task.trace, task.attempt, b"")
         ]
         reply = yield ScriptCall(
             LEASE_ARCHIVE_POISON,
@@ -279,7 +285,7 @@ def archive_poison(
 
 
 def _poison_size(task: PoisonTask) -> int:
-    return len(task.message) + len(task.trace)
+    return len(task.message) + len(task.trace) + len(task.attempt)
 
 
 def _seen(task: RecoverTask | PoisonTask) -> tuple[str, str, int | str]:

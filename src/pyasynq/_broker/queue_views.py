@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker import inspect_queues, inspect_removal
 from pyasynq._broker.plan import CommandCall, Plan, Replay
+from pyasynq._broker.stored_limits import get_limits
 from pyasynq._wire.keys import ALL_QUEUES
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError
 from pyasynq.info import DailyStatistics, GroupInfo, QueueInfo
@@ -33,12 +34,14 @@ def queue_info(queue: str, *, now: Instant) -> Plan[QueueInfo]:
     yield from require_queue(queue)
     counts = (yield from inspect_queues.queue_info(queue, now))._asdict()
     memory = yield from inspect_queues.memory_usage(queue)
+    limits = yield from get_limits(queue)
     left = counts.pop("pause_left")
     return QueueInfo(
         **counts | {"latency": timedelta(seconds=counts["latency"])},
         timestamp=now.to_datetime(),
         paused_until=None if left is None else now.plus(left).to_datetime(),
         memory_usage=memory,
+        limits=limits,
     )
 
 

@@ -16,6 +16,7 @@ import redis.asyncio.connection as redis_async
 import redis.connection as redis_blocking
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
+from pyasynq._broker.guard import check
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def async_connection(target: RedisTarget, protocol: int, seconds: float) -> Any:
 
     Raises:
         ConfigurationError: when the files of TLS cannot be used, or unix sockets do not exist here.
+        ForeignRedisError: when a test kit is in use that has another server.
     """
+    check(target)
     options = _options(target, protocol, seconds)
     if target.tls is not None:
         return _without_introduction(_AsyncTLS(target.tls, options))
@@ -65,7 +68,9 @@ def blocking_connection(target: RedisTarget, seconds: float) -> Any:
 
     Raises:
         ConfigurationError: when the files of TLS cannot be used, or unix sockets do not exist here.
+        ForeignRedisError: when a test kit is in use that has another server.
     """
+    check(target)
     options = _options(target, 2, seconds) | {"socket_timeout": seconds}
     if target.tls is not None:
         return _without_introduction(_BlockingTLS(target.tls, options))

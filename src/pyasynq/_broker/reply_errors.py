@@ -45,7 +45,7 @@ _CODE: Final = re.compile(r"-?([A-Z][A-Z0-9_]+)(?: |$)")
 # Redis 6.2 wraps what a command inside a script answered into an ERR of its own.
 _INSIDE_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
 _LINE: Final = re.compile(r"@user_script: ?(\d+)")
-_CALLED: Final = re.compile(rb"redis\.call\('([A-Z]+)'")
+_CALLED: Final = re.compile(rb"(?:redis[._])?call\((?:[^'()]* and )?'([A-Z]+)'(?: or '([A-Z]+)')?")
 # Redis quotes a command that it does not know, and with it passwords and payloads.
 _QUOTED_ARGUMENTS: Final = re.compile(r",? with args beginning with:.*", re.DOTALL)
 _SCRIPT_DENIED: Final = ("ACL failure in script", "The user executing the script can't")
@@ -87,7 +87,8 @@ def denied_commands(error: ReplyError, script: bytes) -> list[str]:
     line = _LINE.search(error.message)
     if error.code != "NOPERM" or line is None:
         return []
-    return [name.decode().lower() for name in _CALLED.findall(script.splitlines()[int(line[1]) - 1])]
+    found = _CALLED.findall(script.splitlines()[int(line[1]) - 1])
+    return [name.decode().lower() for names in found for name in names if name]
 
 
 def translate(error: ReplyError, subject: str) -> RedisError:

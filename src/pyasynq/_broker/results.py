@@ -1,9 +1,9 @@
-"""Results that handlers write while they run."""
+"""What handlers write into their task while they run: its result and its progress."""
 
 from __future__ import annotations
 
 from pyasynq._broker.plan import Plan, Replay, ScriptCall
-from pyasynq._broker.scripts import TASK_WRITE_RESULT
+from pyasynq._broker.scripts import TASK_WRITE_FIELD
 from pyasynq._wire.keys import queue_keys
 
 
@@ -21,11 +21,29 @@ def write_result(
     A worker of Go leaves the token of the attempt before its own, but has a later lease: so pass in
     `lease_score` the latest end of the lease that our attempt has asked for.
     """
+    return (yield from _write_field(queue, task_id, token, lease_score, "result", data))
+
+
+def write_progress(
+    queue: str,
+    task_id: str,
+    token: str,
+    data: bytes,
+    *,
+    lease_score: int,
+) -> Plan[bool]:
+    """Write how far a task has come, as `write_result` writes its result."""
+    return (yield from _write_field(queue, task_id, token, lease_score, "x:progress", data))
+
+
+def _write_field(
+    queue: str, task_id: str, token: str, lease_score: int, field: str, value: bytes
+) -> Plan[bool]:
     keys = queue_keys(queue)
     written = yield ScriptCall(
-        TASK_WRITE_RESULT,
+        TASK_WRITE_FIELD,
         (keys.task(task_id), keys.lease),
-        (task_id, token, lease_score, data),
+        (task_id, token, lease_score, field, value),
         Replay.SAFE,
     )
     return bool(written)

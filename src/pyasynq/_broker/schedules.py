@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
-from pyasynq._broker.enqueue import refusal, register_queue
+from pyasynq._broker.enqueue import register_queue
+from pyasynq._broker.enqueue_rules import new_task_arguments, result_of_tick
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import (
     SCHEDULE_BEGIN,
@@ -25,13 +26,13 @@ from pyasynq._clock import Instant
 from pyasynq._wire.constants import SCHEDULER_ENTRIES_SECONDS, SCHEDULER_HISTORY_LIMIT, STATISTICS_SECONDS
 from pyasynq._wire.keys import SCHEDULERS, queue_keys, scheduler_history_key, scheduler_key
 from pyasynq._wire.messages import SchedulerEnqueueEvent, SchedulerEntry, UndecodableMessageError
-from pyasynq.task import EnqueueResult, EnqueueStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from pyasynq._broker.compose import Composed
     from pyasynq._broker.enqueue import QueueRegistry
+    from pyasynq.task import EnqueueResult
 
 Record = TypeVar("Record", SchedulerEntry, SchedulerEnqueueEvent)
 
@@ -110,28 +111,16 @@ def fire(
     queue = message.queue
     keys = queue_keys(queue)
     yield from register_queue(queue, registry)
-    args = (
-        FIRST_SEND,
-        keys.task_prefix,
-        *time_arguments(now),
-        entry_id,
-        tick,
-        message.id,
-        composed.encoded,
-        composed.state.value,
-        composed.score,
-        message.unique_key,
-        composed.unique_ttl,
-        message.group_key,
-        keys.group_prefix,
+    head = (FIRST_SEND, keys.task_prefix, keys.group_prefix, *time_arguments(now))
+    code, last, holder = yield ScriptCall(
+        SCHEDULE_FIRE,
+        (*keys.places, keys.ticks),
+        (*head, entry_id, tick, *new_task_arguments(composed)),
+        Replay.BY_TOKEN,
     )
-    places = (keys.ticks, keys.pending, keys.scheduled, keys.groups)
-    code, last = yield ScriptCall(SCHEDULE_FIRE, places, args, Replay.BY_TOKEN)
     if code == _FIRED_BEFORE:
         return Fired(None, int(last))
-    if code == 1:
-        return Fired(EnqueueResult(EnqueueStatus.ENQUEUED, message.id, queue), int(last))
-    return Fired(refusal(composed, code), int(last))
+    return Fired(result_of_tick(composed, code, holder.decode()), int(last))
 
 
 def forget_entries(queue: str, *, before: int, keep: Collection[str]) -> Plan[int]:

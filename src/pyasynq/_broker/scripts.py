@@ -55,13 +55,24 @@ def _form(text: str) -> ScriptForm:
     return ScriptForm(encoded, hashlib.sha1(encoded, usedforsecurity=False).hexdigest())
 
 
+def _collect_fragments(source: str, found: dict[str, str]) -> None:
+    uses = _USES.search(source)
+    for name in uses[1].split(", ") if uses else ():
+        if name not in found:
+            fragment = _read(f"shared/{name}")
+            # Lua knows a local function only below its definition.
+            _collect_fragments(fragment, found)
+            found[name] = fragment
+
+
 @functools.cache
 def load_script(name: str) -> Script:
-    """Return the script `lua/<name>.lua`, together with the fragments that its `-- Uses:` line names."""
+    """Return the script `lua/<name>.lua`, with the fragments that its `-- Uses:` line names, and theirs."""
     source = _read(name)
     drains = source.startswith(_FLAGS_LINE)
-    uses = _USES.search(source)
-    fragments = [_read(f"shared/{fragment}") for fragment in uses[1].split(", ")] if uses else []
+    found: dict[str, str] = {}
+    _collect_fragments(source, found)
+    fragments = found.values()
     body = "".join([*fragments, source.removeprefix(_FLAGS_LINE)])
     return Script(name, drains, _form(_FLAGS_LINE + body if drains else body), _form(body))
 
@@ -70,6 +81,7 @@ TASK_ENQUEUE: Final = load_script("task/enqueue")
 TASK_ENQUEUE_UNIQUE: Final = load_script("task/enqueue_unique")
 TASK_SCHEDULE: Final = load_script("task/schedule")
 TASK_SCHEDULE_UNIQUE: Final = load_script("task/schedule_unique")
+TASK_ENQUEUE_BY_RULES: Final = load_script("task/enqueue_by_rules")
 TASK_DONE: Final = load_script("task/done")
 TASK_COMPLETE: Final = load_script("task/complete")
 TASK_RETRY: Final = load_script("task/retry")
@@ -78,7 +90,7 @@ TASK_REQUEUE: Final = load_script("task/requeue")
 TASK_TRIM_ARCHIVED: Final = load_script("task/trim_archived")
 TASK_FORWARD: Final = load_script("task/forward")
 TASK_DELETE_EXPIRED: Final = load_script("task/delete_expired")
-TASK_WRITE_RESULT: Final = load_script("task/write_result")
+TASK_WRITE_FIELD: Final = load_script("task/write_field")
 GROUP_ADD: Final = load_script("group/add")
 GROUP_SCHEDULE: Final = load_script("group/schedule")
 GROUP_CHECK: Final = load_script("group/check")
@@ -88,10 +100,14 @@ GROUP_FINISH: Final = load_script("group/finish")
 GROUP_RECLAIM: Final = load_script("group/reclaim")
 GROUP_QUARANTINE: Final = load_script("group/quarantine")
 LEASE_DEQUEUE: Final = load_script("lease/dequeue")
+LEASE_DEQUEUE_LIMITED: Final = load_script("lease/dequeue_limited")
+LEASE_DEQUEUE_ORDERED: Final = load_script("lease/dequeue_ordered")
 LEASE_FIND_DEQUEUED: Final = load_script("lease/find_dequeued")
+LEASE_FIND_ATTEMPT: Final = load_script("lease/find_attempt")
 LEASE_RENEW: Final = load_script("lease/renew")
 LEASE_LIST_EXPIRED: Final = load_script("lease/list_expired")
 LEASE_SCAN_ACTIVE: Final = load_script("lease/scan_active")
+LEASE_RENEW_LOCKS: Final = load_script("lease/renew_locks")
 LEASE_RECOVER: Final = load_script("lease/recover")
 LEASE_ARCHIVE_POISON: Final = load_script("lease/archive_poison")
 SERVER_ANNOUNCE: Final = load_script("server/announce")
@@ -102,6 +118,9 @@ SCHEDULE_FIRE: Final = load_script("schedule/fire")
 SCHEDULE_FORGET: Final = load_script("schedule/forget")
 SCHEDULE_WRITE_ENTRIES: Final = load_script("schedule/write_entries")
 SCHEDULE_RECORD: Final = load_script("schedule/record")
+RATE_ACQUIRE: Final = load_script("rate/acquire")
+RATE_RELEASE: Final = load_script("rate/release")
+EVENT_PUBLISH: Final = load_script("event/publish")
 INSPECT_QUEUE: Final = load_script("inspect/queue")
 INSPECT_LIST_TASKS: Final = load_script("inspect/list_tasks")
 INSPECT_GET_TASK: Final = load_script("inspect/get_task")
@@ -114,10 +133,20 @@ INSPECT_RELEASE_LOCK: Final = load_script("inspect/release_lock")
 INSPECT_DROP_GHOSTS: Final = load_script("inspect/drop_ghosts")
 INSPECT_REWRITE: Final = load_script("inspect/rewrite")
 INSPECT_RESCHEDULE: Final = load_script("inspect/reschedule")
+INSPECT_SET_LIMITS: Final = load_script("inspect/set_limits")
 INSPECT_PAUSE: Final = load_script("inspect/pause")
 INSPECT_UNPAUSE: Final = load_script("inspect/unpause")
 INSPECT_CANCEL: Final = load_script("inspect/cancel")
 INSPECT_REMOVE_QUEUE: Final = load_script("inspect/remove_queue")
+DOCTOR_WALK: Final = load_script("doctor/walk")
+DOCTOR_READ_TASKS: Final = load_script("doctor/read_tasks")
+DOCTOR_JUDGE: Final = load_script("doctor/judge")
+DOCTOR_SETTLE: Final = load_script("doctor/settle")
+DOCTOR_LOOK_AT_GROUPS: Final = load_script("doctor/look_at_groups")
+DOCTOR_MEND_GROUPS: Final = load_script("doctor/mend_groups")
+DOCTOR_LOOK_AT_LOCK: Final = load_script("doctor/look_at_lock")
+DOCTOR_RELEASE_LOCK: Final = load_script("doctor/release_lock")
+DOCTOR_EXPIRE_ENDLESS: Final = load_script("doctor/expire_endless")
 
 ALL_SCRIPTS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Script))
 """Every script, for loading them ahead and for tests."""

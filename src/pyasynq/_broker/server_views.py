@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyasynq._broker import inspect_schedulers
 from pyasynq._broker.servers import ServerRecord, list_servers
 from pyasynq._broker.task_views import page_bounds
+from pyasynq._wire.engine_text import decode_engine
 from pyasynq.info import ServerInfo, WorkerInfo
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def servers(queue: str | None, *, now: Instant | None) -> Plan[list[ServerInfo]]
 
 def _server_info(record: ServerRecord) -> ServerInfo:
     info = record.info
+    engine, limits = decode_engine(info.engine)
     return ServerInfo(
         id=info.server_id,
         host=info.host,
@@ -38,7 +40,8 @@ def _server_info(record: ServerRecord) -> ServerInfo:
         strict_priority=info.strict_priority,
         started=info.start_time,
         active_workers=_workers(record.workers),
-        engine=info.engine,
+        engine=engine,
+        limits=limits,
     )
 
 

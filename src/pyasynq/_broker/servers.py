@@ -54,15 +54,28 @@ def list_servers(now: Instant | None = None) -> Plan[list[ServerRecord]]:
     """Return the servers whose heartbeat has not lapsed; records that cannot be decoded are left out."""
     servers = []
     for key in (yield ScriptCall(SERVER_LIST, (SERVERS,), time_arguments(now), Replay.SAFE)):
-        data = yield CommandCall(("GET", key), key.decode(), Replay.SAFE)
-        try:
-            info = ServerInfo.decode(data or b"")
-        except UndecodableMessageError:
+        info = yield from read_server(key.decode())
+        if info is None:
             continue
         running = workers_key(info.host, info.pid, info.server_id)
         values = yield CommandCall(("HVALS", running), running, Replay.SAFE)
         servers.append(ServerRecord(info, _workers(values)))
     return servers
+
+
+def list_server_keys(now: Instant) -> Plan[list[str]]:
+    """Return the keys of the records of servers whose heartbeat has not lapsed."""
+    command = ("ZRANGEBYSCORE", SERVERS, now.seconds, "+inf")
+    return [key.decode() for key in (yield CommandCall(command, SERVERS, Replay.SAFE))]
+
+
+def read_server(key: str) -> Plan[ServerInfo | None]:
+    """Return what a server says of itself; None if it is gone or cannot be decoded."""
+    data = yield CommandCall(("GET", key), key, Replay.SAFE)
+    try:
+        return ServerInfo.decode(data or b"")
+    except UndecodableMessageError:
+        return None
 
 
 def _workers(values: Sequence[bytes]) -> list[WorkerInfo]:

@@ -100,9 +100,18 @@ class DriverBase:
         return self._state.timeout
 
     @property
+    def clock(self) -> Clock:
+        """What tells the present."""
+        return self._state.clock
+
+    @property
     def last_disconnect(self) -> float | None:
         """When a connection broke under a call, on the clock's monotonic scale; None for never."""
         return self._state.last_disconnect
+
+    def warn_once(self, warning: ServerWarning) -> None:
+        """Report something about the server, unless a warning of this code has been given before."""
+        self._state.warn_once(warning.code, warning.message)
 
     def check_open(self) -> None:
         """Raise `ClientClosedError` after `close`."""

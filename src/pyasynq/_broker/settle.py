@@ -7,7 +7,7 @@ After a lost reply a call is sent again; what its first run settled is not refus
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
 from pyasynq._broker.plan import Argument, Plan, Replay, Reply, ScriptCall
@@ -45,40 +45,73 @@ class Claim(NamedTuple):
     lease_score: int
 
 
+class Claimant(Protocol):
+    """Whoever knows its claim: a `Claim`, or an attempt, whose claim is read when the call is made."""
+
+    @property
+    def id(self) -> str:
+        """The task's id."""
+
+    @property
+    def token(self) -> str:
+        """The token of the dequeue call that took it."""
+
+    @property
+    def lease_score(self) -> int:
+        """The latest lease end that was asked for."""
+
+
 class DoneTask(NamedTuple):
     """Finished, nothing kept. `unique_key` is the message's, empty for none."""
 
-    claim: Claim
+    claim: Claimant
     unique_key: str
 
 
 class CompleteTask(NamedTuple):
-    """Finished, kept until `expires_at` (Unix time). A result of None leaves the one written before."""
+    """Finished, kept until `expires_at` (Unix time). A result of None leaves the one written before.
+
+    `progress` is JSON; empty for what has been written before, or nothing.
+    """
 
     claim: Claim
     unique_key: str
     message: bytes
     expires_at: int
     result: bytes | None
+    progress: bytes = b""
 
 
 class RetryTask(NamedTuple):
-    """To be tried again at `retry_at` (Unix time); only a failure counts in the statistics."""
+    """To be tried again at `retry_at` (Unix time); only a failure counts in the statistics.
+
+    Attributes:
+        message: empty to leave the stored one, and its trace, untouched.
+        trace: of the error; empty for none.
+        attempt: JSON that is added to the task's attempts; empty for nothing.
+        progress: JSON; empty for what has been written before, or nothing.
+        unique_key: the message's, empty for none.
+    """
 
     claim: Claim
     message: bytes
     retry_at: int
     is_failure: bool
     trace: bytes
+    attempt: bytes = b""
+    progress: bytes = b""
+    unique_key: str = ""
 
 
 class ArchiveTask(NamedTuple):
-    """Failed for good at `archived_at` (Unix time). An empty message leaves the stored one untouched."""
+    """Failed for good at `archived_at` (Unix time); the rest is as in `RetryTask`."""
 
     claim: Claim
     message: bytes
     archived_at: int
     trace: bytes
+    attempt: bytes = b""
+    progress: bytes = b""
 
 
 class RequeueTask(NamedTuple):
@@ -111,7 +144,7 @@ def settle_done(queue: str, tasks: Sequence[DoneTask], *, now: Instant) -> Plan[
             (keys.active, keys.lease, keys.processed, keys.processed_on(now.to_datetime())),
             (keys.task_prefix, statistics_end(now)),
             tasks,
-            lambda task: (*task.claim, task.unique_key),
+            _done_arguments,
         )
     )
 
@@ -132,16 +165,19 @@ def settle_complete(queue: str, tasks: Sequence[CompleteTask], *, now: Instant) 
 
 
 def settle_retry(queue: str, tasks: Sequence[RetryTask], *, now: Instant) -> Plan[Settled]:
-    """Set tasks aside until they are to be tried again; failures among them are counted."""
+    """Set tasks aside until they are to be tried again; failures among them are counted.
+
+    A lock that a task owns holds until then and for as long as it was asked for.
+    """
     keys = queue_keys(queue)
     return (
         yield from _settle(
             TASK_RETRY,
             (keys.active, keys.lease, keys.retry, *counters(keys, now)),
-            (keys.task_prefix, statistics_end(now)),
+            (keys.task_prefix, statistics_end(now), *time_arguments(now)),
             tasks,
-            lambda task: (*task.claim, task.message, task.retry_at, int(task.is_failure), task.trace),
-            size_of=lambda task: len(task.message) + len(task.trace),
+            _retry_arguments,
+            size_of=_failure_size,
         )
     )
 
@@ -162,7 +198,7 @@ def settle_archive(
     keys = queue_keys(queue)
     refused: set[str] = set()
     trimmed = 0
-    for chunk in chunks(tasks, most=min(MAX_TASKS, max_size), size_of=_archive_size):
+    for chunk in chunks(tasks, most=min(MAX_TASKS, max_size), size_of=_failure_size):
         tail = [argument for task in chunk for argument in _archive_arguments(task)]
         reply = yield ScriptCall(
             TASK_ARCHIVE,
@@ -245,14 +281,24 @@ def _settle(
     return Settled(frozenset(refused))
 
 
+def _done_arguments(task: DoneTask) -> tuple[Argument, ...]:
+    claim = task.claim
+    return claim.id, claim.token, claim.lease_score, task.unique_key
+
+
 def _complete_arguments(task: CompleteTask) -> tuple[Argument, ...]:
     has_result = task.result is not None
-    return *task.claim, task.unique_key, task.message, task.expires_at, int(has_result), task.result or b""
+    result = task.result or b""
+    return *task.claim, task.unique_key, task.message, task.expires_at, int(has_result), result, task.progress
+
+
+def _retry_arguments(task: RetryTask) -> tuple[Argument, ...]:
+    return *task.claim, task.message, task.retry_at, int(task.is_failure), *task[4:]
 
 
 def _archive_arguments(task: ArchiveTask) -> tuple[Argument, ...]:
-    return *task.claim, task.message, task.archived_at, task.trace
+    return *task.claim, *task[1:]
 
 
-def _archive_size(task: ArchiveTask) -> int:
-    return len(task.message) + len(task.trace)
+def _failure_size(task: RetryTask | ArchiveTask) -> int:
+    return len(task.message) + len(task.trace) + len(task.attempt)

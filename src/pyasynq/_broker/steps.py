@@ -53,3 +53,8 @@ class Received(NamedTuple):
     replies: list[Reply | ReplyError]
     broken: str | None = None
     sent: bool = True
+
+
+def no_time() -> Received:
+    """Return what comes of an exchange when connecting has taken all the time."""
+    return Received([], "no time was left for it", sent=False)

@@ -57,7 +57,7 @@ class Subscription:
 
     async def __aenter__(self) -> Self:
         """Connect and subscribe; what is published after that is received."""
-        target = await asyncio.to_thread(self._location.find) if self._location.must_start else self._target
+        target = await self._location.find_async()
         refusal = await self._connection.open(target, self._timeout)
         if refusal is None:
             commands: list[tuple[str, ...]] = [
@@ -84,8 +84,7 @@ class Subscription:
     ) -> None:
         """Close the connection."""
         await self._connection.close()
-        if self._location.must_start:
-            await asyncio.to_thread(self._location.let_go)
+        await self._location.let_go_async()
 
     def __aiter__(self) -> Self:
         """Return itself."""

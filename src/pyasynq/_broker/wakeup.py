@@ -1,8 +1,8 @@
-"""Wake-up: Redis tells an idle server that a key has changed, whoever changed it, so it need not poll.
+"""Wake-up: Redis tells who waits that a key has changed, whoever changed it, so nobody need poll.
 
 One RESP3 connection with `CLIENT TRACKING` serves all keys. A key is armed by reading it; the next change
 of it is pushed once, and arms nothing further. Nothing is written to Redis. Pushes can get lost with the
-connection, so this makes a server quick, and a slow poll beside it makes it certain.
+connection, so this makes waiting short, and a slow poll beside it makes it certain.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ class Watcher:
     """Watches keys for one event loop.
 
     It connects with the first `arm` and again, with growing jittered pauses, whenever the connection breaks.
-    After each connection `on_change` is called for every key that was ever armed, since changes may have
-    been missed.
+    After each connection `on_change` is called for every key that was ever armed and not forgotten, since
+    changes may have been missed.
 
     Args:
         target: the server.
         on_change: called in the event loop with the name of a key that may have changed; it must not raise.
         client_name: what `CLIENT LIST` shows.
         timeout: seconds that the server may take to connect or to confirm an `arm`.
+        instead: what is done where the server cannot do this, for the warning.
         on_warning: told once if the server cannot do this; then `supported` is False.
     """
 
@@ -53,6 +54,7 @@ class Watcher:
         *,
         client_name: str = "pyasynq-watcher",
         timeout: float = 5.0,
+        instead: str = "empty queues are polled",
         on_warning: Callable[[ServerWarning], object] = log_warning,
     ) -> None:
         self._target = target
@@ -60,6 +62,7 @@ class Watcher:
         self._on_change = on_change
         self._client_name = client_name
         self._timeout = timeout
+        self._instead = instead
         self._on_warning = on_warning
         self._connection: AsyncConnection | None = None
         self._runner: asyncio.Task[None] | None = None
@@ -103,6 +106,12 @@ class Watcher:
             pass  # the reader meets the same and connects anew
         return False
 
+    def forget(self, *keys: str) -> None:
+        """Report no more changes of these keys; Redis is not asked to stop, and its next push is dropped."""
+        for key in keys:
+            self._watched.pop(key, None)
+            self._armed_at.pop(key, None)
+
     async def close(self) -> None:
         """Stop watching and close the connection."""
         runner, self._runner = self._runner, None
@@ -110,8 +119,7 @@ class Watcher:
         if runner is not None:
             runner.cancel()
             await asyncio.wait([runner])
-        if self._location.must_start:
-            await asyncio.to_thread(self._location.let_go)
+        await self._location.let_go_async()
 
     async def _read_tracked(self, connection: AsyncConnection, keys: list[str]) -> bool:
         now = time.monotonic()
@@ -143,7 +151,7 @@ class Watcher:
             failures += 1
 
     async def _connect(self, connection: AsyncConnection) -> bool:
-        target = await asyncio.to_thread(self._location.find) if self._location.must_start else self._target
+        target = await self._location.find_async()
         refusal = await connection.open(target, self._timeout)
         if refusal is None:
             named: list[tuple[str, ...]] = [("CLIENT", "SETNAME", self._client_name)]
@@ -156,8 +164,8 @@ class Watcher:
         if refusal.code not in _NOT_YET:
             self._supported = False
             message = (
-                f"Redis at {self._target.address} cannot wake this server ({refusal}): "
-                "empty queues are polled instead"
+                f"Redis at {self._target.address} does not tell of changes ({refusal}): "
+                f"{self._instead} instead"
             )
             self._on_warning(ServerWarning("wakeup_refused", message))
         return False
@@ -181,7 +189,7 @@ class Watcher:
         names = [key.decode("utf-8", "replace") for key in keys]
         for name in names:
             self._armed_at.pop(name, None)
-        self._change(names)
+        self._change(name for name in names if name in self._watched)
 
     def _change(self, keys: Iterable[str]) -> None:
         for key in list(keys):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import types
+import typing
 from typing import Any
 
 from pyasynq._payload.compiler import Compiler, UnsupportedTypeError
 from pyasynq._payload.containers import UNDECLARED
 from pyasynq._payload.converter import Mismatch
 from pyasynq._payload.text import from_bytes, to_bytes
+from pyasynq.control import ControlFlow
 from pyasynq.errors import PayloadDecodingError, PayloadEncodingError
 
 
@@ -15,7 +18,7 @@ class ResultCodec:
     """JSON of one handler's return value, by its return annotation.
 
     A return type that JSON cannot carry is no error of the declaration, since results are kept only on
-    request: such values are tried as JSON's own kinds.
+    request: such values are tried as JSON's own kinds. Snooze and its like in the annotation are no results.
     """
 
     __slots__ = ("_converter", "_owner")
@@ -23,7 +26,7 @@ class ResultCodec:
     def __init__(self, annotation: Any, *, owner: str) -> None:
         self._owner = owner
         try:
-            self._converter = Compiler().compile(annotation)
+            self._converter = Compiler().compile(_without_control(annotation))
         except UnsupportedTypeError:
             self._converter = UNDECLARED
 
@@ -54,3 +57,11 @@ class ResultCodec:
             raise PayloadDecodingError(
                 f"the result{mismatch.path} of {self._owner}: {mismatch.message}",
             ) from mismatch.__cause__
+
+
+def _without_control(annotation: Any) -> Any:
+    """Leave out of `str | Snooze` what is no result; None is what stays of a lone `Snooze`."""
+    is_union = typing.get_origin(annotation) in {typing.Union, types.UnionType}
+    members = typing.get_args(annotation) if is_union else (annotation,)
+    kept = [one for one in members if not (isinstance(one, type) and issubclass(one, ControlFlow))]
+    return annotation if len(kept) == len(members) else typing.Union[(*kept,)] if kept else None

@@ -11,7 +11,7 @@ from pyasynq._cron import parse_cron
 from pyasynq._scheduler.timetable import Timetable
 from pyasynq._wire.messages import SchedulerEntry
 from pyasynq._wire.options_text import OptionName, OptionValue, format_option
-from pyasynq.options import DEFAULT_QUEUE, resolve_options
+from pyasynq.options import DEFAULT_QUEUE, check_combination, resolve_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -68,7 +68,9 @@ def make_entry(entry_id: str, spec: str, task: Task, misfire: Misfire, location:
 
     Raises:
         CronError: for an expression that cannot be read.
+        InvalidOptionError: for options that mean nothing together.
     """
+    check_combination(task.options)
     return Entry(entry_id, spec, task, Timetable(parse_cron(spec, location=location), misfire))
 
 

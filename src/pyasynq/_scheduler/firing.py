@@ -7,14 +7,15 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._broker.chunks import compose_checked
-from pyasynq._broker.compose import task_info
 from pyasynq._broker.enqueue import QueueRegistry
+from pyasynq._broker.enqueue_rules import info_of_result
 from pyasynq._broker.schedules import fire, record_enqueue_event
 from pyasynq._clock import Instant
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.messages import SchedulerEnqueueEvent
 from pyasynq.errors import PyasynqError, RedisError, RedisUnavailableError, TickTakenError
 from pyasynq.events import HookFailed, ServerWarning, TickFailed, TickFired
+from pyasynq.task import EnqueueStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,7 +79,10 @@ class Firing:
             await self._failed(entry, tick, task, error, retried=False)
         else:
             entry.timetable.fired(tick)
-            await self._succeeded(entry, tick, info)
+            if info.enqueue_status in {EnqueueStatus.ENQUEUED, EnqueueStatus.REPLACED}:
+                await self._succeeded(entry, tick, info)
+            else:
+                await self._call("post_enqueue", self._config.post_enqueue, info, None)
         self.unreachable = False
         self._failing.pop(entry.id, None)
         return True
@@ -111,7 +115,7 @@ class Firing:
             raise TickTakenError(entry.id, seconds, fired.last)
         if fired.result.error is not None:
             raise fired.result.error
-        return task_info(composed, now)
+        return info_of_result(composed, fired.result, now)
 
     async def _succeeded(self, entry: Entry, tick: datetime, info: TaskInfo) -> None:
         self._events.emit(TickFired(entry.id, entry.spec, info.type, info.queue, info.id, tick))

@@ -141,8 +141,9 @@ class Aggregation:
         if finish is Finish.CONFLICT:
             raise TaskIDConflictError(one.queue, message.id)
         if finish is Finish.DUPLICATE:
-            raise DuplicateTaskError(one.queue, message.unique_key)
-        return TasksAggregated(one.queue, one.group, tasks, message.id)
+            raise DuplicateTaskError(one.queue, aggregate.lock)
+        task_id = "" if finish is Finish.STOOD_IN else message.id
+        return TasksAggregated(one.queue, one.group, tasks, task_id)
 
     async def _write(self, aggregate: Composed, locks: list[tuple[str, str]]) -> Finish:
         """Write until Redis has confirmed it: the user's function is not called twice for a short outage."""

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import enum
 import threading
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._clock import LAST_SECOND
+from pyasynq._wire.history import encode_progress
+from pyasynq.task import TaskProgress
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from pyasynq._wire.messages import TaskMessage
     from pyasynq.context import Home
@@ -38,6 +44,21 @@ class Phase(enum.Enum):
     """Outlived its server, inside a program that goes on."""
 
 
+# Python 3.11 takes longer to find a member of an enum than everything else here.
+TAKEN: Final = Phase.TAKEN
+RUNNING: Final = Phase.RUNNING
+SETTLING: Final = Phase.SETTLING
+
+
+class Report(NamedTuple):
+    """What a handler said of its progress, and at what monotonic time. A plain value: there may be many."""
+
+    done: float
+    total: float | None
+    note: str
+    said_at: float
+
+
 class Attempt:
     """One run of one task.
 
@@ -45,15 +66,22 @@ class Attempt:
     thread and read by the loop; each of its two numbers is read and written in one step.
 
     Attributes:
+        id: the task's, as it stands in the queue's lists; the message's own unless given.
         token: names the dequeue call that took the task; Redis holds it beside the task.
         lease_until: monotonic time at which the lease ends, counted from before the call that asked for it.
         lease_score: latest Unix time that this attempt may have asked for as the end of its lease.
+        lease_end: Unix time at which the lease ends in Redis, as its last reply said.
+        renewed: whether the heartbeat renews the lease; otherwise whoever holds the attempt does, or nobody.
         deadline: monotonic time at which the attempt is cut off, infinity for never.
         deadline_at: the same as Unix time, None for never.
         cause: why the attempt is being cancelled; it is the outcome, whatever the handler then does.
         cancelled_at: monotonic time of the first cancel.
         lost: whether Redis said that the task is somebody else's.
+        on_cancel: called when an attempt that runs is cancelled, for those that are no task of asyncio.
+        settled: done when nothing is left to write: with whether it was written, or with what went wrong.
         threads: how many threads run handlers of this attempt right now; they keep it themselves.
+        progress: what the handler said last, from whatever thread.
+        progress_queued: whether it is on its way to the service that writes it.
     """
 
     __slots__ = (
@@ -66,13 +94,19 @@ class Attempt:
         "deadline_at",
         "home",
         "id",
+        "lease_end",
         "lease_score",
         "lease_until",
         "lost",
         "message",
+        "on_cancel",
         "overdue_reported",
         "phase",
+        "progress",
+        "progress_queued",
         "queue",
+        "renewed",
+        "settled",
         "started",
         "started_at",
         "task",
@@ -87,19 +121,22 @@ class Attempt:
         message: TaskMessage,
         token: str,
         *,
+        task_id: str = "",
         crashes: int = 0,
         lease_until: float = 0.0,
         lease_score: int = 0,
     ) -> None:
         self.home = home
         self.queue = queue
-        self.id: str = message.id
+        self.id: str = task_id or message.id
         self.message = message
         self.token = token
         self.crashes = crashes
         self.lease_until = lease_until
         self.lease_score = lease_score
-        self.phase = Phase.TAKEN
+        self.lease_end = lease_score
+        self.renewed = True
+        self.phase = TAKEN
         self.started = 0.0
         self.started_at = 0.0
         self.deadline = float("inf")
@@ -109,7 +146,11 @@ class Attempt:
         self.lost = False
         self.overdue_reported = 0.0
         self.task: asyncio.Task[None] | None = None
+        self.on_cancel: Callable[[Attempt], None] | None = None
+        self.settled: asyncio.Future[bool | Exception] | None = None
         self.threads = 0
+        self.progress: Report | None = None
+        self.progress_queued = False
         self._cancel_event: threading.Event | None = None
 
     @property
@@ -119,18 +160,19 @@ class Attempt:
 
     def begin(self, *, monotonic: float, unix_time: float) -> None:
         """Start the attempt's time: its deadline is the earlier one of its timeout and its own deadline."""
-        self.phase = Phase.RUNNING
+        self.phase = RUNNING
         self.started = monotonic
         self.started_at = unix_time
-        message = self.message
-        left: float | None = message.timeout if message.timeout > 0 else None
-        if message.deadline:
-            until_deadline = message.deadline - unix_time
+        timeout, deadline = self.message.timeout, self.message.deadline
+        left: float | None = timeout if timeout > 0 else None
+        if deadline:
+            until_deadline = deadline - unix_time
             left = until_deadline if left is None else min(left, until_deadline)
         if left is None:
             left = DEFAULT_TIMEOUT_SECONDS
         self.deadline = monotonic + left
-        self.deadline_at = unix_time + left
+        # A peer that gives milliseconds for seconds asks for a time that no datetime can show.
+        self.deadline_at = min(unix_time + left, LAST_SECOND)
 
     def has_lease(self, monotonic: float) -> bool:
         """Return whether the attempt may still write, as far as this process can tell."""
@@ -155,6 +197,8 @@ class Attempt:
         # has not begun sees the cause when it does.
         if self.phase is Phase.RUNNING and self.task is not None:
             self.task.cancel()
+        elif self.phase is Phase.RUNNING and self.on_cancel is not None:
+            self.on_cancel(self)
         return True
 
     def cancel_event(self) -> threading.Event:
@@ -167,6 +211,15 @@ class Attempt:
         if self.cause is not None:
             event.set()
         return event
+
+    def progress_json(self) -> bytes:
+        """Return what the handler said last of its progress; empty for nothing."""
+        report = self.progress
+        if report is None:
+            return b""
+        done, total, note, said_at = report
+        at = datetime.fromtimestamp(self.started_at + said_at - self.started, UTC)
+        return encode_progress(TaskProgress(done, total, note, at))
 
     def overdue_seconds(self, monotonic: float) -> float:
         """Return how long ago the attempt should have ended; negative while its time is not over."""

@@ -6,22 +6,30 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyasynq.errors import HandlerNotFoundError, LeaseExpiredError, TaskCanceledError, TaskTimeoutError
+from pyasynq.control import ControlFlow
+from pyasynq.errors import (
+    HandlerNotFoundError,
+    LeaseExpiredError,
+    ReportedError,
+    TaskCanceledError,
+    TaskTimeoutError,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 _OWN_FOLDER = str(Path(__file__).parent.parent)
-_PLAIN = (HandlerNotFoundError, LeaseExpiredError, TaskCanceledError, TaskTimeoutError)
+_PLAIN = (HandlerNotFoundError, LeaseExpiredError, ReportedError, TaskCanceledError, TaskTimeoutError)
 _ELLIPSIS = b"\n...\n"
 
 
 def error_line(error: BaseException, limit: int = 2_048) -> str:
     """Return `TypeName: message [file.py:123]`, valid UTF-8 of at most `limit` bytes.
 
-    Where the message is too long, the place is kept. Errors that peers in Go have too keep Go's words.
+    Where the message is too long, the place is kept. Errors that peers in Go have too keep Go's words; what
+    was reported, `Archive` and `Retry` say what they say and no more.
     """
-    if isinstance(error, _PLAIN):
+    if isinstance(error, (*_PLAIN, ControlFlow)):
         return _cut(_text_of(error), limit).decode()
     place = _place_of(_strip_own_frames(error.__traceback__))
     head = type(error).__name__
@@ -33,7 +41,7 @@ def error_line(error: BaseException, limit: int = 2_048) -> str:
 
 def trace_of(error: BaseException, limit: int = 16_384) -> bytes:
     """Return the traceback as UTF-8 of at most `limit` bytes; of a longer one the middle is left out."""
-    if isinstance(error, _PLAIN):
+    if isinstance(error, _PLAIN) or _was_returned(error):
         return b""
     try:
         lines = traceback.format_exception(type(error), error, _strip_own_frames(error.__traceback__))
@@ -47,12 +55,25 @@ def trace_of(error: BaseException, limit: int = 16_384) -> bytes:
     return _whole(encoded[:head]) + _ELLIPSIS + _whole(encoded[-tail:])
 
 
+def shorten(text: str, limit: int) -> str:
+    """Return the text as valid UTF-8 of at most `limit` bytes; what was cut ends with three dots."""
+    return _cut(text, limit).decode()
+
+
 def _strip_own_frames(trace: TracebackType | None) -> TracebackType | None:
     """Leave out the frames of the library above the handler's; all of them when there are no others."""
     left = trace
     while left is not None and left.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
         left = left.tb_next
     return left or trace
+
+
+def _was_returned(error: BaseException) -> bool:
+    """Return whether a handler returned what others raise; then no frame of it says anything."""
+    if not isinstance(error, ControlFlow) or error.__cause__ or error.__context__:
+        return False
+    left = _strip_own_frames(error.__traceback__)
+    return left is None or left.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER)
 
 
 def _place_of(trace: TracebackType | None) -> str:

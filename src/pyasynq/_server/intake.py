@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.dequeue import dequeue, find_dequeued
@@ -20,20 +21,26 @@ from pyasynq.events import GhostsDropped, MessageQuarantined
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pyasynq._broker.dequeue import Dequeued, DequeuedTask
     from pyasynq._broker.plan import Plan
     from pyasynq._server.board import QueueView
+    from pyasynq._server.demand import Demand, Want
     from pyasynq._server.parts import Parts
-    from pyasynq._server.runner import Runner
     from pyasynq.context import Home
+
+
+_ASKS_AT_ONCE = 16
+"""For so many who wait for tasks a queue is asked in one round: one task is not worth a call for each."""
 
 
 class Ask(NamedTuple):
     """One dequeue call, and what was known when it was sent."""
 
     view: QueueView
+    want: Want
+    limit: int
     token: str
     changes: int
     asked_at: float
@@ -44,6 +51,7 @@ class Unclear(NamedTuple):
     """A dequeue call whose reply was lost: it may have taken tasks that only Redis knows of."""
 
     queue: str
+    want: Want
     token: str
     asked_at: float
 
@@ -57,14 +65,14 @@ class Unreadable(NamedTuple):
 
 
 class Intake:
-    """The processor's hands: asks, and turns answers into running attempts."""
+    """The processor's hands: asks on behalf of those who want tasks, and turns answers into attempts."""
 
-    def __init__(self, parts: Parts, runner: Runner, home: Home) -> None:
+    def __init__(self, parts: Parts, demand: Demand, home: Home) -> None:
         config = parts.config
         self._parts = parts
-        self._runner = runner
+        self._demand = demand
         self._home = home
-        self._order = (StrictOrder if config.strict_priority else WeightedOrder)(config.queues)
+        self._order = (StrictOrder if config.strict_priority else WeightedOrder)(config.priorities)
         limits = [
             config.crash_limit if route.crash_limit is None else route.crash_limit
             for route in parts.router.routes()
@@ -75,84 +83,142 @@ class Intake:
         )
         self._archive_max_age = int(seconds_of("archive_max_age", config.archive_max_age))
         self._calls = itertools.count(1)
-        self.board = QueueBoard(config.queues)
+        self.board = QueueBoard(config.queues, config.queue)
         self.taking = True
         """Whether tasks are taken at all; shutdown and TSTP end it."""
         self.taken = 0
         """How many tasks have been taken since the start."""
+        self._plenty = False
+        """The last answer brought all that was asked for, so that there may be more."""
         self.unclear: list[Unclear] = []
         self.unreadable: list[Unreadable] = []
 
     @property
     def room(self) -> int:
         """How many tasks may be taken now."""
-        free = self._parts.config.concurrency - len(self._runner.running)
-        if self._parts.config.max_tasks is not None:
-            free = min(free, self._parts.config.max_tasks - self.taken)
-        return max(0, free)
+        return self._demand.room
+
+    @property
+    def may_overlap(self) -> bool:
+        """Whether a call may leave while another one is under way: nothing depends on their order."""
+        return (
+            self._demand.may_overlap
+            and not self.unclear
+            and not self.unreadable
+            and self._suspects.waiting is None
+            and self.board.all_plain
+        )
+
+    @property
+    def has_room_aside(self) -> bool:
+        """Whether there is so much room beside the calls under way that another one is worth its cost."""
+        return self.taking and self._plenty and self._demand.room >= self._demand.least_aside
 
     def next_ask(self, now: float) -> float:
         """Return the monotonic time from which there is something to ask; infinity until an attempt ends."""
         if not self.taking or not self.room:
             return math.inf
-        if self._suspects.blocked(self._runner.running, now):
+        if self._suspects.blocked(self._demand.running, now):
             return now + self._parts.settings.suspect_rest
-        return self.board.next_look() if self._suspects.waiting is None else 0.0
+        wants = self._demand.wants()
+        if self._wants_suspect(wants) or any(want.unasked for want in wants):
+            return 0.0
+        return self.board.next_look()
+
+    def changed(self, key: str) -> bool:
+        """Note that Redis reported a change of a key; return whether a queue is to be asked because of it."""
+        return self.board.changed(key, self._parts.clock.monotonic())
+
+    def give_way(self, queue: str) -> None:
+        """Let others be first at a queue for a while: it has tasks for which there is no handler here."""
+        settings = self._parts.settings
+        until = self._parts.clock.monotonic() + settings.unknown_memory
+        self.board.view(queue).give_way(settings.unknown_courtesy, until=until)
 
     def asks(self) -> list[Ask]:
         """Return the dequeue calls of this round."""
-        room = self.room
         # What an unclear call has taken needs the slots that it was asked for.
-        if not self.taking or not room or self.unclear:
+        wants = self._demand.wants() if self.taking and not self.unclear else ()
+        if not wants:
             return []
         now = self._parts.clock.monotonic()
-        if self._suspects.blocked(self._runner.running, now):
+        if self._suspects.blocked(self._demand.running, now):
             return []
-        if self._suspects.waiting is not None:
-            return [self._ask(self._suspects.waiting, room, now, suspect_room=True)]
+        waiting, want = self._suspects.waiting, self._wants_suspect(wants)
+        if waiting is not None and want is not None:
+            return [self._ask(want, waiting, want.limit, now, suspect_room=True)]
         views = {view.name: view for view in self.board.worth_asking(now)}
-        if not views:
-            return []
-        shares = self._order.split(room, list(views))
-        return [self._ask(views[queue], share, now) for queue, share in shares.items()]
+        asks: list[Ask] = []
+        times: Counter[str] = Counter()
+        for want in wants:
+            queues = [queue for queue in views if want.accepts(queue) and times[queue] < _ASKS_AT_ONCE]
+            queues += [queue for queue in want.unasked if queue not in queues]
+            shares = self._order.split(want.limit, queues) if queues else {}
+            times.update(shares.keys())
+            asks += [self._ask(want, self.board.view(queue), share, now) for queue, share in shares.items()]
+        return asks
 
-    def _ask(self, view: QueueView, limit: int, now: float, *, suspect_room: bool = False) -> Ask:
+    def _wants_suspect(self, wants: Sequence[Want]) -> Want | None:
+        """Return who wants tasks of the queue at whose front a suspect waits."""
+        waiting = self._suspects.waiting
+        return None if waiting is None else next((one for one in wants if one.accepts(waiting.name)), None)
+
+    def only(self, queues: Collection[str]) -> None:
+        """Look after these queues alone from now on: nobody wants tasks of the others."""
+        self.board.only(queues)
+        if self._suspects.waiting is not None and self._suspects.waiting.name not in queues:
+            self._suspects.waiting = None
+
+    def _ask(self, want: Want, view: QueueView, limit: int, now: float, *, suspect_room: bool = False) -> Ask:
         token = f"{self._parts.server_id}/{next(self._calls)}"
         plan = dequeue(
             view.name,
             limit=limit,
             token=token,
-            lease_seconds=self._parts.settings.lease,
+            lease_seconds=want.lease,
             suspect_from=self._suspects.threshold,
             suspect_room=suspect_room,
+            terms=view.terms,
             now=self._parts.clock.redis_now(),
         )
-        return Ask(view, token, view.changes, now, plan)
+        want.asked(view.name)
+        self._demand.reserved += limit
+        return Ask(view, want, limit, token, view.changes, now, plan)
 
     def answered(self, ask: Ask, answer: Dequeued) -> None:
         """Start what a dequeue brought, and note what it says of the queue."""
         parts = self._parts
+        self._demand.reserved -= ask.limit
+        self._plenty = len(answer.tasks) == ask.limit
         parts.redis_time.learn(answer.redis_now)
+        now = parts.clock.monotonic()
         for task in answer.tasks:
-            attempt = self._attempt(ask.view.name, task, ask.token, ask.asked_at)
-            if attempt is not None:
-                self._start(attempt)
+            attempt = self._attempt(ask.view.name, task, ask, now)
+            if attempt is not None and self.taking:
+                self._start(attempt, ask.want)
+            elif attempt is not None:
+                # The shutdown, which may not wait for handlers any more, has overtaken the answer.
+                self._put_back(attempt)
+        ask.want.heard(None)
         if answer.suspect_waiting:
             self._suspects.waiting = ask.view
         elif self._suspects.waiting is ask.view:
             self._suspects.waiting = None
-        if answer.empty:
+        if answer.empty or answer.limited_by:
+            # The others get what it could not use, and it has no claim to more later.
             self._order.forget(ask.view.name)
-        look_at = parts.clock.monotonic() + parts.settings.safety_poll
-        self.board.answered(ask.view, empty=answer.empty, changes=ask.changes, look_at=look_at)
+        look_at = now + parts.settings.safety_poll
+        self.board.answered(ask.view, answer, changes=ask.changes, now=now, look_at=look_at)
         if answer.ghosts:
             parts.events.emit(GhostsDropped(ask.view.name, answer.ghosts))
 
     def failed(self, ask: Ask, error: Exception, until: float) -> None:
         """Leave a queue alone for a while after an error; remember a call that may have taken tasks."""
+        self._demand.reserved -= ask.limit
         if isinstance(error, ReplyLostError):
-            self.unclear.append(Unclear(ask.view.name, ask.token, ask.asked_at))
+            self.unclear.append(Unclear(ask.view.name, ask.want, ask.token, ask.asked_at))
         self.board.failed(ask.view, look_at=until)
+        ask.want.heard(error)
 
     def finds(self) -> list[tuple[Unclear, Plan[list[DequeuedTask]]]]:
         """Return the calls that clear up what lost replies have taken."""
@@ -161,17 +227,16 @@ class Intake:
     def found(self, call: Unclear, tasks: Sequence[DequeuedTask]) -> None:
         """Run the tasks of a lost reply, or put them back in front when their leases have aged."""
         self.unclear.remove(call)
-        age = self._parts.clock.monotonic() - call.asked_at
+        now = self._parts.clock.monotonic()
+        age = now - call.asked_at
         for task in tasks:
-            attempt = self._attempt(call.queue, task, call.token, call.asked_at)
+            attempt = self._attempt(call.queue, task, call, now)
             if attempt is None:
                 continue
-            if self.taking and age < self._parts.settings.lease / 2:
-                self._start(attempt)
+            if self.taking and age < call.want.lease / 2:
+                self._start(attempt, call.want)
             else:
-                self._parts.roster.add(attempt)
-                attempt.phase = Phase.SETTLING
-                self._parts.settles.put(attempt, Requeue())
+                self._put_back(attempt)
 
     def quarantines(self) -> list[tuple[Unreadable, Plan[object]]]:
         """Return the calls that archive what cannot be decoded."""
@@ -196,28 +261,37 @@ class Intake:
         self.unreadable.remove(task)
         self._parts.events.emit(MessageQuarantined(task.queue, task.claim.id, task.reason))
 
-    def _attempt(self, queue: str, task: DequeuedTask, token: str, asked_at: float) -> Attempt | None:
+    def _attempt(self, queue: str, task: DequeuedTask, call: Ask | Unclear, now: float) -> Attempt | None:
+        want = call.want
         try:
             message = decode_task_message(task.message)
         except UndecodableMessageError as error:
-            self.unreadable.append(Unreadable(queue, Claim(task.id, token, task.lease_score), error.reason))
+            claim = Claim(task.id, call.token, task.lease_score)
+            self.unreadable.append(Unreadable(queue, claim, error.reason))
             return None
         attempt = Attempt(
             self._home,
             queue,
             message,
-            token,
+            call.token,
+            # What stands in the list counts, whatever the message says.
+            task_id=task.id,
             crashes=task.crashes,
             # Counted from before the call: the lease in Redis began later.
-            lease_until=asked_at + self._parts.settings.lease,
+            lease_until=call.asked_at + want.lease,
             lease_score=task.lease_score,
         )
-        attempt.id = task.id
-        attempt.started = self._parts.clock.monotonic()
+        attempt.renewed = want.renewed
+        attempt.started = now
         return attempt
 
-    def _start(self, attempt: Attempt) -> None:
+    def _start(self, attempt: Attempt, want: Want) -> None:
         self.taken += 1
         self._parts.roster.add(attempt)
         self._suspects.took(attempt)
-        self._runner.start(attempt)
+        self._demand.start(attempt, want)
+
+    def _put_back(self, attempt: Attempt) -> None:
+        self._parts.roster.add(attempt)
+        attempt.phase = Phase.SETTLING
+        self._parts.settles.put(attempt, Requeue())

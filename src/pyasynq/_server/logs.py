@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
+    from pyasynq.limits import Queue
 
 _log = logging.getLogger("pyasynq")
 
@@ -36,8 +37,7 @@ class LogSubscriber:
         events.subscribe(happened.TaskFinished, self._finished)
         events.subscribe(happened.ServerStateChanged, self._state)
         events.subscribe(happened.RoundFailed, self._round_failed)
-        for event_class, level, text in _LINES:
-            events.subscribe(event_class, log_line(level, text))
+        subscribe_lines(events)
 
     def _state(self, event: happened.ServerStateChanged) -> None:
         if event.state == "active":
@@ -45,7 +45,7 @@ class LogSubscriber:
                 "pyasynq %s on %s: queues %s, concurrency %d",
                 version_text(),
                 self._address,
-                ", ".join(f"{name}={weight}" for name, weight in self._config.queues.items()),
+                ", ".join(_queue_text(name, self._config.queue(name)) for name in self._config.queues),
                 self._config.concurrency,
             )
         else:
@@ -63,16 +63,17 @@ class LogSubscriber:
 
     @staticmethod
     def _finished(event: happened.TaskFinished) -> None:
-        what_now = _AFTER_FAILURE.get(event.outcome)
+        what_now = None if event.error is None else _AFTER_FAILURE.get(event.outcome)
         if what_now is None or event.error is None:
-            _log.debug(
-                "task %s (%s, queue %s) %s after %.3f s",
-                event.task_id,
-                event.task_type,
-                event.queue,
-                event.outcome.value.replace("_", " "),
-                event.seconds,
-            )
+            if _log.isEnabledFor(logging.DEBUG):
+                _log.debug(
+                    "task %s (%s, queue %s) %s after %.3f s",
+                    event.task_id,
+                    event.task_type,
+                    event.queue,
+                    event.outcome.value.replace("_", " "),
+                    event.seconds,
+                )
             return
         level, text = what_now
         _log.log(
@@ -88,6 +89,11 @@ class LogSubscriber:
             text,
             exc_info=event.error,
         )
+
+
+def _queue_text(name: str, queue: Queue) -> str:
+    limits = str(queue.limits)
+    return f"{name}={queue.priority} ({limits})" if limits else f"{name}={queue.priority}"
 
 
 _SAY_AGAIN_SECONDS = 60.0
@@ -175,6 +181,11 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         "{tasks} tasks of queue {queue} were put back into their groups: their aggregation was broken off",
     ),
     (
+        happened.EventsDropped,
+        logging.WARNING,
+        "{events} events of tasks of queue {queue} were not published",
+    ),
+    (
         happened.LoopBlocked,
         logging.WARNING,
         "the event loop has not run for {seconds:.1f} s; it is at:\n{stack}",
@@ -193,11 +204,25 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         ),
     ),
     (
+        happened.LimitsIgnored,
+        logging.WARNING,
+        (
+            "a server that knows of no limits and no order serves queue {queue}, which has some: it breaks "
+            "them (host {host}, process {pid}, server {server_id}); let only pyasynq serve this queue"
+        ),
+    ),
+    (
         happened.ServerWarning,
         logging.WARNING,
         "{message}",
     ),
 )
+
+
+def subscribe_lines(events: Events) -> None:
+    """Write a line for each event that needs no more than a text with its fields."""
+    for event_class, level, text in _LINES:
+        events.subscribe(event_class, log_line(level, text))
 
 
 def log_line(level: int, text: str) -> Callable[[Any], None]:

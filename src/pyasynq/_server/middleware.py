@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from pyasynq._server.routes import Route, is_coroutine_handler
 from pyasynq._server.threads import in_thread
+from pyasynq.control import control_of
 from pyasynq.errors import ConfigurationError, HandlerNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from pyasynq._server.routes import HandlerResult
+    from pyasynq._server.routes import HandlerResult, HandlerReturn
     from pyasynq.task import Task
 
     AsyncHandler: TypeAlias = Callable[[Task], Awaitable[HandlerResult]]
-    Middleware: TypeAlias = Callable[[Task, AsyncHandler], Awaitable[HandlerResult]]
+    _Call: TypeAlias = Callable[[Task], Awaitable[HandlerReturn]]
+    Middleware: TypeAlias = Callable[[Task, AsyncHandler], Awaitable[HandlerReturn]]
 
 
 def check_middleware(middleware: object) -> None:
@@ -27,11 +29,12 @@ def check_middleware(middleware: object) -> None:
 def wrap_route(route: Route, middleware: Sequence[Middleware]) -> Route:
     """Return a route whose handler runs inside the middleware, the first one outermost.
 
-    A plain handler still runs in a thread; the middleware around it does not.
+    A plain handler still runs in a thread; the middleware around it does not. What is returned to say what
+    becomes of the task is raised in the middleware further out, which so gets results and nothing else.
     """
     if not middleware:
         return route
-    call = cast("AsyncHandler", in_thread(route.call) if route.plain else route.call)
+    call = _raising(cast("_Call", in_thread(route.call) if route.plain else route.call))
     for one in reversed(middleware):
         call = _wrapped(one, call)
     return Route(
@@ -43,8 +46,16 @@ def wrap_route(route: Route, middleware: Sequence[Middleware]) -> Route:
 
 
 def _wrapped(middleware: Middleware, call_next: AsyncHandler) -> AsyncHandler:
+    return _raising(lambda task: middleware(task, call_next))
+
+
+def _raising(inner: _Call) -> AsyncHandler:
     async def call(task: Task) -> HandlerResult:
-        return await middleware(task, call_next)
+        result = await inner(task)
+        wish = control_of(result)
+        if wish is not None:
+            raise wish
+        return cast("HandlerResult", result)
 
     return call
 

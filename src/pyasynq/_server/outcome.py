@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
+from pyasynq import control
 from pyasynq.errors import RevokeTask, SkipRetry, TaskCanceledError
 from pyasynq.events import Outcome
 
@@ -24,7 +25,7 @@ class Succeeded(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The handler raised, ran out of time or was cancelled."""
+    """The handler raised, ran out of time, was cancelled, or said what becomes of the task."""
 
     error: BaseException
 
@@ -53,6 +54,11 @@ class Done(NamedTuple):
     """Delete the task."""
 
 
+DONE: Final = Done()
+SUCCEEDED: Final = Outcome.SUCCEEDED
+"""A name for what nearly all attempts come to; Python 3.11 takes longer to find a member of an enum."""
+
+
 class Complete(NamedTuple):
     """Keep the task until `expires_at`."""
 
@@ -69,6 +75,12 @@ class Retry(NamedTuple):
     is_failure: bool
 
 
+class Snooze(NamedTuple):
+    """Run again at `due_at`; nothing has failed and nothing is spent."""
+
+    due_at: int
+
+
 class Archive(NamedTuple):
     """Failed for good."""
 
@@ -83,7 +95,7 @@ class LetGo(NamedTuple):
     """Write nothing."""
 
 
-Decision: TypeAlias = Done | Complete | Retry | Archive | Requeue | LetGo
+Decision: TypeAlias = Done | Complete | Retry | Snooze | Archive | Requeue | LetGo
 
 
 class TaskFacts(Protocol):
@@ -112,6 +124,11 @@ class Rules(Protocol):
         """Return the seconds until the next attempt."""
 
 
+def leaves_nothing(task: TaskFacts, ending: Ending) -> bool:
+    """Return whether an attempt has succeeded and nothing of its task is kept: the usual end."""
+    return type(ending) is Succeeded and task.retention <= 0
+
+
 def decide(
     task: TaskFacts,
     ending: Ending,
@@ -121,8 +138,10 @@ def decide(
     unknown_pause: float = 5.0,
 ) -> Decision:
     """Return what to do about an attempt that has ended."""
+    if leaves_nothing(task, ending):
+        return DONE
     if isinstance(ending, Succeeded):
-        return _keep_or_delete(task, ending.result, now)
+        return Complete(now.seconds, now.seconds + task.retention, ending.result)
     if isinstance(ending, PutBack):
         return Requeue()
     if isinstance(ending, Gone):
@@ -145,35 +164,68 @@ def outcome_of(ending: Ending, decision: Decision) -> Outcome:
 _OUTCOMES: dict[type, Outcome] = {
     Done: Outcome.SUCCEEDED,
     Complete: Outcome.SUCCEEDED,
+    Snooze: Outcome.SNOOZED,
     Archive: Outcome.ARCHIVED,
     Requeue: Outcome.REQUEUED,
     LetGo: Outcome.LET_GO,
 }
 
 
-def _keep_or_delete(task: TaskFacts, result: bytes | None, now: Instant) -> Decision:
-    if task.retention <= 0:
-        return Done()
-    return Complete(now.seconds, now.seconds + task.retention, result)
-
-
 def _after_failure(task: TaskFacts, error: BaseException, rules: Rules, now: Instant) -> Decision:
     # Not one that is wrapped: the caller's choice is the cause itself, never something that a handler raised.
     choice = error.outcome if isinstance(error, TaskCanceledError) else ""
-    if choice == "delete" or is_or_wraps(error, RevokeTask):
-        return Done()
-    # Asynq's order: an error that is no failure archives all the same when no retry is left.
-    if choice == "archive" or task.retried >= task.retry or is_or_wraps(error, SkipRetry):
+    wish = wish_of(error)
+    if choice == "delete" or isinstance(wish, RevokeTask | control.Cancel):
+        return DONE
+    if choice == "archive" or isinstance(wish, SkipRetry | control.Archive):
         return Archive(now.seconds)
-    delay = rules.delay(task.retried, error)
+    if isinstance(wish, control.Snooze):
+        return Snooze(now.plus(wish.delay).ceiling)
+    retry = wish if isinstance(wish, control.Retry) else control.Retry()
+    # Asynq's order: an error that is no failure archives all the same when no retry is left.
+    if retry.spend and task.retried >= task.retry:
+        return Archive(now.seconds)
+    delay = rules.delay(task.retried, cause_of(error)) if retry.after is None else retry.after
     if not math.isfinite(delay) or delay < 0:
         delay = 0.0
-    return Retry(now.seconds, now.plus(delay).ceiling, rules.is_failure(error))
+    is_failure = rules.is_failure(error) if wish is None else retry.spend
+    # Without a delay the task is due in this very second; rounding up would make it wait for the next one.
+    retry_at = now.plus(delay).ceiling if delay else now.seconds
+    return Retry(now.seconds, retry_at, is_failure)
 
 
-def is_or_wraps(error: BaseException, wanted: type[BaseException]) -> bool:
-    """Return whether an error is of a class, was raised `from` one, or is a group with one in it."""
-    return any(isinstance(one, wanted) for one in _chain(error))
+_Wish: TypeAlias = control.ControlFlow | RevokeTask | SkipRetry
+
+_STRONGEST_FIRST = (RevokeTask | control.Cancel, SkipRetry | control.Archive, control.Retry, control.Snooze)
+
+
+def wish_of(error: BaseException) -> _Wish | None:
+    """Return what a handler asked for by an error: itself, what it was raised `from`, or a part of a group.
+
+    Of several, the one that ends most. A group in which anything but Snooze was raised besides is a failure.
+    """
+    chain = list(_chain(error))
+    for kind in _STRONGEST_FIRST:
+        for one in chain:
+            if isinstance(one, kind):
+                if kind is control.Snooze and not _is_all_snooze(error):
+                    return None
+                return one
+    return None
+
+
+def _is_all_snooze(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_all_snooze, error.exceptions))
+    return any(isinstance(one, control.Snooze) for one in _chain(error))
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """Return the error to tell people: of a `Retry`, the one that it was raised from or in handling."""
+    if not isinstance(error, control.Retry):
+        return error
+    hidden = None if error.__suppress_context__ else error.__context__
+    return error.__cause__ or hidden or error
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -1,4 +1,4 @@
-"""Renewing the leases of all attempts, and looking for requests to cancel, from the heartbeat's thread."""
+"""Renewing leases and locks of attempts, and looking for requests to cancel, from the heartbeat's thread."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyasynq._broker.cancellation import read_requests
 from pyasynq._broker.leases import renew
+from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._broker.settle import Claim
 from pyasynq._server.attempt import Attempt, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pyasynq._broker.cancellation import CancelRequest
     from pyasynq._broker.driver import BlockingDriver
     from pyasynq._broker.leases import Renewed
     from pyasynq._broker.plan import Plan
@@ -38,7 +40,8 @@ class Renewal:
     """One renewal moves the leases of all attempts forward and finds those that are lost.
 
     An attempt whose lease has lapsed is renewed only when it waits to be settled: nothing of it runs any
-    more, so if nobody has taken the task meanwhile, its outcome may still be written.
+    more, so if nobody has taken the task meanwhile, its outcome may still be written. One that is not
+    renewed (whoever holds it asks for more time) is looked after in the same way.
     """
 
     def __init__(
@@ -56,11 +59,10 @@ class Renewal:
     def renew(self, attempts: Iterable[Attempt]) -> Found:
         """Renew what can be renewed; a worker that missed the call for a cancel finds the request here."""
         asked_at = self._clock.monotonic()
-        queues: dict[str, list[Attempt]] = {}
-        for attempt in attempts:
-            if attempt.has_lease(asked_at) or attempt.phase is Phase.SETTLING:
-                queues.setdefault(attempt.queue, []).append(attempt)
-        if not queues:
+        ours = [one for one in attempts if one.phase is Phase.SETTLING or one.has_lease(asked_at)]
+        held = _by_queue(ours)
+        due = _by_queue([one for one in ours if one.phase is Phase.SETTLING or one.renewed])
+        if not held:
             return Found([], [], None)
         plans: list[Plan[Any]] = [
             renew(
@@ -69,24 +71,29 @@ class Renewal:
                 lease_seconds=self._settings.lease,
                 now=self._clock.redis_now(),
             )
-            for queue, group in queues.items()
+            for queue, group in due.items()
         ]
-        plans += [read_requests(queue, [one.id for one in group]) for queue, group in queues.items()]
+        plans += [read_requests(queue, [one.id for one in group]) for queue, group in held.items()]
+        plans += self._lock_plans(held)
         results = self._driver.run_batch(plans)
         lost: list[Attempt] = []
         canceled: list[tuple[Attempt, str]] = []
-        for group, renewed, requests in zip(
-            queues.values(), results[: len(queues)], results[len(queues) :], strict=True
-        ):
+        for group, renewed in zip(due.values(), results[: len(due)], strict=True):
             if not isinstance(renewed, Exception):
                 lost += self._renewed(group, renewed, asked_at)
+        for group, requests in zip(held.values(), results[len(due) : len(due) + len(held)], strict=True):
             if not isinstance(requests, Exception):
-                for attempt in group:
-                    request = requests.get(attempt.id)
-                    if request is not None and request.token == attempt.token:
-                        canceled.append((attempt, request.outcome))
+                canceled += _meant(group, requests)
         errors = (result for result in results if isinstance(result, Exception))
         return Found(lost, canceled, next(errors, None))
+
+    def _lock_plans(self, queues: Mapping[str, Sequence[Attempt]]) -> list[Plan[int]]:
+        plans = []
+        for queue, group in queues.items():
+            locks = [HeldLock(one.id, one.message.unique_key) for one in group if one.message.unique_key]
+            if locks:
+                plans.append(renew_locks(queue, locks, lease_seconds=self._settings.lease))
+        return plans
 
     def _claims(self, attempts: Sequence[Attempt]) -> list[Claim]:
         claims = [Claim(attempt.id, attempt.token, attempt.lease_score) for attempt in attempts]
@@ -104,5 +111,23 @@ class Renewal:
             if attempt.id in lost_ids:
                 lost.append(attempt)
             else:
+                attempt.lease_end = result.lease_score
                 attempt.lease_until = asked_at + self._settings.lease
         return lost
+
+
+def _by_queue(attempts: Iterable[Attempt]) -> dict[str, list[Attempt]]:
+    queues: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        queues.setdefault(attempt.queue, []).append(attempt)
+    return queues
+
+
+def _meant(
+    attempts: Iterable[Attempt], requests: Mapping[str, CancelRequest]
+) -> Iterator[tuple[Attempt, str]]:
+    """Yield the attempts that requests to cancel name by their tokens, and what they ask for."""
+    for attempt in attempts:
+        request = requests.get(attempt.id)
+        if request is not None and request.token == attempt.token:
+            yield attempt, request.outcome

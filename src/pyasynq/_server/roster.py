@@ -28,8 +28,9 @@ class Roster:
 
     def remove(self, attempt: Attempt) -> None:
         """Strike an attempt off, unless its task has been taken anew."""
-        if self._attempts.get((attempt.queue, attempt.id)) is attempt:
-            del self._attempts[attempt.queue, attempt.id]
+        key = attempt.key
+        if self._attempts.get(key) is attempt:
+            del self._attempts[key]
 
     def get(self, queue: str, task_id: str) -> Attempt | None:
         """Return the attempt at a task."""

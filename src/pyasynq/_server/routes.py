@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from pyasynq._wire.messages import TaskMessage
+    from pyasynq.control import ControlFlow
     from pyasynq.retry import RetryDelay
 
     HandlerResult: TypeAlias = bytes | str | None
-    Handler: TypeAlias = Callable[[Task], Awaitable[HandlerResult] | HandlerResult]
+    HandlerReturn: TypeAlias = HandlerResult | ControlFlow
+    Handler: TypeAlias = Callable[[Task], Awaitable[HandlerReturn] | HandlerReturn]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,8 @@ class Route:
     """How tasks of one type are run; None means the server's setting.
 
     Attributes:
-        call: takes the task; returns the result (bytes, text or None), or an awaitable of it.
+        call: takes the task; returns the result (bytes, text or None) or what becomes of the task (Snooze,
+            Retry, Archive or Cancel), or an awaitable of it.
         plain: the call blocks, so it is made in a thread.
     """
 
@@ -60,6 +63,17 @@ class OneRoute:
     def routes(self) -> Iterable[Route]:
         """Return the one route."""
         return (self._route,)
+
+
+class NoRoutes:
+    """No handlers at all, for those who run tasks in their own way."""
+
+    def route(self, task_type: str) -> None:
+        """Return nothing."""
+
+    def routes(self) -> Iterable[Route]:
+        """Return nothing."""
+        return ()
 
 
 def router_of(handler: Router | Handler) -> Router:

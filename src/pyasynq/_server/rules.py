@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from pyasynq.options import seconds_of
-from pyasynq.retry import default_retry_delay
+from pyasynq.retry import default_retry_delay, retry_delay_of
 
 if TYPE_CHECKING:
     from pyasynq._server.routes import Route
@@ -38,7 +38,7 @@ class AttemptRules:
 
     def delay(self, retried: int, error: BaseException) -> float:
         """Return the user's delay in seconds; Asynq's default if the function raises or returns nonsense."""
-        function = (self._route and self._route.retry_delay) or self._config.retry_delay
+        function = (self._route and self._route.retry_delay) or retry_delay_of(self._config.retry_delay)
         try:
             return min(_LONGEST_DELAY, seconds_of("retry_delay", function(retried, error, self._task)))
         except Exception:  # noqa: BLE001 - reported, and replaced by the default

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import logging
 from typing import TYPE_CHECKING
 
-from pyasynq._server.attempt import Phase
+from pyasynq._server.attempt import RUNNING
+from pyasynq._server.conclusion import broken_off, conclude
 from pyasynq._server.outcome import (
-    Done,
     Ending,
     Failed,
-    Gone,
     PutBack,
     Succeeded,
     Unhandled,
-    decide,
-    outcome_of,
+    wish_of,
 )
 from pyasynq._server.routes import received_task
-from pyasynq._server.rules import AttemptRules
+from pyasynq._server.running import RunningAttempts
 from pyasynq._server.threads import current_threads
 from pyasynq.context import current_task
-from pyasynq.errors import HandlerNotFoundError, LeaseExpiredError, TaskTimeoutError
-from pyasynq.events import TaskFinished, TaskStarted
+from pyasynq.control import Cancel, Snooze, control_of
+from pyasynq.errors import HandlerNotFoundError, TaskTimeoutError
+from pyasynq.events import TaskStarted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,42 +38,31 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 
 
-class ServerStopping(Exception):  # noqa: N818 - a cause, not an error
-    """Why shutdown cancels an attempt."""
-
-
 class Runner:
     """Starts attempts and knows how many slots they hold. At most one asyncio task for each attempt."""
 
     def __init__(self, parts: Parts, threads: HandlerThreads) -> None:
+        self._parts = parts
         self._router = parts.router
         self._config = parts.config
-        self._settings = parts.settings
-        self._settles = parts.settles
         self._events = parts.events
         self._clock = parts.clock
         self._redis_time = parts.redis_time
         self._threads = threads
         self._loop = asyncio.get_running_loop()
-        self.running: dict[Attempt, None] = {}
-        """Attempts that hold a slot, oldest first: their handlers, or error handlers, have not ended."""
+        self._context = contextvars.copy_context()
+        """What the context of every attempt begins as."""
+        self._context.run(current_threads.set, threads)
+        self.running = RunningAttempts()
+        """Their handlers, or error handlers, have not ended."""
         self.on_end: Callable[[], None] = lambda: None
-        self._idle_waiters: list[asyncio.Future[None]] = []
-
-    async def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until no attempt holds a slot, at most so many seconds; return whether that is so."""
-        if not self.running:
-            return True
-        idle = self._loop.create_future()
-        self._idle_waiters.append(idle)
-        await asyncio.wait({idle}, timeout=seconds)
-        self._idle_waiters.remove(idle)
-        return not self.running
+        self.on_unknown: Callable[[str], None] = lambda _queue: None
+        """Called with the queue of a task that was returned to it, because there is no handler here."""
 
     def start(self, attempt: Attempt) -> None:
         """Run an attempt in an asyncio task of its own."""
-        self.running[attempt] = None
-        attempt.task = self._loop.create_task(self._run(attempt))
+        self.running.add(attempt)
+        attempt.task = self._loop.create_task(self._run(attempt), context=self._context.copy())
 
     async def _run(self, attempt: Attempt) -> None:
         try:
@@ -81,17 +70,12 @@ class Runner:
         finally:
             # attempt -> task -> its context -> attempt would live until the garbage collector runs.
             attempt.task = None
-            self.running.pop(attempt, None)
+            self.running.remove(attempt)
             self.on_end()
-            if not self.running:
-                for waiter in self._idle_waiters:
-                    if not waiter.done():
-                        waiter.set_result(None)
 
     async def _perform(self, attempt: Attempt) -> None:
-        attempt.begin(monotonic=self._clock.monotonic(), unix_time=self._redis_time.now().timestamp)
+        attempt.begin(monotonic=self._clock.monotonic(), unix_time=self._redis_time.timestamp())
         current_task.set(attempt)
-        current_threads.set(self._threads)
         task = received_task(attempt.message)
         route = self._router.route(task.type)
         ending: Ending
@@ -101,9 +85,13 @@ class Runner:
             ending = self._failed(task, error)
         try:
             if attempt.cause is not None:
-                ending = _broken_off(attempt)
+                ending = broken_off(attempt)
             self._conclude(attempt, task, route, ending)
-            if type(ending) is Failed and self._config.error_handler is not None:
+            if (
+                type(ending) is Failed
+                and self._config.error_handler is not None
+                and not isinstance(wish_of(ending.error), Cancel | Snooze)
+            ):
                 await self._tell_error_handler(task, ending.error)
         finally:
             # The error's traceback holds this frame: another reference cycle.
@@ -123,9 +111,12 @@ class Runner:
         else:
             result = route.call(task)
         # A plain callable may also return an awaitable, as functools.partial of a coroutine function does.
-        if inspect.isawaitable(result):
+        if result is not None and inspect.isawaitable(result):
             result = await result
-        return Succeeded(_result_bytes(result, task.type))
+        if result is None:
+            return Succeeded(None)
+        wish = control_of(result)
+        return Succeeded(_result_bytes(result, task.type)) if wish is None else Failed(wish)
 
     def _failed(self, task: Task, error: BaseException) -> Ending:
         unknown = isinstance(error, HandlerNotFoundError) and error.task_type == task.type
@@ -134,33 +125,12 @@ class Runner:
         return Failed(error)
 
     def _conclude(self, attempt: Attempt, task: Task, route: Route | None, ending: Ending) -> None:
-        if attempt.phase is not Phase.RUNNING:
-            # Shutdown has put the task back already, or nobody is left to write anything.
+        # Otherwise shutdown has put the task back already, or nobody is left to write anything.
+        if attempt.phase is not RUNNING:
             return
-        rules = AttemptRules(self._config, route, task)
-        decision = decide(
-            attempt.message,
-            ending,
-            rules,
-            now=self._redis_time.now(),
-            unknown_pause=self._settings.unknown_pause,
-        )
-        attempt.phase = Phase.SETTLING
-        error = ending.error if isinstance(ending, Failed | Unhandled) else None
-        self._settles.put(attempt, decision, None if type(decision) is Done else error)
-        if self._events.wants(TaskFinished):
-            self._events.emit(
-                TaskFinished(
-                    attempt.queue,
-                    attempt.id,
-                    task.type,
-                    attempt.message.retried,
-                    attempt.message.retry,
-                    outcome_of(ending, decision),
-                    self._clock.monotonic() - attempt.started,
-                    error,
-                ),
-            )
+        if type(ending) is Unhandled:
+            self.on_unknown(attempt.queue)
+        conclude(self._parts, attempt, task, route, ending)
 
     async def _tell_error_handler(self, task: Task, error: BaseException) -> None:
         handler = self._config.error_handler
@@ -175,19 +145,8 @@ class Runner:
             _log.exception("the error handler raised for a task of type %r", task.type)
 
 
-def _broken_off(attempt: Attempt) -> Ending:
-    """Return the ending that the cause of a cancellation means, whatever the handler did about it."""
-    cause = attempt.cause
-    if isinstance(cause, LeaseExpiredError):
-        # A lease that only lapsed can be renewed as long as nobody took the task; then it is put back.
-        return Gone() if attempt.lost else PutBack()
-    if cause is None or isinstance(cause, ServerStopping):
-        return PutBack()
-    return Failed(cause)
-
-
 def _result_bytes(result: object, task_type: str) -> bytes | None:
-    if result is None or isinstance(result, bytes):
+    if isinstance(result, bytes):
         return result
     if isinstance(result, str):
         return result.encode("utf-8", "replace")

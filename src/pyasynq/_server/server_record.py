@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyasynq._server.attempt import Phase
+from pyasynq._wire.engine_text import encode_engine
 from pyasynq._wire.messages import ServerInfo, WorkerInfo
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class ServerRecord:
         self.server_id = server_id
         self.status = "new"
         self._config = config
+        self._engine = encode_engine(_ENGINE, {name: config.queue(name).limits for name in config.queues})
         self._settings = settings
         self._started = started
 
@@ -54,12 +56,12 @@ class ServerRecord:
             pid=self.pid,
             server_id=self.server_id,
             concurrency=self._config.concurrency,
-            queues=dict(self._config.queues),
+            queues=self._config.priorities,
             strict_priority=self._config.strict_priority,
             status=self.status,
             start_time=self._started,
             active_worker_count=len(running),
-            engine=_ENGINE,
+            engine=self._engine,
         )
         workers = []
         size = len(info.encode())

@@ -40,8 +40,14 @@ class EngineSettings:
     suspect_age: float = 10.0
     """An attempt of this age is not blamed for the next crash."""
     suspect_rest: float = 1.0
+    progress_interval: float = 0.5
+    """How often the progress of a task is written at most."""
     unknown_pause: float = 5.0
     """How long a task that this server has no handler for is left to others."""
+    unknown_memory: float = 60.0
+    """How long an idle server lets others be first at a queue in which it has met such a task."""
+    unknown_courtesy: float = 2.0
+    """By how much it does; an idle server in Go looks every 1.5 seconds at least."""
     forward_gap: float = 0.25
     """Changes of delayed tasks that come closer together cause one round."""
     aggregation_interval: float = 7.0
@@ -54,6 +60,12 @@ class EngineSettings:
     """How long a group is left alone after the first failure; ever longer after those that follow."""
     aggregation_longest_rest: float = 60.0
     max_clock_skew: float = 2.0
+    event_buffer: int = 10_000
+    """How many events wait to be published, at most; more are dropped and counted."""
+    events_at_once: int = 1_000
+    publish_gap: float = 0.02
+    """How long events are collected before they are published."""
+    event_error_bytes: int = 512
     error_message_bytes: int = 2_048
     trace_bytes: int = 16_384
     worker_payload_bytes: int = 4_096

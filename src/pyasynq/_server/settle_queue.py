@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker import settle
+from pyasynq._broker.order import retry_in_order
 from pyasynq._broker.settle import Claim
-from pyasynq._server.failure_text import error_line, trace_of
-from pyasynq._server.outcome import Archive, Complete, Decision, Done, LetGo, Requeue, Retry
-from pyasynq._wire.messages import copy_task_message, encode_task_message
+from pyasynq._server.outcome import Archive, Complete, Decision, Done, LetGo, Requeue, Retry, Snooze
+from pyasynq._server.written import NOTHING, Written
 from pyasynq.errors import LeaseExpiredError
-from pyasynq.events import ArchiveTrimmed, LeaseLost, SettleDelayed
+from pyasynq.events import ArchiveTrimmed, LeaseLost, SettleDelayed, TaskSettled
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
@@ -30,13 +30,12 @@ if TYPE_CHECKING:
 class Entry:
     """One outcome that Redis has not confirmed."""
 
-    __slots__ = ("attempt", "decision", "message", "sent", "trace")
+    __slots__ = ("attempt", "decision", "sent", "written")
 
-    def __init__(self, attempt: Attempt, decision: Decision, message: bytes, trace: bytes) -> None:
+    def __init__(self, attempt: Attempt, decision: Decision, written: Written) -> None:
         self.attempt = attempt
         self.decision = decision
-        self.message = message
-        self.trace = trace
+        self.written = written
         self.sent = False
         """Whether a call with it may have taken effect; then a refusal means that it did."""
 
@@ -47,11 +46,15 @@ class Entry:
 
 
 class Batch(NamedTuple):
-    """Outcomes of one queue and one kind, and the plan that writes them."""
+    """Outcomes of one queue and one kind, and the plan that writes them.
+
+    With `in_steps` the plan takes several calls: what is sent beside it sees the state in between.
+    """
 
     queue: str
     entries: Sequence[Entry]
     plan: Plan[Settled]
+    in_steps: bool = False
 
 
 class SettleQueue:
@@ -84,6 +87,9 @@ class SettleQueue:
         self._held: list[Entry] | None = None
         self._in_flight = 0
         self.on_put: Callable[[], None] = lambda: None
+        self.last_error: Exception | None = None
+        """Why outcomes could not be written, the last time."""
+        self.is_ordered: Callable[[str], bool] = lambda _queue: False
 
     @property
     def fresh(self) -> int:
@@ -100,17 +106,17 @@ class SettleQueue:
         """How many outcomes Redis has not confirmed."""
         return len(self._fresh) + len(self._delayed) + len(self._held or ()) + self._in_flight
 
-    def put(self, attempt: Attempt, decision: Decision, error: BaseException | None = None) -> None:
-        """Take over what came of an attempt; its error is written down here and not kept."""
+    def put(self, attempt: Attempt, decision: Decision, written: Written = NOTHING) -> None:
+        """Take over what came of an attempt, and what is to be written about it."""
         if isinstance(decision, LetGo):
             self._drop(attempt)
             return
-        message, trace = self._written(attempt, decision, error)
-        entry = Entry(attempt, decision, message, trace)
+        entry = Entry(attempt, decision, written)
         if self._held is not None and isinstance(decision, Requeue):
             self._held.append(entry)
-        else:
-            self._fresh.append(entry)
+            return
+        self._fresh.append(entry)
+        if len(self._fresh) == 1:
             self.on_put()
 
     def hold_requeues(self) -> None:
@@ -140,21 +146,30 @@ class SettleQueue:
         """Take the answer to a batch: strike the attempts off, or keep the outcomes for the syncer."""
         self._in_flight -= len(batch.entries)
         if isinstance(result, Exception):
+            self.last_error = result
             for entry in batch.entries:
                 entry.sent = True
             self._delayed.extend(batch.entries)
             self._events.emit(SettleDelayed(len(batch.entries), result))
             return
+        refused = result.refused
         for entry in batch.entries:
-            if entry.attempt.id in result.refused and not entry.sent:
+            if refused and entry.attempt.id in refused and not entry.sent:
                 self._drop(entry.attempt)
             else:
-                self._roster.remove(entry.attempt)
+                self._close(entry.attempt)
         if result.trimmed:
             self._events.emit(ArchiveTrimmed(batch.queue, result.trimmed))
 
-    def _drop(self, attempt: Attempt) -> None:
+    def _close(self, attempt: Attempt, *, written: bool = True) -> None:
         self._roster.remove(attempt)
+        if self._events.wants(TaskSettled):
+            self._events.emit(TaskSettled(attempt.queue, attempt.id, written))
+        if attempt.settled is not None and not attempt.settled.done():
+            attempt.settled.set_result(written)
+
+    def _drop(self, attempt: Attempt) -> None:
+        self._close(attempt, written=False)
         # An attempt that was cancelled for it has been reported then.
         if not isinstance(attempt.cause, LeaseExpiredError):
             self._events.emit(LeaseLost(attempt.queue, attempt.id))
@@ -168,7 +183,7 @@ class SettleQueue:
             if attempt.lost:
                 # If it has been sent it may have been written just before, and there is nothing to tell.
                 if entry.sent:
-                    self._roster.remove(attempt)
+                    self._close(attempt)
                 else:
                     self._drop(attempt)
             elif attempt.has_lease(now):
@@ -180,15 +195,27 @@ class SettleQueue:
         return sendable
 
     def _batches(self, entries: Sequence[Entry], *, together: bool) -> list[Batch]:
-        groups: dict[tuple[object, ...], list[Entry]] = {}
-        for position, entry in enumerate(entries):
-            place = 0 if together else position
-            groups.setdefault((entry.attempt.queue, type(entry.decision), place), []).append(entry)
         self._in_flight += len(entries)
-        return [
-            Batch(group[0].attempt.queue, group, self._plan(group[0].attempt.queue, group))
-            for group in groups.values()
-        ]
+        if not together:
+            return [self._batch(entry.attempt.queue, [entry]) for entry in entries]
+        groups: dict[tuple[str, type[Decision]], list[Entry]] = {}
+        for entry in entries:
+            kind = entry.attempt.queue, type(entry.decision)
+            group = groups.get(kind)
+            if group is None:
+                groups[kind] = [entry]
+            else:
+                group.append(entry)
+        return [self._batch(queue, group) for (queue, _), group in groups.items()]
+
+    def _batch(self, queue: str, entries: Sequence[Entry]) -> Batch:
+        if isinstance(entries[0].decision, Retry | Snooze) and self.is_ordered(queue):
+            tasks = [_retry(entry) for entry in entries]
+            now, redis_now = self._redis_time.now(), self._clock.redis_now()
+            return Batch(
+                queue, entries, retry_in_order(queue, tasks, now=now, redis_now=redis_now), in_steps=True
+            )
+        return Batch(queue, entries, self._plan(queue, entries))
 
     def _plan(self, queue: str, entries: Sequence[Entry]) -> Plan[Settled]:
         now = self._redis_time.now()
@@ -197,7 +224,7 @@ class SettleQueue:
             return settle.settle_done(queue, [_done(entry) for entry in entries], now=now)
         if kind is Complete:
             return settle.settle_complete(queue, [_complete(entry) for entry in entries], now=now)
-        if kind is Retry:
+        if kind is Retry or kind is Snooze:
             return settle.settle_retry(queue, [_retry(entry) for entry in entries], now=now)
         if kind is Requeue:
             tasks = [settle.RequeueTask(entry.claim) for entry in entries]
@@ -210,52 +237,49 @@ class SettleQueue:
             now=now,
         )
 
-    def _written(
-        self,
-        attempt: Attempt,
-        decision: Decision,
-        error: BaseException | None,
-    ) -> tuple[bytes, bytes]:
-        """Return the message as the outcome changes it, and the trace; empty where nothing is rewritten."""
-        if isinstance(decision, Complete):
-            message = copy_task_message(attempt.message)
-            message.completed_at = decision.completed_at
-            return encode_task_message(message), b""
-        if not isinstance(decision, Retry | Archive) or error is None:
-            return b"", b""
-        message = copy_task_message(attempt.message)
-        message.error_msg = error_line(error, self._settings.error_message_bytes)
-        if isinstance(decision, Retry):
-            message.last_failed_at = decision.failed_at
-            message.retried += decision.is_failure
-        else:
-            message.last_failed_at = decision.archived_at
-        return encode_task_message(message), trace_of(error, self._settings.trace_bytes)
-
 
 def _done(entry: Entry) -> settle.DoneTask:
-    return settle.DoneTask(entry.claim, entry.attempt.message.unique_key)
+    return settle.DoneTask(entry.attempt, entry.attempt.message.unique_key)
 
 
 def _complete(entry: Entry) -> settle.CompleteTask:
-    decision = entry.decision
+    decision, written = entry.decision, entry.written
     assert isinstance(decision, Complete)  # noqa: S101 - the groups are of one kind each
     return settle.CompleteTask(
         entry.claim,
         entry.attempt.message.unique_key,
-        entry.message,
+        written.message,
         decision.expires_at,
         decision.result,
+        written.progress,
     )
 
 
 def _retry(entry: Entry) -> settle.RetryTask:
-    decision = entry.decision
+    decision, written = entry.decision, entry.written
+    if isinstance(decision, Snooze):
+        return settle.RetryTask(
+            entry.claim,
+            b"",
+            decision.due_at,
+            False,
+            b"",
+            written.record,
+            written.progress,
+            entry.attempt.message.unique_key,
+        )
     assert isinstance(decision, Retry)  # noqa: S101 - the groups are of one kind each
-    return settle.RetryTask(entry.claim, entry.message, decision.retry_at, decision.is_failure, entry.trace)
+    return settle.RetryTask(
+        entry.claim,
+        written.message,
+        decision.retry_at,
+        decision.is_failure,
+        *written[1:],
+        entry.attempt.message.unique_key,
+    )
 
 
 def _archive(entry: Entry) -> settle.ArchiveTask:
-    decision = entry.decision
+    decision, written = entry.decision, entry.written
     assert isinstance(decision, Archive)  # noqa: S101 - the groups are of one kind each
-    return settle.ArchiveTask(entry.claim, entry.message, decision.archived_at, entry.trace)
+    return settle.ArchiveTask(entry.claim, written.message, decision.archived_at, *written[1:])

@@ -29,7 +29,9 @@ class TaskField(StrEnum):
     SCHEDULED_GROUP = "x:group"
     """Group that a scheduled task joins when it is due."""
     UNIQUE_TTL = "x:unique_ttl"
-    """Seconds that the uniqueness lock was asked for."""
+    """Seconds that the uniqueness lock was asked for, and a word if it goes at another time than Asynq's.
+
+    `600`, `600 start` or `600 finish`; gone once the lock was released because an attempt started."""
     TRACEBACK = "x:trace"
     """Traceback of the last failure."""
     ATTEMPTS = "x:attempts"

@@ -39,13 +39,16 @@ class QueueKeys:
         "active",
         "aggregation_sets",
         "archived",
+        "bucket",
         "cancellations",
         "completed",
+        "events",
         "failed",
         "group_prefix",
         "groups",
         "lease",
         "limits",
+        "own_unique_prefix",
         "paused",
         "pending",
         "prefix",
@@ -77,8 +80,17 @@ class QueueKeys:
         self.group_prefix = prefix + "g:"
         # Ours; peers in Go neither read nor write them.
         self.cancellations = prefix + "x:cancel"  # hash: task id, which attempt to cancel and how
-        self.limits = prefix + "x:limits"
+        self.events = prefix + "x:events"  # stream: what happened to tasks, as JSON in the field `event`
+        self.limits = prefix + "x:limits"  # hash: settings of the queue that win over those of servers
+        self.bucket = prefix + "x:bucket"  # hash: when the tokens are complete, and the last turn
+        self.own_unique_prefix = prefix + "x:unique:"  # of a string: id of the task that holds this lock
         self.ticks = prefix + "x:ticks"  # hash: scheduler entry id, Unix time of its last tick
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The keys of all that says where a task is that waits or is finished."""
+        waiting = (self.pending, self.scheduled, self.retry)
+        return *waiting, self.archived, self.completed, self.groups, self.aggregation_sets
 
     def task(self, task_id: str) -> str:
         """Return the key of a task's hash."""
@@ -118,6 +130,13 @@ class QueueKeys:
         """
         digest = "" if payload is None else hashlib.md5(payload, usedforsecurity=False).hexdigest()
         return f"{self.prefix}unique:{task_type}:{digest}"
+
+    def own_unique(self, name: str) -> str:
+        """Return the key of the uniqueness lock of all tasks that name it.
+
+        Whatever the name, it is none that a client makes of a type and a payload: those begin with `unique:`.
+        """
+        return f"{self.own_unique_prefix}{name}"
 
 
 @lru_cache(maxsize=_KEPT_QUEUES)

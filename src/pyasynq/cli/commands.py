@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _COMMANDS: Final[Mapping[str, str]] = {
     "demo": "pyasynq.cli.demo.command:demo",
+    "doctor": "pyasynq.cli.doctor:doctor",
     "ping": "pyasynq.cli.ping:ping",
     "scheduler": "pyasynq.cli.scheduler:scheduler",
     "worker": "pyasynq.cli.worker:worker",

@@ -38,7 +38,7 @@ def find_app(reference: str) -> App:
         except AttributeError:
             raise ConfigurationError(
                 f"{looked_in} was found ({_origin(module)}), but it has no {name!r}"
-                f"{nearest(name, dir(found))}{_apps_of(module)}",
+                f"{_apps_of(module)}{nearest(name, _apps_in(found))}",
             ) from None
         looked_in = f"{looked_in} {name!r}"
     if not isinstance(found, App):
@@ -92,8 +92,13 @@ def _origin(module: ModuleType) -> str:
     return getattr(module, "__file__", None) or "a namespace package"
 
 
+def _apps_in(found: object) -> list[str]:
+    # Not by dir() and getattr(), which could run what is no app.
+    return sorted(name for name, value in getattr(found, "__dict__", {}).items() if isinstance(value, App))
+
+
 def _apps_of(module: ModuleType) -> str:
-    apps = sorted(name for name, value in vars(module).items() if isinstance(value, App))
+    apps = _apps_in(module)
     if not apps:
         return "; there is no App in that module"
     return "; the apps there are: " + ", ".join(f"{module.__name__}:{name}" for name in apps)

@@ -12,10 +12,19 @@ import click
 from pyasynq._embedded.address import is_embedded_in_memory
 from pyasynq.cli.locate import find_app, load_module
 from pyasynq.cli.logs import LogFormat, install_logging
-from pyasynq.cli.queues import queue_weights
+from pyasynq.cli.processes import (
+    SUPERVISED,
+    health_settings,
+    is_supervisor,
+    memory_size,
+    run_server,
+    supervise,
+)
+from pyasynq.cli.queues import ordered_queues, queue_concurrency, queue_rates, queue_weights, with_limits
 from pyasynq.cli.reload import run_with_reload
 from pyasynq.config import ServerConfig
 from pyasynq.errors import PyasynqError
+from pyasynq.supervisor import HealthSettings, SupervisorLink
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -48,6 +57,25 @@ _GC_THRESHOLD = (20_000, 10, 10)
     help="Queues to serve, as in critical=6,default=3. Unless given: every queue that the app's tasks name, "
     "and default, with equal weights.",
 )
+@click.option(
+    "--queue-concurrency",
+    callback=queue_concurrency,
+    metavar="NAME=NUMBER,...",
+    help="How many tasks of a queue run at once in all workers together, as in deliver=1.",
+)
+@click.option(
+    "--queue-rate",
+    callback=queue_rates,
+    metavar="NAME=RATE,...",
+    help="How many tasks of a queue start in a time in all workers together, as in mail=50/s,sms=100/m; "
+    "mail=50/s+10 lets ten start at once.",
+)
+@click.option(
+    "--queue-ordered",
+    callback=ordered_queues,
+    metavar="NAME,...",
+    help="Queues whose tasks run strictly one after the other, in all workers together.",
+)
 @click.option("--strict", is_flag=True, help="Serve a queue only while all of higher weight are empty.")
 @click.option("--burst", is_flag=True, help="Exit when all queues are empty and nothing runs.")
 @click.option("--max-tasks", type=click.IntRange(min=1), help="Exit after so many tasks.")
@@ -59,6 +87,43 @@ _GC_THRESHOLD = (20_000, 10, 10)
     metavar="SECONDS",
     help="How long running tasks may go on after a stop.",
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="Run so many processes, each with this --concurrency, and a supervisor that restarts them.",
+)
+@click.option(
+    "--max-tasks-per-child",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="Replace a process when it has run so many tasks; those that run may finish.",
+)
+@click.option(
+    "--max-memory",
+    callback=memory_size,
+    metavar="SIZE",
+    help="Replace a process when it holds more memory than that, as in 512M; tasks that run may finish.",
+)
+@click.option(
+    "--health-port",
+    type=click.IntRange(min=0, max=65_535),
+    metavar="PORT",
+    help="Answer HTTP probes there: /live, and /ready while tasks are taken.",
+)
+@click.option(
+    "--health-host",
+    default=HealthSettings().host,
+    show_default=True,
+    metavar="ADDRESS",
+    help="The address that --health-port belongs to; 127.0.0.1 for this host alone, :: for IPv6.",
+)
+@click.option(
+    "--health-file",
+    metavar="PATH",
+    help="Touch this file every second while /live would say yes; it is removed at the end.",
+)
+@click.option(SUPERVISED, type=int, hidden=True)
 @click.option("--with-scheduler", is_flag=True, help="Also enqueue what the app's cron expressions say.")
 @click.option("--reload", is_flag=True, help="Restart when a Python file in this folder changes.")
 @click.option(
@@ -80,10 +145,11 @@ def worker(reference: str, modules: tuple[str, ...], *, reload: bool, **settings
     """Run the tasks of an app.
 
     MODULE:APP names the app, as in myapp.tasks:app; each further MODULE is imported because it declares
-    tasks. TERM or Ctrl-C stop it in good order, TSTP makes it take no more tasks.
+    tasks. TERM or Ctrl-C stop it in good order, TSTP makes it take no more tasks; with --processes HUP
+    replaces the processes one after the other.
 
     Exit codes: 0 all done, 1 it could not start, 2 wrong usage, 3 unfinished tasks were put back, 4 handlers
-    could not be stopped.
+    could not be stopped, 5 the processes die again and again, 130 a second Ctrl-C.
     """
     if sys.platform == "win32":
         raise click.ClickException(
@@ -94,14 +160,18 @@ def worker(reference: str, modules: tuple[str, ...], *, reload: bool, **settings
         if settings["burst"]:
             raise click.UsageError("--reload waits for changes and --burst exits: use one of them")
         raise SystemExit(run_with_reload([argument for argument in _arguments() if argument != "--reload"]))
-    raise SystemExit(_work(find_app(reference), modules, settings))
+    if is_supervisor(settings):
+        raise SystemExit(supervise(_arguments(), settings))
+    # Before anything that takes time: the supervisor may end meanwhile.
+    link = SupervisorLink(settings["supervised"]) if settings["supervised"] is not None else None
+    raise SystemExit(_work(find_app(reference), modules, settings, link))
 
 
 def _arguments() -> Sequence[str]:
     return sys.argv[sys.argv.index("worker") + 1 :]
 
 
-def _work(app: App, modules: Sequence[str], settings: dict[str, Any]) -> int:
+def _work(app: App, modules: Sequence[str], settings: dict[str, Any], link: SupervisorLink | None) -> int:
     if settings["url"] is not None:
         app.url = settings["url"]
     for module in (*modules, *app.modules):
@@ -111,7 +181,13 @@ def _work(app: App, modules: Sequence[str], settings: dict[str, Any]) -> int:
     gc.collect()
     gc.freeze()
     try:
-        return app.run_worker(config, with_scheduler=settings["with_scheduler"], loop_factory=loop_factory())
+        return run_server(
+            app,
+            app.server(config, with_scheduler=settings["with_scheduler"]),
+            link=link,
+            health=health_settings(settings),
+            loop_factory=loop_factory(),
+        )
     except PyasynqError:
         raise
     except Exception:  # noqa: BLE001 - reported with its traceback; the process ends
@@ -133,6 +209,11 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
     else:
         _log.warning("this app declares no tasks; name the modules that do, as in App(..., modules=[...])")
     if is_embedded_in_memory(app.url):
+        if settings["supervised"] is not None:
+            raise click.UsageError(
+                f"{app.address} is a server in the memory of one process, and there are several; "
+                "name a folder, as in embedded://./data"
+            )
         _log.warning(
             "%s is a server in the memory of this worker: what other processes enqueue does not reach it; "
             "name a folder, as in embedded://./data",
@@ -140,10 +221,12 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
         )
     return ServerConfig(
         concurrency=settings["concurrency"],
-        queues=queues,
+        queues=with_limits(
+            queues, settings["queue_concurrency"], settings["queue_rate"], settings["queue_ordered"]
+        ),
         strict_priority=settings["strict"],
         burst=settings["burst"],
-        max_tasks=settings["max_tasks"],
+        max_tasks=settings["max_tasks"] or settings["max_tasks_per_child"],
         shutdown_timeout=settings["shutdown_timeout"],
     )
 

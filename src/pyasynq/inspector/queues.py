@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._broker import inspect_queues, queue_views
+from pyasynq._broker.stored_limits import set_limits
+from pyasynq.limits import UNCHANGED, Unchanged
 
 from ._base import InspectorBase
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyasynq.info import DailyStatistics, GroupInfo, QueueInfo
+    from pyasynq.limits import QueueLimits
     from pyasynq.options import Duration
 
 
@@ -48,6 +51,37 @@ class QueueInspector(InspectorBase):
     async def unpause_queue(self, queue: str) -> None:
         """Let workers take tasks from a queue again. Raises `QueueNotPausedError` when it is not paused."""
         await self._run(queue_views.unpause_queue(queue))
+
+    async def set_queue_limits(
+        self,
+        queue: str,
+        *,
+        concurrency: int | Unchanged | None = UNCHANGED,
+        rate: float | Unchanged | None = UNCHANGED,
+        period: Duration | None = None,
+        burst: int | None = None,
+        ordered: bool | Unchanged | None = UNCHANGED,
+    ) -> QueueLimits:
+        """Limit a queue, which need not exist yet, for all pyasynq servers, whatever they were started with.
+
+        Each limit wins over what servers ask for, until None removes it here; one that is not given stays
+        as it is. Servers obey at their next look at the queue, at the latest after 5 seconds. What runs
+        goes on. Servers in Go know of no limits and of no order.
+
+        Args:
+            queue: its name.
+            concurrency: how many of its tasks run at once, at least 1; to stop it, pause it.
+            rate: how many of its tasks start per `period`, more than 0.
+            period: of a rate that is given, in seconds or a `timedelta`; a second unless given.
+            burst: of a rate that is given: how many may start at once after a quiet time; as for `Queue`.
+            ordered: True lets its tasks run strictly one after the other, False does not even if servers
+                are started with `Queue(ordered=True)`. None leaves it to them: what they have made an
+                ordered queue is none until one of those that say so looks at it again.
+
+        Returns:
+            what is stored for the queue now.
+        """
+        return await self._run(set_limits(queue, concurrency, rate, period, burst, ordered=ordered))
 
     async def remove_queue(
         self, queue: str, *, force: bool = False, progress: Callable[[int, int], object] | None = None

@@ -2,5 +2,6 @@
 
 from pyasynq.sync.client import CallNext, Client, ClientMiddleware
 from pyasynq.sync.inspector import Inspector
+from pyasynq.sync.rate import Semaphore
 
-__all__ = ["CallNext", "Client", "ClientMiddleware", "Inspector"]
+__all__ = ["CallNext", "Client", "ClientMiddleware", "Inspector", "Semaphore"]

@@ -44,7 +44,7 @@ def test_a_task_without_options_has_asynqs_defaults() -> None:
         message.retried,
         dict(message.headers),
     )
-    assert (TaskState.PENDING, 0, 0) == (result.state, result.score, result.unique_ttl)
+    assert (TaskState.PENDING, 0, 0) == (result.state, result.score, result.lock_ttl)
 
 
 def test_a_task_with_a_group_waits_in_it() -> None:
@@ -112,14 +112,14 @@ def test_a_delay_counts_from_now() -> None:
 )
 def test_w24_a_lock_holds_for_its_time_after_the_process_time(options: dict[str, Any], ttl: int) -> None:
     """Rounded up, so it is never 0; Asynq cuts the fraction off."""
-    assert ttl == composed(Task("t", **options)).unique_ttl
+    assert ttl == composed(Task("t", **options)).lock_ttl
 
 
 def test_w24_a_lock_counts_whole_seconds_that_fractions_add_up_to() -> None:
     """From .75 to .25 of the next second but one is a second and a half."""
     moment = Instant(NOW.seconds + 2, 250_000).to_datetime()
     task = Task("t", unique=10, process_at=moment)
-    assert 12 == composed(task, now=Instant(NOW.seconds, 750_000)).unique_ttl
+    assert 12 == composed(task, now=Instant(NOW.seconds, 750_000)).lock_ttl
 
 
 def test_the_lock_of_a_unique_task_is_that_of_its_queue_type_and_payload() -> None:

@@ -8,7 +8,11 @@ import pytest
 
 from pyasynq._embedded.errors import ServerStartError
 from pyasynq.errors import (
+    DrainTimeoutError,
     DuplicateTaskError,
+    EndlessDrainError,
+    ForeignRedisError,
+    HandlerExitError,
     InvalidOptionError,
     InvalidTextError,
     PayloadTooLargeError,
@@ -16,25 +20,41 @@ from pyasynq.errors import (
     RedisUnavailableError,
     RedisVersionError,
     ReplyLostError,
+    ResultNotKeptError,
+    SemaphoreFullError,
+    SemaphoreNotHeldError,
+    TaskDeletedError,
+    TaskFailedError,
     TaskIDConflictError,
     TaskTimeoutError,
     UndecodableMessageError,
     UnknownOptionError,
+    WaitTimeoutError,
 )
 
 ERRORS = [
-    DuplicateTaskError("default", "asynq:{default}:unique:t:"),
+    DrainTimeoutError(["t a"], 60.0),
+    DuplicateTaskError("default", "asynq:{default}:unique:t:", "a", "is gone"),
+    EndlessDrainError({"t": 3}),
+    ForeignRedisError("production:6379"),
+    HandlerExitError(SystemExit(1)),
     InvalidOptionError("queue", "", "must not be blank"),
     InvalidTextError("TaskMessage", "type", "\ud800", 0),
     PayloadTooLargeError(10, 5),
     RedisUnavailableError("redis:6379", "refused"),
     RedisVersionError("5.0"),
     ReplyLostError("redis:6379", "reset"),
+    SemaphoreFullError("api", 3),
+    SemaphoreNotHeldError("api", "a"),
     ServerStartError("no", folder=Path("/f"), binary=Path("/b"), log=""),
+    ResultNotKeptError("default", "a", "is gone"),
+    TaskDeletedError("default", "a", "was deleted"),
+    TaskFailedError("default", "a", "timeout"),
     TaskIDConflictError("default", "a"),
     TaskTimeoutError(),
     UndecodableMessageError("TaskMessage", b"x", "no"),
     UnknownOptionError("queu", ["queue"]),
+    WaitTimeoutError("default", "a", 1.5),
 ]
 
 

@@ -35,6 +35,13 @@ FOREVER = datetime.max.replace(tzinfo=UTC)
         ("process_in", timedelta.max),
         ("unique", True),
         ("unique", 0.5),
+        ("until", "done"),
+        ("until", None),
+        ("unique_key", " "),
+        ("unique_key", 5),
+        ("on_duplicate", "skip"),
+        ("on_duplicate", ["raise"]),
+        ("on_conflict", "replace"),
         ("deadline", date(2030, 1, 1)),
         ("deadline", 1_900_000_000),
         ("process_at", datetime(2030, 1, 1)),  # noqa: DTZ001 - naive is what is wrong with it

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from pyasynq.config import ServerConfig
 from pyasynq.errors import InvalidOptionError
+from pyasynq.limits import Queue, QueueLimits
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,9 @@ from pyasynq.errors import InvalidOptionError
         ("concurrency", 2.0),
         ("strict_priority", "no"),
         ("burst", 1),
-        ("retry_delay", 60),
+        ("retry_delay", "60"),
+        ("retry_delay", -1),
+        ("retry_delay", None),
         ("is_failure", False),
         ("error_handler", "log"),
         ("health_check", True),
@@ -51,3 +55,71 @@ def test_settings_that_work_are_taken_as_they_are() -> None:
         config.crash_limit,
         config.max_tasks,
     )
+
+
+def test_a_queue_is_a_priority_or_says_more() -> None:
+    """A plain number stays what it was; limits are no part of the priorities."""
+    config = ServerConfig(queues={"deliver": Queue(priority=3, concurrency=1), "default": 2})
+    assert {"deliver": 3, "default": 2} == config.priorities
+    assert QueueLimits(concurrency=1) == config.queue("deliver").limits
+    assert Queue(priority=2) == config.queue("default")
+
+
+def test_a_queue_without_limits_is_unlimited() -> None:
+    """No limit is the default."""
+    assert not Queue().limits
+    assert Queue(concurrency=1).limits
+    assert Queue(rate=1).limits
+
+
+@pytest.mark.parametrize(
+    ("expected", "rate", "period", "burst"),
+    [
+        (QueueLimits(None, 50.0, 1.0, 5), 50, 1.0, None),
+        (QueueLimits(None, 100.0, 60.0, 1), 100, timedelta(minutes=1), None),
+        (QueueLimits(None, 0.5, 1.0, 1), 0.5, 1, None),
+        (QueueLimits(None, 50.0, 1.0, 10), 50, 1, 10),
+    ],
+)
+def test_a_burst_that_is_not_given_is_a_tenth_of_a_second(
+    expected: QueueLimits, rate: float, period: Any, burst: int | None
+) -> None:
+    """Starts are spread evenly, and a timer that is late by milliseconds costs nothing."""
+    assert expected == Queue(rate=rate, period=period, burst=burst).limits
+
+
+@pytest.mark.parametrize(
+    ("option", "settings"),
+    [
+        ("priority", {"priority": 0}),
+        ("concurrency", {"concurrency": 0}),
+        ("concurrency", {"concurrency": True}),
+        ("concurrency", {"concurrency": 1_000_001}),
+        ("rate", {"rate": 0}),
+        ("rate", {"rate": -1.0}),
+        ("rate", {"rate": math.nan}),
+        ("rate", {"rate": math.inf}),
+        ("rate", {"rate": "50/s"}),
+        ("rate", {"rate": 1_000_001}),
+        ("rate", {"rate": 1e-20}),
+        ("rate", {"rate": 5e-324, "period": 3_600}),
+        ("period", {"rate": 1, "period": 0}),
+        ("burst", {"rate": 1, "burst": 0}),
+        ("burst", {"burst": 5}),
+        ("period", {"period": 5}),
+        ("ordered", {"ordered": 1}),
+        ("concurrency", {"ordered": True, "concurrency": 2}),
+    ],
+)
+def test_a_limit_that_cannot_work_is_refused_by_its_name(option: str, settings: dict[str, Any]) -> None:
+    """Zero would stop the queue; that is what pausing is for."""
+    with pytest.raises(InvalidOptionError, match=f"^{option}="):
+        Queue(**settings)
+
+
+def test_zero_points_at_the_pause() -> None:
+    """The message names the remedy."""
+    with pytest.raises(InvalidOptionError, match="pausing the queue"):
+        Queue(concurrency=0)
+    with pytest.raises(InvalidOptionError, match="pausing the queue"):
+        Queue(rate=0)

@@ -9,6 +9,7 @@ import pytest
 
 from pyasynq._scheduler.entry import entry_id, free_id, make_entry, option_texts
 from pyasynq._wire.options_text import Option, parse_option
+from pyasynq.errors import InvalidOptionError
 from pyasynq.options import OPTION_NAMES
 from pyasynq.task import Task
 
@@ -77,9 +78,32 @@ def test_w28_every_option_has_a_text_that_can_be_read_back(name: str) -> None:
     assert all(isinstance(parse_option(text), Option) for text in texts)
 
 
+OWN_OPTIONS: dict[str, Any] = {
+    "until": "start",
+    "unique_key": "k",
+    "on_duplicate": "ignore",
+    "on_conflict": "replace_finished",
+}
+
+
 def test_every_option_is_in_that_table() -> None:
-    """A new one is given its text there."""
-    assert OPTION_NAMES == ALL_OPTIONS.keys()
+    """A new one is given its text there, unless Asynq knows of no such thing."""
+    assert OPTION_NAMES == ALL_OPTIONS.keys() | OWN_OPTIONS.keys()
+
+
+@pytest.mark.parametrize("name", OWN_OPTIONS)
+def test_an_option_that_asynq_does_not_know_has_no_text_and_tells_entries_apart(name: str) -> None:
+    """Readers in Go would not know what to make of it."""
+    options: dict[str, Any] = {"unique": 60, "task_id": "one"}
+    other: dict[str, Any] = options | {name: OWN_OPTIONS[name]}
+    assert list(option_texts(options)) == list(option_texts(other))
+    assert entry_id(SPEC, Task("t", **options), 0) != entry_id(SPEC, Task("t", **other), 0)
+
+
+def test_options_that_mean_nothing_together_make_no_entry() -> None:
+    """At once, and not at the first tick."""
+    with pytest.raises(InvalidOptionError, match="needs unique="):
+        make_entry("e", SPEC, Task("t", until="start"), "skip", UTC)
 
 
 def test_w24_parts_of_a_second_are_rounded_as_they_are_in_the_message() -> None:

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import threading
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,6 +50,16 @@ def test_an_attempts_time_is_the_earlier_of_timeout_and_deadline(seconds: float,
     one.begin(monotonic=50.0, unix_time=1_000.0)
     assert 50.0 + seconds == one.deadline
     assert 1_000.0 + seconds == one.deadline_at
+
+
+@pytest.mark.parametrize("fields", [{"deadline": 1_790_000_000_000}, {"timeout": 10**15}])
+def test_a_deadline_that_no_datetime_can_show_is_shown_as_the_last_that_one_can(fields: Any) -> None:
+    """Such as one in milliseconds; the server's record and `context().deadline` name it."""
+    one = attempt(**fields)
+    one.begin(monotonic=50.0, unix_time=1_000.0)
+    assert one.deadline > 10**12
+    assert one.deadline_at is not None
+    assert 9999 == datetime.fromtimestamp(one.deadline_at, UTC).year
 
 
 def test_a_lease_is_valid_until_its_local_end() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pyasynq._broker.dequeue import Dequeued
+from pyasynq._clock import Instant
 from pyasynq._server.board import QueueBoard
 from pyasynq._server.roster import Roster
 from pyasynq._server.suspects import SuspectWatch, suspect_threshold
@@ -22,6 +24,9 @@ def test_w17_the_roster_keeps_equal_ids_of_two_queues_apart() -> None:
     assert roster.get("one", "a") is None
 
 
+EMPTY = Dequeued([], 0, True, False, 30, Instant(0))
+
+
 @pytest.fixture
 def board() -> QueueBoard:
     """Two queues that nobody has asked yet."""
@@ -31,11 +36,11 @@ def board() -> QueueBoard:
 def test_an_empty_queue_is_watched_asked_once_more_and_then_left_alone(board: QueueBoard) -> None:
     """Until Redis reports a change or the safety poll is due."""
     view = board.views[0]
-    board.answered(view, empty=True, changes=0, look_at=105.0)
+    board.answered(view, EMPTY, changes=0, now=100.0, look_at=105.0)
     assert [view] == board.to_watch()
     board.watched(view, changes=0)
     assert view in board.worth_asking(100.0)
-    board.answered(view, empty=True, changes=0, look_at=105.0)
+    board.answered(view, EMPTY, changes=0, now=100.0, look_at=105.0)
     assert [] == board.to_watch()
     assert view not in board.worth_asking(104.0)
     assert board.changed(view.pending_key)
@@ -45,11 +50,11 @@ def test_an_empty_queue_is_watched_asked_once_more_and_then_left_alone(board: Qu
 def test_the_safety_poll_asks_and_watches_anew(board: QueueBoard) -> None:
     """A watch that has gone deaf does not stay so."""
     view = board.views[0]
-    board.answered(view, empty=True, changes=0, look_at=0.0)
+    board.answered(view, EMPTY, changes=0, now=100.0, look_at=0.0)
     board.watched(view, changes=0)
-    board.answered(view, empty=True, changes=0, look_at=105.0)
+    board.answered(view, EMPTY, changes=0, now=100.0, look_at=105.0)
     assert view in board.worth_asking(105.0)
-    board.answered(view, empty=True, changes=0, look_at=110.0)
+    board.answered(view, EMPTY, changes=0, now=100.0, look_at=110.0)
     assert [view] == board.to_watch()
 
 
@@ -58,7 +63,7 @@ def test_a_queue_that_cannot_be_watched_is_polled_after_every_answer(board: Queu
     view = board.views[0]
     for now in (100.0, 101.0):
         board.ask_all_again()
-        board.answered(view, empty=True, changes=0, look_at=now + 5)
+        board.answered(view, EMPTY, changes=0, now=100.0, look_at=now + 5)
         assert [view] == board.to_watch()
         board.unwatchable(view, look_at=now + 1)
         board.unwatchable(view, look_at=now + 2)
@@ -71,10 +76,40 @@ def test_an_answer_that_is_older_than_a_change_says_nothing(board: QueueBoard, k
     """No wake-up is lost between question and answer."""
     view = board.views[0]
     assert board.changed(key)
-    board.answered(view, empty=True, changes=0, look_at=105.0)
+    board.answered(view, EMPTY, changes=0, now=100.0, look_at=105.0)
     assert view in board.worth_asking(100.0)
     board.watched(view, changes=0)
     assert not view.armed
+
+
+def test_h19_a_queue_with_tasks_for_others_is_left_to_them_first(board: QueueBoard) -> None:
+    """What comes into it while it is empty is asked for late, and watched again only then."""
+    view, other = board.views
+    for one in (view, other):
+        board.answered(one, EMPTY, changes=0, now=100.0, look_at=105.0)
+        board.watched(one, changes=0)
+        board.answered(one, EMPTY, changes=0, now=100.0, look_at=105.0)
+    view.give_way(2.0, until=160.0)
+    assert board.changed(view.pending_key, 101.0)
+    assert ([], [], 103.0) == (board.worth_asking(102.9), board.to_watch(), board.next_look())
+    assert [view] == board.due(103.0)
+    board.watched(view, changes=1)
+    assert [view] == board.worth_asking(103.0)
+    assert board.changed(other.pending_key, 103.0)
+    assert [view, other] == board.worth_asking(103.0)
+
+
+def test_h19_the_courtesy_is_over_after_a_while_and_not_for_a_queue_that_is_being_emptied(
+    board: QueueBoard,
+) -> None:
+    """Then the next change is asked about at once."""
+    view = board.views[0]
+    view.give_way(2.0, until=160.0)
+    assert board.changed(view.pending_key, 101.0)
+    assert view in board.worth_asking(101.0)
+    board.answered(view, EMPTY, changes=1, now=101.0, look_at=199.0)
+    assert board.changed(view.pending_key, 160.0)
+    assert view in board.worth_asking(160.0)
 
 
 def test_a_queue_that_failed_is_held_off_and_not_taken_for_empty(board: QueueBoard) -> None:

@@ -47,6 +47,7 @@ class Aggregator(Service):
 
     Attributes:
         taking: False when no aggregation is to begin any more; those under way go on.
+        interval: the longest rest, in seconds.
     """
 
     name = "aggregator"
@@ -58,7 +59,7 @@ class Aggregator(Service):
         self._routes = routes
         self._threads = threads
         self._registry = QueueRegistry()
-        self._interval = min(parts.settings.aggregation_interval, routes.shortest_grace)
+        self.interval = min(parts.settings.aggregation_interval, routes.shortest_grace)
         self._running: dict[tuple[str, str], _Run] = {}
         self._pauses: dict[tuple[str, str], _Pause] = {}
         self._backoffs: dict[tuple[str, str], Backoff] = {}
@@ -68,7 +69,7 @@ class Aggregator(Service):
         await self._renew()
         await self._end_pauses()
         if not self.taking:
-            return self._interval
+            return self.interval
         rest = await self._begin()
         now = self._parts.clock.monotonic()
         return max(0.0, min([rest, *(pause.until - now for pause in self._pauses.values())]))
@@ -86,7 +87,7 @@ class Aggregator(Service):
             # Their deadlines bring them back.
             self.events.emit(RoundFailed(self.name, error, AGGREGATION_SET_SECONDS))
 
-    async def wait_until_idle(self, timeout: float) -> None:  # noqa: ASYNC109 - it limits a wait, no work
+    async def wait_until_idle(self, timeout: float) -> None:
         """Wait until nothing is being aggregated, for `timeout` seconds at most."""
         tasks = [run.task for run in self._running.values()]
         if tasks:
@@ -118,7 +119,7 @@ class Aggregator(Service):
 
     async def _begin(self) -> float:
         """Begin as many aggregations as there is room for; return how long nothing else will be due."""
-        parts, rest = self._parts, self._interval
+        parts, rest = self._parts, self.interval
         names = await parts.driver.run_batch([list_groups(queue) for queue in parts.queues])
         found = list(zip(parts.queues, names, strict=True))
         # Nobody's turn comes last for ever.
@@ -140,7 +141,7 @@ class Aggregator(Service):
             if checked.next_due is not None:
                 rest = min(rest, checked.next_due - checked.redis_now.timestamp)
         # Without room a rest ends when an aggregation does.
-        return rest if len(self._running) < parts.settings.aggregations else self._interval
+        return rest if len(self._running) < parts.settings.aggregations else self.interval
 
     def _candidates(self, queue: str, groups: list[str]) -> dict[str, DeclaredAggregator]:
         busy = self._running.keys() | self._pauses.keys()

@@ -13,7 +13,7 @@ from pyasynq._server.attempt import Attempt, Phase
 from pyasynq._server.renewal import Found, Renewal
 from pyasynq._server.service import Service
 from pyasynq.errors import LeaseExpiredError, TaskCanceledError
-from pyasynq.events import LeaseLost
+from pyasynq.events import HeartbeatWritten, LeaseLost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -96,6 +96,8 @@ class Heartbeater(Service):
             attempt.cancel(TaskCanceledError(outcome), monotonic=now)
         if beat.error is not None:
             raise beat.error
+        if self.events.wants(HeartbeatWritten):
+            self.events.emit(HeartbeatWritten(self._parts.server_id))
         return 0.0
 
     def interrupt(self) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyasynq._server.bell import Backoff
 from pyasynq._server.service import Service
@@ -11,53 +12,80 @@ from pyasynq.errors import PyasynqError
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from pyasynq._broker.plan import Plan
+    from pyasynq._server.demand import Demand
     from pyasynq._server.intake import Ask, Intake, Unclear, Unreadable
     from pyasynq._server.parts import Parts
-    from pyasynq._server.runner import Runner
     from pyasynq._server.settle_queue import Batch
     from pyasynq._server.wake_up import WakeUp
 
 
+class Parcel(NamedTuple):
+    """What is sent to Redis together, in this order; the answers come in the same order."""
+
+    batches: Sequence[Batch] = ()
+    asks: Sequence[Ask] = ()
+    finds: Sequence[tuple[Unclear, Plan[Any]]] = ()
+    quarantines: Sequence[tuple[Unreadable, Plan[Any]]] = ()
+
+    @property
+    def plans(self) -> list[Plan[Any]]:
+        """The plans of all of it."""
+        plans: list[Plan[Any]] = [batch.plan for batch in self.batches]
+        plans += [ask.plan for ask in self.asks]
+        plans += [plan for _, plan in self.finds]
+        plans += [plan for _, plan in self.quarantines]
+        return plans
+
+
 class Processor(Service):
-    """One round: send what is done and ask for what fits, in one pipeline; start what came."""
+    """One round: send what is done and ask for what fits, in one pipeline; start what came.
+
+    While Redis works on that, a second pipeline may leave on the side, so that neither waits for the other:
+    for plain queues that give as much as they are asked for. All else keeps its order by going alone.
+    """
 
     name = "processor"
 
-    def __init__(self, parts: Parts, runner: Runner, intake: Intake, wake_up: WakeUp) -> None:
+    def __init__(self, parts: Parts, demand: Demand, intake: Intake, wake_up: WakeUp) -> None:
         super().__init__(parts.events)
         self._parts = parts
-        self._runner = runner
+        self._demand = demand
         self._intake = intake
         self._wake_up = wake_up
         self._trouble = Backoff()
         self._poll = seconds_of("task_check_interval", parts.config.task_check_interval)
         self._was_quiet = True
+        self._sending = False
+        """Whether the round's own pipeline is on its way."""
+        self._side: asyncio.Task[None] | None = None
+        self._side_error: Exception | None = None
         self.on_idle: Callable[[], None] = lambda: None
-        """Called when the server was told to close when idle (burst, max_tasks), and is."""
+        """Called when the server was told to close when idle (burst, max_tasks, a request), and is."""
+        self._closes_when_idle = False
 
     async def round(self) -> float:
         """Settle, take, start; rest until an attempt ends, Redis reports a change, or a poll is due."""
         intake = self._intake
+        if not intake.may_overlap:
+            await self._wait_for_side()
+        self._raise_side_error()
         quiet = self._is_quiet
         if quiet and not self._was_quiet:
             # The handlers that have just ended may have enqueued: in burst mode nothing may be missed.
             intake.board.ask_all_again()
         self._was_quiet = quiet
         await self._renew_watches()
-        batches = self._parts.settles.take_fresh()
-        asks = intake.asks()
-        finds = intake.finds()
-        quarantines = intake.quarantines()
-        plans: list[Plan[Any]] = [*(batch.plan for batch in batches), *(ask.plan for ask in asks)]
-        plans += [plan for _, plan in finds]
-        plans += [plan for _, plan in quarantines]
-        if plans:
-            results = await self._send(plans)
-            errors = [result for result in results if isinstance(result, Exception)]
-            self._sort_out(iter(results), batches, asks, finds, quarantines)
+        parcel = self._pack()
+        if parcel.plans:
+            self._sending = True
+            self._start_side()
+            try:
+                errors = await self._exchange(parcel)
+            finally:
+                self._sending = False
             if errors:
                 raise errors[0]
             self._trouble.reset()
@@ -67,16 +95,58 @@ class Processor(Service):
             self.on_idle()
         return self._rest()
 
+    def close_when_idle(self) -> None:
+        """Call `on_idle` as soon as nothing runs and nothing waits to be written; nothing more is taken."""
+        self._closes_when_idle = True
+        self.wake()
+
+    def wake(self) -> None:
+        """End the rest; while a pipeline is on its way, see whether it is worth sending a second one."""
+        super().wake()
+        if self._sending:
+            self._start_side()
+
     async def leave(self) -> None:
         """Write what is left. What Redis does not take now, the syncer tries once more."""
+        await self._wait_for_side()
         finds = self._intake.finds()
         if finds:
-            found = await self._send([plan for _, plan in finds])
-            self._sort_out(iter(found), (), (), finds, ())
+            await self._exchange(Parcel(finds=finds))
         while batches := self._parts.settles.take_fresh():
-            results = await self._send([batch.plan for batch in batches])
-            for batch, result in zip(batches, results, strict=True):
-                self._parts.settles.confirm(batch, result)
+            await self._exchange(Parcel(batches))
+
+    def _pack(self) -> Parcel:
+        intake = self._intake
+        batches = self._parts.settles.take_fresh()
+        for batch in batches:
+            # The batch goes before the question: whoever frees a slot may take it.
+            if not batch.in_steps:
+                intake.board.slot_freed(batch.queue)
+        return Parcel(batches, intake.asks(), intake.finds(), intake.quarantines())
+
+    async def _exchange(self, parcel: Parcel) -> list[Exception]:
+        """Send it, hand each result to whoever asked for it, and return the errors."""
+        intake = self._intake
+        results = await self._send(parcel.plans)
+        answers = iter(results)
+        for batch in parcel.batches:
+            self._parts.settles.confirm(batch, next(answers))
+            if batch.in_steps:
+                intake.board.slot_freed(batch.queue)
+        for ask in parcel.asks:
+            answer = next(answers)
+            if isinstance(answer, Exception):
+                intake.failed(ask, answer, self._parts.clock.monotonic() + self._trouble.next())
+            else:
+                intake.answered(ask, answer)
+        for call, _ in parcel.finds:
+            tasks = next(answers)
+            if not isinstance(tasks, Exception):
+                intake.found(call, tasks)
+        for task, _ in parcel.quarantines:
+            if not isinstance(next(answers), Exception):
+                intake.quarantined(task)
+        return [result for result in results if isinstance(result, Exception)]
 
     async def _send(self, plans: Sequence[Plan[Any]]) -> list[Any]:
         try:
@@ -85,31 +155,42 @@ class Processor(Service):
             # An outcome that was handed over must come back, whatever happens to the driver.
             return [error] * len(plans)
 
-    def _sort_out(
-        self,
-        results: Iterator[Any],
-        batches: Sequence[Batch],
-        asks: Sequence[Ask],
-        finds: Sequence[tuple[Unclear, object]],
-        quarantines: Sequence[tuple[Unreadable, object]],
-    ) -> None:
-        """Hand each result to whoever asked for it; the results are in the order of the questions."""
-        intake = self._intake
-        for batch in batches:
-            self._parts.settles.confirm(batch, next(results))
-        for ask in asks:
-            answer = next(results)
-            if isinstance(answer, Exception):
-                intake.failed(ask, answer, self._parts.clock.monotonic() + self._trouble.next())
-            else:
-                intake.answered(ask, answer)
-        for call, _ in finds:
-            tasks = next(results)
-            if not isinstance(tasks, Exception):
-                intake.found(call, tasks)
-        for task, _ in quarantines:
-            if not isinstance(next(results), Exception):
-                intake.quarantined(task)
+    # The second pipeline.
+
+    def _start_side(self) -> None:
+        if self._side is None and self._is_side_worth_it():
+            self._side = asyncio.create_task(self._work_aside(), name="pyasynq processor, second pipeline")
+
+    def _is_side_worth_it(self) -> bool:
+        return (
+            self._intake.has_room_aside
+            and self._intake.may_overlap
+            and self._side_error is None
+            and not self.closing
+        )
+
+    async def _work_aside(self) -> None:
+        """Send pipeline after pipeline, as long as the round's own is on its way and it is worth it."""
+        try:
+            while self._sending and self._is_side_worth_it():
+                errors = await self._exchange(self._pack())
+                self._side_error = errors[0] if errors else None
+                # What it has brought begins now, and may have ended by then.
+                await asyncio.sleep(0)
+        except Exception as error:  # noqa: BLE001 - the next round raises it
+            self._side_error = error
+        finally:
+            self._side = None
+            super().wake()
+
+    async def _wait_for_side(self) -> None:
+        if self._side is not None:
+            await asyncio.wait({self._side})
+
+    def _raise_side_error(self) -> None:
+        error, self._side_error = self._side_error, None
+        if error is not None:
+            raise error
 
     async def _renew_watches(self) -> None:
         """Watch the queues again whose safety poll is due; the poll then is the look that follows a watch."""
@@ -118,7 +199,7 @@ class Processor(Service):
         board = self._intake.board
         for view in board.due(self._parts.clock.monotonic()):
             changes = view.changes
-            if await self._wake_up.watch(view.pending_key, view.paused_key):
+            if await self._wake_up.watch(*view.watched_keys):
                 board.watched(view, changes=changes)
 
     async def _watch_empty_queues(self) -> None:
@@ -127,7 +208,7 @@ class Processor(Service):
         board = self._intake.board
         for view in board.to_watch():
             changes = view.changes
-            if await self._wake_up.watch(view.pending_key, view.paused_key):
+            if await self._wake_up.watch(*view.watched_keys):
                 board.watched(view, changes=changes)
             else:
                 # Without a push from Redis, a queue is looked at after a jittered interval, as Asynq does.
@@ -145,10 +226,12 @@ class Processor(Service):
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether nothing runs and nothing waits to be written."""
-        return not self._runner.running and not self._parts.settles.outstanding
+        """Whether nothing runs, nothing waits to be written, and no second pipeline is on its way."""
+        return self._side is None and not self._demand.running and not self._parts.settles.outstanding
 
     def _is_finished(self) -> bool:
+        if self._closes_when_idle:
+            return not self._intake.unclear
         config = self._parts.config
         if config.max_tasks is not None and self._intake.taken >= config.max_tasks:
             return True

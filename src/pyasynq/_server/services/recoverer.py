@@ -5,35 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.aggregation_sets import reclaim_stale_sets
-from pyasynq._broker.leases import (
-    PoisonTask,
-    RecoverTask,
-    archive_poison,
-    list_expired,
-    list_unleased,
-    recover,
-)
+from pyasynq._broker.leases import list_expired, list_unleased
+from pyasynq._server.recovery import Recovery, RecoveryRules
 from pyasynq._server.service import Service
-from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
-from pyasynq.events import (
-    ArchiveTrimmed,
-    MessageQuarantined,
-    SetsReclaimed,
-    TaskPoisoned,
-    TaskRecovered,
-)
+from pyasynq.events import SetsReclaimed
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from pyasynq._broker.leases import ExpiredTask
     from pyasynq._broker.plan import Plan
     from pyasynq._broker.server_facts import ServerFacts
     from pyasynq._server.parts import Parts
-    from pyasynq._wire.messages import TaskMessage
-
-UNKNOWN_SERVER = "unknown"
 
 
 class Recoverer(Service):
@@ -48,7 +32,18 @@ class Recoverer(Service):
     def __init__(self, parts: Parts, facts: ServerFacts) -> None:
         super().__init__(parts.events)
         self._parts = parts
-        self._archive_max_age = int(seconds_of("archive_max_age", parts.config.archive_max_age))
+        self._recovery = Recovery(
+            RecoveryRules(
+                crash_limit_of=parts.crash_limit,
+                archive_max_size=parts.config.archive_max_size,
+                archive_max_age=int(seconds_of("archive_max_age", parts.config.archive_max_age)),
+                own_slack=parts.settings.own_slack,
+                foreign_slack=parts.settings.foreign_slack,
+            ),
+            parts.driver,
+            parts.events,
+            parts.redis_time,
+        )
         self._quiet_until = parts.clock.monotonic() + max(0, parts.settings.lease - facts.uptime_seconds)
         if not facts.uptime_seconds:
             self._quiet_until = parts.clock.monotonic() + parts.settings.lease
@@ -67,7 +62,7 @@ class Recoverer(Service):
             raise
         if not self._is_quiet():
             for queue, tasks in seen:
-                await self._take_back(queue, tasks)
+                await self._recovery.take_back(queue, tasks)
             await self._reclaim_sets()
         return self._parts.settings.recoverer_interval
 
@@ -127,30 +122,6 @@ class Recoverer(Service):
                 lingering.append((queue, again))
         return lingering
 
-    async def _take_back(self, queue: str, tasks: Sequence[ExpiredTask]) -> None:
-        back: list[RecoverTask] = []
-        poison: list[PoisonTask] = []
-        servers: dict[str, tuple[str, int, str]] = {}
-        for task in tasks:
-            reason = ""
-            crashes = task.crashes + 1
-            server = task.token.partition("/")[0] or UNKNOWN_SERVER
-            try:
-                message = decode_task_message(task.message) if task.message else None
-            except UndecodableMessageError as error:
-                message, reason = None, error.reason
-            servers[task.id] = server, crashes, reason
-            if reason:
-                poison.append(self._quarantined(task, reason))
-            elif message is not None and crashes >= max(1, self._parts.crash_limit(message.type)):
-                poison.append(self._poisoned(task, message, server))
-            else:
-                back.append(RecoverTask(task.id, task.token, task.lease_score))
-        if back:
-            await self._recover(queue, back, servers)
-        if poison:
-            await self._archive(queue, poison, servers)
-
     async def _reclaim_sets(self) -> None:
         """Put tasks whose aggregation was broken off back into their groups."""
         parts = self._parts
@@ -161,66 +132,3 @@ class Recoverer(Service):
                 raise result
             if result.sets:
                 self.events.emit(SetsReclaimed(queue, result.sets, result.members))
-
-    async def _recover(
-        self,
-        queue: str,
-        tasks: Sequence[RecoverTask],
-        servers: dict[str, tuple[str, int, str]],
-    ) -> None:
-        settings = self._parts.settings
-        recovered = await self._parts.driver.run(
-            recover(
-                queue,
-                tasks,
-                own_slack=settings.own_slack,
-                foreign_slack=settings.foreign_slack,
-                now=self._parts.clock.redis_now(),
-            ),
-        )
-        for task in recovered:
-            self.events.emit(TaskRecovered(queue, task.id, task.crashes, servers[task.id][0]))
-
-    async def _archive(
-        self,
-        queue: str,
-        tasks: Sequence[PoisonTask],
-        servers: dict[str, tuple[str, int, str]],
-    ) -> None:
-        parts = self._parts
-        settled = await parts.driver.run(
-            archive_poison(
-                queue,
-                tasks,
-                max_size=parts.config.archive_max_size,
-                cutoff=parts.redis_time.now().seconds - self._archive_max_age,
-                own_slack=parts.settings.own_slack,
-                foreign_slack=parts.settings.foreign_slack,
-                now=parts.clock.redis_now(),
-            ),
-        )
-        for task_id in _kept(tasks, settled.refused):
-            server, crashes, reason = servers[task_id]
-            if reason:
-                self.events.emit(MessageQuarantined(queue, task_id, reason))
-            else:
-                self.events.emit(TaskPoisoned(queue, task_id, crashes, server))
-        if settled.trimmed:
-            self.events.emit(ArchiveTrimmed(queue, settled.trimmed))
-
-    def _poisoned(self, task: ExpiredTask, message: TaskMessage, server: str) -> PoisonTask:
-        now = self._parts.redis_time.now().seconds
-        crashes = task.crashes + 1
-        times = "once" if crashes == 1 else f"{crashes} times"
-        message.error_msg = f"poison: its worker crashed {times} while running it, last on server {server}"
-        message.last_failed_at = now
-        return PoisonTask(task.id, task.token, task.lease_score, encode_task_message(message), now, b"")
-
-    def _quarantined(self, task: ExpiredTask, reason: str) -> PoisonTask:
-        now = self._parts.redis_time.now().seconds
-        trace = reason.encode("utf-8", "replace")
-        return PoisonTask(task.id, task.token, task.lease_score, b"", now, trace)
-
-
-def _kept(tasks: Iterable[PoisonTask], refused: frozenset[str]) -> list[str]:
-    return [task.id for task in tasks if task.id not in refused]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from .bulk import BulkInspector
+from .events import EventInspector
 from .queues import QueueInspector
 from .servers import ServerInspector
 from .tasks import TaskInspector
@@ -11,7 +12,7 @@ from .tasks import TaskInspector
 __all__ = ["Inspector"]
 
 
-class Inspector(QueueInspector, TaskInspector, BulkInspector, ServerInspector):
+class Inspector(QueueInspector, TaskInspector, BulkInspector, ServerInspector, EventInspector):
     """Tells and changes what Redis holds of queues, tasks and servers, those of Go peers included.
 
     It connects with the first call. The asyncio inspector (`pyasynq.Inspector`) belongs to the event loop and

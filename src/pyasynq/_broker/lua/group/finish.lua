@@ -1,76 +1,88 @@
 #!lua flags=allow-oom
 -- Puts the task that was made of an aggregation set into its place, and deletes the set and its members.
--- KEYS[1] aggregation_sets: sorted set of the keys of sets by the second they are stale
--- KEYS[2] set: sorted set of ids by the second they joined the group
--- KEYS[3] task: hash of the new task
--- KEYS[4] target: list or sorted set that the new task goes to
--- KEYS[5] groups: set of the names of groups
+-- KEYS[1] pending: list of ids
+-- KEYS[2] scheduled: sorted set of ids by the second they are due
+-- KEYS[3] retry: sorted set of ids by the second they are due
+-- KEYS[4] archived: sorted set of ids by the second they were archived
+-- KEYS[5] completed: sorted set of ids by the second they are to be deleted
+-- KEYS[6] groups: set of the names of groups
+-- KEYS[7] aggregation_sets: sorted set of the keys of sets by the second they are stale
+-- KEYS[8] set: sorted set of ids by the second they joined the group
 -- ARGV[1] replay: 1 when the call is sent again after its reply was lost
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
--- ARGV[3] own_id: 1 if the new task has the set's id, so that only this set can have made a task with it
--- ARGV[4] new_id: of the new task
--- ARGV[5] message: of the new task
--- ARGV[6] state: of the new task
--- ARGV[7] score: second at which a scheduled task is due
--- ARGV[8] group: that the new task joins; empty for none
--- ARGV[9] lock: key of the new task's lock; empty for none
--- ARGV[10] lock_ttl: seconds that the lock holds
--- ARGV[11] now_seconds: empty for the clock of Redis
--- ARGV[12] now_microseconds: within the second
--- ARGV[13...] id, unique_key: for each member that may own a lock
--- Returns: 1 done, 2 done before, 0 the new id exists, -1 the lock is held, -2 the set is no more
--- Uses: now, ceiling, nanoseconds
+-- ARGV[3] group_prefix: what stands before a name in the key of a group
+-- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[5] now_microseconds: within the second
+-- ARGV[6] own_id: 1 if the new task has the set's id, so that only this set can have made a task with it
+-- ARGV[7] id: of the new task
+-- ARGV[8] message: of the new task
+-- ARGV[9] state: of the new task
+-- ARGV[10] score: second at which a scheduled task is due
+-- ARGV[11] group: that the new task joins; empty for none
+-- ARGV[12] lock: key of the new task's lock; empty for none
+-- ARGV[13] lock_ttl: seconds that the lock holds
+-- ARGV[14] lock_rule: what the hash says about a lock that it names; empty for one that it does not name
+-- ARGV[15] on_duplicate: what to do about the holder of the lock
+-- ARGV[16] on_conflict: what to do about a task with the id
+-- ARGV[17] process_at: that is given to a holder whose payload is replaced
+-- ARGV[18] payload: that is given to it
+-- ARGV[19...] member, unique_key: for each member that may own a lock
+-- Returns: 1 done, 2 done before, 3 done, because the holder of the lock stands for the new task, 0 the new id exists, -1 the lock is held, -2 the set is no more
+-- Uses: now, release_lock, new_task, judge_task, place_task, replace_payload
 
-local aggregation_sets, set, task, target, groups = unpack(KEYS)
-local replay, task_prefix, own_id, new_id, message, state, score, group, lock, lock_ttl, now_seconds,
-  now_microseconds = unpack(ARGV, 1, 12)
+local pending, scheduled, retry, archived, completed, groups, aggregation_sets, set = unpack(KEYS)
+local replay, task_prefix, group_prefix, now_seconds, now_microseconds, own_id, id, message, state, score, group,
+  lock, lock_ttl, lock_rule, on_duplicate, on_conflict, process_at, payload = unpack(ARGV, 1, 18)
+
+local places = {
+  pending = pending,
+  scheduled = scheduled,
+  retry = retry,
+  archived = archived,
+  completed = completed,
+  groups = groups,
+  aggregation_sets = aggregation_sets,
+  task_prefix = task_prefix,
+  group_prefix = group_prefix,
+}
+local new = new_task(id, message, state, score, group, lock, lock_ttl, lock_rule, on_duplicate, on_conflict,
+  process_at, payload)
+
+-- What is in the set goes away, so neither its ids nor its locks stand in the way.
+local function leaves(one)
+  return redis.call('ZSCORE', set, one)
+end
 
 if not redis.call('ZSCORE', aggregation_sets, set) then
-  return replay == '1' and redis.call('HGET', task, 'msg') == message and 1 or -2
+  return replay == '1' and redis.call('HGET', task_prefix .. id, 'msg') == message and 1 or -2
 end
--- What is in the set goes away, so neither its ids nor its locks stand in the way.
-local done_before = redis.call('EXISTS', task) == 1 and not redis.call('ZSCORE', set, new_id)
-if done_before and own_id == '0' then
-  return 0
+local code, holder = judge_task(places, '0', new, leaves)
+if own_id == '1' and redis.call('EXISTS', task_prefix .. id) == 1 and not leaves(id) then
+  code = 2
 end
-local owner = not done_before and lock ~= '' and redis.call('GET', lock)
-if owner and not redis.call('ZSCORE', set, owner) then
-  return -1
+local seconds, microseconds = now(now_seconds, now_microseconds)
+if code == -1 and (on_duplicate == 'ignore'
+    or (on_duplicate == 'return_existing' and redis.call('EXISTS', task_prefix .. holder) == 1)
+    or (on_duplicate == 'replace_payload'
+      and replace_payload(places, '0', new, holder, seconds))) then
+  code = 3
+end
+if code < 1 then
+  return code
 end
 
+-- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
 redis.call('ZREM', aggregation_sets, set)
-for at = 13, #ARGV, 2 do
-  local id, unique_key = ARGV[at], ARGV[at + 1]
-  if redis.call('GET', unique_key) == id then
-    redis.call('DEL', unique_key)
-  end
+for at = 19, #ARGV, 2 do
+  local member, unique_key = ARGV[at], ARGV[at + 1]
+  release_lock(unique_key, member)
 end
 local ids = redis.call('ZRANGE', set, 0, -1)
-for _, id in ipairs(ids) do
-  redis.call('DEL', task_prefix .. id)
+for _, member in ipairs(ids) do
+  redis.call('DEL', task_prefix .. member)
 end
 redis.call('DEL', set)
-if done_before then
-  return 2
+if code == 1 then
+  place_task(places, new, seconds, microseconds)
 end
-
-local seconds, microseconds = now(now_seconds, now_microseconds)
-redis.call('HSET', task, 'msg', message, 'state', state)
-if lock ~= '' then
-  redis.call('SET', lock, new_id, 'EX', lock_ttl)
-  redis.call('HSET', task, 'unique_key', lock)
-end
-if state == 'pending' then
-  redis.call('HSET', task, 'pending_since', nanoseconds(seconds, microseconds))
-  redis.call('LPUSH', target, new_id)
-elseif state == 'aggregating' then
-  redis.call('HSET', task, 'group', group)
-  redis.call('ZADD', target, ceiling(seconds, microseconds), new_id)
-  redis.call('SADD', groups, group)
-else
-  redis.call('ZADD', target, score, new_id)
-  if group ~= '' then
-    redis.call('HSET', task, 'x:group', group)
-  end
-end
-return 1
+return code

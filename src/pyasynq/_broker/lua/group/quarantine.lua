@@ -10,7 +10,7 @@
 -- ARGV[5] archived_at: second
 -- ARGV[6] trace: why
 -- Returns: trimmed, 1 if there is more to trim
--- Uses: trim_archived
+-- Uses: trim_archived, release_finished
 
 local aggregation_sets, set, archived = unpack(KEYS)
 local task_prefix, max_size, cutoff, id, archived_at, trace = unpack(ARGV)
@@ -24,4 +24,5 @@ end
 local trimmed, more = trim_archived(archived, task_prefix, tonumber(max_size) - 1, cutoff)
 redis.call('HSET', task_prefix .. id, 'state', 'archived', 'x:trace', trace)
 redis.call('ZADD', archived, archived_at, id)
+release_finished(task_prefix .. id, id)
 return { trimmed, more }

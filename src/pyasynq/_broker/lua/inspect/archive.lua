@@ -17,7 +17,7 @@
 -- ARGV[8] now_microseconds: within the second
 -- ARGV[9...] id: for each task
 -- Returns: trimmed, 1 if there is more to trim, how many are archived now, and a list of id, reason: for each that is not
--- Uses: now, rename_group, take_out, trim_archived
+-- Uses: now, rename_group, take_out, trim_archived, release_finished
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets = unpack(KEYS)
 local replay, task_prefix, group_prefix, from_state, max_size, cutoff, now_seconds, now_microseconds =
@@ -44,6 +44,7 @@ for at = 9, #ARGV, 1 do
     redis.call('HDEL', task_prefix .. id, 'pending_since', 'x:attempt', 'x:crashes')
     rename_group(task_prefix .. id, 'x:group', 'group')
     redis.call('HSET', task_prefix .. id, 'state', 'archived')
+    release_finished(task_prefix .. id, id)
     added[#added + 1] = seconds
     added[#added + 1] = id
     done = done + 1

@@ -7,7 +7,7 @@
 -- ARGV[3] stop: position of the last task
 -- ARGV[4] max_bytes: of what is listed, unless the first task is larger
 -- ARGV[5...] text: for each that a message must contain
--- Returns: positions looked at, 1 if there may be more to look at, and id, message, state, score, result, crashes, trace, token, pending_since: for each task; the last six may be null
+-- Returns: positions looked at, 1 if there may be more to look at, and id, message, state, score, result, crashes, trace, token, pending_since, progress: for each task; the last seven may be null
 -- Uses: read_task
 
 local collection, lease = unpack(KEYS)

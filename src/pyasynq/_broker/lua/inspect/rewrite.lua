@@ -32,7 +32,7 @@ redis.call('HDEL', task, 'msg')
 redis.call('HSET', task, 'msg', message)
 if unique_key ~= '' then
   redis.call('HSET', task, 'unique_key', unique_key)
-  -- A lock that has lapsed is not taken anew: how long it was to hold is not known.
+  -- A lock that has lapsed is not taken anew: a task that nobody updates would not take it either.
   if lock ~= '' and redis.call('GET', lock) == id then
     redis.call('RENAME', lock, unique_key)
   end

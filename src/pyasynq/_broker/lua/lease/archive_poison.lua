@@ -15,7 +15,7 @@
 -- ARGV[6] day_end: second at which the day's counters go
 -- ARGV[7] max_size: how many archived tasks are kept
 -- ARGV[8] cutoff: tasks archived in this second or before are deleted
--- ARGV[9...] id, token, lease_score, message, archived_at, trace: for each task; all but id and time may be empty
+-- ARGV[9...] id, token, lease_score, message, archived_at, trace, attempt, progress: for each task; all but id and time may be empty
 -- Returns: trimmed, 1 if there is more to trim, and the ids of tasks that are not as they were seen
 -- Uses: now, take_expired, trim_archived, archive, count
 
@@ -24,7 +24,7 @@ local task_prefix, own_slack, foreign_slack, now_seconds, now_microseconds, day_
   unpack(ARGV, 1, 8)
 
 local seconds = now(now_seconds, now_microseconds)
-local held, refused = take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, 9, 6)
+local held, refused = take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, 9, 8)
 local trimmed, more = trim_archived(archived, task_prefix, max_size - #held, cutoff)
 archive(archived, task_prefix, held)
 if #held > 0 then

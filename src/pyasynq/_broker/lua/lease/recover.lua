@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Puts tasks of dead workers back to the front of their queue, the first one foremost, and counts the crash.
+-- Puts tasks of dead workers back to the front of their queue, the first one foremost, counts the crash, and renews their locks.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] pending: list of ids
@@ -8,23 +8,30 @@
 -- ARGV[3] foreign_slack: seconds that a task without one is left alone
 -- ARGV[4] now_seconds: empty for the clock of Redis
 -- ARGV[5] now_microseconds: within the second
--- ARGV[6...] id, token, lease_score: for each task, as it was seen; the last two may be empty
+-- ARGV[6...] id, token, lease_score, attempt: for each task, as it was seen; the last three may be empty
 -- Returns: id, crashes: for each task that is pending again
--- Uses: now, nanoseconds, take_expired
+-- Uses: now, nanoseconds, take_expired, add_attempt, prolong_lock
 
 local active, lease, pending = unpack(KEYS)
 local task_prefix, own_slack, foreign_slack, now_seconds, now_microseconds = unpack(ARGV, 1, 5)
 
 local seconds, microseconds = now(now_seconds, now_microseconds)
 local pending_since = nanoseconds(seconds, microseconds)
-local held = take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, 6, 3)
+local held = take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, 6, 4)
 local recovered = {}
 for i = #held, 1, -1 do
-  local id = ARGV[held[i]]
+  local id, attempt = ARGV[held[i]], ARGV[held[i] + 3]
   local task = task_prefix .. id
   redis.call('HDEL', task, 'x:attempt')
   redis.call('HSET', task, 'state', 'pending', 'pending_since', pending_since)
+  if attempt ~= '' then
+    redis.call('HSET', task, 'x:attempts', add_attempt(task, attempt))
+  end
   redis.call('RPUSH', pending, id)
+  local lock = redis.call('HGET', task, 'unique_key') or ''
+  if lock ~= '' then
+    prolong_lock(task, id, lock, 0, 0)
+  end
   recovered[#recovered + 1] = id
   recovered[#recovered + 1] = redis.call('HINCRBY', task, 'x:crashes', 1)
 end

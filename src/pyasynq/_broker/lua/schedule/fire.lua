@@ -1,56 +1,68 @@
 -- Enqueues the task of a tick, unless this tick or a later one of its entry has been fired.
--- KEYS[1] ticks: hash of the last tick of each entry
--- KEYS[2] pending: list of ids
--- KEYS[3] scheduled: sorted set of ids by the second they are due
--- KEYS[4] groups: set of the names of groups
+-- KEYS[1] pending: list of ids
+-- KEYS[2] scheduled: sorted set of ids by the second they are due
+-- KEYS[3] retry: sorted set of ids by the second they are due
+-- KEYS[4] archived: sorted set of ids by the second they were archived
+-- KEYS[5] completed: sorted set of ids by the second they are to be deleted
+-- KEYS[6] groups: set of the names of groups
+-- KEYS[7] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
+-- KEYS[8] ticks: hash of the last tick of each entry
 -- ARGV[1] replay: 1 when the call is sent again after its reply was lost
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
--- ARGV[3] now_seconds: empty for the clock of Redis
--- ARGV[4] now_microseconds: within the second
--- ARGV[5] entry: id
--- ARGV[6] tick: Unix time
--- ARGV[7] id: of the task
--- ARGV[8] message: of the task
--- ARGV[9] state: that the task begins with
--- ARGV[10] score: the second it is due
--- ARGV[11] unique_key: of the task, empty for none
--- ARGV[12] unique_ttl: seconds
--- ARGV[13] group: that the task joins, empty for none
--- ARGV[14] group_prefix: what stands before a name in the key of a group
--- Returns: 1, 0 if the id exists, -1 if the lock is held or -2 if the tick was fired; the last tick
--- Uses: now, ceiling, nanoseconds, create_task
+-- ARGV[3] group_prefix: what stands before a name in the key of a group
+-- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[5] now_microseconds: within the second
+-- ARGV[6] entry: id
+-- ARGV[7] tick: Unix time
+-- ARGV[8] id: of the task
+-- ARGV[9] message: of the task
+-- ARGV[10] state: that the task begins with
+-- ARGV[11] score: the second it is due
+-- ARGV[12] group: that the task joins, empty for none
+-- ARGV[13] lock: key of the task's lock, empty for none
+-- ARGV[14] lock_ttl: seconds that the lock holds
+-- ARGV[15] lock_rule: what the hash says about a lock that it names; empty for one that it does not name
+-- ARGV[16] on_duplicate: what to do about the holder of the lock
+-- ARGV[17] on_conflict: what to do about a task with the id
+-- ARGV[18] process_at: that is given to a holder whose payload is replaced
+-- ARGV[19] payload: that is given to it
+-- Returns: 1, 0 if the id exists, -1 if the lock is held, 3 if its holder has the payload now or -2 if the tick was fired; the last tick; the holder of the lock, empty for none
+-- Uses: now, new_task, judge_task, place_task, replace_payload
 
-local ticks, pending, scheduled, groups = unpack(KEYS)
-local replay, task_prefix, now_seconds, now_microseconds, entry, tick, id, message, state, score,
-  unique_key, unique_ttl, group, group_prefix = unpack(ARGV)
+local pending, scheduled, retry, archived, completed, groups, aggregation_sets, ticks = unpack(KEYS)
+local replay, task_prefix, group_prefix, now_seconds, now_microseconds, entry, tick, id, message, state, score,
+  group, lock, lock_ttl, lock_rule, on_duplicate, on_conflict, process_at, payload = unpack(ARGV)
 
-local task = task_prefix .. id
+local places = {
+  pending = pending,
+  scheduled = scheduled,
+  retry = retry,
+  archived = archived,
+  completed = completed,
+  groups = groups,
+  aggregation_sets = aggregation_sets,
+  task_prefix = task_prefix,
+  group_prefix = group_prefix,
+}
+local new = new_task(id, message, state, score, group, lock, lock_ttl, lock_rule, on_duplicate, on_conflict,
+  process_at, payload)
+
+local function leaves()
+  return false
+end
+
 local last = redis.call('HGET', ticks, entry)
 if last and tonumber(last) >= tonumber(tick) then
-  local ours = replay == '1' and last == tick and redis.call('HGET', task, 'msg') == message
-  return { ours and 1 or -2, last }
+  local ours = replay == '1' and last == tick and redis.call('HGET', task_prefix .. id, 'msg') == message
+  return { ours and 1 or -2, last, '' }
 end
 redis.call('HSET', ticks, entry, tick)
 local seconds, microseconds = now(now_seconds, now_microseconds)
-local fields = { 'state', state }
-if state == 'pending' then
-  fields = { 'state', state, 'pending_since', nanoseconds(seconds, microseconds) }
-elseif state == 'aggregating' then
-  fields = { 'state', state, 'group', group }
-elseif group ~= '' then
-  -- The field `group` would make a forwarder of Go strand the task in a group that nobody knows of.
-  fields = { 'state', state, 'x:group', group }
+local code, holder = judge_task(places, '0', new, leaves)
+if code == 1 then
+  place_task(places, new, seconds, microseconds)
+elseif code == -1 and on_duplicate == 'replace_payload'
+    and replace_payload(places, '0', new, holder, seconds) then
+  code = 3
 end
-local code = create_task('0', task, id, message, unique_key, unique_ttl, unpack(fields))
-if code ~= 1 then
-  return { code, tick }
-end
-if state == 'pending' then
-  redis.call('LPUSH', pending, id)
-elseif state == 'aggregating' then
-  redis.call('ZADD', group_prefix .. group, ceiling(seconds, microseconds), id)
-  redis.call('SADD', groups, group)
-else
-  redis.call('ZADD', scheduled, score, id)
-end
-return { 1, tick }
+return { code, tick, holder or '' }

@@ -1,17 +1,12 @@
--- Archives the tasks at these positions in ARGV (id, token, lease_score, message, archived_at, trace).
+-- Archives the tasks at these positions in ARGV (id, token, lease_score, message, archived_at, trace, attempt,
+-- progress).
+-- Uses: write_outcome, release_finished
 local function archive(archived, task_prefix, positions)
   local added = {}
   for _, at in ipairs(positions) do
-    local id, _, _, message, archived_at, trace = unpack(ARGV, at, at + 5)
-    local task = task_prefix .. id
-    redis.call('HDEL', task, 'x:attempt', 'x:crashes', 'x:trace')
-    redis.call('HSET', task, 'state', 'archived')
-    if message ~= '' then
-      redis.call('HSET', task, 'msg', message)
-    end
-    if trace ~= '' then
-      redis.call('HSET', task, 'x:trace', trace)
-    end
+    local id, _, _, message, archived_at, trace, attempt, progress = unpack(ARGV, at, at + 7)
+    write_outcome(task_prefix .. id, 'archived', message, trace, attempt, progress)
+    release_finished(task_prefix .. id, id)
     added[#added + 1] = archived_at
     added[#added + 1] = id
   end

@@ -1,7 +1,7 @@
--- Returns id, message, state, score, result, crashes, trace, token and pending_since of a task; what its hash
--- does not hold is false.
+-- Returns id, message, state, score, result, crashes, trace, token, pending_since and progress of a task; what
+-- its hash does not hold is false.
 local function read_task(task, id, score)
-  local fields = redis.call(
-    'HMGET', task, 'msg', 'state', 'result', 'x:crashes', 'x:trace', 'x:attempt', 'pending_since')
-  return { id, fields[1], fields[2], score, unpack(fields, 3, 7) }
+  local fields = redis.call('HMGET', task, 'msg', 'state', 'result', 'x:crashes', 'x:trace', 'x:attempt',
+    'pending_since', 'x:progress')
+  return { id, fields[1], fields[2], score, unpack(fields, 3, 8) }
 end

@@ -1,31 +1,32 @@
 -- Takes out of `active` and `lease` the tasks whose claims (id, token, lease_score, in ARGV from `first` on,
--- every `stride`) hold. Returns the positions in ARGV of those, and the ids of the others. On a replay, an id
--- that the first run settled (its hash is gone, or in the wanted state) is in neither list.
+-- every `stride`) hold. Returns the positions in ARGV of those, the ids of the others, and the keys of those that
+-- hold. On a replay, an id that the first run settled (its hash is gone, or in the wanted state) is in no list.
+-- Uses: later_leases
 local function take_claimed(active, lease, task_prefix, replay, wanted_state, first, stride)
-  local ids, held, held_ids, refused = {}, {}, {}, {}
-  for at = first, #ARGV, stride do
-    ids[#ids + 1] = ARGV[at]
-  end
-  local scores = redis.call('ZMSCORE', lease, unpack(ids))
-  for i, id in ipairs(ids) do
-    local at = first + (i - 1) * stride
+  local call, claims, number = redis.call, ARGV, 0
+  local held, held_ids, held_tasks, refused = {}, {}, {}, {}
+  local later = later_leases(lease, first, stride)
+  -- Where to look for a task: the oldest stand at the tail, unless many older ones run for long.
+  local is_old = call('LPOS', active, claims[first], 'RANK', -1, 'MAXLEN', 100)
+  local from_end = is_old and -1 or 1
+  for at = first, #claims, stride do
+    local id = claims[at]
     local task = task_prefix .. id
-    local later = scores[i] and tonumber(scores[i]) > tonumber(ARGV[at + 2])
-    -- LREM answers whether the task is active, from the end where long-lived ones stand; it is also the
-    -- first write, and one that Redis 6.2 allows when it is full.
-    if redis.call('HGET', task, 'x:attempt') == ARGV[at + 1] and not later
-        and redis.call('LREM', active, -1, id) == 1 then
-      held[#held + 1] = at
-      held_ids[#held_ids + 1] = id
+    -- LREM answers whether the task is active; it is also the first write, and one that Redis 6.2 allows when
+    -- it is full.
+    if call('HGET', task, 'x:attempt') == claims[at + 1] and not (later and later[id])
+        and call('LREM', active, from_end, id) == 1 then
+      number = number + 1
+      held[number], held_ids[number], held_tasks[number] = at, id, task
     else
-      local state = replay == '1' and (redis.call('HGET', task, 'state') or wanted_state)
+      local state = replay == '1' and (call('HGET', task, 'state') or wanted_state)
       if state ~= wanted_state then
         refused[#refused + 1] = id
       end
     end
   end
-  if #held > 0 then
-    redis.call('ZREM', lease, unpack(held_ids))
+  if number > 0 then
+    call('ZREM', lease, unpack(held_ids))
   end
-  return held, refused
+  return held, refused, held_tasks
 end

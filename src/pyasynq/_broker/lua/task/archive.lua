@@ -12,14 +12,14 @@
 -- ARGV[3] day_end: second at which the day's counters go
 -- ARGV[4] max_size: how many archived tasks are kept
 -- ARGV[5] cutoff: tasks archived in this second or before are deleted
--- ARGV[6...] id, token, lease_score, message, archived_at, trace: for each task; an empty message is not written
+-- ARGV[6...] id, token, lease_score, message, archived_at, trace, attempt, progress: for each task; the last three and the message may be empty
 -- Returns: trimmed, 1 if there is more to trim, and the ids of tasks that the claims do not hold
 -- Uses: take_claimed, trim_archived, archive, count
 
 local active, lease, archived, processed, processed_today, failed, failed_today = unpack(KEYS)
 local replay, task_prefix, day_end, max_size, cutoff = unpack(ARGV, 1, 5)
 
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'archived', 6, 6)
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'archived', 6, 8)
 local trimmed, more = trim_archived(archived, task_prefix, max_size - #held, cutoff)
 archive(archived, task_prefix, held)
 if #held > 0 then

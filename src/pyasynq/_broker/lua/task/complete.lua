@@ -8,22 +8,25 @@
 -- ARGV[1] replay: 1 when the call is sent again after its reply was lost
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3] day_end: second at which the day's counters go
--- ARGV[4...] id, token, lease_score, unique_key, message, expires_at, has_result, result: for each task
+-- ARGV[4...] id, token, lease_score, unique_key, message, expires_at, has_result, result, progress: for each task; the last may be empty
 -- Returns: the ids of tasks that the claims do not hold
 -- Uses: take_claimed, count
 
 local active, lease, completed, processed, processed_today = unpack(KEYS)
 local replay, task_prefix, day_end = unpack(ARGV, 1, 3)
 
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'completed', 4, 8)
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'completed', 4, 9)
 local added, locks = {}, {}
 for _, at in ipairs(held) do
-  local id, _, _, unique_key, message, expires_at, has_result, result = unpack(ARGV, at, at + 7)
+  local id, _, _, unique_key, message, expires_at, has_result, result, progress = unpack(ARGV, at, at + 8)
   local task = task_prefix .. id
   redis.call('HDEL', task, 'x:attempt', 'x:crashes')
   redis.call('HSET', task, 'msg', message, 'state', 'completed')
   if has_result == '1' then
     redis.call('HSET', task, 'result', result)
+  end
+  if progress ~= '' then
+    redis.call('HSET', task, 'x:progress', progress)
   end
   if unique_key ~= '' and redis.call('GET', unique_key) == id then
     locks[#locks + 1] = unique_key

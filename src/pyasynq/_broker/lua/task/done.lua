@@ -14,12 +14,10 @@
 local active, lease, processed, processed_today = unpack(KEYS)
 local replay, task_prefix, day_end = unpack(ARGV, 1, 3)
 
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'done', 4, 4)
-local doomed = {}
+local held, refused, doomed = take_claimed(active, lease, task_prefix, replay, 'done', 4, 4)
 for _, at in ipairs(held) do
-  local id, unique_key = ARGV[at], ARGV[at + 3]
-  doomed[#doomed + 1] = task_prefix .. id
-  if unique_key ~= '' and redis.call('GET', unique_key) == id then
+  local unique_key = ARGV[at + 3]
+  if unique_key ~= '' and redis.call('GET', unique_key) == ARGV[at] then
     doomed[#doomed + 1] = unique_key
   end
 end

@@ -15,7 +15,7 @@ local pending_since = nanoseconds(now(now_seconds, now_microseconds))
 local refused, added = {}, {}
 for at = 5, #ARGV, 2 do
   local id, message = ARGV[at], ARGV[at + 1]
-  local code = create_task(replay, task_prefix .. id, id, message, '', '',
+  local code = create_task(replay, task_prefix .. id, id, message, '', '', '',
     'state', 'pending', 'pending_since', pending_since)
   if code == 1 then
     added[#added + 1] = id

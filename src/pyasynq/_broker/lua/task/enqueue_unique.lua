@@ -4,7 +4,7 @@
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3] now_seconds: empty for the clock of Redis
 -- ARGV[4] now_microseconds: within the second
--- ARGV[5...] id, message, unique_key, unique_ttl: for each task
+-- ARGV[5...] id, message, lock, lock_ttl, lock_rule: for each task; the hash names a lock that has a rule
 -- Returns: position (from 0), 0 or -1: for each task whose id exists (0) or whose lock is held (-1)
 -- Uses: now, nanoseconds, create_task
 
@@ -13,14 +13,14 @@ local replay, task_prefix, now_seconds, now_microseconds = unpack(ARGV, 1, 4)
 
 local pending_since = nanoseconds(now(now_seconds, now_microseconds))
 local refused, added = {}, {}
-for at = 5, #ARGV, 4 do
-  local id, message, unique_key, unique_ttl = unpack(ARGV, at, at + 3)
-  local code = create_task(replay, task_prefix .. id, id, message, unique_key, unique_ttl,
+for at = 5, #ARGV, 5 do
+  local id, message, lock, lock_ttl, lock_rule = unpack(ARGV, at, at + 4)
+  local code = create_task(replay, task_prefix .. id, id, message, lock, lock_ttl, lock_rule,
     'state', 'pending', 'pending_since', pending_since)
   if code == 1 then
     added[#added + 1] = id
   elseif code then
-    refused[#refused + 1] = (at - 5) / 4
+    refused[#refused + 1] = (at - 5) / 5
     refused[#refused + 1] = code
   end
 end

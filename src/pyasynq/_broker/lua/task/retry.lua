@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Sets tasks aside until they are to be tried again, and counts the failures among them.
+-- Sets tasks aside until they are to be tried again, renews their locks, and counts the failures among them.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] retry: sorted set of ids by the second they are due
@@ -10,22 +10,23 @@
 -- ARGV[1] replay: 1 when the call is sent again after its reply was lost
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3] day_end: second at which the day's counters go
--- ARGV[4...] id, token, lease_score, message, retry_at, is_failure, trace: for each task
+-- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[5] now_microseconds: within the second
+-- ARGV[6...] id, token, lease_score, message, retry_at, is_failure, trace, attempt, progress, unique_key: for each task; the last four and the message may be empty
 -- Returns: the ids of tasks that the claims do not hold
--- Uses: take_claimed, count
+-- Uses: now, take_claimed, write_outcome, prolong_lock, count
 
 local active, lease, retry, processed, processed_today, failed, failed_today = unpack(KEYS)
-local replay, task_prefix, day_end = unpack(ARGV, 1, 3)
+local replay, task_prefix, day_end, now_seconds, now_microseconds = unpack(ARGV, 1, 5)
 
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'retry', 4, 7)
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'retry', 6, 10)
+local seconds = now(now_seconds, now_microseconds)
 local added, failures = {}, 0
 for _, at in ipairs(held) do
-  local id, _, _, message, retry_at, is_failure, trace = unpack(ARGV, at, at + 6)
-  local task = task_prefix .. id
-  redis.call('HDEL', task, 'x:attempt', 'x:crashes', 'x:trace')
-  redis.call('HSET', task, 'msg', message, 'state', 'retry')
-  if trace ~= '' then
-    redis.call('HSET', task, 'x:trace', trace)
+  local id, _, _, message, retry_at, is_failure, trace, attempt, progress, unique_key = unpack(ARGV, at, at + 9)
+  write_outcome(task_prefix .. id, 'retry', message, trace, attempt, progress)
+  if unique_key ~= '' then
+    prolong_lock(task_prefix .. id, id, unique_key, math.max(retry_at - seconds, 0), 0)
   end
   failures = failures + is_failure
   added[#added + 1] = retry_at

@@ -12,7 +12,7 @@ local replay, task_prefix = unpack(ARGV, 1, 2)
 local refused, added = {}, {}
 for at = 3, #ARGV, 3 do
   local id, message, score = unpack(ARGV, at, at + 2)
-  local code = create_task(replay, task_prefix .. id, id, message, '', '', 'state', 'scheduled')
+  local code = create_task(replay, task_prefix .. id, id, message, '', '', '', 'state', 'scheduled')
   if code == 1 then
     added[#added + 1] = score
     added[#added + 1] = id

@@ -2,7 +2,7 @@
 -- KEYS[1] scheduled: sorted set of ids by the second they are due
 -- ARGV[1] replay: 1 when the call is sent again after its reply was lost
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
--- ARGV[3...] id, message, score, unique_key, unique_ttl: for each task
+-- ARGV[3...] id, message, score, lock, lock_ttl, lock_rule: for each task; the hash names a lock that has a rule
 -- Returns: position (from 0), 0 or -1: for each task whose id exists (0) or whose lock is held (-1)
 -- Uses: create_task
 
@@ -10,15 +10,15 @@ local scheduled = KEYS[1]
 local replay, task_prefix = unpack(ARGV, 1, 2)
 
 local refused, added = {}, {}
-for at = 3, #ARGV, 5 do
-  local id, message, score, unique_key, unique_ttl = unpack(ARGV, at, at + 4)
-  local code = create_task(replay, task_prefix .. id, id, message, unique_key, unique_ttl,
+for at = 3, #ARGV, 6 do
+  local id, message, score, lock, lock_ttl, lock_rule = unpack(ARGV, at, at + 5)
+  local code = create_task(replay, task_prefix .. id, id, message, lock, lock_ttl, lock_rule,
     'state', 'scheduled')
   if code == 1 then
     added[#added + 1] = score
     added[#added + 1] = id
   elseif code then
-    refused[#refused + 1] = (at - 3) / 5
+    refused[#refused + 1] = (at - 3) / 6
     refused[#refused + 1] = code
   end
 end

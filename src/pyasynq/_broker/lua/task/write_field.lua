@@ -1,15 +1,16 @@
 #!lua flags=allow-oom
--- Writes the result of a task, if the attempt with this token runs it.
+-- Writes a field of a task, if the attempt with this token runs it.
 -- KEYS[1] task: the task's hash
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- ARGV[1] id: of the task
 -- ARGV[2] token: of the attempt
 -- ARGV[3] lease_score: latest end of the lease that the attempt has asked for
--- ARGV[4] result: bytes
+-- ARGV[4] field: its name
+-- ARGV[5] value: bytes
 -- Returns: 1 if it was written
 
 local task, lease = unpack(KEYS)
-local id, token, lease_score, result = unpack(ARGV)
+local id, token, lease_score, field, value = unpack(ARGV)
 
 local fields = redis.call('HMGET', task, 'x:attempt', 'state')
 if fields[1] ~= token or fields[2] ~= 'active' then
@@ -20,6 +21,6 @@ if score and tonumber(score) > tonumber(lease_score) then
   return 0
 end
 -- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
-redis.call('HDEL', task, 'result')
-redis.call('HSET', task, 'result', result)
+redis.call('HDEL', task, field)
+redis.call('HSET', task, field, value)
 return 1

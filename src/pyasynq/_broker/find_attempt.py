@@ -1,0 +1,55 @@
+"""Finding the task of an attempt again, for whoever holds its token in another process."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyasynq._broker.arguments import time_arguments
+from pyasynq._broker.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.scores import whole_second
+from pyasynq._broker.scripts import LEASE_FIND_ATTEMPT
+from pyasynq._clock import Instant
+from pyasynq._wire.constants import LEASE_GRACE_SECONDS
+from pyasynq._wire.keys import queue_keys
+
+
+class FoundAttempt(NamedTuple):
+    """A task whose attempt holds a valid lease.
+
+    Attributes:
+        message: the bytes of its message, not decoded.
+        crashes: how many workers have died with it so far.
+        lease_score: Unix time at which the lease ends.
+        redis_now: the time at which Redis said so.
+    """
+
+    message: bytes
+    crashes: int
+    lease_score: int
+    redis_now: Instant
+
+
+def find_attempt(
+    queue: str, task_id: str, *, token: str, lease_end: int, now: Instant | None = None
+) -> Plan[FoundAttempt | None]:
+    """Return the task of the attempt with this token, or None when the task is not its any more.
+
+    `lease_end` is the Unix time at which its lease was to end when its holder last heard of it. A worker of
+    Go leaves our token where it is; it takes a task no earlier than its grace after that end, so until then a
+    later lease is still the attempt's own.
+    """
+    keys = queue_keys(queue)
+    reply = yield ScriptCall(
+        LEASE_FIND_ATTEMPT,
+        (keys.task(task_id), keys.lease),
+        (task_id, token, lease_end, LEASE_GRACE_SECONDS, *time_arguments(now)),
+        Replay.SAFE,
+    )
+    if not reply:
+        return None
+    message, crashes, score, seconds, microseconds = reply
+    lease_score = whole_second(score)
+    # A lease without end is none that a worker has asked for.
+    if lease_score is None:
+        return None
+    return FoundAttempt(message, crashes, lease_score, Instant(seconds, microseconds))

@@ -1,0 +1,37 @@
+"""The locks of unique tasks while the tasks run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyasynq._broker.arguments import chunks
+from pyasynq._broker.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.scripts import LEASE_RENEW_LOCKS
+from pyasynq._wire.constants import LEASE_SECONDS
+from pyasynq._wire.keys import queue_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class HeldLock(NamedTuple):
+    """The lock that a task's message names; whether the task owns it is Redis' to know."""
+
+    task_id: str
+    unique_key: str
+
+
+def renew_locks(queue: str, locks: Sequence[HeldLock], *, lease_seconds: int = LEASE_SECONDS) -> Plan[int]:
+    """Let locks hold for as long as they were asked for; return how many of the tasks run.
+
+    They hold for two leases at least, so that the lock of a task whose worker dies is there when the task is
+    recovered. A lock that its task does not own is left alone.
+    """
+    keys = queue_keys(queue)
+    running = 0
+    for chunk in chunks(locks):
+        tail = [argument for lock in chunk for argument in lock]
+        running += yield ScriptCall(
+            LEASE_RENEW_LOCKS, (keys.lease,), (keys.task_prefix, 2 * lease_seconds, *tail), Replay.SAFE
+        )
+    return running

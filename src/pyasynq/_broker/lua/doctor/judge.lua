@@ -1,0 +1,44 @@
+#!lua flags=allow-oom
+-- Says all there is to say about tasks that look damaged.
+-- KEYS[1] pending: list of ids
+-- KEYS[2] active: list of ids
+-- KEYS[3] lease: sorted set of ids by the second their lease ends
+-- KEYS[4] scheduled: sorted set of ids by the second they are due
+-- KEYS[5] retry: sorted set of ids by the second they are due
+-- KEYS[6] archived: sorted set of ids by the second they were archived
+-- KEYS[7] completed: sorted set of ids by the second they are to be deleted
+-- KEYS[8] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] group_prefix: what stands before a name in the key of a group
+-- ARGV[3] now_seconds: empty for the clock of Redis
+-- ARGV[4] now_microseconds: within the second
+-- ARGV[5...] id, seen_in: for each task, with the key of a collection that it was seen in; may be empty
+-- Returns: places, values, lease, digest and 1 if there is a hash, for each task
+-- Uses: now, task_places
+
+local pending, active, lease, scheduled, retry, archived, completed, aggregation_sets = unpack(KEYS)
+local task_prefix, group_prefix, now_seconds, now_microseconds = unpack(ARGV, 1, 4)
+
+local places = {
+  pending = pending,
+  active = active,
+  lease = lease,
+  scheduled = scheduled,
+  retry = retry,
+  archived = archived,
+  completed = completed,
+  aggregation_sets = aggregation_sets,
+  task_prefix = task_prefix,
+  group_prefix = group_prefix,
+}
+local seconds = now(now_seconds, now_microseconds)
+local reply = {}
+for at = 5, #ARGV, 2 do
+  local found, values, held, digest = task_places(places, ARGV[at], ARGV[at + 1], seconds)
+  reply[#reply + 1] = found
+  reply[#reply + 1] = values
+  reply[#reply + 1] = held
+  reply[#reply + 1] = digest
+  reply[#reply + 1] = redis.call('EXISTS', task_prefix .. ARGV[at])
+end
+return reply

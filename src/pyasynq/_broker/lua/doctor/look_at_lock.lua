@@ -1,0 +1,12 @@
+#!lua flags=allow-oom
+-- Says whose a lock is.
+-- KEYS[1] lock: holds the id of its owner
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- Returns: owner, message and state of its task, digest, seconds it still holds (-1 for ever, -2 if there is none)
+-- Uses: lock_owner
+
+local lock = KEYS[1]
+local task_prefix = ARGV[1]
+
+local owner, message, state, digest = lock_owner(lock, task_prefix)
+return { owner, message, state, digest, redis.call('TTL', lock) }

@@ -1,0 +1,34 @@
+#!lua flags=allow-oom
+-- Reads tasks, and says of each whether it is in the sorted set that its state names.
+-- KEYS[1] scheduled: sorted set of ids by the second they are due
+-- KEYS[2] retry: sorted set of ids by the second they are due
+-- KEYS[3] archived: sorted set of ids by the second they were archived
+-- KEYS[4] completed: sorted set of ids by the second they are to be deleted
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] group_prefix: what stands before a name in the key of a group
+-- ARGV[3] max_bytes: of messages, unless the first one is larger
+-- ARGV[4...] id: for each task
+-- Returns: how many were read, and for each 1 if it is in its set, and its values
+
+local scheduled, retry, archived, completed = unpack(KEYS)
+local task_prefix, group_prefix, max_bytes = unpack(ARGV, 1, 3)
+
+local sets = { scheduled = scheduled, retry = retry, archived = archived, completed = completed }
+local bytes, reply = 0, { 0 }
+for at = 4, #ARGV, 1 do
+  local id = ARGV[at]
+  local values = redis.call('HMGET', task_prefix .. id, 'msg', 'state', 'group', 'unique_key', 'x:attempt',
+    'x:group', 'pending_since', 'x:crashes')
+  bytes = bytes + #(values[1] or '')
+  if at > 4 and bytes > tonumber(max_bytes) then
+    break
+  end
+  local set = sets[values[2]]
+  if values[2] == 'aggregating' then
+    set = group_prefix .. (values[3] or '')
+  end
+  reply[1] = reply[1] + 1
+  reply[#reply + 1] = set and redis.call('ZSCORE', set, id) and 1 or 0
+  reply[#reply + 1] = values
+end
+return reply

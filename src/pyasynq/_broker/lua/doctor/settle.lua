@@ -1,0 +1,119 @@
+#!lua flags=allow-oom
+-- Puts tasks that are still as they were judged into one place, or deletes them.
+-- KEYS[1] pending: list of ids
+-- KEYS[2] active: list of ids
+-- KEYS[3] lease: sorted set of ids by the second their lease ends
+-- KEYS[4] scheduled: sorted set of ids by the second they are due
+-- KEYS[5] retry: sorted set of ids by the second they are due
+-- KEYS[6] archived: sorted set of ids by the second they were archived
+-- KEYS[7] completed: sorted set of ids by the second they are to be deleted
+-- KEYS[8] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
+-- KEYS[9] groups: set of the names of groups
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] group_prefix: what stands before a name in the key of a group
+-- ARGV[3] lease_seconds: how long a new lease holds
+-- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[5] now_microseconds: within the second
+-- ARGV[6...] id, seen_in, digest, state, place, score, group, reason: for each task; what it is to be and where, no state to delete it; score, group and reason may be empty
+-- Returns: the ids of the tasks that were dealt with
+-- Uses: now, ceiling, nanoseconds, task_places, release_lock, rename_group
+
+local pending, active, lease, scheduled, retry, archived, completed, aggregation_sets, groups = unpack(KEYS)
+local task_prefix, group_prefix, lease_seconds, now_seconds, now_microseconds = unpack(ARGV, 1, 5)
+
+local places = {
+  pending = pending,
+  active = active,
+  lease = lease,
+  scheduled = scheduled,
+  retry = retry,
+  archived = archived,
+  completed = completed,
+  aggregation_sets = aggregation_sets,
+  task_prefix = task_prefix,
+  group_prefix = group_prefix,
+}
+local seconds, microseconds = now(now_seconds, now_microseconds)
+
+-- Takes an id out of every place but the right one, and leaves it there once, foremost. Returns whether it is
+-- there.
+local function clear(id, found, right)
+  local kept = false
+  for _, place in ipairs(found) do
+    if place == right and not kept then
+      kept = true
+    elseif place == pending or place == active then
+      redis.call('LREM', place, 1, id)
+    else
+      redis.call('ZREM', place, id)
+      if string.sub(place, 1, #group_prefix) == group_prefix and redis.call('EXISTS', place) == 0 then
+        redis.call('ZREM', aggregation_sets, place)
+        redis.call('SREM', groups, string.sub(place, #group_prefix + 1))
+      end
+    end
+  end
+  return kept
+end
+
+local function put(id, place, score)
+  if place == pending then
+    redis.call('LPUSH', pending, id)
+  elseif place == active then
+    redis.call('LPUSH', active, id)
+  else
+    redis.call('ZADD', place, score == '' and ceiling(seconds, microseconds) or score, id)
+  end
+end
+
+-- Leaves in the hash what a task in this state has, and beside it the lease of an active one.
+local function dress(task, id, state, group)
+  if state ~= 'active' then
+    redis.call('ZREM', lease, id)
+    redis.call('HDEL', task, 'x:attempt')
+  end
+  if state == 'retry' or state == 'archived' or state == 'completed' then
+    redis.call('HDEL', task, 'x:crashes')
+  end
+  if state ~= 'pending' then
+    redis.call('HDEL', task, 'pending_since')
+  end
+  if state ~= 'scheduled' then
+    rename_group(task, 'x:group', 'group')
+  end
+  redis.call('HSET', task, 'state', state)
+  if state == 'pending' then
+    redis.call('HSETNX', task, 'pending_since', nanoseconds(seconds, microseconds))
+  elseif state == 'active' then
+    redis.call('ZADD', lease, 'NX', ceiling(seconds, microseconds) + lease_seconds, id)
+  elseif state == 'aggregating' then
+    redis.call('HSET', task, 'group', group)
+  end
+end
+
+local settled = {}
+for at = 6, #ARGV, 8 do
+  local id, seen_in, digest, state, place, score, group, reason = unpack(ARGV, at, at + 7)
+  local found, values, _, now_digest = task_places(places, id, seen_in, seconds)
+  local task = task_prefix .. id
+  if now_digest == digest then
+    local is_there = clear(id, found, place)
+    if state == '' then
+      redis.call('ZREM', lease, id)
+      redis.call('DEL', task)
+      release_lock(values[4] or '', id)
+    else
+      dress(task, id, state, group)
+      if reason ~= '' then
+        redis.call('HSET', task, 'x:trace', reason)
+      end
+      if not is_there then
+        put(id, place, score)
+      end
+      if place == group_prefix .. group then
+        redis.call('SADD', groups, group)
+      end
+    end
+    settled[#settled + 1] = id
+  end
+end
+return settled

@@ -1,0 +1,27 @@
+#!lua flags=allow-oom
+-- Looks at a page of a collection for ids that are not of tasks in its state.
+-- KEYS[1] collection: list or sorted set of ids
+-- KEYS[2] lease: sorted set of ids by the second their lease ends
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] state: of the tasks that belong there
+-- ARGV[3] group: of the tasks that belong there; empty for any
+-- ARGV[4] start: position of the first id
+-- ARGV[5] stop: position of the last id
+-- Returns: how many ids were looked at, a list of those if their places cannot be asked for one by one, and a list of the suspicious ones
+
+local collection, lease = unpack(KEYS)
+local task_prefix, state, group, start, stop = unpack(ARGV)
+
+local is_list = redis.call('TYPE', collection).ok == 'list'
+local ids = redis.call(is_list and 'LRANGE' or 'ZRANGE', collection, start, stop)
+local leases = is_list and state == 'active' and redis.call('ZMSCORE', lease, unpack(ids))
+local suspects = {}
+for i, id in ipairs(ids) do
+  local task = task_prefix .. id
+  local values = redis.call('HMGET', task, 'state', 'group')
+  local is_sound = values[1] == state and (group == '' or values[2] == group) and (not leases or leases[i])
+  if not is_sound or redis.call('HSTRLEN', task, 'msg') == 0 then
+    suspects[#suspects + 1] = id
+  end
+end
+return { #ids, (is_list or state == 'aggregating') and ids or {}, suspects }

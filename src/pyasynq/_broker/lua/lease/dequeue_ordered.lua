@@ -1,0 +1,76 @@
+#!lua flags=allow-oom
+-- Takes the task in front of an ordered queue when the one before it has come to its end; else it is as `dequeue`.
+-- KEYS[1] pending: list of ids
+-- KEYS[2] paused: there while the queue is paused
+-- KEYS[3] active: list of ids
+-- KEYS[4] lease: sorted set of ids by the second their lease ends
+-- KEYS[5] limits: hash of settings, which win over those of the call
+-- KEYS[6] bucket: hash of when the tokens are complete, and of the last turn that was given
+-- KEYS[7] retry: sorted set of ids by the second they are due
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] token: of this call
+-- ARGV[3] max_bytes: of messages, unless the first one is larger
+-- ARGV[4] lease_seconds: how long the lease holds
+-- ARGV[5] suspect_from: crashes that make a task a suspect; 0 for never
+-- ARGV[6] suspect_room: 1 if a suspect may be taken
+-- ARGV[7] now_seconds: empty for the clock of Redis
+-- ARGV[8] now_microseconds: within the second
+-- ARGV[9] rate: how many tasks may start per period; empty for any number
+-- ARGV[10] period: in seconds
+-- ARGV[11] burst: how many tasks may start at once
+-- ARGV[12] held_turn: the microsecond at which the caller was to come for a token; 0 for none
+-- ARGV[13] declared: 1 if the caller says that the queue is ordered; it is, unless something else is stored
+-- Returns: ghosts, empty, suspect_waiting, lease_score, seconds, microseconds, rules (2 when the queue is ordered; if not, nothing was taken), limited_by (`order` or `rate` when that keeps tasks back), wait (microseconds until the turn of the caller; 0 for `order`), and id, message, crashes for the task
+-- Uses: now, ceiling, take_tasks, stored_rules, read_limits, free_tokens, spend_tokens, next_turn
+
+local pending, paused, active, lease, limits, bucket, retry = unpack(KEYS)
+local task_prefix, token, max_bytes, lease_seconds, suspect_from, suspect_room, now_seconds, now_microseconds,
+  rate, period, burst, held_turn, declared = unpack(ARGV)
+held_turn = tonumber(held_turn)
+
+local seconds, microseconds = now(now_seconds, now_microseconds)
+local time = seconds * 1000000 + microseconds
+local lease_score = ceiling(seconds, microseconds) + lease_seconds
+local call = {
+  pending = pending,
+  active = active,
+  lease = lease,
+  task_prefix = task_prefix,
+  token = token,
+  lease_score = lease_score,
+  max_bytes = tonumber(max_bytes),
+  suspect_from = tonumber(suspect_from),
+  suspect_room = suspect_room,
+}
+if declared == '1' and not redis.call('HGET', limits, 'ordered') then
+  -- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+  redis.call('HDEL', limits, 'ordered')
+  redis.call('HSET', limits, 'ordered', 1)
+end
+local rules = stored_rules(limits)
+local ghosts, empty, suspect_waiting, taken, reply = 0, 0, 0, 0, {}
+local limited_by, wait = '', 0
+if redis.call('EXISTS', paused) == 1 then
+  empty = 1
+elseif rules == 2 then
+  local _, interval, saved = read_limits(limits, '', rate, period, burst)
+  local tokens, full_at = free_tokens(bucket, interval, saved, time)
+  -- The lists, not the leases: the head of a worker that has died is the head until it is recovered.
+  local is_held = redis.call('EXISTS', active, retry) > 0
+  if not is_held and tokens > 0 then
+    ghosts, empty, suspect_waiting, taken, reply = take_tasks(call, 1)
+    if interval and taken > 0 then
+      spend_tokens(bucket, interval, time, full_at, taken)
+    end
+  end
+  if redis.call('EXISTS', pending) == 0 then
+    empty = 1
+  elseif is_held or taken > 0 then
+    limited_by = 'order'
+  elseif tokens < 1 then
+    limited_by = 'rate'
+    wait = math.ceil(next_turn(bucket, interval, saved, time, full_at, held_turn) - time)
+  end
+end
+return { ghosts, empty, suspect_waiting, lease_score, seconds, microseconds, rules, limited_by, wait,
+  unpack(reply) }

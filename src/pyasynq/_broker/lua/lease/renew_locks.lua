@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+-- Lets the locks of tasks that run hold on.
+-- KEYS[1] lease: sorted set of ids by the second their lease ends
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] least: how many seconds a lock is to hold at least
+-- ARGV[3...] id, unique_key: for each task
+-- Returns: how many of the tasks run
+-- Uses: prolong_lock
+
+local lease = KEYS[1]
+local task_prefix, least = unpack(ARGV, 1, 2)
+
+local running = 0
+for at = 3, #ARGV, 2 do
+  local id, unique_key = ARGV[at], ARGV[at + 1]
+  if redis.call('ZSCORE', lease, id) then
+    prolong_lock(task_prefix .. id, id, unique_key, 0, tonumber(least))
+    running = running + 1
+  end
+end
+return running

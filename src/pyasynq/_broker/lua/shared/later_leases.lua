@@ -1,0 +1,23 @@
+-- Returns which of the claims in ARGV (id, token, lease_score, from `first` on, every `stride`) name an end of the
+-- lease before the one that it has: true by id; nothing if there are none.
+local function later_leases(lease, first, stride)
+  local least = ARGV[first + 2]
+  for at = first + stride, #ARGV, stride do
+    -- Most claims of a call are of the same second, and equal texts are compared fastest.
+    if ARGV[at + 2] ~= least and tonumber(ARGV[at + 2]) < tonumber(least) then
+      least = ARGV[at + 2]
+    end
+  end
+  -- Claims name a later end than any that was asked for: usually no lease at all ends after the least of them.
+  if redis.call('ZCOUNT', lease, '(' .. least, '+inf') == 0 then
+    return nil
+  end
+  local ids, later = {}, {}
+  for at = first, #ARGV, stride do
+    ids[#ids + 1] = ARGV[at]
+  end
+  for i, score in ipairs(redis.call('ZMSCORE', lease, unpack(ids))) do
+    later[ids[i]] = score and tonumber(score) > tonumber(ARGV[first + (i - 1) * stride + 2])
+  end
+  return later
+end

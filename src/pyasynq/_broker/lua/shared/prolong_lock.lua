@@ -1,0 +1,12 @@
+-- Lets a lock, if this task owns it, hold after `wait` seconds for as long as it was asked for, and for `least`
+-- seconds; it is never cut short. A lock of a Go client's task does not tell how long that is.
+local function prolong_lock(task, id, lock, wait, least)
+  if redis.call('GET', lock) ~= id then
+    return
+  end
+  local asked = string.match(redis.call('HGET', task, 'x:unique_ttl') or '', '^%d+')
+  local milliseconds = (wait + math.max(tonumber(asked or 0), least)) * 1000
+  if redis.call('PTTL', lock) < milliseconds then
+    redis.call('PEXPIRE', lock, milliseconds)
+  end
+end

@@ -1,0 +1,8 @@
+-- Releases the lock of a task that ends without success, if it does not go by Asynq's rule, which keeps it.
+-- Uses: release_lock
+local function release_finished(task, id)
+  local fields = redis.call('HMGET', task, 'unique_key', 'x:unique_ttl')
+  if fields[1] and fields[2] and fields[2]:find(' ', 1, true) then
+    release_lock(fields[1], id)
+  end
+end

@@ -1,0 +1,24 @@
+-- Writes what came of an attempt into the hash of its task, and forgets token and crashes. What is empty is
+-- not written; without a message, the trace that belongs to the last one stays.
+-- Uses: add_attempt
+local function write_outcome(task, state, message, trace, attempt, progress)
+  local fields = { 'state', state }
+  redis.call('HDEL', task, 'x:attempt', 'x:crashes')
+  if message ~= '' then
+    redis.call('HDEL', task, 'x:trace')
+    fields = { 'state', state, 'msg', message }
+  end
+  if trace ~= '' then
+    fields[#fields + 1] = 'x:trace'
+    fields[#fields + 1] = trace
+  end
+  if attempt ~= '' then
+    fields[#fields + 1] = 'x:attempts'
+    fields[#fields + 1] = add_attempt(task, attempt)
+  end
+  if progress ~= '' then
+    fields[#fields + 1] = 'x:progress'
+    fields[#fields + 1] = progress
+  end
+  redis.call('HSET', task, unpack(fields))
+end

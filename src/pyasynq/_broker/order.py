@@ -1,0 +1,32 @@
+"""Ordered queues: their tasks run one after another, in the order in which they became pending.
+
+That a queue is ordered stands in Redis, so that every worker of it obeys. The task that is taken is the head
+until it is done, archived or deleted: nothing else is taken while the queue's `active` or `retry` holds
+anything, and whatever puts the head back puts it in front.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.delayed import forward_tried
+from pyasynq._broker.settle import RetryTask, Settled, settle_retry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._broker.plan import Plan
+    from pyasynq._clock import Instant
+
+
+def retry_in_order(
+    queue: str, tasks: Sequence[RetryTask], *, now: Instant, redis_now: Instant | None
+) -> Plan[Settled]:
+    """Set tasks of an ordered queue aside, as `settle_retry` does; those that are due are in front at once.
+
+    Between the two calls the queue is held by what is in `retry`, so nobody else takes anything.
+    """
+    settled = yield from settle_retry(queue, tasks, now=now)
+    if any(task.retry_at <= now.seconds for task in tasks):
+        yield from forward_tried(queue, now=redis_now)
+    return settled

@@ -1,0 +1,27 @@
+"""Tokens of a semaphore that tasks share across processes and hosts, those of Go among them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.arguments import FIRST_SEND, time_arguments
+from pyasynq._broker.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.scripts import RATE_ACQUIRE, RATE_RELEASE
+from pyasynq._wire.keys import semaphore_key
+
+if TYPE_CHECKING:
+    from pyasynq._clock import Instant
+
+
+def acquire_token(
+    scope: str, max_tokens: int, task_id: str, *, deadline: int, now: Instant | None = None
+) -> Plan[bool]:
+    """Give a task a token until a Unix second; return False if none is free, also to one that holds one."""
+    args = (FIRST_SEND, max_tokens, task_id, deadline, *time_arguments(now))
+    return bool((yield ScriptCall(RATE_ACQUIRE, (semaphore_key(scope),), args, Replay.BY_TOKEN)))
+
+
+def release_token(scope: str, task_id: str) -> Plan[bool]:
+    """Take a task's token back; return whether it held one."""
+    args = (FIRST_SEND, task_id)
+    return bool((yield ScriptCall(RATE_RELEASE, (semaphore_key(scope),), args, Replay.BY_TOKEN)))

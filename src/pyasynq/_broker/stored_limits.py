@@ -1,0 +1,73 @@
+"""Limits that are stored for a queue and win over those that servers ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._broker.scripts import INSPECT_SET_LIMITS
+from pyasynq._wire.keys import queue_keys
+from pyasynq.errors import InvalidOptionError
+from pyasynq.limits import UNCHANGED, QueueLimits, Unchanged, check_concurrency, check_rate
+from pyasynq.options import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._broker.plan import Argument
+    from pyasynq.options import Duration
+
+_FIELDS: Final = ("concurrency", "rate", "period", "burst", "ordered")
+
+
+def set_limits(
+    queue: str,
+    concurrency: int | Unchanged | None,
+    rate: float | Unchanged | None,
+    period: Duration | None,
+    burst: int | None,
+    *,
+    ordered: bool | Unchanged | None = UNCHANGED,
+) -> Plan[QueueLimits]:
+    """Store limits of a queue, which need not exist yet; None removes one. Return what is stored then."""
+    name_of("queue", queue)
+    changes: list[Argument] = []
+    if concurrency is not UNCHANGED:
+        number = check_concurrency(concurrency)
+        changes += ("concurrency", "" if number is None else number)
+    if rate is not UNCHANGED:
+        number_per_period, seconds, most = check_rate(rate, 1.0 if period is None else period, burst)
+        if number_per_period is None:
+            changes += ("rate", "", "period", "", "burst", "")
+        else:
+            changes += ("rate", repr(number_per_period), "period", repr(seconds), "burst", most)
+    elif burst is not None:
+        raise InvalidOptionError("burst", burst, "give the rate with it")
+    elif period is not None:
+        raise InvalidOptionError("period", period, "give the rate with it")
+    if ordered is not UNCHANGED:
+        if not isinstance(ordered, bool | None):
+            raise InvalidOptionError(
+                "ordered", ordered, "must be True, False, or None to leave it to the servers"
+            )
+        changes += ("ordered", "" if ordered is None else int(ordered))
+    limits = queue_keys(queue).limits
+    return _read((yield ScriptCall(INSPECT_SET_LIMITS, (limits,), tuple(changes), Replay.SAFE)))
+
+
+def get_limits(queue: str) -> Plan[QueueLimits]:
+    """Return what is stored for a queue."""
+    limits = queue_keys(queue).limits
+    return _read((yield CommandCall(("HMGET", limits, *_FIELDS), limits, Replay.SAFE)))
+
+
+def _read(reply: Sequence[bytes | None]) -> QueueLimits:
+    concurrency, rate, period, burst, stored_order = reply
+    ordered = None if stored_order is None else stored_order == b"1"
+    if rate is None or period is None or burst is None:
+        return QueueLimits(_number(concurrency), ordered=ordered)
+    return QueueLimits(_number(concurrency), float(rate), float(period), int(burst), ordered)
+
+
+def _number(text: bytes | None) -> int | None:
+    return None if text is None else int(text)

@@ -1,0 +1,181 @@
+"""One running consumer: the engine for those who take tasks themselves."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.find_attempt import find_attempt
+from pyasynq._broker.leases import renew
+from pyasynq._broker.locks import HeldLock, renew_locks
+from pyasynq._broker.settle import Claim
+from pyasynq._server.attempt import Attempt
+from pyasynq._server.conclusion import ServerStopping
+from pyasynq._server.core import EngineCore
+from pyasynq._server.desk import Desk, Take
+from pyasynq._server.routes import NoRoutes
+from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
+from pyasynq.errors import ConfigurationError, LeaseExpiredError, ReplyLostError
+from pyasynq.events import ShutdownWaiting, TasksPutBack
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from pyasynq._broker.redis_url import RedisTarget
+    from pyasynq._clock import Clock
+    from pyasynq._server.parts import Parts
+    from pyasynq._server.receipt import Receipt
+    from pyasynq._server.settings import EngineSettings
+    from pyasynq.config import ServerConfig
+    from pyasynq.events import Events
+
+
+class ConsumerEngine(EngineCore):
+    """Everything of one run of a consumer, from start to close."""
+
+    desk: Desk
+
+    def __init__(
+        self,
+        target: RedisTarget,
+        config: ServerConfig,
+        settings: EngineSettings,
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        super().__init__(target, NoRoutes(), config, settings, clock=clock, events=events)
+
+    def _make_demand(self, parts: Parts) -> Desk:
+        self.desk = Desk(parts)
+        self.desk.on_change = self._changed
+        return self.desk
+
+    def _changed(self, queues: Collection[str]) -> None:
+        self._intake.only(queues)
+        self._processor.wake()
+
+    async def take(
+        self, queues: Iterable[str], *, limit: int, wait: float | None, lease: int | None
+    ) -> list[Attempt]:
+        """Return up to `limit` attempts; see `Desk.take`. A lease of None is renewed until they are let go.
+
+        Raises:
+            ConfigurationError: for a queue that this consumer does not serve.
+        """
+        chosen = tuple(queues) or self._parts.queues
+        for queue in chosen:
+            self._require_served(queue)
+        seconds = self._settings.lease if lease is None else lease
+        return await self.desk.take(Take(limit, seconds, chosen, renewed=lease is None), wait)
+
+    def _require_served(self, queue: str) -> None:
+        if queue not in self._parts.queues:
+            raise ConfigurationError(
+                f"this consumer does not serve queue {queue!r}: "
+                f"name it in the queues of its ConsumerConfig, beside {', '.join(self._parts.queues)}"
+            )
+
+    async def extend(self, attempt: Attempt, seconds: int) -> None:
+        """Let a lease end so many seconds from now, but not after the attempt's deadline.
+
+        Raises what `Desk.require_held` raises, and RedisError; then the lease ends when it did before, or
+        later.
+        """
+        self.desk.require_held(attempt)
+        asked_at = self._clock.monotonic()
+        seconds = max(1, min(seconds, math.ceil(attempt.deadline - asked_at)))
+        claim = Claim(attempt.id, attempt.token, attempt.lease_score)
+        # A settle may overtake the reply: it must then know the score that Redis has by now.
+        attempt.expect_renewals(self._redis_time.now().ceiling, seconds)
+        renewed = await self._driver.run(
+            renew(attempt.queue, [claim], lease_seconds=seconds, now=self._clock.redis_now())
+        )
+        if renewed.lost:
+            attempt.lost = True
+        else:
+            attempt.lease_until = asked_at + seconds
+            attempt.lease_end = renewed.lease_score
+        self.desk.require_held(attempt)
+        if attempt.message.unique_key:
+            lock = HeldLock(attempt.id, attempt.message.unique_key)
+            await self._driver.run(renew_locks(attempt.queue, [lock], lease_seconds=seconds))
+
+    async def find(self, queue: str, task_id: str, receipt: Receipt) -> Attempt:
+        """Return the attempt that a receipt is for, whichever consumer has taken its task.
+
+        Raises:
+            LeaseExpiredError: when the task is not that attempt's any more.
+            AttemptSettledError: when it is being settled.
+            RedisError: when Redis cannot be asked.
+        """
+        self._require_served(queue)
+        attempt = self._roster.get(queue, task_id)
+        if attempt is None or attempt.token != receipt.token:
+            attempt = await self._adopt(queue, task_id, receipt)
+        self.desk.require_held(attempt)
+        return attempt
+
+    async def _adopt(self, queue: str, task_id: str, receipt: Receipt) -> Attempt:
+        asked_at = self._clock.monotonic()
+        found = await self._driver.run(
+            find_attempt(
+                queue, task_id, token=receipt.token, lease_end=receipt.lease_end, now=self._clock.redis_now()
+            )
+        )
+        if found is None:
+            raise LeaseExpiredError
+        here = self._roster.get(queue, task_id)
+        if here is not None and here.token == receipt.token:
+            # Two have asked for it at the same time.
+            return here
+        try:
+            message = decode_task_message(found.message)
+        except UndecodableMessageError:
+            raise LeaseExpiredError from None
+        attempt = Attempt(
+            self,
+            queue,
+            message,
+            receipt.token,
+            task_id=task_id,
+            crashes=found.crashes,
+            lease_until=asked_at + found.lease_score - found.redis_now.timestamp,
+            lease_score=found.lease_score,
+        )
+        attempt.renewed = False
+        attempt.begin(monotonic=asked_at, unix_time=found.redis_now.timestamp)
+        attempt.deadline_at = receipt.deadline
+        attempt.deadline = asked_at + receipt.deadline - found.redis_now.timestamp
+        self._roster.add(attempt)
+        self.desk.hold(attempt)
+        return attempt
+
+    async def drain(self) -> None:
+        """Wait for what is renewed to be let go of, put the rest of it back, and stop all services.
+
+        What has a lease of its own is left alone: its holder may settle it through another consumer.
+        """
+        self.stop_taking()
+        self.ready = False
+        self.desk.close()
+        for attempt in list(self.desk.running):
+            if not attempt.renewed:
+                self.desk.running.remove(attempt)
+        running = self.desk.running
+        if running:
+            self._events.emit(ShutdownWaiting(len(running), self._shutdown_timeout))
+        if not await running.wait_until_idle(self._shutdown_timeout):
+            now = self._clock.monotonic()
+            for attempt in list(running):
+                attempt.cancel(ServerStopping(), monotonic=now)
+            await running.wait_until_idle(self._cancel_timeout)
+        back = self.desk.put_back([one for one in self._roster if one in running])
+        if back:
+            self._events.emit(TasksPutBack(len(back)))
+        await self._stop_services()
+        for attempt in self._roster.snapshot():
+            self._roster.remove(attempt)
+            if attempt.settled is not None and not attempt.settled.done():
+                address = self._target.address
+                cause = "the consumer was closed before Redis had confirmed the outcome"
+                attempt.settled.set_result(self._settles.last_error or ReplyLostError(address, cause))

@@ -1,0 +1,1 @@
+"""Several workers under one supervisor, and the signs of life that probes ask for."""

@@ -1,0 +1,93 @@
+"""Signs of life of workers, and what probes are told about them."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq.events import HeartbeatWritten, ServerStateChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyasynq.events import Events
+
+SILENCE: Final = 10.0
+"""Seconds without a heartbeat after which a worker is not live."""
+STARTING: Final = "starting"
+_ACTIVE: Final = "active"
+
+
+@dataclass(slots=True, eq=False)
+class Vitals:
+    """One worker's signs of life. Each is set in one step, so any thread may read them.
+
+    Attributes:
+        worker: its number, from 1.
+        pid: of its process.
+        state: `starting`, then as `ServerState` has them.
+        beat_at: monotonic time of the last heartbeat that was written and that the event loop has heard of.
+    """
+
+    worker: int
+    pid: int
+    state: str = STARTING
+    beat_at: float | None = None
+
+    def watch(self, events: Events) -> None:
+        """Follow a server of this process from now on; it has not been started yet."""
+        events.subscribe(ServerStateChanged, self._state)
+        events.subscribe(HeartbeatWritten, self._beat)
+
+    def _state(self, event: ServerStateChanged) -> None:
+        self.state = event.state
+
+    def _beat(self, _: HeartbeatWritten) -> None:
+        self.beat_at = time.monotonic()
+
+    def is_live(self, now: float) -> bool:
+        """Whether its loop turns and its heartbeat is written; before the first one it is given time."""
+        return self.beat_at is None or now - self.beat_at <= SILENCE
+
+    def is_ready(self, now: float) -> bool:
+        """Whether it takes tasks, and reached Redis a moment ago."""
+        return self.state == _ACTIVE and self.beat_at is not None and self.is_live(now)
+
+
+class Answer(NamedTuple):
+    """Status and body of an HTTP response."""
+
+    status: int
+    body: bytes
+
+
+def is_live(workers: Iterable[Vitals], now: float) -> bool:
+    """Whether no worker is stuck. One that has ended is not among them: it is being replaced."""
+    return all(worker.is_live(now) for worker in workers)
+
+
+def answer(path: str, workers: Iterable[Vitals], now: float) -> Answer:
+    """Return what a probe of this path is told about the workers of this moment."""
+    workers = list(workers)
+    if path == "/live":
+        well = is_live(workers, now)
+    elif path == "/ready":
+        well = any(worker.is_ready(now) for worker in workers)
+    else:
+        return Answer(404, _json({"error": "there are /live and /ready"}))
+    told = [
+        {
+            "worker": worker.worker,
+            "pid": worker.pid,
+            "state": worker.state,
+            "seconds_since_heartbeat": None if worker.beat_at is None else round(now - worker.beat_at, 1),
+        }
+        for worker in workers
+    ]
+    return Answer(200 if well else 503, _json({path[1:]: well, "workers": told}))
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode() + b"\n"

@@ -1,0 +1,79 @@
+"""What is written about an attempt that has ended: message, traceback, a record of it, and progress."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyasynq._server.failure_text import error_line, shorten, trace_of
+from pyasynq._server.outcome import Archive, Complete, Retry, Snooze, cause_of, wish_of
+from pyasynq._wire.history import encode_attempt
+from pyasynq._wire.messages import copy_task_message, encode_task_message
+from pyasynq.control import Archive as ArchiveWish
+from pyasynq.events import Outcome
+
+if TYPE_CHECKING:
+    from pyasynq._clock import Instant
+    from pyasynq._server.attempt import Attempt
+    from pyasynq._server.outcome import Decision
+    from pyasynq._server.settings import EngineSettings
+
+_RECORDED = {Outcome.RETRIED, Outcome.SNOOZED, Outcome.ARCHIVED}
+_RECORDED_ERROR_BYTES = 200
+
+
+class Written(NamedTuple):
+    """Bytes for the settle; what is empty is not written."""
+
+    message: bytes
+    trace: bytes
+    record: bytes
+    """Of this attempt, for the task's attempts."""
+    progress: bytes
+
+
+NOTHING = Written(b"", b"", b"", b"")
+
+
+def write_down(
+    attempt: Attempt,
+    decision: Decision,
+    outcome: Outcome,
+    error: BaseException | None,
+    settings: EngineSettings,
+    *,
+    now: Instant,
+) -> Written:
+    """Return what is to be written about an attempt that ends now; its error is not kept."""
+    if not isinstance(decision, Complete | Retry | Snooze | Archive):
+        return NOTHING
+    progress = attempt.progress_json()
+    message = copy_task_message(attempt.message)
+    if isinstance(decision, Complete):
+        message.completed_at = decision.completed_at
+        return Written(encode_task_message(message), b"", b"", progress)
+    line = "" if error is None else error_line(_told(error), settings.error_message_bytes)
+    record = b""
+    if outcome in _RECORDED:
+        record = encode_attempt(
+            outcome,
+            shorten(line, _RECORDED_ERROR_BYTES),
+            server=attempt.token.partition("/")[0],
+            started_at=attempt.started_at,
+            ended_at=now.timestamp,
+        )
+    if isinstance(decision, Snooze) or error is None:
+        return Written(b"", b"", record, progress)
+    message.error_msg = line
+    if isinstance(decision, Retry):
+        message.last_failed_at = decision.failed_at
+        message.retried += decision.is_failure
+    else:
+        message.last_failed_at = decision.archived_at
+    trace = trace_of(cause_of(error), settings.trace_bytes)
+    return Written(encode_task_message(message), trace, record, progress)
+
+
+def _told(error: BaseException) -> BaseException:
+    """Return the error that people are to read: a reason given for archiving comes before all else."""
+    wish = wish_of(error)
+    return wish if isinstance(wish, ArchiveWish) else cause_of(error)

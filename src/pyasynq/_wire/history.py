@@ -1,0 +1,83 @@
+"""The JSON of the hash fields `x:attempts` and `x:progress`."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+from pyasynq.task import AttemptInfo, TaskProgress
+
+
+def encode_attempt(
+    outcome: str, error: str, *, server: str, started_at: float | None, ended_at: float
+) -> bytes:
+    """Return one attempt as a line of JSON; times are Unix seconds, None for not known."""
+    return _compact(
+        {
+            "start": None if started_at is None else round(started_at, 3),
+            "end": round(ended_at, 3),
+            "server": server,
+            "outcome": outcome,
+            "error": error,
+        }
+    )
+
+
+def decode_attempts(data: bytes | None) -> tuple[AttemptInfo, ...]:
+    """Return the attempts of a task, oldest first; none for what cannot be read, which nobody of us wrote."""
+    try:
+        return tuple(_attempt(one) for one in reversed(json.loads(data or b"[]")))
+    except (ValueError, TypeError, LookupError, OverflowError):
+        return ()
+
+
+def encode_progress(progress: TaskProgress) -> bytes:
+    """Return progress as JSON; what is not set is left out."""
+    fields: dict[str, Any] = {"done": progress.done, "at": round(progress.at.timestamp(), 3)}
+    if progress.total is not None:
+        fields["total"] = progress.total
+    if progress.note:
+        fields["note"] = progress.note
+    return _compact(fields)
+
+
+def decode_progress(data: bytes | None) -> TaskProgress | None:
+    """Return the progress of a task; None for what cannot be read, which nobody of us wrote."""
+    try:
+        fields = json.loads(data or b"null")
+        total = fields.get("total")
+        return TaskProgress(
+            done=_number(fields["done"]),
+            total=None if total is None else _number(total),
+            note=str(fields.get("note", "")),
+            at=_time(fields["at"]),
+        )
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError):
+        return None
+
+
+def _compact(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _attempt(fields: dict[str, Any]) -> AttemptInfo:
+    start = fields["start"]
+    return AttemptInfo(
+        started_at=None if start is None else _time(start),
+        ended_at=_time(fields["end"]),
+        server_id=str(fields["server"]),
+        outcome=str(fields["outcome"]),
+        error=str(fields["error"]),
+    )
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("no number")
+    return value
+
+
+def _time(value: Any) -> datetime:
+    return datetime.fromtimestamp(_number(value), UTC)

@@ -1,0 +1,144 @@
+"""The command `pyasynq doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pyasynq.app import App
+from pyasynq.doctor import Doctor, Severity
+from pyasynq.errors import PyasynqError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyasynq.doctor import Finding
+
+_CLEAN, _FINDINGS, _UNCHECKED, _INTERRUPTED = 0, 1, 2, 130
+_SHOWN_SUBJECTS: Final = 5
+_COLORS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTICE: "cyan"}
+
+
+@click.command()
+@click.option("--redis", "url", metavar="URL", help="Where Redis is; PYASYNQ_REDIS_URL unless given.")
+@click.option("--queue", "queues", metavar="NAME", multiple=True, help="Only this queue; may be repeated.")
+@click.option("--fix", is_flag=True, help="Repair what can be repaired, after a question.")
+@click.option("--yes", is_flag=True, help="With --fix: do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with the list `findings`.")
+@click.option(
+    "--archive-max-size",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="How many archived tasks a queue keeps. Unless given: 9,999, and a fuller archive is not trimmed.",
+)
+@click.option(
+    "--unowned-locks",
+    is_flag=True,
+    help='Also find locks whose task is gone. Not for those who enqueue with until="expiry".',
+)
+@click.option(
+    "--pause",
+    type=click.FloatRange(min=0),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between the two looks that each finding takes.",
+)
+def doctor(*, fix: bool, yes: bool, as_json: bool, url: str | None, **settings: Any) -> None:
+    """Find damage in a live Redis, and repair it while workers run.
+
+    Without --fix nothing is changed. A healthy Redis, however busy, gives no findings.
+
+    Exit codes: 0 no findings but notices, or all of them repaired; 1 findings; 2 it could not be checked, or
+    wrong usage.
+    """
+    if yes and not fix:
+        raise click.UsageError("--yes answers the question of --fix; give both")
+    if fix and not yes and (as_json or not sys.stdin.isatty()):
+        raise click.UsageError("--fix asks before it writes, and nobody is here to answer; give --yes too")
+    try:
+        code = asyncio.run(_visit(App(url).url, settings, fix=fix, yes=yes, as_json=as_json))
+    except PyasynqError as error:
+        click.echo(f"Error: could not check: {error}", err=True)
+        code = _UNCHECKED
+    except KeyboardInterrupt:
+        click.echo("Stopped; what was repaired so far stays repaired.", err=True)
+        code = _INTERRUPTED
+    raise SystemExit(code)
+
+
+async def _visit(url: str, settings: dict[str, Any], *, fix: bool, yes: bool, as_json: bool) -> int:
+    async with Doctor(url, **settings) as visitor:
+        findings = await visitor.examine(progress=_progress("keys"))
+        if not as_json:
+            _print(findings, visitor.skipped)
+        repairable = [one for one in findings if one.is_repairable]
+        if fix and repairable and (yes or _agreed(len(repairable))):
+            findings = await visitor.repair(findings, progress=_progress("findings"))
+            if not as_json:
+                _print_repairs(findings)
+        if as_json:
+            content = {"findings": [one.to_json() for one in findings], "skipped": visitor.skipped}
+            click.echo(json.dumps(content, indent=2))
+    return _FINDINGS if any(_matters(one) for one in findings) else _CLEAN
+
+
+def _matters(finding: Finding) -> bool:
+    return finding.severity is not Severity.NOTICE and not finding.is_repaired
+
+
+def _agreed(number: int) -> bool:
+    return click.confirm(f"Repair {number} of these findings now?", err=True)
+
+
+def _progress(unit: str) -> Callable[[int, int], None] | None:
+    """Return what shows how far the work is, on a terminal; None elsewhere."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int) -> None:
+        click.echo(f"\r{done:,} of {total:,} {unit}", nl=done >= total, err=True)
+
+    return show
+
+
+def _print(findings: Sequence[Finding], skipped: Sequence[str]) -> None:
+    queue = None
+    for finding in findings:
+        if finding.queue != queue:
+            queue = finding.queue
+            _echo(f"\nQueue {queue}" if queue else "\nRedis and servers", bold=True)
+        number = f" ({len(finding.subjects):,})" if len(finding.subjects) > 1 else ""
+        _echo(f"  {finding.severity}: {finding.kind}{number}", fg=_COLORS[finding.severity])
+        click.echo(f"    {finding.explanation}")
+        click.echo(f"    {_some(finding.subjects)}")
+        click.echo(f"    --fix: {finding.repair}." if finding.repair else "    --fix does nothing about it.")
+    if not findings:
+        click.echo("No findings.")
+    for what in skipped:
+        click.echo(f"Not looked at: {what}.", err=True)
+
+
+def _print_repairs(findings: Sequence[Finding]) -> None:
+    click.echo()
+    for finding in findings:
+        if finding.is_repairable:
+            where = f" in queue {finding.queue}" if finding.queue else ""
+            done, of = len(finding.repaired), len(finding.subjects)
+            note = "" if done == of else "; the others have changed meanwhile, or need an option"
+            click.echo(f"Repaired {done:,} of {of:,}: {finding.kind}{where}{note}.")
+
+
+def _some(subjects: Sequence[str]) -> str:
+    shown = ", ".join(subjects[:_SHOWN_SUBJECTS])
+    more = len(subjects) - _SHOWN_SUBJECTS
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def _echo(text: str, **style: Any) -> None:
+    click.secho(text, color=False if "NO_COLOR" in os.environ else None, **style)

@@ -1,0 +1,100 @@
+"""`--processes`, recycling and health: from options to a supervisor, or to one worker that answers probes."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pyasynq.supervisor import Health, HealthSettings, Supervisor, SupervisorLink, SupervisorSettings, Vitals
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable, Sequence
+
+    from pyasynq.app import App
+    from pyasynq.server import Server
+
+SUPERVISED: Final = "--supervised"
+_SIZE: Final = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[KMGT]?)(i?B)?", re.IGNORECASE)
+_UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def memory_size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    """Read `512M` or `1.5G`: bytes, with units of 1,024.
+
+    Raises:
+        BadParameter: for what is no size, or none at all.
+    """
+    if value is None:
+        return None
+    match = _SIZE.fullmatch(value.strip())
+    size = int(float(match["number"]) * _UNITS[match["unit"].upper()]) if match else 0
+    if size < 1:
+        raise click.BadParameter(f"{value!r} is no size: write 512M or 1.5G")
+    return size
+
+
+def is_supervisor(settings: dict[str, Any]) -> bool:
+    """Whether these options ask for child processes.
+
+    Raises:
+        UsageError: for options that do not go together.
+    """
+    if settings["supervised"] is not None:
+        return False
+    recycles = settings["max_tasks_per_child"] is not None or settings["max_memory"] is not None
+    if settings["processes"] is None and not recycles:
+        return False
+    if settings["max_tasks"] is not None:
+        raise click.UsageError(
+            "--max-tasks ends one process after so many tasks; with children use --max-tasks-per-child, "
+            "which replaces them, or --burst, which ends when all queues are empty"
+        )
+    return True
+
+
+def supervise(arguments: Sequence[str], settings: dict[str, Any]) -> int:
+    """Run `pyasynq worker` with these arguments in so many children, and return the exit code."""
+
+    def command(socket: int) -> list[str]:
+        return [sys.executable, "-m", "pyasynq.cli", "worker", *arguments, SUPERVISED, str(socket)]
+
+    return Supervisor(
+        command,
+        SupervisorSettings(
+            # Recycling without a number of processes is about one.
+            processes=settings["processes"] or 1,
+            burst=settings["burst"],
+            max_memory=settings["max_memory"],
+            health=health_settings(settings),
+        ),
+    ).run()
+
+
+def health_settings(settings: dict[str, Any]) -> HealthSettings:
+    """Return where probes are answered; of a child nowhere, since its supervisor answers."""
+    if settings["supervised"] is not None:
+        return HealthSettings()
+    return HealthSettings(settings["health_port"], settings["health_host"], settings["health_file"])
+
+
+def run_server(
+    app: App,
+    server: Server,
+    *,
+    link: SupervisorLink | None,
+    health: HealthSettings,
+    loop_factory: Callable[[], AbstractEventLoop] | None,
+) -> int:
+    """Be a worker that its supervisor, or a probe, knows the state of; return the exit code."""
+    if link is not None:
+        limits = {task_type: route.crash_limit for task_type in app.tasks if (route := app.route(task_type))}
+        link.attach(server, app.url, {name: limit for name, limit in limits.items() if limit is not None})
+    vitals = Vitals(1, os.getpid())
+    vitals.watch(server.events)
+    with Health(health, lambda: [vitals]):
+        return server.run_forever(app, loop_factory=loop_factory)

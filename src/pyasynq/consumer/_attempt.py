@@ -1,0 +1,249 @@
+"""What a consumer hands out: attempts, and the tasks of one take together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, overload
+
+from pyasynq._server.desk import told
+from pyasynq._server.outcome import Failed, PutBack, Succeeded
+from pyasynq._server.receipt import Receipt
+from pyasynq._server.routes import received_task
+from pyasynq.context import TaskContext
+from pyasynq.control import Archive, Cancel, Retry, Snooze
+from pyasynq.errors import InvalidOptionError, PyasynqError, ReportedError, ServerStateError
+
+if TYPE_CHECKING:
+    from pyasynq._server.attempt import Attempt as EngineAttempt
+    from pyasynq._server.consumer_engine import ConsumerEngine
+    from pyasynq._server.outcome import Ending
+    from pyasynq.consumer._config import ConsumerConfig
+    from pyasynq.options import Duration
+    from pyasynq.task import Task
+
+
+class Attempt:
+    """One run of one task, which is yours until you settle it or its lease ends.
+
+    Each of `done`, `retry`, `snooze`, `archive`, `cancel` and `requeue` settles it: it returns when Redis has
+    confirmed that, and through an outage of Redis it is tried until then, while the lease is renewed. When
+    the caller is cancelled, the attempt is settled all the same. They raise
+
+    - TaskTimeoutError: its deadline had passed, and it was settled as failed with that;
+    - TaskCanceledError: it was to be cancelled, and was settled as the request says;
+    - LeaseExpiredError: its task belongs to somebody else by now, or the lease has lapsed; nothing counts
+      that is said for it;
+    - AttemptSettledError: it was settled before;
+    - RedisError: the consumer was closed before Redis confirmed; the outcome may or may not be written.
+    """
+
+    __slots__ = ("__dict__", "_attempt", "_config", "_engine")
+
+    def __init__(self, engine: ConsumerEngine, attempt: EngineAttempt, config: ConsumerConfig) -> None:
+        self._engine = engine
+        self._attempt = attempt
+        self._config = config
+
+    @cached_property
+    def task(self) -> Task:
+        """Type, payload and headers of the task."""
+        return received_task(self._attempt.message)
+
+    @property
+    def id(self) -> str:
+        """The task's id, unique within its queue."""
+        return self._attempt.id
+
+    @property
+    def queue(self) -> str:
+        """The queue that the task came from."""
+        return self._attempt.queue
+
+    @property
+    def retried(self) -> int:
+        """How many retries have been spent; 0 at the first attempt."""
+        return self._attempt.message.retried
+
+    @property
+    def max_retry(self) -> int:
+        """How many retries are allowed."""
+        return self._attempt.message.retry
+
+    @property
+    def crashes(self) -> int:
+        """How many workers have died with the task since it last ended by itself."""
+        return self._attempt.crashes
+
+    @property
+    def deadline(self) -> datetime:
+        """When the attempt's time is over, by its timeout or deadline; it counts as timed out then."""
+        return datetime.fromtimestamp(self._attempt.deadline_at or 0, UTC)
+
+    @property
+    def lease_expires_at(self) -> datetime:
+        """Until when the task is yours, by Redis' clock; renewals and `extend` move it."""
+        return datetime.fromtimestamp(self._attempt.lease_end, UTC)
+
+    @property
+    def receipt(self) -> str:
+        """Names this attempt for `Consumer.find`, in any process; a text that may stand in a URL or in JSON.
+
+        `extend` changes it; the one before stays good for 30 seconds after the end of the lease that it knew
+        of.
+        """
+        return str(Receipt.of(self._attempt))
+
+    @property
+    def cancelled(self) -> PyasynqError | None:
+        """Why you should stop: TaskTimeoutError, TaskCanceledError or LeaseExpiredError; None to go on.
+
+        LeaseExpiredError stands for a consumer that is being closed as well.
+        """
+        cause = self._attempt.cause
+        return None if cause is None else told(cause)
+
+    async def wait_cancelled(self) -> PyasynqError | None:
+        """Wait until you should stop, and return why; None when the attempt was settled instead."""
+        await self._engine.desk.wait_cancelled(self._attempt)
+        return self.cancelled
+
+    async def done(self, result: bytes | str | None = None) -> None:
+        """Settle: the task is done. The result, text as UTF-8, is kept as long as the task's retention says.
+
+        Raises:
+            TypeError: for a result that is neither bytes nor text; the attempt is not settled then.
+        """
+        if not isinstance(result, bytes | str | None):
+            raise TypeError(f"a result is bytes, text or None, not {type(result).__name__}; encode it first")
+        await self._settle(
+            Succeeded(result.encode("utf-8", "replace") if isinstance(result, str) else result)
+        )
+
+    async def retry(self, error: BaseException | str, delay: Duration | None = None) -> None:
+        """Settle: the attempt failed, and the task is tried again, or archived when no retry is left.
+
+        As in a server: `is_failure` says whether it spends a retry, and `retry_delay` when it is due, unless
+        a `delay` is given; an error that is, or was raised from, `SkipRetry`, `RevokeTask`, `Snooze`,
+        `Retry`, `Archive` or `Cancel` means what it means there. A text is the words of somebody else.
+
+        Raises:
+            InvalidOptionError: for a delay that cannot be; the attempt is not settled then.
+        """
+        cause = ReportedError(error) if isinstance(error, str) else error
+        if not isinstance(cause, BaseException):
+            raise InvalidOptionError("error", error, "must be an exception or text")
+        if delay is not None:
+            wish = Retry(delay)
+            wish.__cause__ = cause
+            cause = wish
+        await self._settle(Failed(cause))
+
+    async def snooze(self, delay: Duration) -> None:
+        """Settle: not yet. The task runs again after the delay; nothing has failed and no retry is spent.
+
+        Raises:
+            InvalidOptionError: for a delay that cannot be; the attempt is not settled then.
+        """
+        await self._settle(Failed(Snooze(delay)))
+
+    async def archive(self, reason: str) -> None:
+        """Settle: failed for good, whatever retries are left; the reason becomes the task's error."""
+        await self._settle(Failed(Archive(reason)))
+
+    async def cancel(self, reason: str = "") -> None:
+        """Settle: not wanted any more. The task is deleted; the reason is for logs and events."""
+        await self._settle(Failed(Cancel(reason)))
+
+    async def requeue(self) -> None:
+        """Settle: as if it had not been taken. The task goes back to the front of its queue."""
+        await self._settle(PutBack())
+
+    async def extend(self, duration: Duration) -> None:
+        """Let the lease end so long from now, sooner or later than it would have; not after the deadline.
+
+        For attempts of `Consumer.lease` and `Consumer.find`.
+
+        Raises:
+            ServerStateError: for an attempt of `take`, whose lease is renewed until its block ends.
+            InvalidOptionError: for a duration above `max_lease` or under one second.
+            RedisError: when Redis cannot be reached; the lease may have been extended.
+
+        and what settling raises, TaskTimeoutError and TaskCanceledError among it. Cancelled, it may have
+        taken effect.
+        """
+        if self._attempt.renewed:
+            raise ServerStateError(
+                "this lease is renewed until it is settled; extend() is for those of lease()"
+            )
+        await self._engine.extend(self._attempt, self._config.lease_seconds(duration))
+
+    async def write_result(self, data: bytes) -> None:
+        """Store `data` as the task's result while it runs; `done(result)` replaces it.
+
+        Raises:
+            LeaseExpiredError: when the task is not this attempt's any more; nothing was written then.
+            TypeError: when `data` is not bytes.
+            RedisError: when Redis cannot be reached within the time-out, or refuses.
+        """
+        self._engine.desk.require_held(self._attempt)
+        await TaskContext(self._attempt).write_result(data)
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Say how far the work has come, as `context().progress` does in a handler; it waits for nothing.
+
+        Raises:
+            InvalidOptionError: for numbers that are negative, not finite or none, and a note that is no text.
+        """
+        TaskContext(self._attempt).progress(done, total, note)
+
+    async def _settle(self, ending: Ending) -> None:
+        await self._engine.desk.settle(self._attempt, ending)
+
+    def __repr__(self) -> str:
+        return f"Attempt(id={self.id!r}, type={self._attempt.message.type!r}, queue={self.queue!r})"
+
+
+class Attempts(Sequence[Attempt]):
+    """The attempts of one `take`, in the order in which they are to be worked on; empty if nothing came."""
+
+    def __init__(self, attempts: Sequence[Attempt]) -> None:
+        self._attempts = attempts
+        self._begun: set[int] = set()
+
+    @overload
+    def __getitem__(self, index: int) -> Attempt: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Attempt]: ...
+    def __getitem__(self, index: int | slice) -> Attempt | list[Attempt]:
+        """Return an attempt; from now on it is at work."""
+        places = range(len(self._attempts))[index]
+        if isinstance(places, int):
+            self._begun.add(places)
+            return self._attempts[places]
+        self._begun.update(places)
+        return [self._attempts[place] for place in places]
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def __repr__(self) -> str:
+        return f"Attempts({list(self._attempts)!r})"
+
+
+async def let_go(attempts: Attempts, engine: ConsumerEngine, error: BaseException | None) -> None:
+    """Settle what a block has left: put back, or failed with the error when it was at work."""
+    failed: list[asyncio.Future[bool | Exception]] = []
+    rest = []
+    for place, one in enumerate(attempts._attempts):  # noqa: SLF001 - the other half of the class
+        attempt = one._attempt  # noqa: SLF001 - the same
+        if isinstance(error, Exception) and place in attempts._begun:  # noqa: SLF001 - the same
+            failed += engine.desk.fail(attempt, error)
+        else:
+            rest.append(attempt)
+    settled = [*failed, *engine.desk.put_back(rest)]
+    # Who is being cancelled is not kept waiting for Redis; closing the consumer sees to it.
+    if settled and (error is None or isinstance(error, Exception)):
+        await asyncio.wait(settled)

@@ -1,0 +1,219 @@
+"""The consumer: start, take, close."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Self
+
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._server.consumer_engine import ConsumerEngine
+from pyasynq._server.logs import LogSubscriber
+from pyasynq._server.receipt import Receipt
+from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
+from pyasynq.consumer._attempt import Attempt, Attempts, let_go
+from pyasynq.consumer._config import ConsumerConfig
+from pyasynq.errors import ConfigurationError, InvalidOptionError, ServerStateError
+from pyasynq.events import Events, ServerStateChanged
+from pyasynq.options import is_whole, seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import TracebackType
+
+    from pyasynq._clock import Clock
+    from pyasynq.options import Duration
+
+
+class Consumer:
+    """Takes tasks from queues and hands them out, with leases, settles and recovery as a server has them.
+
+    For programs with a loop of their own, and for those that pass tasks on to others. It shows as a server in
+    dashboards; the tasks that it has handed out are its workers. It belongs to one event loop and is used
+    once.
+
+    Args:
+        url: where Redis is, such as `redis://localhost:6379/0`.
+        config: queues and everything else.
+        clock: for tests.
+        events: where to report what happens; the consumer makes its own unless given.
+
+    Raises:
+        ConfigurationError: for a URL that cannot work.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        config: ConsumerConfig | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        events: Events | None = None,
+    ) -> None:
+        self._target = parse_redis_url(url)
+        self.config = config if config is not None else ConsumerConfig()
+        self.events = events if events is not None else Events()
+        self._clock = clock
+        self._settings = DEFAULT_ENGINE_SETTINGS
+        self._engine: ConsumerEngine | None = None
+        self._closing: asyncio.Future[None] | None = None
+
+    @property
+    def id(self) -> str | None:
+        """The consumer's id in Redis; None before the start."""
+        return None if self._engine is None else self._engine.server_id
+
+    async def start(self) -> None:
+        """Begin; `async with` does it. Nothing is taken before somebody asks.
+
+        Raises:
+            ServerStateError: when the consumer was started before, or closed meanwhile.
+            ConfigurationError: on Windows.
+            RedisError: when Redis cannot be reached, refuses us, or is too old; nothing is left running.
+        """
+        if sys.platform == "win32":
+            raise ConfigurationError("a consumer does not run on Windows; clients do. Use WSL or a container")
+        if self._engine is not None or self._closing is not None:
+            raise ServerStateError("a consumer starts once, make another one")
+        config = self.config.server_config()
+        LogSubscriber(config, self._target.address).attach(self.events)
+        self._engine = ConsumerEngine(
+            self._target, config, self._settings, clock=self._clock, events=self.events
+        )
+        await self._engine.start()
+        await self._begin(self._engine)
+
+    async def _begin(self, engine: ConsumerEngine) -> None:
+        if self._closing is not None:
+            await self._end(engine)
+            raise ServerStateError("the consumer was closed while it started")
+        self.events.emit(ServerStateChanged(engine.server_id, "active"))
+
+    async def close(self) -> None:
+        """Hand out no more, wait for what is held in `take` blocks, write all outcomes, and close.
+
+        Who waits for tasks gets none. Attempts of `take` blocks may go on for `shutdown_timeout`, are then
+        told to stop, and are put back after `cancel_timeout`. Those of `lease` are left to their holders:
+        they live until their leases end, and another consumer finds them by their receipts. Twice is
+        harmless; a cancelled caller does not undo it.
+        """
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        engine = self._engine
+        if engine is not None and engine.ready:
+            await self._end(engine)
+
+    async def _end(self, engine: ConsumerEngine) -> None:
+        await engine.drain()
+        await engine.close()
+        self.events.emit(ServerStateChanged(engine.server_id, "closed"))
+
+    @asynccontextmanager
+    async def take(
+        self, *queues: str, limit: int = 1, wait: Duration | None = None
+    ) -> AsyncIterator[Attempts]:
+        """Take up to `limit` tasks for a block: `async with consumer.take("reports") as attempts:`.
+
+        Their leases are renewed until they are settled. What is not settled when the block ends goes back to
+        the front of its queue. When the block ends with an exception, the attempts that it had got out of
+        `attempts` and not settled have failed with it, as a handler's would have; with a cancellation, they
+        go back to the front as well.
+
+        Args:
+            queues: where from, by their priorities; all queues of the config unless given.
+            limit: how many at most. As soon as there is one, `take` returns what there is.
+            wait: how long to wait for the first; 0 looks once, None waits until there is one. When nothing
+                has come, `attempts` is empty. It is, too, when the consumer is closed meanwhile.
+
+        Raises:
+            ServerStateError: when the consumer is not started, or closed.
+            ConfigurationError: for a queue that is not in the config.
+            InvalidOptionError: for a limit or wait that cannot be.
+            RedisError: when nothing has come and Redis could not be asked at the end of the wait.
+        """
+        engine = self._running()
+        attempts = Attempts(await self._take(engine, queues, limit, wait, None))
+        try:
+            yield attempts
+        except BaseException as error:
+            await let_go(attempts, engine, error)
+            raise
+        else:
+            await let_go(attempts, engine, None)
+
+    async def lease(
+        self, *queues: str, limit: int = 1, wait: Duration | None = None, duration: Duration = 30.0
+    ) -> list[Attempt]:
+        """Take up to `limit` tasks for so long, and return.
+
+        Nobody renews their leases but `Attempt.extend`. One that lapses is lost: the task is recovered as
+        that of a crashed worker (back in front within 8 seconds or so; archived as poison at `crash_limit`).
+        At its deadline an attempt is settled as timed out, and a request to cancel is obeyed, without its
+        holder, who hears of it from the next `extend` or settle.
+
+        Args:
+            queues: as in `take`.
+            limit: as in `take`.
+            wait: as in `take`.
+            duration: of the lease, in whole seconds (rounded up), at most `max_lease`.
+
+        Raises what entering `take` raises. When the caller is cancelled, what was taken is put back.
+        """
+        return await self._take(self._running(), queues, limit, wait, self.config.lease_seconds(duration))
+
+    async def find(self, queue: str, task_id: str, receipt: str) -> Attempt:
+        """Return the attempt that a receipt is for, whichever consumer has leased it out, anywhere.
+
+        Raises:
+            LeaseExpiredError: when its lease has lapsed, or the task is settled or somebody else's.
+            TaskTimeoutError: when its deadline has passed.
+            TaskCanceledError: when it was cancelled.
+            AttemptSettledError: when it is being settled here.
+            InvalidOptionError: for what is no receipt.
+            ConfigurationError: for a queue that is not in the config.
+            ServerStateError: when the consumer is not started, or closed.
+            RedisError: when Redis cannot be asked.
+        """
+        engine = self._running()
+        attempt = await engine.find(queue, task_id, Receipt.parse(receipt))
+        return Attempt(engine, attempt, self.config)
+
+    async def _take(
+        self,
+        engine: ConsumerEngine,
+        queues: tuple[str, ...],
+        limit: int,
+        wait: Duration | None,
+        lease: int | None,
+    ) -> list[Attempt]:
+        if not is_whole(limit, 1):
+            raise InvalidOptionError("limit", limit, "must be a whole number of at least 1")
+        seconds = None if wait is None else seconds_of("wait", wait)
+        taken = await engine.take(queues, limit=limit, wait=seconds, lease=lease)
+        return [Attempt(engine, attempt, self.config) for attempt in taken]
+
+    def _running(self) -> ConsumerEngine:
+        if self._closing is not None:
+            raise ServerStateError("the consumer is closed")
+        if self._engine is None or not self._engine.ready:
+            raise ServerStateError("the consumer is not started: use `async with`, or start() and close()")
+        return self._engine
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        await self.close()

@@ -1,0 +1,6 @@
+"""A doctor for live data: finds what is damaged in Redis, explains it, and repairs it while workers run."""
+
+from ._doctor import Doctor
+from ._findings import Finding, FindingKind, Severity
+
+__all__ = ["Doctor", "Finding", "FindingKind", "Severity"]

@@ -1,0 +1,223 @@
+"""What is looked at besides tasks: groups, locks, counters, queues, servers, and Redis itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker.doctor_groups import look_at_groups
+from pyasynq._broker.doctor_keys import (
+    INDEXES,
+    archive_size,
+    has_tasks,
+    is_registered,
+    lapsed_records,
+    look_at_lock,
+    record_lapse,
+    slow_scripts,
+    time_to_live,
+    waiting_work,
+    was_used,
+)
+from pyasynq._broker.server_facts import server_facts
+from pyasynq._broker.servers import list_server_keys, read_server
+from pyasynq._broker.stored_limits import get_limits
+from pyasynq._wire.constants import SERVER_RECORD_SECONDS
+from pyasynq._wire.engine_text import decode_engine
+from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
+from pyasynq.errors import RedisPermissionError
+
+from ._findings import FindingKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pyasynq._broker.doctor_groups import GroupFacts
+    from pyasynq._broker.doctor_keys import LockFacts
+    from pyasynq._clock import Instant
+    from pyasynq._wire.keys import QueueKeys
+    from pyasynq._wire.messages import ServerInfo
+
+    from ._pace import Pace
+    from ._survey import QueueSurvey
+
+PATIENCE_SECONDS: Final = 60
+"""How long something may be due, or over, before it is reported."""
+MAX_SKEW_SECONDS: Final = 2.0
+_ROUNDING_SECONDS: Final = 1.5
+"""What the whole seconds of a record, and the time that it was on its way, may come to."""
+SLOW_MILLISECONDS: Final = 50
+_SLOW_WITHIN_SECONDS: Final = 3_600
+
+
+def group_kind(facts: GroupFacts, keys: QueueKeys) -> FindingKind | None:
+    """Return what is wrong with a group or an aggregation set."""
+    name = facts.key.removeprefix(keys.group_prefix.encode())
+    if facts.is_set and not facts.members:
+        return FindingKind.EMPTY_SET
+    if facts.members and not facts.is_set and not facts.listed:
+        is_set = facts.named != name and name.rpartition(b":")[0] == facts.named
+        return FindingKind.ORPHAN_SET if is_set else FindingKind.STRANDED_GROUP
+    return FindingKind.EMPTY_GROUP if facts.listed and not facts.members else None
+
+
+def lock_kind(facts: LockFacts, *, unowned: bool) -> FindingKind | None:
+    """Return what is wrong with a lock.
+
+    A lock whose task is gone, or names another one, may be left on purpose: that of `until="expiry"`. Such
+    locks are only judged if the user says that there are none of these.
+    """
+    if facts.ttl == -2:
+        return None
+    if facts.ttl == -1:
+        return FindingKind.ENDLESS_LOCK
+    try:
+        named = decode_task_message(facts.message).unique_key.encode() if facts.message else None
+    except UndecodableMessageError:
+        return None
+    if named == facts.key:
+        return FindingKind.LEAKED_LOCK if facts.state == "completed" else None
+    return FindingKind.LEAKED_LOCK if unowned else None
+
+
+class QueueChecks:
+    """Checks of one queue that has been surveyed. Each yields kinds, subjects and evidence."""
+
+    def __init__(
+        self, survey: QueueSurvey, pace: Pace, *, unowned_locks: bool, archive_max_size: int
+    ) -> None:
+        self._survey = survey
+        self._pace = pace
+        self._unowned_locks = unowned_locks
+        self._archive_max_size = archive_max_size
+
+    async def groups(self) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Look at groups and sets; the evidence is the group that the members belong to."""
+        survey = self._survey
+        found = [(FindingKind.EMPTY_SET, key, b"") for key in sorted(survey.no_sets)]
+        for facts in await self._pace.run(look_at_groups(survey.keys.queue, sorted(survey.groups))):
+            if kind := group_kind(facts, survey.keys):
+                name = facts.key.removeprefix(survey.keys.group_prefix.encode())
+                found.append((kind, facts.key, facts.named if kind is FindingKind.ORPHAN_SET else name))
+        return found
+
+    async def locks(self) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Look at locks; the evidence is what the lock's owner was."""
+        queue, found = self._survey.keys.queue, []
+        locks = await self._pace.run_all([look_at_lock(queue, lock) for lock in self._survey.locks])
+        for facts in locks:
+            kind = lock_kind(facts, unowned=self._unowned_locks)
+            found += [(kind, facts.key, facts.digest)] if kind else []
+        return found
+
+    async def counters(self) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Look at the counters of single days."""
+        return await endless(self._pace, self._survey.counters, FindingKind.ENDLESS_COUNTER)
+
+    async def queue(self) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Look at the queue as a whole."""
+        survey, run = self._survey, self._pace.run
+        name, found = survey.keys.queue, []
+        if await run(archive_size(name)) > self._archive_max_size:
+            found.append((FindingKind.ARCHIVE_OVER_CAP, survey.keys.archived.encode(), b""))
+        if not await run(is_registered(name)):
+            if await run(has_tasks(name)):
+                found.append((FindingKind.UNREGISTERED_QUEUE, name.encode(), b""))
+            elif not survey.has_tasks and survey.own_keys and await run(was_used(name)):
+                found += [(FindingKind.REMOVED_QUEUE, key, b"") for key in sorted(survey.own_keys)]
+        return found
+
+
+async def endless(
+    pace: Pace, keys: Iterable[bytes], kind: FindingKind
+) -> list[tuple[FindingKind, bytes, bytes]]:
+    """Return the keys that never expire."""
+    ordered = sorted(keys)
+    times = await pace.run_all([time_to_live(key) for key in ordered])
+    return [(kind, key, b"") for key, seconds in zip(ordered, times, strict=True) if seconds == -1]
+
+
+class ServerChecks:
+    """Checks of the running servers, and of Redis."""
+
+    def __init__(self, pace: Pace, now: Instant) -> None:
+        self._pace = pace
+        self._now = now
+        """What this host's clock says."""
+        self.skipped: list[str] = []
+        self._redis_now = now
+        self._servers: dict[str, ServerInfo] = {}
+
+    async def redis(self) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Look at the settings of Redis, the clock of this host, and slow scripts."""
+        found = []
+        facts = await self._pace.run(server_facts())
+        self._redis_now = facts.redis_now
+        if not facts.maxmemory_policy:
+            self.skipped.append("whether Redis evicts tasks: this user may not use INFO")
+        elif facts.maxmemory_policy != "noeviction":
+            found.append((FindingKind.EVICTION, f"maxmemory-policy {facts.maxmemory_policy}".encode(), b""))
+        skew = self._now.timestamp - facts.redis_now.timestamp
+        if abs(skew) > MAX_SKEW_SECONDS:
+            found.append((FindingKind.CLOCK_SKEW, b"this host", f"{skew:+.1f} s".encode()))
+        try:
+            slow = await self._pace.run(
+                slow_scripts(facts.redis_now, milliseconds=SLOW_MILLISECONDS, seconds=_SLOW_WITHIN_SECONDS)
+            )
+        except RedisPermissionError:
+            self.skipped.append("slow scripts: this user may not use SLOWLOG")
+            slow = []
+        found += [
+            (FindingKind.SLOW_SCRIPT, f"{one.name} ({one.milliseconds} ms, entry {one.number})".encode(), b"")
+            for one in slow
+        ]
+        return found
+
+    async def records(self, keys: Iterable[bytes]) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Look at the records of servers and schedulers."""
+        found = await endless(self._pace, keys, FindingKind.ENDLESS_RECORD)
+        before = self._redis_now.seconds - PATIENCE_SECONDS
+        for index in INDEXES:
+            lapsed = await self._pace.run(lapsed_records(index, before=before))
+            found += [(FindingKind.DEAD_SERVER, key, index.encode()) for key in lapsed]
+        return found
+
+    async def servers(self) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Read the records of the servers that run, and compare their clocks with that of Redis."""
+        found = []
+        for key in await self._pace.run(list_server_keys(self._redis_now)):
+            info = await self._pace.run(read_server(key))
+            lapse = await self._pace.run(record_lapse(key))
+            if info is None or lapse is None:
+                continue
+            self._servers[key] = info
+            lapses_at, left = lapse
+            now = (await self._pace.run(server_facts())).redis_now
+            skew = lapses_at - (now.timestamp + left)
+            if left <= SERVER_RECORD_SECONDS and abs(skew) > MAX_SKEW_SECONDS + _ROUNDING_SECONDS:
+                found.append((FindingKind.CLOCK_SKEW, _name(info).encode(), f"{skew:+.1f} s".encode()))
+        return found
+
+    async def queue(self, queue: str) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Look at who serves a queue; after `servers`."""
+        found = []
+        serving = [info for info in self._servers.values() if queue in info.queues]
+        if not serving:
+            waited, overdue = await self._pace.run(waiting_work(queue, self._redis_now))
+            if max(waited, overdue) > PATIENCE_SECONDS:
+                found.append((FindingKind.UNSERVED_QUEUE, queue.encode(), b""))
+        strangers = [info for info in serving if not info.engine]
+        if strangers and (_has_limits(serving, queue) or await self._is_limited(queue)):
+            found += [(FindingKind.LIMITS_IGNORED, _name(info).encode(), b"") for info in strangers]
+        return found
+
+    async def _is_limited(self, queue: str) -> bool:
+        return bool(await self._pace.run(get_limits(queue)))
+
+
+def _has_limits(servers: Iterable[ServerInfo], queue: str) -> bool:
+    described: Iterator[Mapping[str, object]] = (decode_engine(info.engine)[1] for info in servers)
+    return any(limits.get(queue) for limits in described)
+
+
+def _name(info: ServerInfo) -> str:
+    return f"server {info.server_id} (process {info.pid} on {info.host})"

@@ -1,0 +1,276 @@
+"""The doctor."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import warnings
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
+
+from pyasynq._broker.doctor_groups import known_groups
+from pyasynq._broker.doctor_keys import database_size, is_registered, scan_keys
+from pyasynq._broker.doctor_tasks import judge
+from pyasynq._broker.driver import AsyncDriver
+from pyasynq._broker.inspect_queues import queue_names
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._wire.constants import ARCHIVE_LIMIT
+from pyasynq.errors import InvalidOptionError, QueueNotFoundError
+from pyasynq.options import is_whole, seconds_of
+
+from ._checks import QueueChecks, ServerChecks
+from ._diagnosis import diagnose
+from ._findings import Finding, FindingKind, Severity, as_text, finding_of
+from ._pace import Pace
+from ._repairs import GROUP_KINDS, Repairs
+from ._survey import QueueSurvey
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from pyasynq._clock import Clock
+    from pyasynq.options import Duration
+
+Progress: TypeAlias = "Callable[[int, int], object]"
+_Seen: TypeAlias = dict[tuple[str, FindingKind, bytes], bytes]
+
+_KEY: Final = re.compile(rb"asynq:\{(.*?)\}:(.*)", re.DOTALL)
+_RECORD: Final = (b"asynq:servers:{", b"asynq:workers:{", b"asynq:schedulers:{")
+_ORDER: Final = tuple(Severity)
+
+
+class Doctor:
+    """Examines a live Redis for damage, and repairs what can be repaired while workers run.
+
+        async with Doctor("redis://localhost:6379/0") as doctor:
+            findings = await doctor.examine()
+            findings = await doctor.repair(findings)
+
+    Args:
+        url: where Redis is.
+        queues: names of the queues to examine; all, and Redis and the servers too, unless given.
+        pause: seconds between the two looks that each finding takes.
+        archive_max_size: how many tasks an archive keeps, as in `ServerConfig`. The repair of a fuller one
+            needs it; None is Asynq's 9,999, and no repair.
+        unowned_locks: also find locks whose task is gone or names another lock. Only for those who use no
+            `until="expiry"`, whose locks are left on purpose.
+        timeout: seconds that one call may take, with reconnecting.
+
+    Attributes:
+        skipped: what the last examination could not look at, and why.
+
+    Raises:
+        InvalidOptionError: for values that cannot be.
+    """
+
+    def __init__(
+        self,
+        url: str = "redis://localhost:6379/0",
+        *,
+        queues: Sequence[str] = (),
+        pause: Duration = 2.0,
+        archive_max_size: int | None = None,
+        unowned_locks: bool = False,
+        timeout: float = 5.0,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        if archive_max_size is not None and not is_whole(archive_max_size, 1):
+            raise InvalidOptionError(
+                "archive_max_size", archive_max_size, "must be a whole number, 1 or more"
+            )
+        self._queues = frozenset(queues)
+        self._pause = seconds_of("pause", pause)
+        self._archive_max_size = archive_max_size
+        self._unowned_locks = unowned_locks
+        self._clock = clock
+        self._driver = AsyncDriver(
+            parse_redis_url(url), client_name="pyasynq-doctor", timeout=float(timeout), clock=clock
+        )
+        self._pace = Pace(self._driver)
+        self.skipped: list[str] = []
+
+    async def examine(self, *, progress: Progress | None = None) -> list[Finding]:
+        """Look for damage; change nothing.
+
+        Whatever looks damaged is judged twice, with the pause in between, by scripts that see all about it at
+        one moment, and is reported if both say the same. So a healthy Redis that is busy gives no findings.
+
+        Args:
+            progress: told after each page how many keys were looked at, and of how many.
+
+        Returns:
+            the findings, by queue, those that concern all of Redis first, and by severity.
+
+        Raises:
+            QueueNotFoundError: for a queue that was named and of which nothing is known.
+            PyasynqError: when Redis cannot be asked.
+
+        Cancelled, it ends after the call that is under way.
+        """
+        surveys, records = await self._survey(progress)
+        for survey in surveys.values():
+            await survey.walk()
+        seen = await self._check(surveys.values(), records)
+        if seen:
+            await asyncio.sleep(self._pause)
+            again = await self._check(surveys.values(), records)
+            seen = {key: evidence for key, evidence in again.items() if _is_same(key, evidence, seen)}
+        return _findings(seen)
+
+    async def repair(self, findings: Iterable[Finding], *, progress: Progress | None = None) -> list[Finding]:
+        """Repair what `examine` of this or another doctor found; workers may run meanwhile.
+
+        Each repair is a script that looks again and writes only if all is as it was found. What one repair
+        uncovers, another examination finds.
+
+        Returns:
+            the findings, with `repaired` as far as it went.
+
+        Raises:
+            PyasynqError: when Redis cannot be asked; what was repaired before stays repaired.
+        """
+        repairs = Repairs(self._pace, archive_max_size=self._archive_max_size)
+        # Where a task belongs is clear only when its group is.
+        given = sorted(findings, key=lambda one: one.kind not in GROUP_KINDS)
+        done = []
+        for finding in given:
+            if finding.is_repairable and finding._evidence:  # noqa: SLF001 - the doctor's own
+                subjects = await repairs.repair(finding.queue, finding.kind, finding._evidence)  # noqa: SLF001
+                repaired = {as_text(subject) for subject in subjects} | set(finding.repaired)
+                ordered = tuple(subject for subject in finding.subjects if subject in repaired)
+                done.append(replace(finding, repaired=ordered))
+            else:
+                done.append(finding)
+            if progress:
+                progress(len(done), len(given))
+        return sorted(done, key=_position)
+
+    async def _survey(self, progress: Progress | None) -> tuple[dict[str, QueueSurvey], list[bytes]]:
+        """Look at every key; return what was seen of each queue, and the records of servers."""
+        surveys: dict[str, QueueSurvey] = {}
+        missing = set(self._queues)
+        records: list[bytes] = []
+        for queue in sorted(self._queues) or await self._pace.run(queue_names()):
+            surveys[queue] = QueueSurvey(queue, self._pace)
+        async for names in self._pages(progress):
+            by_queue: defaultdict[str, list[bytes]] = defaultdict(list)
+            for name in names:
+                if name.startswith(_RECORD):
+                    records.append(name)
+                elif match := _KEY.fullmatch(name):
+                    by_queue[as_text(match[1])].append(match[2])
+            for queue, some in by_queue.items():
+                if not self._queues or queue in self._queues:
+                    missing.discard(queue)
+                    survey = surveys.setdefault(queue, QueueSurvey(queue, self._pace))
+                    await survey.note(some)
+        for queue in sorted(missing):
+            if not await self._pace.run(is_registered(queue)):
+                raise QueueNotFoundError(queue)
+        return surveys, records
+
+    async def _pages(self, progress: Progress | None) -> AsyncIterator[list[bytes]]:
+        total = await self._pace.run(database_size())
+        looked_at, cursor = 0, b"0"
+        while True:
+            cursor, names = await self._pace.run(scan_keys(cursor, "asynq:*"))
+            yield names
+            looked_at += len(names)
+            is_over = cursor == b"0"
+            if progress:
+                progress(total if is_over else min(looked_at, total), total)
+            if is_over:
+                return
+
+    async def _check(self, surveys: Iterable[QueueSurvey], records: Sequence[bytes]) -> _Seen:
+        seen: _Seen = {}
+
+        def note(queue: str, found: Iterable[tuple[FindingKind, bytes, bytes]]) -> None:
+            seen.update({(queue, kind, subject): evidence for kind, subject, evidence in found})
+
+        servers = ServerChecks(self._pace, self._clock.now())
+        of_redis = await servers.redis()
+        of_servers = await servers.servers()
+        if not self._queues:
+            note("", of_redis + of_servers + await servers.records(records))
+        for survey in surveys:
+            queue = survey.keys.queue
+            checks = QueueChecks(
+                survey,
+                self._pace,
+                unowned_locks=self._unowned_locks,
+                archive_max_size=self._archive_max_size or ARCHIVE_LIMIT,
+            )
+            groups = await checks.groups()
+            note(queue, groups)
+            for check in (checks.locks, checks.counters, checks.queue):
+                note(queue, await check())
+            note(queue, await servers.queue(queue))
+            orphan_sets = {key for kind, key, _ in groups if kind is FindingKind.ORPHAN_SET}
+            note(queue, await self._judge(survey, orphan_sets))
+        self.skipped = servers.skipped
+        return seen
+
+    async def _judge(
+        self, survey: QueueSurvey, orphan_sets: set[bytes]
+    ) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Judge the suspicious tasks; those that turn out to be sound are no longer suspicious."""
+        found = []
+        suspects, survey.suspects = survey.suspects, {}
+        _, sets = await self._pace.run(known_groups(survey.keys.queue))
+        for facts in await self._pace.run(judge(survey.keys.queue, suspects)):
+            seen_in = suspects[facts.id]
+            if diagnosis := diagnose(facts, survey.keys, seen_in=seen_in, sets={*sets, *orphan_sets}):
+                found.append((diagnosis.kind, facts.id, seen_in))
+                survey.suspects[facts.id] = seen_in
+        return found
+
+    async def close(self) -> None:
+        """Close the connections; further calls raise `ClientClosedError`. Closing twice is harmless."""
+        await self._driver.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the doctor; the first call connects."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        await self.close()
+
+    def __del__(self) -> None:
+        """Warn about a doctor that has connections and was never closed."""
+        driver = getattr(self, "_driver", None)
+        if driver is not None and driver.abandon():
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+
+    def __repr__(self) -> str:
+        return f"<pyasynq.doctor.Doctor of Redis at {self._driver.target.address}>"
+
+
+def _is_same(key: tuple[str, FindingKind, bytes], evidence: bytes, seen: _Seen) -> bool:
+    # By how much a clock is wrong may be measured a little differently each time.
+    return key in seen and (key[1] is FindingKind.CLOCK_SKEW or seen[key] == evidence)
+
+
+def _findings(seen: _Seen) -> list[Finding]:
+    grouped: defaultdict[tuple[str, FindingKind], dict[bytes, bytes]] = defaultdict(dict)
+    for (queue, kind, subject), evidence in seen.items():
+        grouped[queue, kind][subject] = evidence
+    findings = [
+        finding_of(queue, kind, dict(sorted(evidence.items())), _detail(kind, evidence))
+        for (queue, kind), evidence in grouped.items()
+    ]
+    return sorted(findings, key=_position)
+
+
+def _position(finding: Finding) -> tuple[str, int, str]:
+    return finding.queue, _ORDER.index(finding.severity), finding.kind
+
+
+def _detail(kind: FindingKind, evidence: Mapping[bytes, bytes]) -> str:
+    return as_text(b", ".join(evidence.values())) if kind is FindingKind.CLOCK_SKEW else ""

@@ -1,0 +1,59 @@
+"""Runs plans call by call, and lets Redis rest between two calls."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pyasynq._broker.arguments import MAX_TASKS
+from pyasynq._broker.exchange import advance
+from pyasynq._broker.plan import ask
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._broker.driver import AsyncDriver
+    from pyasynq._broker.plan import Plan
+
+T = TypeVar("T")
+
+_SHORTEST_REST: Final = 0.0005
+_PLANS_AT_ONCE: Final = MAX_TASKS // 10
+
+
+class Pace:
+    """Rests after each round of calls as long as the round took, so that half of Redis is left to others."""
+
+    def __init__(self, driver: AsyncDriver) -> None:
+        self._driver = driver
+
+    async def run(self, plan: Plan[T]) -> T:
+        """Run a plan; cancelled, it ends after the call that is under way."""
+        [result] = await self.run_all([plan])
+        return result
+
+    async def run_all(self, plans: Sequence[Plan[T]]) -> list[T]:
+        """Run plans side by side, a hundred at a time; the first error ends them."""
+        results: list[T] = []
+        for first in range(0, len(plans), _PLANS_AT_ONCE):
+            results += await self._run_some(plans[first : first + _PLANS_AT_ONCE])
+        return results
+
+    async def _run_some(self, plans: Sequence[Plan[T]]) -> list[T]:
+        rounds = advance(plans)
+        try:
+            calls = next(rounds)
+            while True:
+                started = time.monotonic()
+                replies = await self._driver.run_batch([ask(call) for call in calls])
+                await asyncio.sleep(max(_SHORTEST_REST, time.monotonic() - started))
+                calls = rounds.send(replies)
+        except StopIteration as stop:
+            return [_value(result) for result in stop.value]
+
+
+def _value(result: T | Exception) -> T:
+    if isinstance(result, Exception):
+        raise result
+    return result

@@ -1,0 +1,111 @@
+"""Puts right what was found. Each repair looks again, and writes only if all is still as it was found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker.doctor_groups import known_groups, look_at_groups, mend_groups
+from pyasynq._broker.doctor_keys import (
+    drop_lapsed_records,
+    expire_endless,
+    has_tasks,
+    look_at_lock,
+    register,
+    release_lock,
+    trim_archive,
+)
+from pyasynq._broker.doctor_tasks import judge, settle_damaged
+from pyasynq._broker.inspect_removal import remove_queue
+from pyasynq._wire.constants import STATISTICS_SECONDS
+from pyasynq._wire.keys import queue_keys
+from pyasynq.errors import QueueNotEmptyError
+
+from ._checks import group_kind
+from ._diagnosis import diagnose
+from ._findings import FindingKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ._pace import Pace
+
+_LOCK_SECONDS: Final = 86_400
+_RECORD_SECONDS: Final = 60
+GROUP_KINDS: Final = frozenset(
+    {FindingKind.STRANDED_GROUP, FindingKind.EMPTY_GROUP, FindingKind.ORPHAN_SET, FindingKind.EMPTY_SET}
+)
+_LOCKS: Final = frozenset({FindingKind.LEAKED_LOCK, FindingKind.ENDLESS_LOCK})
+_ENDS: Final = {
+    FindingKind.ENDLESS_COUNTER: STATISTICS_SECONDS,
+    FindingKind.ENDLESS_RECORD: _RECORD_SECONDS,
+}
+
+
+class Repairs:
+    """Repairs findings; `archive_max_size` is None if the user has not said what an archive keeps."""
+
+    def __init__(self, pace: Pace, *, archive_max_size: int | None) -> None:
+        self._pace = pace
+        self._archive_max_size = archive_max_size
+
+    async def repair(self, queue: str, kind: FindingKind, evidence: Mapping[bytes, bytes]) -> Iterable[bytes]:
+        """Repair the subjects of one finding; return those that were repaired."""
+        if kind in GROUP_KINDS:
+            return await self._mend(queue, kind, evidence)
+        if kind in _LOCKS:
+            return await self._unlock(queue, kind, evidence)
+        if seconds := _ENDS.get(kind):
+            return [key for key in evidence if await self._pace.run(expire_endless(key, seconds=seconds))]
+        if kind is FindingKind.DEAD_SERVER:
+            for index in sorted(set(evidence.values())):
+                await self._pace.run(drop_lapsed_records(index.decode()))
+            return evidence
+        if kind in {FindingKind.ARCHIVE_OVER_CAP, FindingKind.UNREGISTERED_QUEUE, FindingKind.REMOVED_QUEUE}:
+            return evidence if await self._repair_queue(queue, kind) else ()
+        return await self._settle(queue, kind, evidence)
+
+    async def _settle(self, queue: str, kind: FindingKind, evidence: Mapping[bytes, bytes]) -> list[bytes]:
+        keys = queue_keys(queue)
+        _, sets = await self._pace.run(known_groups(queue))
+        settlements = []
+        for facts in await self._pace.run(judge(queue, evidence)):
+            diagnosis = diagnose(facts, keys, seen_in=evidence[facts.id], sets=sets)
+            if diagnosis and diagnosis.kind is kind and diagnosis.settlement:
+                settlements.append(diagnosis.settlement)
+        return await self._pace.run(settle_damaged(queue, settlements))
+
+    async def _mend(self, queue: str, kind: FindingKind, evidence: Mapping[bytes, bytes]) -> list[bytes]:
+        keys = queue_keys(queue)
+        # What has no group is no key of a set.
+        still = [key for key, group in evidence.items() if not group]
+        again = await self._pace.run(look_at_groups(queue, [key for key in evidence if evidence[key]]))
+        still += [facts.key for facts in again if group_kind(facts, keys) is kind]
+        await self._pace.run(mend_groups(queue, {key: evidence[key] for key in still}))
+        return still
+
+    async def _unlock(self, queue: str, kind: FindingKind, evidence: Mapping[bytes, bytes]) -> list[bytes]:
+        repaired = []
+        for facts in await self._pace.run_all([look_at_lock(queue, lock) for lock in evidence]):
+            keeps = kind is FindingKind.ENDLESS_LOCK and facts.message
+            seconds = _LOCK_SECONDS if keeps else None
+            if facts.digest == evidence[facts.key] and await self._pace.run(
+                release_lock(queue, facts, seconds=seconds)
+            ):
+                repaired.append(facts.key)
+        return repaired
+
+    async def _repair_queue(self, queue: str, kind: FindingKind) -> bool:
+        if kind is FindingKind.ARCHIVE_OVER_CAP:
+            if self._archive_max_size is None:
+                return False
+            await self._pace.run(trim_archive(queue, max_size=self._archive_max_size))
+        elif kind is FindingKind.UNREGISTERED_QUEUE:
+            if not await self._pace.run(has_tasks(queue)):
+                return False
+            await self._pace.run(register(queue))
+        else:
+            try:
+                await self._pace.run(remove_queue(queue, force=False, progress=None))
+            except QueueNotEmptyError:
+                return False
+        return True

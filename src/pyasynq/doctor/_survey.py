@@ -1,0 +1,148 @@
+"""Looks through a queue for whatever may be damaged.
+
+The look is cheap and takes a while, and the queue moves on meanwhile: what it finds are suspicions, which are
+judged afterwards, each by a script that sees everything about a task at one moment.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker.arguments import MAX_TASKS
+from pyasynq._broker.doctor_groups import known_groups
+from pyasynq._broker.doctor_tasks import read_tasks, walk
+from pyasynq._wire.keys import queue_keys
+
+from ._diagnosis import looks_sound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyasynq._broker.doctor_tasks import TaskFacts, Walked
+
+    from ._pace import Pace
+
+_ROUNDS: Final = 3
+
+
+class QueueSurvey:
+    """What has been seen of one queue.
+
+    Attributes:
+        keys: of the queue.
+        suspects: ids of tasks that may be damaged, and the key of the group that each was seen in, if any.
+        groups: keys of groups and aggregation sets.
+        no_sets: what is listed as an aggregation set and is no key of one.
+        locks: keys of uniqueness locks.
+        counters: keys of the counters of single days.
+        own_keys: keys of ours that are no locks.
+        has_tasks: hashes of tasks were seen.
+    """
+
+    def __init__(self, queue: str, pace: Pace) -> None:
+        self.keys = queue_keys(queue)
+        self.suspects: dict[bytes, bytes] = {}
+        self.groups: set[bytes] = set()
+        self.no_sets: set[bytes] = set()
+        self.locks: list[bytes] = []
+        self.counters: list[bytes] = []
+        self.own_keys: list[bytes] = []
+        self.has_tasks = False
+        self._pace = pace
+        self._unplaced: set[bytes] = set()
+        """Tasks whose hash says that they are in a list or a group, and that have not been met there."""
+
+    async def note(self, names: Sequence[bytes]) -> None:
+        """Take keys of this queue, without their prefix."""
+        prefix = self.keys.prefix.encode()
+        tasks = []
+        for name in names:
+            if name.startswith(b"t:"):
+                tasks.append(name[2:])
+            elif name.startswith(b"g:"):
+                self.groups.add(prefix + name)
+            elif name.startswith((b"unique:", b"x:unique:")):
+                self.locks.append(prefix + name)
+            elif name.startswith((b"processed:", b"failed:")):
+                self.counters.append(prefix + name)
+            elif name.startswith(b"x:"):
+                self.own_keys.append(prefix + name)
+        if tasks:
+            self.has_tasks = True
+            self._note_tasks(await self._pace.run(read_tasks(self.keys.queue, tasks)))
+
+    def _note_tasks(self, tasks: Iterable[TaskFacts]) -> None:
+        for facts in tasks:
+            if not looks_sound(facts, self.keys.queue):
+                self.suspects.setdefault(facts.id, b"")
+            elif not facts.in_set:
+                self._unplaced.add(facts.id)
+
+    async def walk(self) -> None:
+        """Walk through all collections, and look again for tasks that were not met in theirs."""
+        await self._walk_everything()
+        for _ in range(_ROUNDS):
+            if not self._unplaced:
+                break
+            again = await self._pace.run(read_tasks(self.keys.queue, list(self._unplaced)))
+            self._unplaced.clear()
+            self._note_tasks(facts for facts in again if facts.message or facts.state)
+            if self._unplaced:
+                await self._walk_unordered()
+        for task_id in self._unplaced:
+            self.suspects.setdefault(task_id, b"")
+        self._unplaced.clear()
+
+    async def _walk_everything(self) -> None:
+        keys = self.keys
+        for state in ("scheduled", "retry", "archived", "completed"):
+            await self._walk(getattr(keys, state), state)
+        await self._walk(keys.lease, "active")
+        await self._walk_unordered()
+
+    async def _walk_unordered(self) -> None:
+        """Walk through the lists and the groups."""
+        await self._walk(self.keys.pending, "pending")
+        await self._walk(self.keys.active, "active")
+        listed, sets = await self._pace.run(known_groups(self.keys.queue))
+        prefix = self.keys.group_prefix.encode()
+        self.no_sets = {
+            key for key in sets if not re.fullmatch(re.escape(prefix) + b".+:[^:]+", key, re.DOTALL)
+        }
+        self.groups |= {*listed, *sets} - self.no_sets
+        for key in sorted(self.groups):
+            name = key[len(prefix) :]
+            await self._walk(key, "aggregating", name.rpartition(b":")[0] if key in sets else name)
+
+    async def _walk(self, collection: str | bytes, state: str, group: bytes = b"") -> None:
+        key = collection if isinstance(collection, bytes) else collection.encode()
+        seen_in = key if state == "aggregating" else b""
+        start, before, met = 0, frozenset[bytes](), set[bytes]()
+        while True:
+            page: Walked = await self._pace.run(walk(self.keys.queue, key, state, start, group=group))
+            for task_id in (*page.suspects, *_repeated(page.ids, before, met)):
+                self.suspects[task_id] = seen_in or self.suspects.get(task_id, b"")
+            self._unplaced.difference_update(page.ids)
+            before = frozenset(page.ids)
+            met |= before
+            start += page.looked_at
+            if page.looked_at < MAX_TASKS:
+                return
+
+
+def _repeated(ids: Sequence[bytes], before: frozenset[bytes], met: set[bytes]) -> list[bytes]:
+    """Return the ids of a page that were met in this list already.
+
+    A list that grows at its head meanwhile shows the end of one page again at the beginning of the next.
+    """
+    shifted = 0
+    while shifted < len(ids) and ids[shifted] in before:
+        shifted += 1
+    seen: set[bytes] = set()
+    repeated = []
+    for task_id in ids[shifted:]:
+        if task_id in seen or task_id in met:
+            repeated.append(task_id)
+        seen.add(task_id)
+    return repeated

@@ -1,0 +1,27 @@
+"""Several workers under one supervisor, and answers for the probes of an orchestrator.
+
+`pyasynq worker --processes 4 --health-port 8080` is this. A program of your own that starts its workers by a
+command of its own does the same with these parts:
+
+    def command(socket: int) -> list[str]:
+        return [sys.executable, "-m", "myapp.worker", str(socket)]
+
+    settings = SupervisorSettings(processes=4, health=HealthSettings(port=8080))
+    raise SystemExit(Supervisor(command, settings).run())
+
+and in `myapp.worker`, before anything that takes time:
+
+    link = SupervisorLink(int(sys.argv[1]))
+    server = app.server()
+    link.attach(server, app.url, crash_limits={})
+    raise SystemExit(server.run_forever(app))
+"""
+
+from __future__ import annotations
+
+from pyasynq._server.processes.health import Health, HealthSettings
+from pyasynq._server.processes.link import SupervisorLink
+from pyasynq._server.processes.supervisor import Supervisor, SupervisorSettings
+from pyasynq._server.processes.vitals import Vitals
+
+__all__ = ["Health", "HealthSettings", "Supervisor", "SupervisorLink", "SupervisorSettings", "Vitals"]

@@ -1,0 +1,72 @@
+# Generated from src/pyasynq/inspector/events.py by tools/unasync.py; change that file and run `make sync`.
+"""The inspector's way to follow what happens to tasks."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.following import Follower
+from pyasynq._broker.waiting import sleep_blocking
+from pyasynq.options import seconds_of
+
+from ._base import InspectorBase
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pyasynq._broker.following import BlockingEvents
+    from pyasynq.options import Duration
+
+
+class EventInspector(InspectorBase):
+    """Follows tasks."""
+
+    def follow(
+        self,
+        *queues: str,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        after: Mapping[str, str] | None = None,
+        seconds: Duration | None = None,
+    ) -> BlockingEvents:
+        """Yield the events of tasks as they are published; those of one queue in the order of their stream.
+
+        Only workers and clients that were told to publish do so: `ServerConfig(publish_events=True)`,
+        `Client(publish_events=True)`. It begins with the events after the first step of the iteration, comes
+        at most a quarter of a second late, and goes on when Redis was away. A follower that is too slow, or
+        was away for too long, gets an event of the kind `missed`; `dropped` says how many events a worker
+        could not publish. Both come whatever the filters.
+
+        Args:
+            queues: whose events to yield; without them those of all queues, also of new ones. A queue need
+                not exist yet.
+            kinds: such as `"succeeded"`, `"retried"`, `"archived"`; all kinds unless given.
+            types: task types; all unless given. Some events have none: those of `recovered` tasks, for one.
+            after: for each queue the `position` of the last event that is known; `"0"` yields all that
+                are kept. Other queues are followed from now on.
+            seconds: how long to follow; None is without end.
+
+        Raises:
+            InvalidOptionError: for a kind that does not exist, or what is no name or position; at once.
+            RedisError: Redis refuses us; while iterating.
+            ClientClosedError: the inspector has been closed; while iterating.
+        """
+        follower = Follower(queues, kinds=kinds, types=types, after={} if after is None else after)
+        limit = None if seconds is None else seconds_of("seconds", seconds)
+        return self._follow(follower, limit)
+
+    def _follow(self, follower: Follower, limit: float | None) -> BlockingEvents:
+        # Not the clock of the inspector: that of a test stands still meanwhile.
+        began = time.monotonic()
+        while True:
+            now = time.monotonic()
+            for event in follower.take(self._driver.run_batch(follower.plans(now)), now):
+                yield event
+            rest = follower.rest()
+            if limit is not None:
+                left = began + limit - time.monotonic()
+                if left <= 0 and not follower.behind:
+                    return
+                rest = min(rest, max(0.0, left))
+            sleep_blocking(rest)

@@ -1,0 +1,144 @@
+"""Asserting what is enqueued."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq.task import TaskState
+from pyasynq.testing._enqueued import WAITING_STATES, Enqueued, Wanted, complaint, process_time
+from pyasynq.testing._recorder import arguments_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from pyasynq import sync
+    from pyasynq._app.typed_task import TypedTask
+    from pyasynq.options import Duration
+    from pyasynq.task import Task
+    from pyasynq.testing._report import Attempt
+
+_PAGE: Final = 1_000
+
+
+class Assertions:
+    """Looks at the tasks that wait in the queues of the test: pending, scheduled, retry and aggregating.
+
+    They are those of Redis, whoever enqueued them. Arguments that are not named may be anything, and values
+    are compared by `==`, so `unittest.mock.ANY` and `pytest.approx` serve as well. An argument that has the
+    name of an option goes into `args`.
+    """
+
+    inspector: sync.Inspector
+    attempts: list[Attempt[Any]]
+    _tasks: Mapping[str, TypedTask[..., Any]]
+
+    @property
+    def now(self) -> datetime:
+        """The virtual present."""
+        raise NotImplementedError
+
+    def enqueued(
+        self,
+        task: TypedTask[..., Any] | Task | str | None = None,
+        /,
+        *args: Any,
+        **wanted: Any,
+    ) -> list[Enqueued]:
+        """Return the waiting tasks that are as `assert_enqueued` describes, pending ones in their order."""
+        what, tasks = self._wanted(task, args, **wanted), self._waiting()
+        return [one for one in tasks if not what.differences(one)]
+
+    def assert_enqueued(
+        self,
+        task: TypedTask[..., Any] | Task | str | None = None,
+        /,
+        *args: Any,
+        count: int | None = None,
+        **wanted: Any,
+    ) -> Enqueued:
+        """Fail unless such a task waits, and show those that are most like it; return the first.
+
+        Args:
+            task: a typed task, a type, a `Task`, or None for any.
+            *args: arguments of the typed task's handler, by position.
+            count: how many there must be; without it one or more.
+            **wanted: arguments of the handler by name, `args=` for those that have the name of an option,
+                `payload=` (bytes, or JSON of which the given keys count), `queue=`, `state=`, `group=`,
+                `headers=`, `task_id=`, `max_retry=`, `process_at=` and `process_in=`.
+
+        Raises:
+            AssertionError: when there is none, or not as many.
+            ArgumentsError: for an argument that the handler does not have.
+        """
+        what, tasks = self._wanted(task, args, **wanted), self._waiting()
+        found = [one for one in tasks if not what.differences(one)]
+        if found and count in {None, len(found)}:
+            return found[0]
+        number = "" if count is None else f"{count} x "
+        there = "" if count is None else f" ({len(found)} are)"
+        already = [str(one) for one in self.attempts if one.type == what.type][-3:]
+        raise AssertionError(complaint(what, tasks, f"not enqueued: {number}{what}{there}", already))
+
+    def refute_enqueued(
+        self,
+        task: TypedTask[..., Any] | Task | str | None = None,
+        /,
+        *args: Any,
+        **wanted: Any,
+    ) -> None:
+        """Fail if such a task waits; the arguments are those of `assert_enqueued`.
+
+        Raises:
+            AssertionError: when there is one.
+            ArgumentsError: for an argument that the handler does not have.
+        """
+        what = self._wanted(task, args, **wanted)
+        found = [one for one in self._waiting() if not what.differences(one)]
+        if found:
+            raise AssertionError(complaint(what, found, f"enqueued, and should not be: {what}", ()))
+
+    def _wanted(
+        self,
+        task: TypedTask[..., Any] | Task | str | None,
+        positional: tuple[Any, ...],
+        *,
+        args: Mapping[str, Any] | None = None,
+        process_at: datetime | None = None,
+        process_in: Duration | None = None,
+        payload: object = None,
+        **wanted: Any,
+    ) -> Wanted:
+        names = ("queue", "state", "group", "headers", "task_id", "max_retry")
+        options = {name: wanted.pop(name) for name in names if name in wanted}
+        return Wanted(
+            task,
+            positional,
+            {**wanted, **(args or {})},
+            payload=payload,
+            process_at=process_time(self.now, process_at, process_in),
+            **options,
+        )
+
+    def _waiting(self) -> list[Enqueued]:
+        return [
+            Enqueued(info, arguments_of(self._tasks.get(info.type), info.payload))
+            for queue in self.inspector.queues()
+            for state, group in self._collections(queue)
+            for page in self._pages(queue, state, group)
+            for info in page
+        ]
+
+    def _collections(self, queue: str) -> Iterator[tuple[TaskState, str]]:
+        for state in WAITING_STATES:
+            if state is not TaskState.AGGREGATING:
+                yield state, ""
+        for group in self.inspector.groups(queue):
+            yield TaskState.AGGREGATING, group.name
+
+    def _pages(self, queue: str, state: TaskState, group: str) -> Iterator[list[Any]]:
+        number, page = 0, [None] * _PAGE
+        while len(page) == _PAGE:
+            number += 1
+            page = self.inspector.list_tasks(queue, state, number, _PAGE, group=group)  # type: ignore[assignment]
+            yield page

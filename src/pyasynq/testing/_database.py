@@ -1,0 +1,138 @@
+"""A database for each test: on an embedded server of this process, or on one that the user names."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit, urlunsplit
+
+from pyasynq._broker.driver import BlockingDriver
+from pyasynq._broker.plan import CommandCall, Plan, Replay, ask
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq.embedded import EmbeddedServer
+from pyasynq.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyasynq._broker.plan import Argument, Reply
+
+_MARK: Final = "pyasynq:testing"
+"""Key that says that a database holds nothing but what tests have left."""
+_DATABASES: Final = 16
+"""As many as a server has unless it is told otherwise."""
+
+
+class _SharedServer:
+    """The embedded server of this process: started by the first test that needs it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._server: EmbeddedServer | None = None
+        self._pid = 0
+        self._taken: set[int] = set()
+
+    def take(self) -> str:
+        """Return the URL of a database that nobody uses; `give_back` takes it back."""
+        with self._lock:
+            if self._server is None or self._pid != os.getpid():
+                self._server, self._pid = EmbeddedServer().start(), os.getpid()
+                self._taken.clear()
+                atexit.register(self.stop)
+            free = sorted(set(range(_DATABASES)) - self._taken)
+            if not free:
+                raise ConfigurationError(
+                    f"{_DATABASES} test kits are in use at the same time; there are no more"
+                )
+            self._taken.add(free[0])
+            return with_database(self._server.url, free[0])
+
+    def give_back(self, url: str) -> None:
+        """Let others have a database."""
+        with self._lock:
+            self._taken.discard(parse_redis_url(url).database)
+
+    def stop(self) -> None:
+        """Stop the server, if it was started here."""
+        with self._lock:
+            server, self._server = self._server, None
+            atexit.unregister(self.stop)
+            if server is not None and self._pid == os.getpid():
+                server.stop()
+
+
+_shared = _SharedServer()
+
+
+def stop_server() -> None:
+    """Stop the embedded server of this process, which ends with it anyway; the next kit starts another."""
+    _shared.stop()
+
+
+@contextmanager
+def database(url: str | None) -> Iterator[str]:
+    """Provide the URL of an empty database, and empty it again at the end.
+
+    Raises:
+        EmbeddedServerError: when no server can be started.
+        ConfigurationError: when the database of `url` holds something that no test has left.
+        RedisError: when the server of `url` cannot be reached.
+    """
+    if url is not None:
+        with _emptied(_for_this_worker(url)) as named:
+            yield named
+        return
+    free = _shared.take()
+    try:
+        with _emptied(free) as named:
+            yield named
+    finally:
+        _shared.give_back(free)
+
+
+@contextmanager
+def _emptied(url: str) -> Iterator[str]:
+    driver = BlockingDriver(parse_redis_url(url), client_name="pyasynq-testing")
+    try:
+        if driver.run(_command("DBSIZE")) and not driver.run(_command("EXISTS", _MARK)):
+            number = parse_redis_url(url).database
+            raise ConfigurationError(
+                f"database {number} of Redis at {driver.target.address} holds keys that are not a test's, "
+                "and a test kit would delete them: name an empty database"
+            )
+        driver.run(_command("FLUSHDB"))
+        driver.run(_command("SET", _MARK, "what is in this database may be deleted"))
+        yield url
+        driver.run(_command("FLUSHDB"))
+    finally:
+        driver.close()
+
+
+def _command(*command: Argument) -> Plan[Reply]:
+    return ask(CommandCall(command, None, Replay.SAFE))
+
+
+def _for_this_worker(url: str) -> str:
+    """Return the URL with the database of this process of pytest-xdist: the first one is the one named."""
+    if parse_redis_url(url).embedded is not None:
+        raise ConfigurationError(f"{url}: a test kit starts its own embedded server; leave the url out")
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    if not worker.isdecimal() or worker == "0":
+        return url
+    return with_database(url, parse_redis_url(url).database + int(worker))
+
+
+def with_database(url: str, number: int) -> str:
+    """Return a URL that names this database."""
+    if parse_redis_url(url).path is not None:
+        return f"{url.partition('?')[0]}?{_parameters(url, f'db={number}')}"
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(path=f"/{number}", query=_parameters(url)))
+
+
+def _parameters(url: str, *more: str) -> str:
+    others = [part for part in urlsplit(url).query.split("&") if part and not part.startswith("db=")]
+    return "&".join([*others, *more])

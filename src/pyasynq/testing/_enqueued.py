@@ -1,0 +1,241 @@
+"""What is enqueued, what was wanted, and how the two differ."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._app.typed_task import TypedTask
+from pyasynq.errors import ArgumentsError, InvalidOptionError, nearest
+from pyasynq.options import instant_of, seconds_of
+from pyasynq.task import Task, TaskInfo, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyasynq.options import Duration
+
+WAITING_STATES: Final = (TaskState.PENDING, TaskState.SCHEDULED, TaskState.RETRY, TaskState.AGGREGATING)
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """A task that waits in Redis.
+
+    Attributes:
+        info: all that Redis knows of it.
+        arguments: those of the handler, for typed tasks; None for others.
+    """
+
+    info: TaskInfo
+    arguments: Mapping[str, Any] | None
+
+    @property
+    def id(self) -> str:
+        """The task's id."""
+        return self.info.id
+
+    @property
+    def type(self) -> str:
+        """The task's type."""
+        return self.info.type
+
+    @property
+    def queue(self) -> str:
+        """The queue that it is in."""
+        return self.info.queue
+
+    @property
+    def state(self) -> TaskState:
+        """Pending, scheduled, retry or aggregating."""
+        return self.info.state
+
+    @property
+    def payload(self) -> bytes:
+        """Its payload."""
+        return self.info.payload
+
+    def json(self) -> Any:
+        """Return the payload as JSON. Raises ValueError when it is none."""
+        return json.loads(self.info.payload)
+
+    def __str__(self) -> str:
+        info = self.info
+        if self.arguments is not None:
+            call = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        else:
+            call = f"payload={info.payload!r}" if info.payload else ""
+        when = f" for {info.next_process_at}" if info.state in {TaskState.SCHEDULED, TaskState.RETRY} else ""
+        group = f" in group {info.group!r}" if info.group else ""
+        return f"{info.type}({call}), queue {info.queue!r}{group}, {info.state.value}{when}"
+
+
+class Wanted:
+    """What a task must be like. What is not given may be anything.
+
+    Args:
+        task: a typed task; or a type; or a `Task`, whose payload and options count too.
+        args: positional arguments of the handler.
+        arguments: arguments of the handler by name.
+        payload: exact bytes, or JSON: of an object, the given keys alone are compared.
+        options: `queue`, `state`, `group`, `headers` (those given), `task_id`, `max_retry`, `process_at`.
+
+    Raises:
+        ArgumentsError: for an argument that the handler does not have.
+        InvalidOptionError: for what cannot be wanted.
+    """
+
+    def __init__(
+        self,
+        task: TypedTask[..., Any] | Task | str | None,
+        args: tuple[Any, ...] = (),
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        payload: object = None,
+        **options: object,
+    ) -> None:
+        if task is not None and not isinstance(task, TypedTask | Task | str):
+            raise InvalidOptionError(
+                "task",
+                task,
+                "must be a typed task, as @app.task makes it of a function, a Task, a type, or None",
+            )
+        self.type: str | None = task if isinstance(task, str) or task is None else task.type
+        self.arguments = dict(arguments or {})
+        self.options = {name: value for name, value in options.items() if value is not None}
+        _check_state(self.options.get("state", TaskState.PENDING))
+        self.payload = payload
+        if isinstance(task, TypedTask):
+            self.arguments = _bound(task, args, self.arguments)
+        elif isinstance(task, Task):
+            own = {name: task.options[name] for name in ("queue", "group", "headers") if name in task.options}
+            self.options = own | self.options
+            if payload is None:
+                self.payload = task.payload
+        if not isinstance(task, TypedTask) and (args or self.arguments):
+            raise InvalidOptionError(
+                "arguments",
+                [*args, *self.arguments],
+                "only typed tasks have arguments; compare a payload: payload={...} for JSON, or bytes",
+            )
+
+    def differences(self, task: Enqueued) -> list[str]:
+        """Return in words what is not as wanted; nothing for a task that is."""
+        info = task.info
+        if self.type is not None and info.type != self.type:
+            return [f"type is {info.type!r}"]
+        return [*self._of_options(info), *self._of_arguments(task), *self._of_payload(task)]
+
+    def _of_options(self, info: TaskInfo) -> Iterator[str]:
+        for name, wanted in self.options.items():
+            if name == "headers" and isinstance(wanted, dict):
+                for header, value in wanted.items():
+                    yield from _unlike(f"header {header!r}", value, info.headers.get(header))
+            else:
+                yield from _unlike(name, wanted, _property(info, name))
+
+    def _of_arguments(self, task: Enqueued) -> Iterator[str]:
+        if self.arguments and task.arguments is None:
+            yield f"its payload does not fit the handler: {task.payload!r}"
+            return
+        for name, wanted in self.arguments.items():
+            yield from _unlike(name, wanted, (task.arguments or {})[name])
+
+    def _of_payload(self, task: Enqueued) -> Iterator[str]:
+        if self.payload is None or task.payload == self.payload:
+            return
+        if isinstance(self.payload, bytes):
+            yield f"payload is {task.payload!r}, not {self.payload!r}"
+            return
+        try:
+            found = task.json()
+        except ValueError:
+            yield f"payload is no JSON: {task.payload!r}"
+            return
+        if isinstance(self.payload, dict) and isinstance(found, dict):
+            for name, wanted in self.payload.items():
+                yield from _unlike(f"payload[{name!r}]", wanted, found.get(name))
+        else:
+            yield from _unlike("payload", self.payload, found)
+
+    def __str__(self) -> str:
+        call = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        options = "".join(f", {name} {value!r}" for name, value in self.options.items())
+        payload = "" if self.payload is None else f", payload {self.payload!r}"
+        return f"{self.type or 'any task'}({call}){options}{payload}"
+
+
+def _check_state(state: object) -> None:
+    if state not in WAITING_STATES:
+        known = [one.value for one in WAITING_STATES]
+        hint = nearest(state, known) if isinstance(state, str) else ""
+        remedy = f"must be {', '.join(map(repr, known[:-1]))} or {known[-1]!r}, in which tasks wait{hint}"
+        raise InvalidOptionError("state", state, remedy)
+
+
+def _bound(task: TypedTask[..., Any], args: tuple[Any, ...], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    signature = inspect.signature(task._declaration.function)  # noqa: SLF001 - the kit is a friend of typed tasks
+    for name in arguments:
+        if name not in signature.parameters:
+            hint = nearest(name, signature.parameters)
+            raise ArgumentsError(f"task {task.type!r} has no argument {name!r}{hint}", name)
+    try:
+        return dict(signature.bind_partial(*args, **arguments).arguments)
+    except TypeError as error:
+        raise ArgumentsError(f"task {task.type!r}: {error}", None) from None
+
+
+def _property(info: TaskInfo, name: str) -> object:
+    if name == "process_at":
+        return info.next_process_at
+    return getattr(info, "id" if name == "task_id" else name)
+
+
+def _unlike(name: str, wanted: object, found: object) -> Iterator[str]:
+    if found != wanted:
+        shown = found.value if isinstance(found, TaskState) else found
+        yield (
+            f"{name} is {shown!r}, not {wanted!r}"
+            if not isinstance(shown, datetime)
+            else (f"{name} is {shown}, not {wanted}")
+        )
+
+
+def process_time(now: datetime, process_at: datetime | None, process_in: Duration | None) -> datetime | None:
+    """Return the time at which a task is wanted to be due, in whole seconds."""
+    if process_at is not None and process_in is not None:
+        raise InvalidOptionError("process_at", process_at, "give process_at or process_in, not both")
+    if process_in is not None:
+        process_at = now + timedelta(seconds=seconds_of("process_in", process_in))
+    if process_at is None:
+        return None
+    instant = instant_of("process_at", process_at)
+    return instant._replace(seconds=instant.ceiling, microseconds=0).to_datetime()
+
+
+def complaint(wanted: Wanted, tasks: Sequence[Enqueued], headline: str, already: Iterable[str]) -> str:
+    """Return the message of a failed assertion: what was wanted, and what is most like it."""
+    lines = [headline]
+    near = sorted(
+        ((wanted.differences(task), task) for task in tasks if wanted.type in {None, task.type}),
+        key=lambda pair: len(pair[0]),
+    )
+    for differences, task in near[:_SHOWN]:
+        lines.append(f"  {'is' if not differences else 'not'} {task}")
+        lines += [f"      {one}" for one in differences]
+    others = [task for task in tasks if wanted.type not in {None, task.type}]
+    if len(near) > _SHOWN:
+        lines.append(f"  and {len(near) - _SHOWN} more of this type")
+    if not tasks:
+        lines.append("  nothing is enqueued")
+    elif not near:
+        hint = nearest(wanted.type or "", {task.type for task in others})
+        lines.append(f"  no task of this type is enqueued{hint}; enqueued are:")
+        lines += [f"      {task}" for task in others[:_SHOWN]]
+        lines += [f"      and {len(others) - _SHOWN} more"] if len(others) > _SHOWN else []
+    lines += [f"  has run already: {one}" for one in already]
+    return "\n".join(lines)

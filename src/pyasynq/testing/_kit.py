@@ -1,0 +1,439 @@
+"""The kit: an app on a database of the test, a clock that stands still, a worker that runs when told to."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+
+from pyasynq import sync
+from pyasynq._app.typed_task import TypedTask
+from pyasynq._broker.driver import BlockingDriver
+from pyasynq._broker.guard import only
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._clock import Instant
+from pyasynq._server.logs import LogSubscriber
+from pyasynq._server.routes import router_of
+from pyasynq._server.threads import HandlerThreads
+from pyasynq.app import App
+from pyasynq.config import ServerConfig
+from pyasynq.errors import InvalidOptionError, ServerStateError
+from pyasynq.events import Events
+from pyasynq.options import DEFAULT_QUEUE, instant_of, is_whole, seconds_of
+from pyasynq.testing._assertions import Assertions
+from pyasynq.testing._crash import take_and_die
+from pyasynq.testing._database import database
+from pyasynq.testing._direct import Place
+from pyasynq.testing._next_task import put_in_front, without_waiting
+from pyasynq.testing._recorder import RecordedRouter, Recorder
+from pyasynq.testing._report import Attempt, Report
+from pyasynq.testing._schedules import Schedules
+from pyasynq.testing._threads import run_blocking
+from pyasynq.testing._time import VirtualClock, age_keys, start_of, whole_seconds
+from pyasynq.testing._worker import HandWorker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from datetime import datetime, timedelta
+    from types import TracebackType
+
+    from pyasynq._server.routes import Handler, Router
+    from pyasynq.client import Client
+    from pyasynq.options import Duration
+    from pyasynq.periodic import PeriodicTaskManager
+    from pyasynq.scheduler import Scheduler
+    from pyasynq.task import Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class KitBase:
+    """The life of a kit, and its worker."""
+
+    def __init__(
+        self,
+        handler: App | Router | Handler,
+        *,
+        config: ServerConfig | None,
+        concurrency: int,
+        start: datetime | None,
+        url: str | None,
+        allow: Iterable[str],
+        patience: Duration,
+        with_scheduler: bool,
+    ) -> None:
+        self._app = handler if isinstance(handler, App) else None
+        self._router = router_of(handler)
+        self._config = config
+        if not is_whole(concurrency, 1):
+            raise InvalidOptionError("concurrency", concurrency, "must be a whole number, 1 or more")
+        self._concurrency = concurrency
+        self._start = start
+        self._given_url = url
+        self._allow = [parse_redis_url(one).address for one in allow]
+        self._patience = seconds_of("patience", patience)
+        self._with_scheduler = with_scheduler
+        self._stack = ExitStack()
+        self._worker: HandWorker | None = None
+        self._is_busy = False
+
+    def __enter__(self) -> Self:
+        """Begin: from here to the end of the block the app works on the test's database alone."""
+        if hasattr(self, "clock"):
+            raise ServerStateError("a kit is used once; call use() again")
+        self.clock = VirtualClock(start_of(self._start))
+        """The virtual clock: for `Client`, `Scheduler` and others that take a `clock`."""
+        with ExitStack() as stack:
+            self.url = stack.enter_context(database(self._given_url))
+            """The URL of the test's database."""
+            target = parse_redis_url(self.url)
+            stack.enter_context(only({target.address, *self._allow}))
+            place = Place(self.url, self.clock)
+            if self._app is not None:
+                # Another kit may have it, and its modules may not import.
+                stack.enter_context(self._app._redirected(place))  # noqa: SLF001 - made for this
+                self._app.load()
+            self.client: Client = place.open_client()
+            """An asyncio client of the test's database."""
+            stack.callback(self.client._driver.abandon)  # noqa: SLF001 - it holds nothing of an event loop
+            self.sync_client = stack.enter_context(place.open_blocking_client())
+            """A blocking client of the test's database."""
+            self.inspector = stack.enter_context(sync.Inspector(self.url, clock=self.clock))
+            """A blocking inspector of the test's database."""
+            self._driver = BlockingDriver(target, client_name="pyasynq-testing", clock=self.clock)
+            stack.callback(self._driver.close)
+            self.attempts: list[Attempt[Any]] = []
+            """All attempts so far."""
+            self._tasks = {} if self._app is None else self._app.tasks
+            self._schedules = Schedules(self.clock)
+            self._add_schedules_of_app()
+            self._stack = stack.pop_all()
+        return self
+
+    def _add_schedules_of_app(self) -> None:
+        if self._app is None or not self._with_scheduler:
+            return
+        scheduler = self._app.scheduler()
+        if scheduler.entries:
+            self._schedules.add(scheduler)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End: the app is as it was before, and the test's database is empty."""
+        self._stack.close()
+
+    async def __aenter__(self) -> Self:
+        """Begin, as `with` does."""
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End, as `with` does."""
+        try:
+            if self._app is not None:
+                await self._app.close()
+        finally:
+            self.__exit__(kind, error, trace)
+
+    @property
+    def now(self) -> datetime:
+        """The virtual present, in UTC."""
+        return self.clock.now().to_datetime()
+
+    @property
+    def _server_config(self) -> ServerConfig:
+        config = self._config
+        if config is None:
+            queues = {DEFAULT_QUEUE: 1} if self._app is None else self._app.default_weights()
+            config = ServerConfig(queues=queues)
+        # In burst mode nothing is watched: nobody rests who could be woken.
+        return replace(config, concurrency=self._concurrency, burst=True, max_tasks=None, health_check=None)
+
+    def _move_to(self, moment: Instant) -> None:
+        now = self.clock.now()
+        if moment <= now:
+            return
+        if self._worker is not None:
+            self._worker.hold_leases(moment.timestamp - now.timestamp)
+        if moment.seconds > now.seconds:
+            age_keys(self._driver, moment.seconds - now.seconds)
+        self.clock.move_to(moment)
+        if self._worker is not None:
+            self._worker.time_passed()
+
+    @asynccontextmanager
+    async def _working(
+        self, recorder: Recorder, threads: HandlerThreads, config: ServerConfig, *, raises: bool
+    ) -> AsyncIterator[HandWorker]:
+        """Run a worker for the time of a block, in the app's lifespan."""
+        if self._is_busy:
+            raise ServerStateError(
+                "the kit's worker is at work: a handler, or something beside it, cannot drain, advance or "
+                "perform; in a handler, pass_time() lets time pass"
+            )
+        self._is_busy = True
+        try:
+            async with AsyncExitStack() as stack:
+                state = None
+                if self._app is not None:
+                    state = await stack.enter_async_context(self._app._lifetime(None))  # noqa: SLF001 - as a server
+                events = Events()
+                LogSubscriber(config, parse_redis_url(self.url).address).attach(events)
+                for one in (events, *self._schedules.events):
+                    stack.enter_context(recorder.listening(one))
+                worker = HandWorker(
+                    parse_redis_url(self.url),
+                    RecordedRouter(self._router, recorder),
+                    config,
+                    clock=self.clock,
+                    events=events,
+                    recorder=recorder,
+                    threads=threads,
+                    task_state=state,
+                )
+                stack.push_async_callback(worker.close)
+                worker.stop_at_failure, worker.patience = raises, self._patience
+                self._worker = worker
+                yield worker
+        finally:
+            self._is_busy, self._worker = False, None
+            self.attempts += recorder.attempts
+        if raises:
+            recorder.raise_failure()
+
+    def _recorder(self) -> Recorder:
+        return Recorder(self.clock, self._tasks)
+
+    def _report(self, recorder: Recorder) -> Report:
+        infos = [self.inspector.queue_info(queue) for queue in self.inspector.queues()]
+        left = {info.queue: info.pending for info in infos if info.pending}
+        return Report(tuple(recorder.attempts), tuple(recorder.events), left)
+
+
+class Kit(KitBase, Assertions):
+    """An app under test; made by `use`.
+
+    Within its block nothing of pyasynq can reach another Redis. Time stands still until `advance` or
+    `pass_time`. Each method that runs handlers comes twice: one to be awaited, which runs them in the test's
+    event loop, and a blocking one, which ends in `_sync` and runs plain handlers in the thread of the test.
+
+    With `raises`, the first error of a handler, an aggregator, a hook or a provider ends the run and is
+    raised as it is, when what runs has ended and is written down; a note on it names the task. What a handler
+    says by `Snooze`, `Retry`, `Archive`, `Cancel` or `RevokeTask` is no error.
+
+    Attributes:
+        url: of the test's database.
+        clock: for what takes one, such as `Scheduler(kit.url, clock=kit.clock)`.
+        client, sync_client: clients of the test's database, for code that has no app.
+        inspector: a blocking inspector of it.
+        attempts: all attempts so far.
+    """
+
+    async def drain(self, *, raises: bool = True) -> Report:
+        """Run all that is due now, and what that enqueues, until there is nothing more; time stands still.
+
+        Raises:
+            DrainTimeoutError: when it takes longer than the kit's patience.
+            EndlessDrainError: when it does not come to an end.
+            Exception: with `raises`, what a handler raised.
+        """
+        return await self._until(self.clock.now(), HandlerThreads(), raises=raises)
+
+    def drain_sync(self, *, raises: bool = True) -> Report:
+        """Run all that is due now, blocking; as `drain`."""
+        return run_blocking("drain", lambda threads: self._until(self.clock.now(), threads, raises=raises))
+
+    async def advance(
+        self,
+        duration: timedelta | None = None,
+        *,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        raises: bool = True,
+    ) -> Report:
+        """Let time pass, in whole seconds, while worker and schedulers work; raises what `drain` raises.
+
+        Time goes from one instant at which something is due to the next. There, what is due is done as by
+        `drain`: retries, scheduled tasks, ticks, groups, leases that have lapsed, the end of retention. Keys
+        that Redis would have deleted after so long are gone.
+        """
+        span = whole_seconds(duration, days=days, hours=hours, minutes=minutes, seconds=seconds)
+        return await self._until(self.clock.now().plus(span), HandlerThreads(), raises=raises)
+
+    def advance_sync(
+        self,
+        duration: timedelta | None = None,
+        *,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        raises: bool = True,
+    ) -> Report:
+        """Let time pass while worker and schedulers work, blocking; as `advance`."""
+        span = whole_seconds(duration, days=days, hours=hours, minutes=minutes, seconds=seconds)
+        return run_blocking(
+            "advance", lambda threads: self._until(self.clock.now().plus(span), threads, raises=raises)
+        )
+
+    async def advance_to(self, moment: datetime, *, raises: bool = True) -> Report:
+        """Let time pass until then; as `advance`. Raises `InvalidOptionError` for the past."""
+        return await self._until(self._instant_of(moment), HandlerThreads(), raises=raises)
+
+    def advance_to_sync(self, moment: datetime, *, raises: bool = True) -> Report:
+        """Let time pass until then, blocking; as `advance`."""
+        until = self._instant_of(moment)
+        return run_blocking("advance_to", lambda threads: self._until(until, threads, raises=raises))
+
+    async def perform(self, task: TypedTask[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]:
+        """Enqueue a call and run it now, before all that waits: middleware, context, timeout and all.
+
+        Its process time and group are left aside; `task.options(...)` sets other options.
+
+        Raises:
+            InvalidOptionError: for what is no typed task.
+            ServerStateError: when its queue gives no task: it is paused, or at a limit.
+            Exception: what enqueueing raises, and what the handler raised; `kit.attempts[-1]` has the rest.
+        """
+        _check_is_typed(task)
+        return await self.perform_task(task.task(*args, **kwargs))
+
+    def perform_sync(self, task: TypedTask[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]:
+        """Enqueue a call and run it now, blocking; as `perform`."""
+        _check_is_typed(task)
+        return self.perform_task_sync(task.task(*args, **kwargs))
+
+    async def perform_task(self, task: Task, *, raises: bool = True) -> Attempt[Any]:
+        """Enqueue a task of any type and run it now; as `perform`."""
+        return await self._perform(task, HandlerThreads(), raises=raises)
+
+    def perform_task_sync(self, task: Task, *, raises: bool = True) -> Attempt[Any]:
+        """Enqueue a task of any type and run it now, blocking; as `perform`."""
+        return run_blocking("perform", lambda threads: self._perform(task, threads, raises=raises))
+
+    def pass_time(
+        self,
+        duration: timedelta | None = None,
+        *,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+    ) -> None:
+        """Let time pass while no worker and no scheduler works: what is due waits for the next `drain`.
+
+        Called by a handler, or by what stands in for a slow service, it is time that the attempt takes: when
+        that is more than its timeout, the attempt is broken off where it next awaits.
+        """
+        span = whole_seconds(duration, days=days, hours=hours, minutes=minutes, seconds=seconds)
+        self._move_to(self.clock.now().plus(span))
+
+    def crash_worker(self, tasks: int = 1, *, queue: str | None = None) -> list[str]:
+        """Have a worker take up to so many tasks and die; return their ids.
+
+        35 seconds later `advance` sees the tasks recovered.
+        """
+        queues = self._server_config.queues if queue is None else [queue]
+        return [one for _, one in take_and_die(self._driver, queues, tasks, self.clock.now())]
+
+    def add_scheduler(self, scheduler: Scheduler | PeriodicTaskManager) -> None:
+        """Fire the ticks of a scheduler or manager too, from now on; do not start it.
+
+        Raises:
+            ConfigurationError: when it was not made with the kit's clock.
+        """
+        self._schedules.add(scheduler)
+
+    async def _until(self, moment: Instant, threads: HandlerThreads, *, raises: bool) -> Report:
+        recorder = self._recorder()
+        async with self._working(recorder, threads, self._server_config, raises=raises) as worker:
+            worker.schedules = self._schedules
+            await worker.assemble()
+            await worker.run_instant()
+            while not (raises and recorder.failure):
+                due = await worker.next_due()
+                if due is None or due > moment:
+                    self._move_to(moment)
+                    break
+                self._move_to(due)
+                await worker.run_instant()
+        return self._report(recorder)
+
+    async def _perform(self, task: Task, threads: HandlerThreads, *, raises: bool) -> Attempt[Any]:
+        sender: App | Client = self.client if self._app is None else self._app
+        info = await sender.enqueue(without_waiting(task))
+        put_in_front(self._driver, info.queue, info.id)
+        config = replace(self._server_config, queues={info.queue: 1}, concurrency=1, max_tasks=1)
+        recorder = self._recorder()
+        async with self._working(recorder, threads, config, raises=raises) as worker:
+            await worker.assemble()
+            await worker.run_pending()
+        if not recorder.attempts:
+            raise ServerStateError(
+                f"task {info.id} of type {info.type!r} cannot be performed: queue {info.queue!r} gives no "
+                "task now, since it is paused or at a limit"
+            )
+        return recorder.attempts[0]
+
+    def _instant_of(self, moment: datetime) -> Instant:
+        until = Instant(instant_of("moment", moment).ceiling)
+        if until < self.clock.now():
+            raise InvalidOptionError("moment", moment, f"lies in the past; it is {self.now} now")
+        return until
+
+
+def _check_is_typed(task: object) -> None:
+    if not isinstance(task, TypedTask):
+        remedy = "must be a typed task, as @app.task makes it of a function; perform_task takes any Task"
+        raise InvalidOptionError("task", task, remedy)
+
+
+def use(
+    handler: App | Router | Handler,
+    *,
+    config: ServerConfig | None = None,
+    concurrency: int = 1,
+    start: datetime | None = None,
+    url: str | None = None,
+    allow: Iterable[str] = (),
+    patience: Duration = 60.0,
+    with_scheduler: bool = True,
+) -> Kit:
+    """Put an app under test for the time of a `with` or `async with` block.
+
+    Args:
+        handler: the `App`; or a `Mux` or a function that takes each `Task`, for code that uses `kit.client`.
+        config: how its worker works; without it as `pyasynq worker` does.
+        concurrency: how many tasks run at once; with one, in the order in which they were enqueued.
+        start: the virtual time at which the block begins, not in the past; without it, now.
+        url: of a database to be used and emptied, where no embedded server can be; with pytest-xdist, of
+            that of the first process, and the others take those that follow.
+        allow: URLs of other Redis servers that may be spoken to meanwhile.
+        patience: real seconds that one call of the kit may take.
+        with_scheduler: whether the schedules that the app declares are fired.
+
+    Raises:
+        EmbeddedServerError: on entering, when no server can be started here.
+        ConfigurationError: on entering, for a database that is not empty, or an app that another kit uses.
+    """
+    return Kit(
+        handler,
+        config=config,
+        concurrency=concurrency,
+        start=start,
+        url=url,
+        allow=allow,
+        patience=patience,
+        with_scheduler=with_scheduler,
+    )

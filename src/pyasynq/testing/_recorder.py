@@ -1,0 +1,193 @@
+"""Notes what happens while a kit's worker is at work, from the events of server and schedulers."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq import events as happened
+from pyasynq._app.routes import watch_result
+from pyasynq._server.group_routes import GroupRouter
+from pyasynq._server.outcome import wish_of
+from pyasynq.context import current_task
+from pyasynq.errors import HandlerExitError, PayloadDecodingError
+from pyasynq.events import Outcome, TaskFinished
+from pyasynq.testing._report import Attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable, Iterator, Mapping
+
+    from pyasynq._app.typed_task import TypedTask
+    from pyasynq._server.group_routes import DeclaredAggregator
+    from pyasynq._server.routes import Route, Router
+    from pyasynq.events import Events
+    from pyasynq.task import Task
+    from pyasynq.testing._time import VirtualClock
+
+_NOTED: Final = (
+    happened.TaskRecovered,
+    happened.TaskPoisoned,
+    happened.LeaseLost,
+    happened.GhostsDropped,
+    happened.MessageQuarantined,
+    happened.ArchiveTrimmed,
+    happened.TasksAggregated,
+    happened.AggregationDeclined,
+    happened.AggregationFailed,
+    happened.AggregationLost,
+    happened.SetsReclaimed,
+    happened.TickFired,
+    happened.TickFailed,
+    happened.TicksMissed,
+    happened.HookFailed,
+    happened.SyncFailed,
+    happened.PeriodicTaskRefused,
+)
+
+
+class Recorder:
+    """Everything that happened during one call of the kit.
+
+    Attributes:
+        attempts: in the order in which they ended.
+        events: what else happened.
+        failure: the first error of a handler, an aggregator, a hook or a provider.
+    """
+
+    def __init__(self, clock: VirtualClock, tasks: Mapping[str, TypedTask[..., Any]]) -> None:
+        self.attempts: list[Attempt[Any]] = []
+        self.events: list[tuple[object, ...]] = []
+        self.failure: BaseException | None = None
+        self._clock = clock
+        self._tasks = tasks
+        self._results: dict[tuple[str, str], object] = {}
+        self._payloads: dict[tuple[str, str], bytes] = {}
+
+    @property
+    def count(self) -> int:
+        """How much has happened."""
+        return len(self.attempts) + len(self.events)
+
+    @contextmanager
+    def listening(self, events: Events) -> Iterator[None]:
+        """Note what is emitted there within the block."""
+        ends = [events.subscribe(TaskFinished, self._finished)]
+        ends += [events.subscribe(kind, self._note) for kind in _NOTED]
+        try:
+            yield
+        finally:
+            for end in ends:
+                end()
+
+    def raise_failure(self) -> None:
+        """Raise the failure, if there is one; what would end an event loop is the cause of what is raised."""
+        failure = self.failure
+        if failure is None:
+            return
+        if isinstance(failure, Exception):
+            raise failure
+        raise HandlerExitError(failure) from failure
+
+    def started(self, task: Task) -> None:
+        """Note the payload of the attempt that runs here, and what its handler will return."""
+        running = current_task.get()
+        key = running.queue, running.id
+        self._payloads[key] = task.payload or b""
+        self._results.pop(key, None)
+        watch_result.set(lambda value: self._results.__setitem__(key, value))
+
+    def returned(self, value: object) -> None:
+        """Note what the handler of the attempt that runs here has returned, unless that is known."""
+        running = current_task.get()
+        self._results.setdefault((running.queue, running.id), value)
+
+    def _finished(self, event: TaskFinished) -> None:
+        key = event.queue, event.task_id
+        payload = self._payloads.pop(key, b"")
+        result = self._results.pop(key, None)
+        self.attempts.append(
+            Attempt(
+                task_id=event.task_id,
+                type=event.task_type,
+                queue=event.queue,
+                payload=payload,
+                arguments=arguments_of(self._tasks.get(event.task_type), payload),
+                retried=event.retried,
+                at=self._clock.now().to_datetime(),
+                outcome=event.outcome,
+                result=None if event.error is not None else result,
+                error=event.error,
+            )
+        )
+        if event.error is not None and not _is_wanted(event):
+            retries = f"attempt {event.retried + 1} of {event.max_retry + 1}"
+            what = f"task {event.task_id} of type {event.task_type!r} in queue {event.queue!r}"
+            self._fail(event.error, f"{what}, {retries}: {event.outcome.value}")
+
+    def _note(self, event: tuple[object, ...]) -> None:
+        self.events.append(event)
+        error = getattr(event, "error", None)
+        if isinstance(error, BaseException):
+            self._fail(error, f"reported as {event!r}")
+
+    def _fail(self, error: BaseException, note: str) -> None:
+        if self.failure is None:
+            self.failure = error
+            if note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
+
+
+def _is_wanted(event: TaskFinished) -> bool:
+    """Return whether the handler has said itself what is to become of its task."""
+    return event.error is None or event.outcome is Outcome.REVOKED or wish_of(event.error) is not None
+
+
+def arguments_of(task: TypedTask[..., Any] | None, payload: bytes) -> dict[str, Any] | None:
+    """Return the arguments that a payload carries; None when nobody knows how to read it."""
+    if task is None:
+        return None
+    try:
+        return task._declaration.arguments.decode(payload)  # noqa: SLF001 - the kit reads as the worker does
+    except PayloadDecodingError:
+        return None
+
+
+class RecordedRouter:
+    """A router whose handlers tell a recorder what they are given and what they return."""
+
+    def __init__(self, router: Router, recorder: Recorder) -> None:
+        self._router = router
+        self._recorder = recorder
+
+    def route(self, task_type: str) -> Route | None:
+        """Return how to run tasks of this type."""
+        route = self._router.route(task_type)
+        return None if route is None else self._recorded(route)
+
+    def routes(self) -> Iterable[Route]:
+        """Return all routes that there are."""
+        return self._router.routes()
+
+    def aggregators(self) -> Mapping[str, DeclaredAggregator]:
+        """Return the aggregators by the names of their groups."""
+        return self._router.aggregators() if isinstance(self._router, GroupRouter) else {}
+
+    def _recorded(self, route: Route) -> Route:
+        recorder = self._recorder
+
+        async def wait_for(waiting: Awaitable[Any]) -> Any:
+            result = await waiting
+            recorder.returned(result)
+            return result
+
+        def call(task: Task) -> Any:
+            recorder.started(task)
+            result = route.call(task)
+            if inspect.isawaitable(result):
+                return wait_for(result)
+            recorder.returned(result)
+            return result
+
+        return dataclasses.replace(route, call=call)

@@ -1,0 +1,95 @@
+"""Schedulers and periodic task managers whose ticks a kit fires."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pyasynq.errors import ConfigurationError
+from pyasynq.periodic import PeriodicTaskManager
+
+if TYPE_CHECKING:
+    from pyasynq._broker.driver import AsyncDriver
+    from pyasynq._scheduler.services import Ticker
+    from pyasynq._server.redis_time import RedisTime
+    from pyasynq.events import Events
+    from pyasynq.scheduler import Scheduler
+    from pyasynq.testing._time import VirtualClock
+
+
+class _Timer:
+    """One scheduler, which keeps its entries from one call of the kit to the next."""
+
+    def __init__(self, scheduler: Scheduler | PeriodicTaskManager, clock: VirtualClock) -> None:
+        manager = scheduler if isinstance(scheduler, PeriodicTaskManager) else None
+        self.scheduler = scheduler.scheduler if isinstance(scheduler, PeriodicTaskManager) else scheduler
+        self._sync = manager._sync if manager is not None else None  # noqa: SLF001 - it does not rest here either
+        self._clock = clock
+        self._sync_at = -math.inf if manager is not None else math.inf
+        self._tick_at = -math.inf
+        self._synced = False
+        self._ticker: Ticker | None = None
+
+    @property
+    def next_due(self) -> float:
+        return min(self._sync_at, self._tick_at)
+
+    def begin(self, driver: AsyncDriver, redis_time: RedisTime) -> None:
+        self._ticker, _ = self.scheduler._assemble(driver, redis_time)  # noqa: SLF001 - parts that are not started
+        self._tick_at = -math.inf
+
+    async def round(self) -> None:
+        now = self._clock.now().timestamp
+        if self._sync is not None and now >= self._sync_at:
+            if self._synced:
+                rest = await self._sync.round()
+            else:
+                # What goes wrong with the first one ends the start of a manager.
+                await self._sync.enter()
+                rest, self._synced = self._sync.first_rest, True
+            self._sync_at = now + rest
+            self._tick_at = -math.inf
+        if self._ticker is not None and now >= self._tick_at:
+            self._tick_at = now + await self._ticker.round()
+
+
+class Schedules:
+    """All schedulers of a kit."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._timers: list[_Timer] = []
+
+    def add(self, scheduler: Scheduler | PeriodicTaskManager) -> None:
+        """Fire its ticks from now on.
+
+        Raises:
+            ConfigurationError: when it does not go by the kit's clock.
+        """
+        timer = _Timer(scheduler, self._clock)
+        if timer.scheduler._clock is not self._clock:  # noqa: SLF001 - it has no other use
+            kind = type(scheduler).__name__
+            raise ConfigurationError(
+                f"this {kind} goes by another clock: make it with {kind}(kit.url, ..., clock=kit.clock)"
+            )
+        self._timers.append(timer)
+
+    @property
+    def events(self) -> list[Events]:
+        """What the schedulers emit to."""
+        return [timer.scheduler.events for timer in self._timers]
+
+    def begin(self, driver: AsyncDriver, redis_time: RedisTime) -> None:
+        """Begin a call of the kit."""
+        for timer in self._timers:
+            timer.begin(driver, redis_time)
+
+    async def round(self) -> None:
+        """Fire what is due."""
+        for timer in self._timers:
+            await timer.round()
+
+    @property
+    def next_due(self) -> float:
+        """The next Unix second at which one of them has something to do; infinity for never."""
+        return min((timer.next_due for timer in self._timers), default=math.inf)

@@ -1,0 +1,136 @@
+"""Running coroutines from plain tests: the event loop is in a thread of its own, plain handlers are not.
+
+Django's connections, and much else, belong to the thread that made them. So plain handlers run in the
+thread of the test, which has nothing else to do, and see what the test has not committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import threading
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pyasynq._server.threads import HandlerThreads
+from pyasynq.errors import ServerStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from pyasynq._server.threads import _Job
+
+T = TypeVar("T")
+
+
+class CallerThread(HandlerThreads):
+    """Runs plain functions in the one thread that calls `serve`, one after another.
+
+    Attributes:
+        on_interrupt: called when Ctrl-C ends one of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_interrupt: Callable[[], object] = lambda: None
+        self._interrupt: KeyboardInterrupt | None = None
+
+    def _submit(self, job: _Job) -> None:
+        if job.attempt is not None:
+            job.attempt.threads += 1
+        self._jobs.put(job._replace(run=functools.partial(self._watch, job.run)))
+
+    def _watch(self, run: Callable[[], Any]) -> Any:
+        try:
+            return run()
+        except KeyboardInterrupt as interrupt:
+            # In a thread of its own a handler could not get it: it is for the test, not the task's failure.
+            self._interrupt = interrupt
+            self.on_interrupt()
+            raise
+
+    def serve(self) -> None:
+        """Run what is handed over until `close`. Raises `KeyboardInterrupt` at the end if there was one."""
+        self._work()
+        if self._interrupt is not None:
+            raise self._interrupt
+
+    def close(self) -> None:
+        """End `serve` after what it runs now."""
+        self._closed = True
+        self._jobs.put(None)
+
+
+def run_blocking(method: str, work: Callable[[CallerThread], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine in an event loop of its own, and the plain functions that it hands over in this thread.
+
+    Raises:
+        ServerStateError: in a thread whose event loop runs.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise ServerStateError(
+            f"{method}_sync() would block the event loop of this test: write `await kit.{method}(...)`"
+        )
+    threads = CallerThread()
+    run = _Run(work, threads)
+    threads.on_interrupt = run.cancel
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(run.main,), name="pyasynq-testing", daemon=True)
+    thread.start()
+    try:
+        threads.serve()
+    except BaseException:
+        # Ctrl-C: the loop gives back what it runs, and ends; what it has handed over is waited for.
+        run.cancel()
+        if thread.is_alive():
+            threads.serve()
+        raise
+    finally:
+        thread.join()
+    return run.result()
+
+
+class _Run(Generic[T]):
+    """One coroutine in its thread."""
+
+    def __init__(self, work: Callable[[CallerThread], Coroutine[Any, Any, T]], threads: CallerThread) -> None:
+        self._work = work
+        self._threads = threads
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def main(self) -> None:
+        """Be the thread."""
+        try:
+            self._value = asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits
+            self._error = error
+        finally:
+            self._threads.close()
+
+    async def _main(self) -> Any:
+        self._task = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        return await self._work(self._threads)
+
+    def cancel(self) -> None:
+        """Cancel the coroutine, from another thread."""
+        if self._loop is not None and self._task is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
+    def result(self) -> T:
+        """Return what the coroutine returned, or raise what it raised."""
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+            value: T = self._value
+            return value
+        finally:
+            del error

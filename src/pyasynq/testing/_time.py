@@ -1,0 +1,174 @@
+"""Virtual time: a clock that stands still until it is moved, keys that grow older, what falls due next."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pyasynq._broker.arguments import chunks
+from pyasynq._broker.plan import CommandCall, Plan, Replay, ask
+from pyasynq._broker.scores import whole_second
+from pyasynq._clock import Instant
+from pyasynq._wire.constants import STATISTICS_SECONDS
+from pyasynq._wire.keys import queue_keys
+from pyasynq.errors import InvalidOptionError
+from pyasynq.options import instant_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyasynq._broker.driver import BlockingDriver
+
+T = TypeVar("T")
+
+_KEYS_AT_ONCE: Final = 1_000
+_UNITS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
+# Redis keeps these until a time of its own calendar, everything else for a number of seconds.
+_DAY_COUNTER: Final = re.compile(rb":\d{4}-\d\d-\d\d$")
+
+
+class VirtualClock:
+    """Time that passes only when it is told to. Reading it is safe from any thread."""
+
+    def __init__(self, start: int) -> None:
+        self._start = start
+        self._now = Instant(start)
+
+    def now(self) -> Instant:
+        """Return the present."""
+        return self._now
+
+    def redis_now(self) -> Instant:
+        """Return the present, for scripts in place of Redis' own clock."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """Return the seconds that have passed, and a thousand."""
+        return 1_000.0 + self._now.seconds - self._start + self._now.microseconds / 1_000_000
+
+    def move_to(self, moment: Instant) -> None:
+        """Let the time pass until then."""
+        self._now = moment
+
+
+def start_of(start: datetime | None) -> int:
+    """Return the Unix second at which a virtual clock begins.
+
+    Raises:
+        InvalidOptionError: for a naive time, a fraction of a second, and for the past.
+    """
+    present = int(datetime.now(UTC).timestamp())
+    if start is None:
+        return present
+    instant = instant_of("start", start)
+    if instant.microseconds:
+        raise InvalidOptionError("start", start, "must be a whole second, as times in Redis are")
+    if instant.seconds < present:
+        raise InvalidOptionError(
+            "start",
+            start,
+            "must not lie in the past, since Redis would delete the counters of a day long ago; a date of "
+            "the same weekday in a later year serves as well, such as datetime(2040, 1, 2, tzinfo=UTC)",
+        )
+    return instant.seconds
+
+
+def whole_seconds(duration: timedelta | None, **units: float) -> int:
+    """Return how many seconds are meant by a duration or by numbers of days, hours, minutes and seconds.
+
+    Raises:
+        InvalidOptionError: for a fraction of a second, for what is negative, and for both or neither.
+    """
+    given = {name: value for name, value in units.items() if value}
+    if (duration is None) is (not given):
+        raise InvalidOptionError(
+            "duration", duration, "give a timedelta, or days, hours, minutes and seconds by name"
+        )
+    if duration is None:
+        duration = timedelta(seconds=sum(value * _UNITS[name] for name, value in given.items()))
+    if not isinstance(duration, timedelta):
+        raise InvalidOptionError("duration", duration, "must be a timedelta; numbers are given by name")
+    if duration < timedelta(0) or duration.microseconds:
+        raise InvalidOptionError(
+            "duration", duration, "must be whole seconds and not negative, as times in Redis are"
+        )
+    return duration.days * 86_400 + duration.seconds
+
+
+def age_keys(driver: BlockingDriver, seconds: int) -> None:
+    """Make every key of the database that has an end so many seconds older; some end by that."""
+    # A scan may name a key twice, which must not grow older twice.
+    found: dict[bytes, None] = {}
+    cursor = b""
+    while cursor != b"0":
+        scan = CommandCall(("SCAN", cursor or b"0", "COUNT", _KEYS_AT_ONCE), None, Replay.SAFE)
+        cursor, keys = driver.run(ask(scan))
+        found.update(dict.fromkeys(keys))
+    for keys in chunks(list(found)):
+        names = [key.decode("utf-8", "surrogateescape") for key in keys]
+        left = _all(driver, [("PTTL", key) for key in keys], names)
+        commands = [
+            ("EXPIRE", key, _left(key, milliseconds) - seconds)
+            for key, milliseconds in zip(keys, left, strict=True)
+            if milliseconds > 0
+        ]
+        _all(driver, commands, [name for name, one in zip(names, left, strict=True) if one > 0])
+
+
+def _left(key: bytes, milliseconds: int) -> int:
+    # Whole seconds were asked for; what is missing is the real time that the test has taken.
+    whole = math.ceil(milliseconds / 1_000)
+    return min(whole, STATISTICS_SECONDS) if _DAY_COUNTER.search(key) else whole
+
+
+def _all(
+    driver: BlockingDriver, commands: Sequence[tuple[str | bytes | int, ...]], keys: list[str]
+) -> list[int]:
+    plans = [
+        ask(CommandCall(command, key, Replay.NEVER)) for command, key in zip(commands, keys, strict=True)
+    ]
+    return checked(driver.run_batch(plans)) if plans else []
+
+
+def checked(results: Iterable[T | Exception]) -> list[T]:
+    """Return the results of a batch, or raise the first error among them."""
+    good = []
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+        good.append(result)
+    return good
+
+
+def due_times(
+    queues: Iterable[str], *, now: int, own_slack: int, foreign_slack: int
+) -> list[Plan[int | None]]:
+    """Return plans each of which tells the next Unix second at which a worker has something to do.
+
+    That is: a task is due, a kept one is to be deleted, a lease ends or ended long enough ago, an aggregation
+    is stale, a pause is over. None stands for never.
+    """
+    return [plan for queue in queues for plan in _due_times(queue, now, own_slack, foreign_slack)]
+
+
+def _due_times(queue: str, now: int, own_slack: int, foreign_slack: int) -> Iterator[Plan[int | None]]:
+    keys = queue_keys(queue)
+    for key in (keys.scheduled, keys.retry, keys.completed, keys.aggregation_sets):
+        yield _first_score(key, "-inf", 0)
+    for slack in (0, own_slack, foreign_slack):
+        yield _first_score(keys.lease, f"({now - slack}", slack)
+    yield _end_of(keys.paused, now)
+
+
+def _first_score(key: str, least: str, later: int) -> Plan[int | None]:
+    command = ("ZRANGEBYSCORE", key, least, "+inf", "WITHSCORES", "LIMIT", 0, 1)
+    found = yield from ask(CommandCall(command, key, Replay.SAFE))
+    second = whole_second(found[1]) if found else None
+    return None if second is None else second + later
+
+
+def _end_of(key: str, now: int) -> Plan[int | None]:
+    left = yield from ask(CommandCall(("PTTL", key), key, Replay.SAFE))
+    return now + math.ceil(left / 1_000) if left > 0 else None

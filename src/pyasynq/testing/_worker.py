@@ -1,0 +1,297 @@
+"""A worker whose services never rest: the kit calls their rounds, at instants that it chooses.
+
+Everything else is the server's own: taking, running, deciding, settling, forwarding, recovering, aggregating.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._broker.dequeue import LimitedBy
+from pyasynq._broker.driver import BlockingDriver
+from pyasynq._broker.leases import renew
+from pyasynq._broker.server_facts import server_facts
+from pyasynq._broker.settle import Claim
+from pyasynq._clock import Instant
+from pyasynq._server.attempt import Phase
+from pyasynq._server.conclusion import ServerStopping
+from pyasynq._server.engine import Engine
+from pyasynq._server.settings import EngineSettings
+from pyasynq.errors import DrainTimeoutError, EndlessDrainError, TaskTimeoutError
+from pyasynq.testing._direct import DirectDriver
+from pyasynq.testing._time import checked, due_times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq._broker.redis_url import RedisTarget
+    from pyasynq._server.attempt import Attempt
+    from pyasynq._server.board import QueueView
+    from pyasynq._server.routes import Router
+    from pyasynq._server.service import Service
+    from pyasynq._server.threads import HandlerThreads
+    from pyasynq.config import ServerConfig
+    from pyasynq.events import Events
+    from pyasynq.testing._recorder import Recorder
+    from pyasynq.testing._schedules import Schedules
+    from pyasynq.testing._time import VirtualClock
+
+SETTINGS: Final = EngineSettings(forward_gap=0.0)
+_CLIENT_NAME: Final = "pyasynq-testing"
+_MOST_AT_ONCE: Final = 10_000
+"""So many attempts at one instant are taken for a task that enqueues itself for ever."""
+_LOOK_SECONDS: Final = 0.005
+"""How often it is seen whether running handlers have enqueued something that there is room for."""
+_CLEAN_UP_SECONDS: Final = 1.0
+_MICROSECOND: Final = 1e-6
+_UP_FOR_LONG: Final = 1_000_000
+
+
+class HandWorker(Engine):
+    """A server and its schedulers, put together and not started.
+
+    Args:
+        recorder: told what happens.
+        threads: where plain handlers run.
+
+    Attributes:
+        schedules: what is enqueued periodically meanwhile; None for nothing.
+        stop_at_failure: take nothing more when the recorder has heard of a failure.
+        patience: seconds of real time that all of it may take.
+    """
+
+    _clock: VirtualClock
+
+    def __init__(
+        self,
+        target: RedisTarget,
+        router: Router,
+        config: ServerConfig,
+        *,
+        clock: VirtualClock,
+        events: Events,
+        recorder: Recorder,
+        threads: HandlerThreads,
+        task_state: Any,
+    ) -> None:
+        super().__init__(
+            target,
+            router,
+            config,
+            SETTINGS,
+            clock=clock,
+            events=events,
+            task_state=task_state,
+            owns_process=False,
+        )
+        self._driver = DirectDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=self._warn)
+        self._threads = threads
+        self._recorder = recorder
+        self._since: dict[Attempt, float] = {}
+        """When running attempts were seen first, in real time: their time-outs are real."""
+        self._ended = asyncio.Event()
+        self.schedules: Schedules | None = None
+        self.stop_at_failure = True
+        self.patience = 60.0
+        self._give_up_at = math.inf
+
+    async def assemble(self) -> None:
+        """Put the parts together.
+
+        Raises:
+            RedisError: when the server of the test cannot be used.
+        """
+        facts = await self._driver.run(server_facts())
+        # That the server has just been started is no reason to wait before tasks are recovered.
+        services = {one.name: one for one in self._build(facts._replace(uptime_seconds=_UP_FOR_LONG))}
+        self._forwarder = services["forwarder"]
+        self._sweepers: list[Service] = [services[name] for name in ("recoverer", "janitor")]
+        self._aggregates = self._aggregator.name in services
+        self._aggregator.interval = math.inf
+        self._groups_due = math.inf
+        self._runner.on_end = self._ended.set
+        self._give_up_at = time.monotonic() + self.patience
+        if self.schedules is not None:
+            self.schedules.begin(self._driver, self._redis_time)
+
+    def _make_watcher(self, on_change: Callable[[str], object]) -> Any:
+        del on_change
+        return _Deaf()
+
+    async def run_instant(self) -> None:
+        """Do everything that is due now, and what follows from that, until nothing is left to do."""
+        taken = self._intake.taken
+        # While time stands still, nothing more falls due for these.
+        for service in self._sweepers:
+            await service.round()
+        while not self._must_stop:
+            before = self._recorder.count
+            if self.schedules is not None:
+                await self.schedules.round()
+            await self._forwarder.round()
+            await self._aggregate()
+            await self.run_pending(most=taken + _MOST_AT_ONCE)
+            if self._recorder.count == before:
+                return
+
+    async def run_pending(self, *, most: int = _MOST_AT_ONCE) -> None:
+        """Take tasks and run them until none is left that may be taken."""
+        intake, busy = self._intake, True
+        self._ask_again()
+        while busy:
+            if intake.taken >= most:
+                raise EndlessDrainError(self._most_frequent())
+            self._check_patience()
+            intake.taking = not self._must_stop
+            await self._processor.round()
+            busy = bool(self._runner.running or self._settles.outstanding or self._may_have_more())
+            if self._runner.running:
+                await self._let_run()
+                # What ran may have enqueued. Queues are asked in turn, so each is asked again only then.
+                self._ask_again()
+
+    def _may_have_more(self) -> bool:
+        """Return whether an answer has said that the queue is to be asked otherwise, or has more."""
+        now = self._clock.monotonic()
+        return self._intake.next_ask(now) <= now
+
+    @property
+    def _must_stop(self) -> bool:
+        return self.stop_at_failure and self._recorder.failure is not None
+
+    def _most_frequent(self) -> dict[str, int]:
+        return dict(Counter(one.type for one in self._recorder.attempts).most_common())
+
+    async def _let_run(self) -> None:
+        """Wait until an attempt ends, or it is time to look after those that run."""
+        # Each begins with its own first step, and knows its deadline after that.
+        await asyncio.sleep(0)
+        now = time.monotonic()
+        self._since = {attempt: self._since.get(attempt, now) for attempt in self._runner.running}
+        if not self._since:
+            return
+        until = [self._give_up_at, *(self._deadline(attempt) for attempt in self._since)]
+        if self._intake.room:
+            until.append(now + _LOOK_SECONDS)
+        self._ended.clear()
+        wait = asyncio.ensure_future(self._ended.wait())
+        try:
+            await asyncio.wait({wait}, timeout=max(0.0, min(until) - now))
+        finally:
+            wait.cancel()
+        self._cut()
+        await self._progress_writer.round()
+        if self._runner.running:
+            self._check_patience()
+
+    def _check_patience(self) -> None:
+        if time.monotonic() >= self._give_up_at:
+            names = [f"{one.message.type} {one.id}" for one in self._runner.running]
+            raise DrainTimeoutError(names or ["no handler, but tasks that follow one another"], self.patience)
+
+    def _deadline(self, attempt: Attempt) -> float:
+        if attempt.cause is not None:
+            return math.inf
+        return self._since[attempt] + attempt.deadline - attempt.started
+
+    def _cut(self) -> None:
+        """Break off attempts whose time is over, by the real clock or by the virtual one."""
+        real, virtual = time.monotonic(), self._clock.monotonic()
+        for attempt in self._runner.running:
+            over = attempt.deadline <= virtual or real >= self._since.get(attempt, real) + (
+                attempt.deadline - attempt.started
+            )
+            if attempt.phase is Phase.RUNNING and over:
+                attempt.cancel(TaskTimeoutError(), monotonic=virtual)
+
+    async def _aggregate(self) -> None:
+        if not self._aggregates:
+            return
+        while not self._must_stop:
+            before = self._recorder.count
+            rest = await self._aggregator.round()
+            await self._aggregator.wait_until_idle(self._give_up_at - time.monotonic())
+            if self._recorder.count == before:
+                # More groups were due than are aggregated at once only if some have just been.
+                self._groups_due = self._clock.now().timestamp + rest
+                return
+
+    async def next_due(self) -> Instant | None:
+        """Return when there will be something to do next; None for never."""
+        now = self._clock.now().seconds
+        plans = due_times(
+            self._config.queues, now=now, own_slack=SETTINGS.own_slack, foreign_slack=SETTINGS.foreign_slack
+        )
+        times: list[float] = [one for one in checked(await self._driver.run_batch(plans)) if one is not None]
+        if self._aggregates:
+            times.append(self._groups_due)
+        if self.schedules is not None:
+            times.append(self.schedules.next_due)
+        # What is due already and could not be done (Redis keeps it for another reason) must not stop time.
+        due = [Instant(max(now + 1, math.ceil(one))) for one in times if math.isfinite(one)]
+        return min([*due, *self._turns()], default=None)
+
+    def _ask_again(self) -> None:
+        self._intake.board.ask_all_again()
+        for view in self._held_by_rate():
+            # Its turn is told in microseconds, and floats come close to them.
+            if view.look_at - self._clock.monotonic() < _MICROSECOND:
+                view.release()
+
+    def _turns(self) -> list[Instant]:
+        """Return when queues that their rates hold back will give a task: to the microsecond."""
+        rests = [view.look_at - self._clock.monotonic() for view in self._held_by_rate()]
+        return [self._clock.now().plus(max(rest, _MICROSECOND)) for rest in rests]
+
+    def _held_by_rate(self) -> list[QueueView]:
+        return [view for view in self._intake.board.views if view.held is LimitedBy.RATE]
+
+    def hold_leases(self, seconds: float) -> None:
+        """Renew the leases of what runs, over the time that is about to pass. From any thread."""
+        now = self._clock.now()
+        queues: dict[str, list[Claim]] = {}
+        for attempt in self._roster.snapshot():
+            queues.setdefault(attempt.queue, []).append(Claim(attempt.id, attempt.token, attempt.lease_score))
+            attempt.expect_renewals(now.plus(seconds).ceiling, SETTINGS.lease)
+            attempt.lease_until += seconds
+        driver = BlockingDriver(self._target, client_name=_CLIENT_NAME, clock=self._clock)
+        try:
+            for queue, claims in queues.items():
+                driver.run(renew(queue, claims, lease_seconds=SETTINGS.lease + math.ceil(seconds), now=now))
+        finally:
+            driver.close()
+
+    def time_passed(self) -> None:
+        """See to attempts whose deadlines are over now. From any thread."""
+        self.loop.call_soon_threadsafe(self._cut)
+
+    async def close(self) -> None:
+        """Break off what runs still, put it back, write what is to be written, and close."""
+        try:
+            if hasattr(self, "_processor"):
+                await self._break_off()
+        finally:
+            await super().close()
+
+    async def _break_off(self) -> None:
+        now = self._clock.monotonic()
+        for attempt in list(self._runner.running):
+            attempt.cancel(ServerStopping(), monotonic=now)
+        await self._runner.running.wait_until_idle(_CLEAN_UP_SECONDS)
+        await self._aggregator.leave()
+        await self._processor.leave()
+
+
+class _Deaf:
+    """Watches nothing: nobody rests who could be woken."""
+
+    async def arm(self, *keys: str) -> bool:
+        del keys
+        return False
+
+    async def close(self) -> None:
+        pass

@@ -1,0 +1,46 @@
+"""docs/doctor.md lists every finding, and its example runs."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyasynq.doctor._findings import DESCRIPTIONS
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    import pytest
+
+    from tests.factories import Tasks
+    from tests.invariants import RedisClient
+
+PAGE = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text("utf-8")
+
+
+def test_the_table_lists_every_finding() -> None:
+    """In the doctor's own words."""
+    rows = re.findall(r"^\| `(\w+)` \| (error|warning|notice) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)
+    assert rows == [
+        (kind.value, severity.value, explanation, repair or "nothing")
+        for kind, (severity, explanation, repair) in DESCRIPTIONS.items()
+    ]
+
+
+@run_async
+async def test_the_example_repairs_what_it_finds(
+    redis_client: RedisClient, redis_url: str, tasks: Tasks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And prints what is bad."""
+    tasks.pending("a")
+    redis_client.slowlog_reset()
+    redis_client.config_set("slowlog-log-slower-than", -1)
+    redis_client.rpush(tasks.keys.pending, "ghost")
+    [example] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    scope: dict[str, Any] = {"url": redis_url}
+    body = textwrap.indent(example.replace("Doctor(url)", "Doctor(url, pause=0)"), "    ")
+    exec(f"async def main():\n{body}", scope)
+    await scope["main"]()
+    assert "default ghost ('ghost',)\n" == capsys.readouterr().out
+    assert ["a"] == tasks.ids("pending")

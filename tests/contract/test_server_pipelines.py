@@ -1,0 +1,258 @@
+"""Two pipelines of one server under way at the same time, on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq._server.services.processor import Processor
+from pyasynq.client import Client
+from pyasynq.config import ServerConfig
+from pyasynq.context import context
+from pyasynq.errors import RedisUnavailableError
+from pyasynq.events import RoundFailed
+from pyasynq.limits import Queue
+from pyasynq.task import Task, TaskState
+from tests.fix_engine import QUICK, do_nothing, make_server, serving
+from tests.fix_proxy import Cut, Proxy
+from tests.invariants import check_invariants
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    import redis
+
+    from tests.factories import Tasks
+
+SLOTS = 100
+
+
+class Pipelines:
+    """Counts the pipelines that are under way, and can do something else in place of a second one."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self.most = 0
+        self.second: Callable[[Awaitable[list[Any]], int], Awaitable[list[Any]]] | None = None
+
+
+@pytest.fixture
+def pipelines(monkeypatch: pytest.MonkeyPatch) -> Pipelines:
+    """What the processors of a test send."""
+    seen, send = Pipelines(), Processor._send
+
+    async def counting(processor: Processor, plans: Sequence[Any]) -> list[Any]:
+        seen.under_way += 1
+        seen.most = max(seen.most, seen.under_way)
+        try:
+            sent = send(processor, plans)
+            if seen.under_way > 1 and seen.second is not None:
+                second, seen.second = seen.second, None
+                return await second(sent, len(plans))
+            return await sent
+        finally:
+            seen.under_way -= 1
+
+    monkeypatch.setattr(Processor, "_send", counting)
+    return seen
+
+
+class Runs(Counter[str]):
+    """A handler that counts the runs of each task."""
+
+    async def __call__(self, task: Task) -> None:
+        del task
+        self[context().task_id] += 1
+
+
+async def drain(url: str, handler: Any, config: ServerConfig, number: int) -> None:
+    """Enqueue so many tasks, named by their numbers, and run a server on them."""
+    async with Client(url) as client:
+        await client.enqueue_many(Task("t", task_id=str(one)) for one in range(number))
+    assert 0 == await make_server(url, config).run(handler, signals=False)
+
+
+@run_async
+async def test_a_second_pipeline_leaves_while_the_first_is_under_way(
+    redis_url: str, redis_client: redis.Redis, pipelines: Pipelines
+) -> None:
+    """One half of the slots is filled while the other works; each task runs once, and nothing is left."""
+    runs = Runs()
+    await drain(redis_url, runs, ServerConfig(concurrency=SLOTS, burst=True), 1_000)
+    assert 2 == pipelines.most
+    assert Counter({str(one): 1 for one in range(1_000)}) == runs
+    assert set() == set(redis_client.scan_iter("*:t:*"))
+    check_invariants(redis_client)
+
+
+@pytest.mark.parametrize(
+    "queue", [Queue(concurrency=1_000), Queue(rate=1_000_000, burst=1_000_000), Queue(ordered=True)]
+)
+@run_async
+async def test_limited_and_ordered_queues_are_asked_by_one_pipeline_at_a_time(
+    redis_url: str, pipelines: Pipelines, queue: Queue
+) -> None:
+    """There, what one call brings depends on what the others have written."""
+    runs = Runs()
+    config = ServerConfig(queues={"default": queue}, concurrency=SLOTS, burst=True)
+    await drain(redis_url, runs, config, 60 if queue.ordered else 400)
+    assert 1 == pipelines.most
+    assert {1} == set(runs.values())
+
+
+@run_async
+async def test_two_pipelines_take_no_more_than_max_tasks(
+    redis_url: str, tasks: Tasks, pipelines: Pipelines
+) -> None:
+    """What the other one may bring is reserved."""
+    runs = Runs()
+    await drain(redis_url, runs, ServerConfig(concurrency=SLOTS, max_tasks=333), 1_000)
+    assert (2, 333) == (pipelines.most, runs.total())
+    assert (667, 0) == (len(tasks.ids("pending")), len(tasks.ids("active")))
+
+
+@run_async
+async def test_two_pipelines_start_no_more_handlers_than_there_are_slots(
+    redis_url: str, pipelines: Pipelines
+) -> None:
+    """With tasks that take turns in ending."""
+    now, most = 0, 0
+
+    async def handle(task: Task) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        for _ in range(hash(task.payload) % 5):
+            await asyncio.sleep(0)
+        now -= 1
+
+    async with Client(redis_url) as client:
+        await client.enqueue_many(Task("t", str(one).encode()) for one in range(1_000))
+    await make_server(redis_url, ServerConfig(concurrency=SLOTS, burst=True)).run(handle, signals=False)
+    assert 2 == pipelines.most
+    assert most <= SLOTS
+
+
+@run_async
+async def test_a_second_pipeline_that_fails_is_reported_and_its_outcomes_are_kept(
+    redis_url: str, redis_client: redis.Redis, pipelines: Pipelines
+) -> None:
+    """Redis did not get it: what it carried is written later, and no task runs twice."""
+    runs = Runs()
+    error = RedisUnavailableError("redis:6379", "the test says so")
+
+    async def fail(sent: Any, number: int) -> list[Any]:
+        sent.close()
+        return [error] * number
+
+    pipelines.second = fail
+    server = make_server(redis_url, ServerConfig(concurrency=SLOTS, burst=True))
+    failures: list[RoundFailed] = []
+    server.events.subscribe(RoundFailed, failures.append)
+    async with Client(redis_url) as client:
+        await client.enqueue_many(Task("t", task_id=str(one)) for one in range(1_000))
+    assert 0 == await server.run(runs, signals=False)
+    assert [("processor", error)] == [(one.service, one.error) for one in failures]
+    assert Counter({str(one): 1 for one in range(1_000)}) == runs
+    check_invariants(redis_client)
+
+
+@pytest.mark.parametrize("cut", list(Cut))
+@run_async
+async def test_h13_replies_that_are_lost_beside_each_other_lose_no_task(
+    redis_client: redis.Redis, proxy: Proxy, pipelines: Pipelines, cut: Cut
+) -> None:
+    """Connections break under either pipeline; each task runs once."""
+    runs = Runs()
+
+    async def cut_it(sent: Any, number: int) -> list[Any]:
+        del number
+        proxy.cut(cut, containing=b"EVALSHA", times=2)
+        return await sent  # type: ignore[no-any-return]
+
+    pipelines.second = cut_it
+    await drain(proxy.url, runs, ServerConfig(concurrency=SLOTS, burst=True), 1_000)
+    assert proxy.cuts
+    assert Counter({str(one): 1 for one in range(1_000)}) == runs
+    check_invariants(redis_client)
+
+
+@run_async
+async def test_a_shutdown_waits_for_the_second_pipeline(
+    redis_url: str,
+    redis_client: redis.Redis,
+    tasks: Tasks,
+    pipelines: Pipelines,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it brings when the handlers have been waited for goes back to the front, in its order."""
+    held, go_on, leave = asyncio.Event(), asyncio.Event(), Processor.leave
+    brought: list[str] = []
+
+    async def hold(sent: Any, number: int) -> list[Any]:
+        del number
+        results: list[Any] = await sent
+        brought.extend(task.id for task in results[-1].tasks)
+        held.set()
+        await go_on.wait()
+        return results
+
+    async def leaving(processor: Processor) -> None:
+        go_on.set()
+        await leave(processor)
+
+    pipelines.second = hold
+    monkeypatch.setattr(Processor, "leave", leaving)
+    runs = Runs()
+    async with Client(redis_url) as client:
+        await client.enqueue_many(Task("t", task_id=f"{one:04}") for one in range(5_000))
+    async with serving(redis_url, runs, ServerConfig(concurrency=SLOTS)) as running:
+        await held.wait()
+        await running.server.shutdown()
+    left = tasks.ids("pending")
+    assert ([], 5_000, {1}) == (tasks.ids("active"), len(runs) + len(left), set(runs.values()))
+    at = left.index(brought[0])
+    assert brought == left[at : at + len(brought)]
+    check_invariants(redis_client)
+
+
+@run_async
+async def test_h06_suspects_run_beside_nobody_with_two_pipelines(
+    redis_url: str, tasks: Tasks, pipelines: Pipelines
+) -> None:
+    """A suspect waits for the other pipeline, and nothing is asked for beside it."""
+    together: list[set[str]] = []
+    now: set[str] = set()
+
+    async def handle(task: Task) -> None:
+        del task
+        now.add(context().task_id)
+        together.append(set(now))
+        await asyncio.sleep(0)
+        together.append(set(now))
+        now.discard(context().task_id)
+
+    for number in range(500):
+        tasks.put(TaskState.PENDING, str(number), extra={"x:crashes": 2} if number in {150, 350} else {})
+    settings = dataclasses.replace(QUICK, suspect_rest=0.01)
+    config = ServerConfig(concurrency=SLOTS, burst=True)
+    assert 0 == await make_server(redis_url, config, settings).run(handle, signals=False)
+    assert 2 == pipelines.most
+    for suspect in ("150", "350"):
+        assert [{suspect}] * 2 == [group for group in together if suspect in group]
+
+
+@run_async
+async def test_an_idle_server_is_woken_by_one_pipeline(redis_url: str, pipelines: Pipelines) -> None:
+    """A second one would look into a queue that has nothing more to give."""
+    async with serving(redis_url, do_nothing, ServerConfig(concurrency=SLOTS)) as running:
+        for number in range(5):
+            await running.client.enqueue("t", task_id=str(number))
+            await running.finished(str(number))
+        await running.settled()
+    assert 1 == pipelines.most

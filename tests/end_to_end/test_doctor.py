@@ -1,0 +1,124 @@
+"""The doctor beside a busy system, and its command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from pyasynq.cli import main
+from tests.chaos.doctor import live
+from tests.invariants import check_invariants
+
+if TYPE_CHECKING:
+    from tests.factories import Tasks
+    from tests.invariants import RedisClient
+
+LOCK = "asynq:{default}:unique:x"
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    """Run `pyasynq doctor` in this process; return exit code, standard output and standard error."""
+    result = CliRunner().invoke(main, ["doctor", "--pause", "0", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_busy_healthy_system_gives_no_findings(
+    redis_client: RedisClient, redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For four seconds; `python -m tests.chaos.doctor` does it for a minute."""
+    caplog.set_level(logging.CRITICAL, "pyasynq")
+    done, found = asyncio.run(live(redis_url, 4))
+    assert [] == found
+    assert done["enqueued"] > 100
+    assert done["actions"] > 5
+    assert done["examinations"] > 1
+    check_invariants(redis_client, ids_return=True)
+    redis_client.flushall()
+
+
+@pytest.fixture
+def sick(redis_client: RedisClient, tasks: Tasks, damage_allowed: None) -> RedisClient:
+    """A database with a ghost, a stranded group and a name of an empty one."""
+    redis_client.slowlog_reset()
+    redis_client.config_set("slowlog-log-slower-than", -1)
+    tasks.pending("a")
+    redis_client.lpush(tasks.keys.pending, *(f"ghost{number}" for number in range(7)))
+    redis_client.sadd(tasks.keys.groups, "empty")
+    return redis_client
+
+
+def test_findings_are_explained_and_nothing_is_changed(
+    sick: RedisClient, redis_url: str, tasks: Tasks
+) -> None:
+    """Exit code 1, for cron."""
+    code, out, err = invoke("--redis", redis_url)
+    assert (1, "") == (code, err)
+    assert "Queue default\n  error: ghost (7)\n    These ids stand in a queue although" in out
+    assert "ghost0, " in out
+    assert "and 2 more" in out
+    assert "    --fix: drops the ids and what is left of their hashes.\n" in out
+    assert "  notice: empty_group\n" in out
+    assert 8 == sick.llen(tasks.keys.pending)
+
+
+def test_json_is_an_object_with_a_list_of_findings(sick: RedisClient, redis_url: str) -> None:
+    """With queue, kind, severity, subjects, explanation, repair, and what was repaired."""
+    code, out, err = invoke("--redis", redis_url, "--json", "--fix", "--yes")
+    assert (0, "") == (code, err)
+    content = json.loads(out)
+    assert {"findings", "skipped"} == content.keys()
+    ghost, empty = content["findings"]
+    fields = {"queue", "kind", "severity", "subjects", "explanation", "repair", "repaired"}
+    assert fields == ghost.keys()
+    assert ("default", "ghost", "error") == (ghost["queue"], ghost["kind"], ghost["severity"])
+    assert sorted(ghost["subjects"]) == sorted(ghost["repaired"])
+    assert ["asynq:{default}:g:empty"] == empty["repaired"]
+    check_invariants(sick)
+
+
+def test_fix_repairs_and_says_what_it_did(sick: RedisClient, redis_url: str) -> None:
+    """Exit code 0 when all is repaired; then there is nothing to find."""
+    code, out, _ = invoke("--redis", redis_url, "--fix", "--yes", "--queue", "default")
+    assert 0 == code
+    assert "Repaired 7 of 7: ghost in queue default.\n" in out
+    check_invariants(sick)
+    assert (0, "No findings.\n", "") == invoke("--redis", redis_url)
+
+
+def test_notices_alone_are_no_reason_to_wake_anybody(
+    redis_client: RedisClient, redis_url: str, tasks: Tasks
+) -> None:
+    """Exit code 0: workers of Go leave such things behind when all is well."""
+    redis_client.sadd(tasks.keys.groups, "empty")
+    redis_client.sadd("asynq:queues", "default")
+    code, out, _ = invoke("--redis", redis_url, "--queue", "default")
+    assert 0 == code
+    assert "notice: empty_group" in out
+
+
+def test_what_cannot_be_checked_is_exit_code_2() -> None:
+    """With the address and the cause."""
+    code, out, err = invoke("--redis", "redis://127.0.0.1:1/0")
+    assert (2, "") == (code, out)
+    assert "Error: could not check:" in err
+    assert "127.0.0.1:1" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--yes"], "--yes answers the question of --fix; give both"),
+        (["--fix"], "--fix asks before it writes, and nobody is here to answer; give --yes too"),
+        (["--archive-max-size", "0"], "0 is not in the range x>=1"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(arguments: list[str], message: str) -> None:
+    """Before anything is asked of Redis."""
+    code, _, err = invoke("--redis", "redis://127.0.0.1:1/0", *arguments)
+    assert 2 == code
+    assert message in " ".join(err.split())

@@ -1,0 +1,320 @@
+"""`pyasynq worker --processes`: a supervisor and its children, and the probes that ask how they are."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from tests.fix_worker import ROOT, Program, active, enqueue, pending, task_field, wait_until
+
+if TYPE_CHECKING:
+    from tests.invariants import RedisClient
+
+TASKS = """
+import asyncio, os, signal, subprocess
+from pathlib import Path
+from pyasynq import App
+
+app = App()
+release = Path(__file__).parent / "release"
+kept = []
+
+def tell(what):
+    os.write(1, f"{what} {os.getpid()}\\n".encode())  # in one piece: others write too
+
+@app.task("mark")
+async def mark() -> None:
+    tell("ran")
+
+@app.task("wait")
+async def wait() -> None:
+    tell("started")
+    while not release.exists():
+        await asyncio.sleep(0.01)
+    tell("ended")
+
+@app.task("die", crash_limit=1)
+async def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+@app.task("grow")
+async def grow() -> None:
+    kept.append(b"x" * 200_000_000)
+    tell("grown")
+
+@app.task("orphan")
+def orphan() -> None:
+    subprocess.run(["sh", "-c", "sleep 0.01 & echo left $!"], check=True)
+"""
+CONTAINER = ("unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child")
+SOON = 3.0
+"""Seconds; leases last ten times as long."""
+
+
+def _may_unshare() -> bool:
+    return (
+        shutil.which("unshare") is not None
+        and not subprocess.run([*CONTAINER, "true"], check=False).returncode
+    )
+
+
+class Workers(Program):
+    """`pyasynq worker` on the tasks above, with these options."""
+
+    def __init__(self, folder: Path, url: str, *options: str, prefix: tuple[str, ...] = ()) -> None:
+        (folder / "work.py").write_text(TASKS)
+        path = os.pathsep.join(filter(None, [str(ROOT / "src"), str(folder), os.environ.get("PYTHONPATH")]))
+        self.release = folder / "release"
+        command = (sys.executable, "-m", "pyasynq.cli", "worker", "work:app", *options)
+        super().__init__(*prefix, *command, PYTHONPATH=path, PYASYNQ_REDIS_URL=url)
+
+    def wait_until_ready(self, times: int) -> None:
+        """Wait until so many children in all have said that they take tasks."""
+        self.wait_for("takes tasks", times=times)
+
+    @property
+    def children(self) -> list[int]:
+        """The process ids of all children that ever took tasks, in this order."""
+        return [int(pid) for pid in self.all(r".*worker \d \(pid (\d+)\) takes tasks")]
+
+
+def probe(port: int, path: str) -> int:
+    """Return the status of a probe."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def test_children_share_the_work_and_one_port_answers_for_them(
+    tmp_path: Path, redis_url: str, redis_client: RedisClient
+) -> None:
+    """TSTP and TERM reach all of them; nothing is left behind."""
+    port, beat = free_port(), tmp_path / "alive"
+    options = (
+        "--processes",
+        "2",
+        "--concurrency",
+        "1",
+        "--health-port",
+        str(port),
+        "--health-file",
+        str(beat),
+    )
+    with Workers(tmp_path, redis_url, *options) as workers:
+        workers.wait_until_ready(2)
+        wait_until(lambda: 200 == probe(port, "/ready"))
+        assert (200, True) == (probe(port, "/live"), beat.exists())
+        enqueue(redis_url, "wait", "wait")
+        workers.wait_for("^started", times=2)
+        assert set(map(str, workers.children)) == set(workers.all("started (.*)"))
+        workers.send(signal.SIGTSTP)
+        workers.wait_for("the server is stopped", times=2)
+        wait_until(lambda: 503 == probe(port, "/ready"))
+        assert 200 == probe(port, "/live")
+        workers.release.touch()
+        wait_until(lambda: not active(redis_client))
+        [waiting] = enqueue(redis_url, "mark")
+        assert 0 == workers.terminate()
+    assert [waiting] == pending(redis_client)
+    assert not redis_client.keys("asynq:servers*")
+    assert not beat.exists()
+
+
+def test_h08_tasks_of_a_killed_child_are_pending_at_once(
+    tmp_path: Path, redis_url: str, redis_client: RedisClient
+) -> None:
+    """The crash is counted; a poisonous task is archived; another child takes the place of the dead."""
+    with Workers(tmp_path, redis_url, "--processes", "2", "--concurrency", "1") as workers:
+        workers.wait_until_ready(2)
+        enqueue(redis_url, "wait", "wait")
+        workers.wait_for("^started", times=2)
+        victim = workers.children[0]
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: pending(redis_client), within=SOON)
+        [task_id] = pending(redis_client)
+        assert b"1" == task_field(redis_client, task_id, "x:crashes")
+        workers.wait_for(rf"worker \d \(pid {victim}\) was ended by SIGKILL; another one starts in 1 s")
+        workers.wait_for("^started", times=3)
+        assert victim not in map(int, workers.all("started (.*)")[2:])
+        workers.release.touch()
+        workers.wait_for("^ended", times=2)
+        [poison] = enqueue(redis_url, "die", retention=60)
+        workers.wait_for(f"task {poison} of queue default was archived as poison: its worker crashed 1 times")
+        assert b"archived" == task_field(redis_client, poison, "state")
+        assert 0 == workers.terminate()
+
+
+def test_a_reload_replaces_all_children_and_loses_no_task(
+    tmp_path: Path, redis_url: str, redis_client: RedisClient
+) -> None:
+    """What the old ones cannot finish is put back, and run by the new ones; the exit code is clean."""
+    options = ("--processes", "2", "--concurrency", "1", "--shutdown-timeout", "0")
+    with Workers(tmp_path, redis_url, *options) as workers:
+        workers.wait_until_ready(2)
+        old = set(workers.children)
+        ids = enqueue(redis_url, *["wait"] * 3, retention=60)
+        workers.wait_for("^started", times=2)
+        workers.send(signal.SIGHUP)
+        workers.wait_for("ended with code 3", times=2)
+        workers.release.touch()
+        workers.wait_for("^ended", times=3)
+        assert old.isdisjoint(map(int, workers.all("ended (.*)")))
+        wait_until(lambda: not active(redis_client))
+        assert 0 == workers.terminate()
+    assert [None] * 3 == [task_field(redis_client, task_id, "x:crashes") for task_id in ids]
+    assert {b"completed"} == {task_field(redis_client, task_id, "state") for task_id in ids}
+    ready, ended = (
+        [index for index, line in enumerate(workers.lines) if re.search(pattern, line)]
+        for pattern in ("takes tasks", "ended with code 3")
+    )
+    assert ready[2] < ended[0] < ready[3] < ended[1]
+
+
+def test_a_child_is_recycled_after_so_many_tasks_and_for_its_memory(
+    tmp_path: Path, redis_url: str, redis_client: RedisClient
+) -> None:
+    """Its follower works while the last task of the old one runs to its end."""
+    options = ("--max-tasks-per-child", "2", "--max-memory", "200M", "--concurrency", "2")
+    with Workers(tmp_path, redis_url, *options) as workers:
+        workers.wait_until_ready(1)
+        enqueue(redis_url, "wait", "mark")
+        workers.wait_for("has run as many tasks as it may")
+        workers.wait_until_ready(2)
+        enqueue(redis_url, "grow")
+        workers.wait_for(r"uses \d+ MiB of memory, more than 200 MiB")
+        workers.wait_until_ready(3)
+        first, second, _ = workers.children
+        workers.wait_for(rf"worker 1 \(pid {second}\) ended with code 0")
+        workers.release.touch()
+        workers.wait_for(rf"worker 1 \(pid {first}\) ended with code 0")
+        assert [str(first)] == workers.all("ended (.*)")
+        assert 0 == workers.terminate()
+    assert [] == workers.all(".*(was ended by|another one starts)")
+
+
+def test_children_that_cannot_start_end_the_supervisor_with_code_5(tmp_path: Path, redis_url: str) -> None:
+    """After five of them, saying why."""
+    with Workers(tmp_path, redis_url, "nonsense", "--processes", "5") as workers:
+        assert 5 == workers.end()
+    assert "there is no module 'nonsense'" in workers.text
+    assert "at least 5 deaths within a minute" in workers.text
+
+
+def test_children_shut_down_when_their_supervisor_is_killed(
+    tmp_path: Path, redis_url: str, redis_client: RedisClient
+) -> None:
+    """They notice at once, and put back what they cannot finish."""
+    options = ("--processes", "1", "--shutdown-timeout", "0")
+    with Workers(tmp_path, redis_url, *options) as workers:
+        workers.wait_until_ready(1)
+        [task_id] = enqueue(redis_url, "wait")
+        workers.wait_for("^started")
+        children = [psutil.Process(pid) for pid in workers.children]
+        workers.kill()
+        gone, alive = psutil.wait_procs(children, timeout=10)
+    assert (1, []) == (len(gone), alive)
+    assert [task_id] == pending(redis_client)
+    assert not redis_client.keys("asynq:servers*")
+
+
+def test_a_child_that_still_imports_ends_with_its_supervisor(tmp_path: Path, redis_url: str) -> None:
+    """It has taken nothing, and waits for nothing."""
+    (tmp_path / "slow.py").write_text(
+        "import os, time\nprint('importing', os.getpid(), flush=True)\ntime.sleep(60)\n"
+    )
+    with Workers(tmp_path, redis_url, "slow", "--processes", "1") as workers:
+        workers.wait_for("^importing")
+        child = psutil.Process(int(workers.all("importing (.*)")[0]))
+        workers.kill()
+        assert [] == psutil.wait_procs([child], timeout=5)[1]
+
+
+def test_a_second_int_ends_all_at_once(tmp_path: Path, redis_url: str, redis_client: RedisClient) -> None:
+    """Code 130; the tasks come back when their leases have lapsed."""
+    with Workers(tmp_path, redis_url, "--processes", "1") as workers:
+        workers.wait_until_ready(1)
+        [task_id] = enqueue(redis_url, "wait")
+        workers.wait_for("^started")
+        workers.send(signal.SIGINT)
+        workers.wait_for("waiting up to 8 s")
+        children = [psutil.Process(pid) for pid in workers.children if psutil.pid_exists(pid)]
+        workers.send(signal.SIGINT)
+        assert 130 == workers.end(within=5)
+        assert [] == psutil.wait_procs(children, timeout=5)[1]
+    assert {task_id} == active(redis_client)
+
+
+@pytest.mark.skipif(not _may_unshare(), reason="this host does not let us make a PID namespace")
+def test_a_supervisor_is_content_to_be_process_1(
+    tmp_path: Path, redis_url: str, redis_client: RedisClient
+) -> None:
+    """It takes signals, and waits for the processes that others have left to it."""
+    with Workers(tmp_path, redis_url, "--processes", "1", prefix=CONTAINER) as workers:
+        workers.wait_until_ready(1)
+        [init] = Path(f"/proc/{workers.pid}/task/{workers.pid}/children").read_text().split()
+        enqueue(redis_url, "orphan")
+        workers.wait_for("^left")
+        inside = Path(f"/proc/{init}/task/{init}/children")
+        wait_until(lambda: 1 == len(inside.read_text().split()), within=SOON)
+        os.kill(int(init), signal.SIGTERM)
+        assert 0 == workers.end()
+
+
+def test_a_single_worker_answers_probes_too(
+    tmp_path: Path, redis_url: str, redis_client: RedisClient
+) -> None:
+    """Without a supervisor."""
+    port, beat = free_port(), tmp_path / "alive"
+    options = ("--health-port", str(port), "--health-host", "127.0.0.1", "--health-file", str(beat))
+    with Workers(tmp_path, redis_url, *options) as worker:
+        worker.wait_for("concurrency 100")
+        wait_until(lambda: 200 == probe(port, "/ready"))
+        assert (200, True) == (probe(port, "/live"), beat.exists())
+        worker.send(signal.SIGTSTP)
+        wait_until(lambda: 503 == probe(port, "/ready"))
+        assert 0 == worker.terminate()
+    assert not beat.exists()
+    assert "supervisor" not in worker.text
+
+
+def test_the_hangup_of_a_closed_terminal_is_no_reload(tmp_path: Path, redis_url: str) -> None:
+    """It ends the supervisor, in good order, as it would end any program."""
+    (tmp_path / "work.py").write_text(TASKS)
+    ours, theirs = os.openpty()
+    said = tmp_path / "said"
+    path = os.pathsep.join([str(ROOT / "src"), str(tmp_path)])
+    with said.open("wb") as stderr:
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", "pyasynq.cli", "worker", "work:app", "--processes", "1"],
+            env={**os.environ, "PYTHONPATH": path, "PYASYNQ_REDIS_URL": redis_url},
+            stdin=theirs,
+            stderr=stderr,
+        )
+    with supervisor:
+        os.close(theirs)
+        wait_until(lambda: "takes tasks" in said.read_text())
+        os.close(ours)
+        supervisor.send_signal(signal.SIGHUP)
+        assert 0 == supervisor.wait(10)
+    assert "reloading" not in said.read_text()

@@ -1,0 +1,32 @@
+"""A kit on the real server of a test; what the test leaves must be sound."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from pyasynq import App, testing
+from tests.invariants import check_invariants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOWHERE = "redis://production.invalid:6379/0"
+"""Whoever connects to this has a defect."""
+
+
+def make_app(**settings: Any) -> App:
+    """Return an app of a service that runs in production."""
+    return App(NOWHERE, **settings)
+
+
+@contextmanager
+def sound_kit(handler: Any, **settings: Any) -> Iterator[testing.Kit]:
+    """Use a kit, and check at the end that its database is sound."""
+    with testing.use(handler, **settings) as kit:
+        yield kit
+        with redis.Redis.from_url(kit.url) as client:
+            client.delete("pyasynq:testing")
+            check_invariants(client)

@@ -1,0 +1,21 @@
+"""What a database holds, to be compared before and after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.invariants import RedisClient
+
+
+def snapshot(client: RedisClient) -> dict[str, Any]:
+    """Return everything, with whether it expires. DUMP would not do: Redis tells a hash in any order."""
+    read = {
+        b"list": lambda key: client.lrange(key, 0, -1),
+        b"zset": lambda key: client.zrange(key, 0, -1, withscores=True),
+        b"hash": client.hgetall,
+        b"set": client.smembers,
+        b"string": client.get,
+    }
+    keys = client.keys("*")
+    return {key.decode(): (client.ttl(key) >= 0, read[client.type(key)](key)) for key in keys}

@@ -1,0 +1,113 @@
+"""What probes are told."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyasynq._server.processes.health import Health, HealthSettings
+from pyasynq._server.processes.vitals import Vitals, answer
+from pyasynq.errors import ConfigurationError
+from pyasynq.events import Events, HeartbeatWritten, ServerStateChanged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = 1_000.0
+
+
+def worker(state: str, silent: float | None) -> Vitals:
+    """Return a worker that was heard of so many seconds ago."""
+    return Vitals(1, 42, state, None if silent is None else NOW - silent)
+
+
+@pytest.mark.parametrize(
+    ("workers", "live", "ready"),
+    [
+        ([], 200, 503),
+        ([worker("starting", None)], 200, 503),
+        ([worker("active", None)], 200, 503),
+        ([worker("active", 10.0)], 200, 200),
+        ([worker("active", 10.1)], 503, 503),
+        ([worker("stopped", 1.0)], 200, 503),
+        ([worker("closed", 1.0)], 200, 503),
+        ([worker("active", 1.0), worker("starting", None)], 200, 200),
+        ([worker("active", 1.0), worker("active", 11.0)], 503, 200),
+    ],
+)
+def test_live_means_that_none_is_stuck_and_ready_that_one_takes_tasks(
+    workers: list[Vitals], live: int, ready: int
+) -> None:
+    """A worker that starts is given its time."""
+    assert live == answer("/live", workers, NOW).status
+    assert ready == answer("/ready", workers, NOW).status
+
+
+def test_the_body_names_each_worker() -> None:
+    """With its process, state, and the age of its heartbeat."""
+    told = json.loads(answer("/live", [worker("active", 11.04)], NOW).body)
+    expected = {"worker": 1, "pid": 42, "state": "active", "seconds_since_heartbeat": 11.0}
+    assert {"live": False, "workers": [expected]} == told
+
+
+def test_a_worker_is_followed_by_its_events() -> None:
+    """State and heartbeat."""
+    events, vitals = Events(), Vitals(1, 42)
+    vitals.watch(events)
+    events.emit(ServerStateChanged("id", "active"))
+    assert ("active", None) == (vitals.state, vitals.beat_at)
+    events.emit(HeartbeatWritten("id"))
+    assert vitals.beat_at is not None
+
+
+def ask(port: int, method: str, path: str) -> tuple[int, bytes]:
+    """Make a request and return status and body."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def test_http_requests_are_answered_at_the_port(tmp_path: Path) -> None:
+    """Nonsense is not, and holds nobody up."""
+    beat = tmp_path / "alive"
+    vitals = Vitals(1, 42)
+    with Health(HealthSettings(0, "127.0.0.1", str(beat)), lambda: [vitals]) as health:
+        port = health.port
+        assert port
+        with socket.create_connection(("127.0.0.1", port)) as silent:
+            with socket.create_connection(("127.0.0.1", port)) as rude:
+                rude.sendall(b"x" * 100_000)
+                assert (200, True) == (ask(port, "GET", "/live?a=b")[0], beat.exists())
+            silent.sendall(b"GET /live HTTP/1.0\r\n\r\n")
+            assert silent.recv(1_000).startswith(b"HTTP/1.1 200 OK\r\n")
+        assert 503 == ask(port, "GET", "/ready")[0]
+        assert (200, b"") == ask(port, "HEAD", "/live")
+        assert 404 == ask(port, "GET", "/")[0]
+        assert 405 == ask(port, "POST", "/live")[0]
+    assert not beat.exists()
+    with pytest.raises(OSError, match="refused"):
+        ask(port, "GET", "/live")
+
+
+def test_a_port_that_is_taken_is_an_error_that_names_it(tmp_path: Path) -> None:
+    """So is a file that cannot be."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(ConfigurationError, match=f"probes cannot be answered at 127.0.0.1 port {port}: "),
+            Health(HealthSettings(port, "127.0.0.1"), list),
+        ):
+            pass
+    with (
+        pytest.raises(ConfigurationError, match=r"the health file .*/none/alive cannot be written: "),
+        Health(HealthSettings(path=str(tmp_path / "none" / "alive")), list),
+    ):
+        pass
