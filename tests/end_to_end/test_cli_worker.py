@@ -204,6 +204,18 @@ def test_queues_of_the_app_that_are_not_served_are_named_at_the_start(
         assert 0 == worker.wait()
 
 
+@pytest.mark.parametrize(("option", "kinds"), [([], []), (["--publish-events"], ["started", "succeeded"])])
+def test_a_worker_publishes_events_when_it_is_told_to(
+    folder: Path, redis_url: str, redis_client: redis.Redis, option: list[str], kinds: list[str]
+) -> None:
+    """Off unless asked for."""
+    enqueue(redis_url, "deliver", b'{"user_id":7}', queue="critical")
+    with WorkerProcess(folder, redis_url, "worker", "shop:app", "--burst", *option) as worker:
+        assert 0 == worker.wait()
+    entries = redis_client.xrange("asynq:{critical}:x:events")
+    assert kinds == [json.loads(fields[b"event"])["kind"] for _, fields in entries]
+
+
 def test_further_modules_declare_tasks(folder: Path, redis_url: str, redis_client: redis.Redis) -> None:
     """Those of the command line and those that the app names."""
     (folder / "base.py").write_text("from pyasynq import App\napp = App(modules=['one'])\n")

@@ -125,6 +125,9 @@ _GC_THRESHOLD = (20_000, 10, 10)
 )
 @click.option(SUPERVISED, type=int, hidden=True)
 @click.option("--with-scheduler", is_flag=True, help="Also enqueue what the app's cron expressions say.")
+@click.option(
+    "--publish-events", is_flag=True, help="Publish what happens to tasks, as a stream that others follow."
+)
 @click.option("--reload", is_flag=True, help="Restart when a Python file in this folder changes.")
 @click.option(
     "--log-level",
@@ -228,6 +231,7 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
         burst=settings["burst"],
         max_tasks=settings["max_tasks"] or settings["max_tasks_per_child"],
         shutdown_timeout=settings["shutdown_timeout"],
+        publish_events=settings["publish_events"],
     )
 
 
