@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._broker.aggregation_sets import read_set, reclaim_stale_sets, renew_sets
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
+from pyasynq._broker.doctor_counters import raise_counter, wrong_counters
 from pyasynq._broker.doctor_groups import known_groups, look_at_groups, mend_groups
 from pyasynq._broker.doctor_keys import (
     archive_size,
@@ -15,16 +16,19 @@ from pyasynq._broker.doctor_keys import (
     expire_endless,
     has_tasks,
     is_registered,
+    last_event,
     look_at_lock,
     record_lapse,
     register,
     release_lock,
     scan_keys,
+    scheduler_entries,
     slow_scripts,
     time_to_live,
     trim_archive,
     waiting_work,
 )
+from pyasynq._broker.doctor_lists import count_in_list
 from pyasynq._broker.doctor_tasks import Settlement, judge, read_tasks, settle_damaged, walk
 from pyasynq._broker.endings import look
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
@@ -248,6 +252,12 @@ def doctor_work() -> list[Plan[Any]]:
         release(),
         mend(),
         expire_endless(locks, seconds=60),
+        wrong_counters(queue, [b"asynq:{default}:processed:2033-05-18"]),
+        raise_counter(queue, b"asynq:{default}:processed", 10**6),
+        raise_counter(queue, b"asynq:{default}:paused", None),
+        scheduler_entries("asynq:schedulers:{s}"),
+        last_event(b"asynq:scheduler_history:e"),
+        count_in_list("asynq:{default}:pending", [b"a"]),
         expire_endless(waiting, seconds=60),
         register(queue),
         trim_archive(queue, max_size=0),

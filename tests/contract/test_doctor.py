@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
 UNREPAIRABLE = {
-    FindingKind.FOREIGN_MESSAGE,
     FindingKind.UNSERVED_QUEUE,
     FindingKind.LIMITS_IGNORED,
     FindingKind.EVICTION,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyasynq.doctor._findings import DESCRIPTIONS
+from tests.contract.damages import DAMAGES
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -44,3 +45,20 @@ async def test_the_example_repairs_what_it_finds(
     await scope["main"]()
     assert "default ghost ('ghost',)\n" == capsys.readouterr().out
     assert ["a"] == tasks.ids("pending")
+
+
+def test_the_table_of_invariants_names_every_kind_that_concerns_tasks_and_real_damages() -> None:
+    """What it leaves out is no invariant: who serves a queue, records of servers, and Redis itself."""
+    table = PAGE[PAGE.index("| Invariant | Finding |") : PAGE.index("## Why it is safe")]
+    rows = [line.split("|")[1:-1] for line in table.splitlines() if line.startswith("| ")][1:]
+    named: set[str] = set()
+    for _, kinds, _, makers in rows:
+        found = set(re.findall(r"`(\w+)`", kinds))
+        made = {DAMAGES[name].kind for name in re.findall(r"`(\w+)`", makers)}
+        assert made <= found, makers
+        named |= found
+    others = {
+        *("endless_record", "removed_queue", "unserved_queue", "limits_ignored", "dead_server"),
+        *("old_history", "eviction", "clock_skew", "slow_script"),
+    }
+    assert {kind.value for kind in DESCRIPTIONS} - others == named

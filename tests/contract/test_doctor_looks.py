@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._broker.doctor_counters import raise_counter, wrong_counters
 from pyasynq._broker.doctor_groups import mend_groups
 from pyasynq._broker.doctor_keys import expire_endless, look_at_lock, release_lock
 from pyasynq._broker.doctor_tasks import Settlement, judge, read_tasks, settle_damaged, walk
 from pyasynq._broker.plan import ScriptCall, ask
+from pyasynq._wire.messages import SchedulerEntry
 from pyasynq.doctor import Doctor, Finding, FindingKind, Severity
 from pyasynq.doctor._findings import DESCRIPTIONS
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError
@@ -18,7 +20,7 @@ from pyasynq.task import TaskState
 from tests.contract.damages import LOCK, OVER, PAST, put_server
 from tests.contract.test_doctor import doctor_of, examine
 from tests.contract.test_invariants import sound
-from tests.factories import LEASE_SCORE, NOW, Tasks
+from tests.factories import LEASE_SCORE, NOW, Tasks, message_bytes
 from tests.run_async import run_async
 from tests.snapshots import snapshot
 
@@ -197,7 +199,7 @@ def test_tasks_in_sorted_sets_are_told_from_those_that_are_not(
     tasks.pending("pending")
     ids = ["scheduled", "retry", "archived", "completed", "aggregating", "staged", "pending"]
     facts = perform(read_tasks("default", [task_id.encode() for task_id in ids]))
-    assert [True, True, True, True, True, False, False] == [one.in_set for one in facts]
+    assert [True, True, True, True, True, False, False] == [bool(one.score) for one in facts]
 
 
 @damaged
@@ -431,6 +433,90 @@ async def test_settings_that_cannot_be_are_refused(redis_url: str) -> None:
         Doctor(redis_url, archive_max_size=0)
     with pytest.raises(InvalidOptionError, match="pause"):
         Doctor(redis_url, pause=-1)
+
+
+@damaged
+@run_async
+async def test_the_history_of_a_live_entry_is_left_alone(
+    redis_client: RedisClient, redis_url: str, tasks: Tasks
+) -> None:
+    """And that of a scheduler which has fired and has not yet announced itself; and one that ends."""
+    entry = SchedulerEntry(
+        id="live",
+        spec="@every 1h",
+        task_type="t",
+        task_payload=b"",
+        enqueue_options=(),
+        next_enqueue_time=None,
+        prev_enqueue_time=None,
+    )
+    redis_client.rpush("asynq:schedulers:{s}", entry.encode(), b"\xff")
+    redis_client.expire("asynq:schedulers:{s}", 60)
+    redis_client.zadd("asynq:scheduler_history:live", {"event": OVER})
+    redis_client.zadd("asynq:scheduler_history:new", {"event": redis_client.time()[0] - 10})
+    redis_client.zadd("asynq:scheduler_history:ends", {"event": OVER})
+    redis_client.expire("asynq:scheduler_history:ends", 60)
+    assert [] == await examine(redis_url)
+    redis_client.delete("asynq:schedulers:{s}")
+    [finding] = await examine(redis_url)
+    assert (FindingKind.OLD_HISTORY, ("asynq:scheduler_history:live",)) == (finding.kind, finding.subjects)
+
+
+def test_counters_that_agree_are_left_alone(
+    redis_client: RedisClient, perform: Perform, tasks: Tasks
+) -> None:
+    """So are those of a day whose other counter has expired already, and new ones without a total."""
+    processed, failed = tasks.keys.processed, tasks.keys.failed
+    days = [f"{processed}:2033-05-17", f"{failed}:2033-05-17", f"{failed}:2033-05-18"]
+    redis_client.mset({processed: 5, failed: 5, days[0]: 3, days[1]: 3, days[2]: 2})
+    assert {} == perform(wrong_counters("default", [day.encode() for day in days]))
+    assert {} == perform(wrong_counters("unknown", []))
+    redis_client.flushall()
+
+
+@damaged
+def test_counters_are_raised_by_what_others_prove_and_no_further(
+    redis_client: RedisClient, perform: Perform, tasks: Tasks
+) -> None:
+    """Also by a number that is itself put right; those of a day keep their end, and are not made anew."""
+    processed, failed = tasks.keys.processed, tasks.keys.failed
+    day = f"{processed}:2033-05-17"
+    redis_client.mset({day: 1, f"{failed}:2033-05-17": 4, f"{processed}:2033-05-18": "x"})
+    wrong = perform(wrong_counters("default", [day.encode(), f"{processed}:2033-05-18".encode()]))
+    assert {
+        day.encode(): 4,
+        f"{processed}:2033-05-18".encode(): None,
+        processed.encode(): 4,
+        failed.encode(): 4,
+    } == wrong
+    redis_client.expire(day, 50)
+    assert perform(raise_counter("default", day.encode(), 4))
+    assert (b"4", 50) == (redis_client.get(day), redis_client.ttl(day))
+    assert not perform(raise_counter("default", day.encode(), 3))
+    assert not perform(raise_counter("default", b"asynq:{default}:processed:2033-05-19", 1))
+    assert not perform(raise_counter("default", day.encode(), None))
+    assert perform(raise_counter("default", processed.encode(), 2**60))
+    assert (b"%d" % 2**60, -1) == (redis_client.get(processed), redis_client.ttl(processed))
+    assert perform(raise_counter("default", f"{processed}:2033-05-18".encode(), None))
+    assert not redis_client.exists(f"{processed}:2033-05-18")
+
+
+@damaged
+@run_async
+async def test_what_a_worker_runs_is_not_rewritten(
+    redis_client: RedisClient, redis_url: str, tasks: Tasks
+) -> None:
+    """The worker writes its own message when it ends; then it is found again."""
+    tasks.active("a", retried=9, retry=3)
+    tasks.active("b")
+    redis_client.hset(tasks.keys.task("b"), "msg", message_bytes("other"))
+    before = snapshot(redis_client)
+    async with doctor_of(redis_url) as doctor:
+        [finding] = await doctor.repair(await doctor.examine())
+    assert (FindingKind.FOREIGN_MESSAGE, ("b",), ()) == (finding.kind, finding.subjects, finding.repaired)
+    assert before == snapshot(redis_client)
+    redis_client.zadd(tasks.keys.lease, {"a": OVER})
+    assert FindingKind.WRONG_RETRIES in {one.kind for one in await examine(redis_url)}
 
 
 def test_every_kind_is_described() -> None:

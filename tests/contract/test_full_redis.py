@@ -10,6 +10,7 @@ from pyasynq._broker.aggregation_sets import quarantine_member, read_set, releas
 from pyasynq._broker.cancellation import request_cancelation
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
+from pyasynq._broker.doctor_counters import raise_counter
 from pyasynq._broker.doctor_groups import look_at_groups, mend_groups
 from pyasynq._broker.doctor_keys import expire_endless, look_at_lock, release_lock
 from pyasynq._broker.doctor_tasks import Settlement, judge, read_tasks, settle_damaged, walk
@@ -228,6 +229,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "doctor_look_at_lock": lambda: look_at_lock("default", f"{LOCK}-later".encode()),
     "doctor_release_lock": lambda: release_by_doctor(None),
     "doctor_expire_endless": lambda: expire_endless(b"asynq:{low}:paused", seconds=60),
+    "doctor_raise_counter": lambda: raise_counter("default", b"asynq:{default}:processed", 10**6),
     "remove_queue": lambda: remove_queue("empty", force=True, progress=None),
 }
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import TYPE_CHECKING
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
+from pyasynq._broker.scripts import DOCTOR_JUDGE
 from pyasynq.cli import main
+from pyasynq.doctor._repairs import Repairs
 from tests.chaos.doctor import live
 from tests.invariants import check_invariants
+from tests.snapshots import snapshot
 
 if TYPE_CHECKING:
     from tests.factories import Tasks
@@ -99,6 +105,52 @@ def test_notices_alone_are_no_reason_to_wake_anybody(
     code, out, _ = invoke("--redis", redis_url, "--queue", "default")
     assert 0 == code
     assert "notice: empty_group" in out
+
+
+def test_ctrl_c_ends_an_examination_with_exit_code_130(
+    sick: RedisClient, redis_url: str, tasks: Tasks
+) -> None:
+    """Nothing is reported, since nothing has been looked at twice; no traceback, and nothing was changed."""
+    before = snapshot(sick)
+    command = [sys.executable, "-m", "pyasynq.cli", "doctor", "--redis", redis_url, "--pause", "3600"]
+    with (
+        sick.monitor() as monitor,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+    ):
+        # The judging of suspicious tasks is what comes last before the pause.
+        judge = DOCTOR_JUDGE.flagged.sha, DOCTOR_JUDGE.plain.sha
+        next(call for call in monitor.listen() if any(sha in call["command"] for sha in judge))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (130, "") == (process.returncode, out)
+    assert "Stopped; what was repaired so far stays repaired.\n" == err
+    assert before == snapshot(sick)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ctrl_c_ends_a_repair_and_what_was_repaired_is_told(
+    sick: RedisClient, redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    """As the list it would have told at the end, without the findings that were not come to."""
+    repair = Repairs.repair
+
+    async def repair_and_press(self: Repairs, *arguments: Any) -> Any:
+        done = await repair(self, *arguments)
+        signal.raise_signal(signal.SIGINT)
+        return done
+
+    monkeypatch.setattr(Repairs, "repair", repair_and_press)
+    options = ["--json"] if as_json else []
+    code, out, err = invoke("--redis", redis_url, "--fix", "--yes", *options)
+    assert (130, "Stopped; what was repaired so far stays repaired.\n") == (code, err)
+    if as_json:
+        assert [("empty_group", 1)] == [
+            (one["kind"], len(one["repaired"])) for one in json.loads(out)["findings"]
+        ]
+    else:
+        assert out.endswith("\nRepaired 1 of 1: empty_group in queue default.\n")
+    assert set() == tasks.groups()
+    assert 8 == sick.llen(tasks.keys.pending)
 
 
 def test_what_cannot_be_checked_is_exit_code_2() -> None:

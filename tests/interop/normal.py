@@ -38,6 +38,9 @@ _GO_PANIC = re.compile(r"panic error cause by: panic \[.*?:\d+\]: (.*)", re.DOTA
 _GO_SKIPPED = ": skip retry for the task"
 
 
+_DAY_KEY = re.compile(r"(asynq:\{.*?\}:(?:processed|failed)):\d{4}-\d\d-\d\d", re.DOTALL)
+
+
 class Time(float):
     """Seconds that may differ a little."""
 
@@ -100,6 +103,21 @@ def differences(theirs: Snapshot, ours: Snapshot) -> list[Difference]:
             if not same(one.get(part), other.get(part))
         ]
     return found
+
+
+def fold_days(snapshot: Snapshot) -> Snapshot:
+    """Return a database with one counter for all days, which is the same on whichever of them one counted.
+
+    For the one step in which the day of UTC changes: one side may have taken it before, the other after.
+    """
+    folded: Snapshot = {}
+    for key, parts in snapshot.items():
+        if day := _DAY_KEY.fullmatch(key):
+            counter = folded.setdefault(f"{day[1]}:day", {"value": 0})
+            counter["value"] += int(parts["value"])
+        else:
+            folded[key] = parts
+    return folded
 
 
 def same(theirs: Value, ours: Value) -> bool:

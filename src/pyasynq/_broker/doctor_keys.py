@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import MAX_TASKS
@@ -14,7 +15,8 @@ from pyasynq._broker.scripts import (
     SERVER_LIST,
 )
 from pyasynq._broker.settle import trim_rest
-from pyasynq._wire.keys import ALL_QUEUES, SCHEDULERS, SERVERS, WORKERS, queue_keys
+from pyasynq._wire.keys import ALL_QUEUES, SCHEDULERS, SERVERS, WORKERS, queue_keys, scheduler_history_key
+from pyasynq._wire.messages import SchedulerEntry, UndecodableMessageError
 
 if TYPE_CHECKING:
     from pyasynq._clock import Instant
@@ -107,6 +109,22 @@ def record_lapse(key: str) -> Plan[tuple[float, float] | None]:
     score = yield CommandCall(("ZSCORE", SERVERS, key), SERVERS, Replay.SAFE)
     left = yield CommandCall(("PTTL", key), key, Replay.SAFE)
     return (float(score), left / 1_000) if score is not None and left > 0 else None
+
+
+def scheduler_entries(key: str) -> Plan[set[bytes]]:
+    """Return the keys of the histories of the entries that a scheduler's record lists."""
+    found = set()
+    for data in (yield CommandCall(("LRANGE", key, 0, -1), key, Replay.SAFE)):
+        with suppress(UndecodableMessageError):
+            found.add(scheduler_history_key(SchedulerEntry.decode(data).id).encode())
+    return found
+
+
+def last_event(history: bytes) -> Plan[int]:
+    """Return when the newest enqueue in a history was, as Unix time; 0 if there is none."""
+    command = ("ZRANGE", history, -1, -1, "WITHSCORES")
+    newest = yield CommandCall(command, history.decode(), Replay.SAFE)
+    return int(float(newest[1])) if newest else 0
 
 
 def slow_scripts(now: Instant, *, milliseconds: int, seconds: int) -> Plan[list[SlowScript]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS, chunks, time_arguments
+from pyasynq._broker.doctor_lists import LIST_WALK, count_in_list
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import DOCTOR_JUDGE, DOCTOR_READ_TASKS, DOCTOR_SETTLE, DOCTOR_WALK
 from pyasynq._wire.constants import LEASE_SECONDS
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
     from pyasynq._wire.keys import QueueKeys
 
-_LIST_STEPS: Final = 100_000
+_LIST_STEPS: Final = 200_000
 """Positions of lists that one call may walk over: each id that is judged is searched for in both lists."""
 _JUDGED_AT_ONCE: Final = 50
 
@@ -32,12 +33,15 @@ class TaskFacts:
 
     Attributes:
         id: of the task.
-        in_set: it is in the sorted set that its state names. Only of tasks that were read.
+        score: in the sorted set that its state names; empty if it is in none. Only of tasks that were read.
         places: keys of the collections that it is in, a list as often as the id stands in it. This and what
             follows is only known of tasks that were judged.
+        scores: in each of the places; empty for lists.
         lease: `"held"`, `"over"` or empty.
         digest: changes whenever one of the others does.
         has_hash: there is a hash, of whatever content.
+        listed: how often the id was counted in pending and in active, of which a script sees the ends only;
+            0 where it sees all.
     """
 
     id: bytes
@@ -49,11 +53,13 @@ class TaskFacts:
     scheduled_group: bytes
     pending_since: bytes
     crashes: bytes
-    in_set: bool = False
+    score: bytes = b""
     places: tuple[bytes, ...] = ()
+    scores: tuple[bytes, ...] = ()
     lease: str = ""
     digest: bytes = b""
     has_hash: bool = True
+    listed: tuple[int, int] = (0, 0)
 
 
 class Walked(NamedTuple):
@@ -72,9 +78,11 @@ class Settlement(NamedTuple):
         seen_in: key of the collection that it was judged with; may be empty.
         state: empty to delete it.
         place: key of the collection that it is to be in.
-        score: if it has to be put there; None is the present.
-        group: of an aggregating task.
+        score: None for the one that it has there, or the present if it has to be put there.
+        group: that the hash is to name; None for the one that it names.
+        unique_key: the same for the lock.
         reason: written as its trace; empty for none.
+        message: in place of the one that it has; empty to keep that.
     """
 
     facts: TaskFacts
@@ -82,8 +90,10 @@ class Settlement(NamedTuple):
     state: str
     place: str | bytes
     score: int | None = None
-    group: bytes = b""
+    group: bytes | None = None
+    unique_key: bytes | None = None
     reason: str = ""
+    message: bytes = b""
 
 
 def walk(
@@ -112,8 +122,8 @@ def read_tasks(queue: str, ids: Sequence[bytes]) -> Plan[list[TaskFacts]]:
             (keys.task_prefix, keys.group_prefix, MAX_BYTES, *some),
             Replay.SAFE,
         )
-        for task_id, in_set, values in zip(some[:number], reply[::2], reply[1::2], strict=True):
-            facts.append(TaskFacts(task_id, *_values(values), in_set=bool(in_set)))
+        for task_id, score, values in zip(some[:number], reply[::2], reply[1::2], strict=True):
+            facts.append(TaskFacts(task_id, *_values(values), score=score))
     return facts
 
 
@@ -122,32 +132,38 @@ def judge(
 ) -> Plan[list[TaskFacts]]:
     """Learn all about tasks, given as ids and what each was seen in.
 
-    An id is searched for in whole lists. So one call judges fewer tasks the longer these are.
+    An id is searched for at both ends of the lists, so one call judges fewer tasks the longer these are.
+    What lies in the middle of a long list is counted before, page by page. Nothing is returned if a list
+    changes too fast for that.
     """
     keys = queue_keys(queue)
-    facts = []
+    pending = yield from count_in_list(keys.pending, suspects)
+    active = yield from count_in_list(keys.active, suspects)
+    facts: list[TaskFacts] = []
+    if pending is None or active is None:
+        return facts
     for chunk in chunks(list(suspects.items()), most=(yield from _at_once(keys))):
+        arguments: list[Argument] = []
+        for task_id, seen_in in chunk:
+            arguments += (task_id, seen_in, pending[task_id], active[task_id])
         reply = yield ScriptCall(
             DOCTOR_JUDGE,
             (*_places(keys),),
-            (
-                keys.task_prefix,
-                keys.group_prefix,
-                *time_arguments(now),
-                *(part for suspect in chunk for part in suspect),
-            ),
+            (keys.task_prefix, keys.group_prefix, LIST_WALK, *time_arguments(now), *arguments),
             Replay.SAFE,
         )
         for at, (task_id, _) in enumerate(chunk):
-            places, values, lease, digest, has_hash = reply[at * 5 : at * 5 + 5]
+            places, scores, values, lease, digest, has_hash = reply[at * 6 : at * 6 + 6]
             facts.append(
                 TaskFacts(
                     task_id,
                     *_values(values),
                     places=tuple(places),
+                    scores=tuple(scores),
                     lease=lease.decode(),
                     digest=digest,
                     has_hash=bool(has_hash),
+                    listed=(pending[task_id], active[task_id]),
                 )
             )
     return facts
@@ -156,29 +172,50 @@ def judge(
 def settle_damaged(
     queue: str, settlements: Sequence[Settlement], *, now: Instant | None = None
 ) -> Plan[list[bytes]]:
-    """Put tasks right; return the ids of those that were still as they had been judged."""
+    """Put tasks right; return the ids of those that were still as they had been judged.
+
+    A task that has to be taken out of the middle of a long list is left as it is.
+    """
     keys = queue_keys(queue)
     settled: list[bytes] = []
-    for chunk in chunks(settlements, most=(yield from _at_once(keys))):
-        arguments: list[Argument] = []
-        for one in chunk:
-            score = "" if one.score is None else one.score
-            arguments += (one.facts.id, one.seen_in, one.facts.digest, one.state)
-            arguments += (one.place, score, one.group, one.reason)
+    most = yield from _at_once(keys)
+    for chunk in chunks(settlements, most=most, size_of=lambda one: len(one.message)):
         settled += yield ScriptCall(
             DOCTOR_SETTLE,
             (*_places(keys), keys.groups),
-            (keys.task_prefix, keys.group_prefix, LEASE_SECONDS, *time_arguments(now), *arguments),
+            (
+                keys.task_prefix,
+                keys.group_prefix,
+                LEASE_SECONDS,
+                LIST_WALK,
+                *time_arguments(now),
+                *(part for one in chunk for part in _arguments(one)),
+            ),
             Replay.SAFE,
         )
     return settled
 
 
+def _arguments(settlement: Settlement) -> tuple[Argument, ...]:
+    facts = settlement.facts
+    group, unique_key = settlement.group, settlement.unique_key
+    if group is None:
+        group = facts.group or facts.scheduled_group
+    return (
+        *(facts.id, settlement.seen_in, *facts.listed, facts.digest, settlement.state, settlement.place),
+        "" if settlement.score is None else settlement.score,
+        group,
+        facts.unique_key if unique_key is None else unique_key,
+        settlement.reason,
+        settlement.message,
+    )
+
+
 def _at_once(keys: QueueKeys) -> Plan[int]:
-    length = 1
+    steps = 1
     for key in (keys.pending, keys.active):
-        length += yield CommandCall(("LLEN", key), key, Replay.SAFE)
-    return max(1, min(_JUDGED_AT_ONCE, _LIST_STEPS // length))
+        steps += min(2 * LIST_WALK, (yield CommandCall(("LLEN", key), key, Replay.SAFE)))
+    return max(1, min(_JUDGED_AT_ONCE, _LIST_STEPS // steps))
 
 
 def _places(keys: QueueKeys) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def doctor(*, fix: bool, yes: bool, as_json: bool, url: str | None, **settings: 
     Without --fix nothing is changed. A healthy Redis, however busy, gives no findings.
 
     Exit codes: 0 no findings but notices, or all of them repaired; 1 findings; 2 it could not be checked, or
-    wrong usage.
+    wrong usage; 130 stopped with Ctrl-C, when what was repaired so far is told and stays repaired.
     """
     if yes and not fix:
         raise click.UsageError("--yes answers the question of --fix; give both")
@@ -79,12 +79,15 @@ async def _visit(url: str, settings: dict[str, Any], *, fix: bool, yes: bool, as
             _print(findings, visitor.skipped)
         repairable = [one for one in findings if one.is_repairable]
         if fix and repairable and (yes or _agreed(len(repairable))):
-            findings = await visitor.repair(findings, progress=_progress("findings"))
-            if not as_json:
-                _print_repairs(findings)
-        if as_json:
-            content = {"findings": [one.to_json() for one in findings], "skipped": visitor.skipped}
-            click.echo(json.dumps(content, indent=2))
+            done: list[Finding] = []
+            try:
+                findings = await visitor.repair(findings, progress=_progress("findings"), report=done.append)
+            except asyncio.CancelledError:
+                _print_repairs(done, visitor.skipped, as_json=as_json)
+                raise
+            _print_repairs(findings, visitor.skipped, as_json=as_json)
+        elif as_json:
+            _print_json(findings, visitor.skipped)
     return _FINDINGS if any(_matters(one) for one in findings) else _CLEAN
 
 
@@ -124,7 +127,15 @@ def _print(findings: Sequence[Finding], skipped: Sequence[str]) -> None:
         click.echo(f"Not looked at: {what}.", err=True)
 
 
-def _print_repairs(findings: Sequence[Finding]) -> None:
+def _print_json(findings: Sequence[Finding], skipped: Sequence[str]) -> None:
+    content = {"findings": [one.to_json() for one in findings], "skipped": skipped}
+    click.echo(json.dumps(content, indent=2))
+
+
+def _print_repairs(findings: Sequence[Finding], skipped: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        _print_json(findings, skipped)
+        return
     click.echo()
     for finding in findings:
         if finding.is_repairable:

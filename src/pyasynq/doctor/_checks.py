@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyasynq._broker.doctor_counters import wrong_counters
 from pyasynq._broker.doctor_groups import look_at_groups
 from pyasynq._broker.doctor_keys import (
     INDEXES,
@@ -11,8 +12,10 @@ from pyasynq._broker.doctor_keys import (
     has_tasks,
     is_registered,
     lapsed_records,
+    last_event,
     look_at_lock,
     record_lapse,
+    scheduler_entries,
     slow_scripts,
     time_to_live,
     waiting_work,
@@ -23,6 +26,7 @@ from pyasynq._broker.servers import list_server_keys, read_server
 from pyasynq._broker.stored_limits import get_limits
 from pyasynq._wire.constants import SERVER_RECORD_SECONDS
 from pyasynq._wire.engine_text import decode_engine
+from pyasynq._wire.keys import SCHEDULERS
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import RedisPermissionError
 
@@ -110,8 +114,14 @@ class QueueChecks:
         return found
 
     async def counters(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Look at the counters of single days."""
-        return await endless(self._pace, self._survey.counters, FindingKind.ENDLESS_COUNTER)
+        """Look at the counters of days, and at the totals; the evidence is what one must be at least."""
+        survey = self._survey
+        wrong = await self._pace.run(wrong_counters(survey.keys.queue, survey.counters))
+        found = [
+            (FindingKind.WRONG_COUNTER, key, b"" if least is None else b"%d" % least)
+            for key, least in sorted(wrong.items())
+        ]
+        return found + await endless(self._pace, survey.counters, FindingKind.ENDLESS_COUNTER)
 
     async def queue(self) -> list[tuple[FindingKind, bytes, bytes]]:
         """Look at the queue as a whole."""
@@ -180,6 +190,18 @@ class ServerChecks:
             lapsed = await self._pace.run(lapsed_records(index, before=before))
             found += [(FindingKind.DEAD_SERVER, key, index.encode()) for key in lapsed]
         return found
+
+    async def histories(
+        self, histories: Iterable[bytes], records: Iterable[bytes]
+    ) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Look at the histories of scheduler entries; a scheduler that has just begun has no record yet."""
+        schedulers = [key.decode() for key in records if key.startswith(SCHEDULERS.encode())]
+        live = set[bytes]().union(*await self._pace.run_all([scheduler_entries(key) for key in schedulers]))
+        old = sorted(set(histories) - live)
+        events = await self._pace.run_all([last_event(key) for key in old])
+        before = self._redis_now.seconds - PATIENCE_SECONDS
+        silent = [key for key, at in zip(old, events, strict=True) if at < before]
+        return await endless(self._pace, silent, FindingKind.OLD_HISTORY)
 
     async def servers(self) -> list[tuple[FindingKind, bytes, bytes]]:
         """Read the records of the servers that run, and compare their clocks with that of Redis."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.doctor_tasks import Settlement
-from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
+from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
 
 from ._findings import FindingKind
+from ._mending import mend, own_message
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -29,14 +30,16 @@ class Diagnosis(NamedTuple):
 
 
 def looks_sound(facts: TaskFacts, queue: str) -> bool:
-    """Return whether nothing is wrong with a task's hash alone."""
+    """Return whether nothing is wrong with a task's hash and its score."""
     if not facts.message or has_stale_fields(facts, facts.state):
         return False
     try:
         message = decode_task_message(facts.message)
     except UndecodableMessageError:
         return facts.state == "archived"
-    return _is_own(facts, message, queue)
+    group = facts.group if facts.state == "aggregating" else None
+    is_mended = mend(facts, message, facts.state, group, facts.score).kind is None
+    return is_mended and _is_own(facts, message, queue)
 
 
 def has_stale_fields(facts: TaskFacts, state: str) -> bool:
@@ -69,14 +72,38 @@ def diagnose(
         if facts.lease == "held":
             return None
     if message is not None and not _is_own(facts, message, keys.queue):
-        return Diagnosis(FindingKind.FOREIGN_MESSAGE, None)
+        return Diagnosis(FindingKind.FOREIGN_MESSAGE, _renamed(facts, keys, seen_in, message))
     if not facts.places:
         return Diagnosis(FindingKind.ORPHAN, _orphan(facts, keys, seen_in, message))
+    return _misplaced(facts, keys, seen_in, message, sets)
+
+
+def _misplaced(
+    facts: TaskFacts, keys: QueueKeys, seen_in: bytes, message: TaskMessage | None, sets: Collection[bytes]
+) -> Diagnosis | None:
+    """Return what is wrong with where a task is, or with what it says of that."""
     place = _right_place(facts, keys)
     state = _state_of(place, keys)
-    group = _group_of(place, keys, sets) if state == "aggregating" else b""
-    kind = _kind(facts, state, group)
-    return Diagnosis(kind, Settlement(facts, seen_in, state, place, group=group)) if kind else None
+    group = _group_of(place, keys, sets) if state == "aggregating" else None
+    mended = mend(facts, message, state, group, facts.scores[facts.places.index(place)])
+    kind = _kind(facts, state) or mended.kind
+    if kind is None and has_stale_fields(facts, state):
+        kind = FindingKind.STALE_FIELDS
+    if kind is None:
+        return None
+    return Diagnosis(
+        kind,
+        Settlement(
+            facts,
+            seen_in,
+            state,
+            place,
+            score=mended.score,
+            group=mended.group,
+            unique_key=mended.unique_key,
+            message=mended.message,
+        ),
+    )
 
 
 def _without_message(facts: TaskFacts, seen_in: bytes) -> Diagnosis | None:
@@ -88,18 +115,35 @@ def _without_message(facts: TaskFacts, seen_in: bytes) -> Diagnosis | None:
     return Diagnosis(FindingKind.BLANK_TASK, delete) if facts.has_hash else None
 
 
-def _kind(facts: TaskFacts, state: str, group: bytes) -> FindingKind | None:
+def _kind(facts: TaskFacts, state: str) -> FindingKind | None:
     if len(facts.places) > 1:
         return FindingKind.IN_TWO_PLACES
     if facts.state != state:
         return FindingKind.WRONG_STATE
-    if facts.group != group and state == "aggregating":
-        return FindingKind.WRONG_GROUP
     if state == "active" and not facts.lease:
         return FindingKind.ACTIVE_WITHOUT_LEASE
     if state != "active" and facts.lease:
         return FindingKind.LEASE_WITHOUT_ACTIVE
-    return FindingKind.STALE_FIELDS if has_stale_fields(facts, state) else None
+    return None
+
+
+def _renamed(facts: TaskFacts, keys: QueueKeys, seen_in: bytes, message: TaskMessage) -> Settlement | None:
+    """Return how a task whose message names another one is put aside under its own name."""
+    if facts.lease == "held":
+        return None
+    own = own_message(message, facts, keys)
+    reason = f"pyasynq doctor found the message of task {message.id!r} of queue {message.queue!r} in it"
+    states = {_state_of(place, keys) for place in facts.places}
+    state = "completed" if states == {"completed"} else "archived"
+    return Settlement(
+        facts,
+        seen_in,
+        state,
+        getattr(keys, state).encode(),
+        unique_key=own.unique_key.encode(),
+        reason=reason,
+        message=encode_task_message(own),
+    )
 
 
 def _orphan(facts: TaskFacts, keys: QueueKeys, seen_in: bytes, message: TaskMessage | None) -> Settlement:

@@ -17,6 +17,7 @@ from pyasynq._broker.inspect_queues import queue_names
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.constants import ARCHIVE_LIMIT
+from pyasynq._wire.keys import scheduler_history_key
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError
 from pyasynq.options import is_whole, seconds_of
 
@@ -39,7 +40,10 @@ _Seen: TypeAlias = dict[tuple[str, FindingKind, bytes], bytes]
 
 _KEY: Final = re.compile(rb"asynq:\{(.*?)\}:(.*)", re.DOTALL)
 _RECORD: Final = (b"asynq:servers:{", b"asynq:workers:{", b"asynq:schedulers:{")
+_HISTORY: Final = scheduler_history_key("").encode()
 _ORDER: Final = tuple(Severity)
+_MEASURED: Final = {FindingKind.CLOCK_SKEW, FindingKind.WRONG_COUNTER}
+"""By how much these are wrong may be another number each time."""
 
 
 class Doctor:
@@ -110,6 +114,7 @@ class Doctor:
 
         Cancelled, it ends after the call that is under way.
         """
+        self.skipped = []
         surveys, records = await self._survey(progress)
         for survey in surveys.values():
             await survey.walk()
@@ -120,17 +125,30 @@ class Doctor:
             seen = {key: evidence for key, evidence in again.items() if _is_same(key, evidence, seen)}
         return _findings(seen)
 
-    async def repair(self, findings: Iterable[Finding], *, progress: Progress | None = None) -> list[Finding]:
+    async def repair(
+        self,
+        findings: Iterable[Finding],
+        *,
+        progress: Progress | None = None,
+        report: Callable[[Finding], object] | None = None,
+    ) -> list[Finding]:
         """Repair what `examine` of this or another doctor found; workers may run meanwhile.
 
         Each repair is a script that looks again and writes only if all is as it was found. What one repair
         uncovers, another examination finds.
+
+        Args:
+            findings: those to repair.
+            progress: told after each finding how many were dealt with, and of how many.
+            report: told each finding once it was dealt with, with `repaired` as far as it went.
 
         Returns:
             the findings, with `repaired` as far as it went.
 
         Raises:
             PyasynqError: when Redis cannot be asked; what was repaired before stays repaired.
+
+        Cancelled, it ends after the call that is under way; what was repaired before stays repaired.
         """
         repairs = Repairs(self._pace, archive_max_size=self._archive_max_size)
         # Where a task belongs is clear only when its group is.
@@ -144,12 +162,14 @@ class Doctor:
                 done.append(replace(finding, repaired=ordered))
             else:
                 done.append(finding)
+            if report:
+                report(done[-1])
             if progress:
                 progress(len(done), len(given))
         return sorted(done, key=_position)
 
     async def _survey(self, progress: Progress | None) -> tuple[dict[str, QueueSurvey], list[bytes]]:
-        """Look at every key; return what was seen of each queue, and the records of servers."""
+        """Look at every key; return what was seen of each queue, and the keys of records and histories."""
         surveys: dict[str, QueueSurvey] = {}
         missing = set(self._queues)
         records: list[bytes] = []
@@ -158,7 +178,7 @@ class Doctor:
         async for names in self._pages(progress):
             by_queue: defaultdict[str, list[bytes]] = defaultdict(list)
             for name in names:
-                if name.startswith(_RECORD):
+                if name.startswith((*_RECORD, _HISTORY)):
                     records.append(name)
                 elif match := _KEY.fullmatch(name):
                     by_queue[as_text(match[1])].append(match[2])
@@ -195,7 +215,10 @@ class Doctor:
         of_redis = await servers.redis()
         of_servers = await servers.servers()
         if not self._queues:
-            note("", of_redis + of_servers + await servers.records(records))
+            histories = [key for key in records if key.startswith(_HISTORY)]
+            live = [key for key in records if not key.startswith(_HISTORY)]
+            note("", of_redis + of_servers + await servers.records(live))
+            note("", await servers.histories(histories, live))
         for survey in surveys:
             queue = survey.keys.queue
             checks = QueueChecks(
@@ -211,7 +234,7 @@ class Doctor:
             note(queue, await servers.queue(queue))
             orphan_sets = {key for kind, key, _ in groups if kind is FindingKind.ORPHAN_SET}
             note(queue, await self._judge(survey, orphan_sets))
-        self.skipped = servers.skipped
+        self.skipped += [what for what in servers.skipped if what not in self.skipped]
         return seen
 
     async def _judge(
@@ -221,7 +244,11 @@ class Doctor:
         found = []
         suspects, survey.suspects = survey.suspects, {}
         _, sets = await self._pace.run(known_groups(survey.keys.queue))
-        for facts in await self._pace.run(judge(survey.keys.queue, suspects)):
+        judged = await self._pace.run(judge(survey.keys.queue, suspects))
+        if len(judged) < len(suspects):
+            what = f"{len(suspects):,} tasks of queue {survey.keys.queue} that look damaged"
+            self.skipped.append(f"{what}: its lists change too fast")
+        for facts in judged:
             seen_in = suspects[facts.id]
             if diagnosis := diagnose(facts, survey.keys, seen_in=seen_in, sets={*sets, *orphan_sets}):
                 found.append((diagnosis.kind, facts.id, seen_in))
@@ -253,8 +280,7 @@ class Doctor:
 
 
 def _is_same(key: tuple[str, FindingKind, bytes], evidence: bytes, seen: _Seen) -> bool:
-    # By how much a clock is wrong may be measured a little differently each time.
-    return key in seen and (key[1] is FindingKind.CLOCK_SKEW or seen[key] == evidence)
+    return key in seen and (key[1] in _MEASURED or seen[key] == evidence)
 
 
 def _findings(seen: _Seen) -> list[Finding]:

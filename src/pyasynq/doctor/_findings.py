@@ -30,6 +30,9 @@ class FindingKind(enum.StrEnum):
     IN_TWO_PLACES = "in_two_places"
     WRONG_STATE = "wrong_state"
     WRONG_GROUP = "wrong_group"
+    WRONG_RETRIES = "wrong_retries"
+    WRONG_SCORE = "wrong_score"
+    WRONG_LOCK = "wrong_lock"
     ACTIVE_WITHOUT_LEASE = "active_without_lease"
     LEASE_WITHOUT_ACTIVE = "lease_without_active"
     UNDECODABLE = "undecodable"
@@ -42,6 +45,7 @@ class FindingKind(enum.StrEnum):
     LEAKED_LOCK = "leaked_lock"
     ENDLESS_LOCK = "endless_lock"
     ENDLESS_COUNTER = "endless_counter"
+    WRONG_COUNTER = "wrong_counter"
     ENDLESS_RECORD = "endless_record"
     ARCHIVE_OVER_CAP = "archive_over_cap"
     UNREGISTERED_QUEUE = "unregistered_queue"
@@ -49,6 +53,7 @@ class FindingKind(enum.StrEnum):
     UNSERVED_QUEUE = "unserved_queue"
     LIMITS_IGNORED = "limits_ignored"
     DEAD_SERVER = "dead_server"
+    OLD_HISTORY = "old_history"
     EVICTION = "eviction"
     CLOCK_SKEW = "clock_skew"
     SLOW_SCRIPT = "slow_script"
@@ -94,9 +99,28 @@ DESCRIPTIONS: Final[Mapping[FindingKind, _Description]] = {
     ),
     FindingKind.WRONG_GROUP: _Description(
         _E,
-        "these tasks are in a group that their hash does not name, so they cannot be run, archived or "
-        "deleted",
-        "writes the group that they are in into the hash",
+        "the hash or the message of these tasks names another group than the one that they are in or asked "
+        "for, so they cannot be run, archived or deleted, or join the wrong group",
+        "has both name the group that a task is in, and the hash of one in no group that of its message",
+    ),
+    FindingKind.WRONG_RETRIES: _Description(
+        _W,
+        "these tasks say that they were retried more often than they may be, or fewer times than never, so "
+        "they get too few attempts or too many",
+        "writes the nearest number that can be, unless a worker runs the task",
+    ),
+    FindingKind.WRONG_SCORE: _Description(
+        _W,
+        "the scores of these tasks are no whole seconds, or not those that their messages ask for, so they "
+        "are due or deleted at the wrong time",
+        "writes the score that the message asks for, rounded up; a completed task without a time to be kept "
+        "gets that of its score",
+    ),
+    FindingKind.WRONG_LOCK: _Description(
+        _N,
+        "the hash of these tasks names another uniqueness lock than their message, or none; whoever deletes "
+        "such a task leaves its lock behind",
+        "writes the lock of the message into the hash",
     ),
     FindingKind.ACTIVE_WITHOUT_LEASE: _Description(
         _E,
@@ -118,7 +142,8 @@ DESCRIPTIONS: Final[Mapping[FindingKind, _Description]] = {
     FindingKind.FOREIGN_MESSAGE: _Description(
         _E,
         "the messages of these tasks name another id or queue, so their workers settle the wrong task",
-        "",
+        "has them name the task that they are kept as, and archives them with the reason, for you to run or "
+        "delete; not while a worker runs one",
     ),
     FindingKind.STALE_FIELDS: _Description(
         _N,
@@ -157,6 +182,12 @@ DESCRIPTIONS: Final[Mapping[FindingKind, _Description]] = {
     FindingKind.ENDLESS_COUNTER: _Description(
         _N, "these counters of one day never expire and pile up", "gives them an end in 90 days"
     ),
+    FindingKind.WRONG_COUNTER: _Description(
+        _N,
+        "these counters contradict others or are no numbers: more tasks failed than were processed, or more "
+        "in 90 days than in all; the statistics are wrong",
+        "raises a number to what the others prove, and deletes what is none",
+    ),
     FindingKind.ENDLESS_RECORD: _Description(
         _W,
         "these records of servers or schedulers never expire, so the dead are shown as running",
@@ -193,6 +224,11 @@ DESCRIPTIONS: Final[Mapping[FindingKind, _Description]] = {
         "these records say until when a server or scheduler was to be believed, over a minute ago; it ended "
         "without taking leave",
         "removes them from the index",
+    ),
+    FindingKind.OLD_HISTORY: _Description(
+        _N,
+        "these histories belong to scheduler entries that no running scheduler has, and never expire",
+        "gives them an end in 90 days",
     ),
     FindingKind.EVICTION: _Description(
         _E,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyasynq._broker.doctor_counters import raise_counter
 from pyasynq._broker.doctor_groups import known_groups, look_at_groups, mend_groups
 from pyasynq._broker.doctor_keys import (
     drop_lapsed_records,
@@ -38,6 +39,7 @@ _LOCKS: Final = frozenset({FindingKind.LEAKED_LOCK, FindingKind.ENDLESS_LOCK})
 _ENDS: Final = {
     FindingKind.ENDLESS_COUNTER: STATISTICS_SECONDS,
     FindingKind.ENDLESS_RECORD: _RECORD_SECONDS,
+    FindingKind.OLD_HISTORY: STATISTICS_SECONDS,
 }
 
 
@@ -50,10 +52,13 @@ class Repairs:
 
     async def repair(self, queue: str, kind: FindingKind, evidence: Mapping[bytes, bytes]) -> Iterable[bytes]:
         """Repair the subjects of one finding; return those that were repaired."""
-        if kind in GROUP_KINDS:
-            return await self._mend(queue, kind, evidence)
-        if kind in _LOCKS:
-            return await self._unlock(queue, kind, evidence)
+        of_keys = {
+            **dict.fromkeys(GROUP_KINDS, self._mend),
+            **dict.fromkeys(_LOCKS, self._unlock),
+            FindingKind.WRONG_COUNTER: self._count,
+        }
+        if repair := of_keys.get(kind):
+            return await repair(queue, kind, evidence)
         if seconds := _ENDS.get(kind):
             return [key for key in evidence if await self._pace.run(expire_endless(key, seconds=seconds))]
         if kind is FindingKind.DEAD_SERVER:
@@ -82,6 +87,14 @@ class Repairs:
         still += [facts.key for facts in again if group_kind(facts, keys) is kind]
         await self._pace.run(mend_groups(queue, {key: evidence[key] for key in still}))
         return still
+
+    async def _count(self, queue: str, _: FindingKind, counters: Mapping[bytes, bytes]) -> list[bytes]:
+        """Raise counters to what was proven, which stays proven since counters only grow."""
+        return [
+            key
+            for key, least in counters.items()
+            if await self._pace.run(raise_counter(queue, key, int(least) if least else None))
+        ]
 
     async def _unlock(self, queue: str, kind: FindingKind, evidence: Mapping[bytes, bytes]) -> list[bytes]:
         repaired = []

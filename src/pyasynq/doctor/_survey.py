@@ -76,7 +76,7 @@ class QueueSurvey:
         for facts in tasks:
             if not looks_sound(facts, self.keys.queue):
                 self.suspects.setdefault(facts.id, b"")
-            elif not facts.in_set:
+            elif not facts.score:
                 self._unplaced.add(facts.id)
 
     async def walk(self) -> None:

@@ -10,14 +10,15 @@
 -- KEYS[8] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
 -- ARGV[1] task_prefix: what stands before an id in the key of a task
 -- ARGV[2] group_prefix: what stands before a name in the key of a group
--- ARGV[3] now_seconds: empty for the clock of Redis
--- ARGV[4] now_microseconds: within the second
--- ARGV[5...] id, seen_in: for each task, with the key of a collection that it was seen in; may be empty
--- Returns: places, values, lease, digest and 1 if there is a hash, for each task
+-- ARGV[3] walk: how many ids are looked through from either end of a list
+-- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[5] now_microseconds: within the second
+-- ARGV[6...] id, seen_in, in_pending, in_active: for each task, with the key of a collection that it was seen in, which may be empty, and how often it was counted in the lists
+-- Returns: places, scores, values, lease, digest and 1 if there is a hash, for each task
 -- Uses: now, task_places
 
 local pending, active, lease, scheduled, retry, archived, completed, aggregation_sets = unpack(KEYS)
-local task_prefix, group_prefix, now_seconds, now_microseconds = unpack(ARGV, 1, 4)
+local task_prefix, group_prefix, walk, now_seconds, now_microseconds = unpack(ARGV, 1, 5)
 
 local places = {
   pending = pending,
@@ -30,15 +31,19 @@ local places = {
   aggregation_sets = aggregation_sets,
   task_prefix = task_prefix,
   group_prefix = group_prefix,
+  walk = walk,
 }
 local seconds = now(now_seconds, now_microseconds)
 local reply = {}
-for at = 5, #ARGV, 2 do
-  local found, values, held, digest = task_places(places, ARGV[at], ARGV[at + 1], seconds)
+for at = 6, #ARGV, 4 do
+  local id, seen_in, in_pending, in_active = unpack(ARGV, at, at + 3)
+  local listed = { tonumber(in_pending), tonumber(in_active) }
+  local found, scores, values, held, digest = task_places(places, id, seen_in, listed, seconds)
   reply[#reply + 1] = found
+  reply[#reply + 1] = scores
   reply[#reply + 1] = values
   reply[#reply + 1] = held
   reply[#reply + 1] = digest
-  reply[#reply + 1] = redis.call('EXISTS', task_prefix .. ARGV[at])
+  reply[#reply + 1] = redis.call('EXISTS', task_prefix .. id)
 end
 return reply

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Reads tasks, and says of each whether it is in the sorted set that its state names.
+-- Reads tasks, and their scores in the sorted sets that their states name.
 -- KEYS[1] scheduled: sorted set of ids by the second they are due
 -- KEYS[2] retry: sorted set of ids by the second they are due
 -- KEYS[3] archived: sorted set of ids by the second they were archived
@@ -8,7 +8,7 @@
 -- ARGV[2] group_prefix: what stands before a name in the key of a group
 -- ARGV[3] max_bytes: of messages, unless the first one is larger
 -- ARGV[4...] id: for each task
--- Returns: how many were read, and for each 1 if it is in its set, and its values
+-- Returns: how many were read, and for each its score, empty if it is not in such a set, and its values
 
 local scheduled, retry, archived, completed = unpack(KEYS)
 local task_prefix, group_prefix, max_bytes = unpack(ARGV, 1, 3)
@@ -28,7 +28,7 @@ for at = 4, #ARGV, 1 do
     set = group_prefix .. (values[3] or '')
   end
   reply[1] = reply[1] + 1
-  reply[#reply + 1] = set and redis.call('ZSCORE', set, id) and 1 or 0
+  reply[#reply + 1] = set and redis.call('ZSCORE', set, id) or ''
   reply[#reply + 1] = values
 end
 return reply

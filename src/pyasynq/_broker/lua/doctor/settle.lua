@@ -12,14 +12,15 @@
 -- ARGV[1] task_prefix: what stands before an id in the key of a task
 -- ARGV[2] group_prefix: what stands before a name in the key of a group
 -- ARGV[3] lease_seconds: how long a new lease holds
--- ARGV[4] now_seconds: empty for the clock of Redis
--- ARGV[5] now_microseconds: within the second
--- ARGV[6...] id, seen_in, digest, state, place, score, group, reason: for each task; what it is to be and where, no state to delete it; score, group and reason may be empty
+-- ARGV[4] walk: how many ids are looked through from either end of a list
+-- ARGV[5] now_seconds: empty for the clock of Redis
+-- ARGV[6] now_microseconds: within the second
+-- ARGV[7...] id, seen_in, in_pending, in_active, digest, state, place, score, group, unique_key, reason, message: for each task; how it was judged, what it is to be and where, no state to delete it; all that follows the place may be empty
 -- Returns: the ids of the tasks that were dealt with
--- Uses: now, ceiling, nanoseconds, task_places, release_lock, rename_group
+-- Uses: now, ceiling, nanoseconds, list_positions, task_places, release_lock, rename_group
 
 local pending, active, lease, scheduled, retry, archived, completed, aggregation_sets, groups = unpack(KEYS)
-local task_prefix, group_prefix, lease_seconds, now_seconds, now_microseconds = unpack(ARGV, 1, 5)
+local task_prefix, group_prefix, lease_seconds, walk, now_seconds, now_microseconds = unpack(ARGV, 1, 6)
 
 local places = {
   pending = pending,
@@ -32,19 +33,41 @@ local places = {
   aggregation_sets = aggregation_sets,
   task_prefix = task_prefix,
   group_prefix = group_prefix,
+  walk = walk,
 }
 local seconds, microseconds = now(now_seconds, now_microseconds)
+
+-- Returns how often an id is to be taken out of a list, or nil if that would take a longer walk than is allowed.
+local function surplus(id, found, right, list)
+  local count = list == right and -1 or 0
+  for _, place in ipairs(found) do
+    count = count + (place == list and 1 or 0)
+  end
+  return count <= #list_positions(list, id, walk) and math.max(0, count) or nil
+end
+
+-- Takes an id out of a list so many times, from the beginning as far as it is there.
+local function take_from_list(list, id, count)
+  local first = 0
+  for _, position in ipairs(list_positions(list, id, walk)) do
+    first = first + (position < tonumber(walk) and 1 or 0)
+  end
+  if count > 0 and first > 0 then
+    redis.call('LREM', list, math.min(first, count), id)
+  end
+  if count > first then
+    redis.call('LREM', list, first - count, id)
+  end
+end
 
 -- Takes an id out of every place but the right one, and leaves it there once, foremost. Returns whether it is
 -- there.
 local function clear(id, found, right)
   local kept = false
   for _, place in ipairs(found) do
-    if place == right and not kept then
+    if place == right then
       kept = true
-    elseif place == pending or place == active then
-      redis.call('LREM', place, 1, id)
-    else
+    elseif place ~= pending and place ~= active then
       redis.call('ZREM', place, id)
       if string.sub(place, 1, #group_prefix) == group_prefix and redis.call('EXISTS', place) == 0 then
         redis.call('ZREM', aggregation_sets, place)
@@ -66,7 +89,7 @@ local function put(id, place, score)
 end
 
 -- Leaves in the hash what a task in this state has, and beside it the lease of an active one.
-local function dress(task, id, state, group)
+local function dress(task, id, state, group, unique_key)
   if state ~= 'active' then
     redis.call('ZREM', lease, id)
     redis.call('HDEL', task, 'x:attempt')
@@ -85,30 +108,51 @@ local function dress(task, id, state, group)
     redis.call('HSETNX', task, 'pending_since', nanoseconds(seconds, microseconds))
   elseif state == 'active' then
     redis.call('ZADD', lease, 'NX', ceiling(seconds, microseconds) + lease_seconds, id)
-  elseif state == 'aggregating' then
-    redis.call('HSET', task, 'group', group)
+  end
+  local is_to_join = state == 'scheduled' and redis.call('HGET', task, 'x:group')
+  for field, value in pairs({ [is_to_join and 'x:group' or 'group'] = group, unique_key = unique_key }) do
+    if value == '' then
+      redis.call('HDEL', task, field)
+    else
+      redis.call('HSET', task, field, value)
+    end
+  end
+end
+
+local function rewrite(task, id, place, score, reason, message, is_there)
+  if reason ~= '' then
+    redis.call('HSET', task, 'x:trace', reason)
+  end
+  if message ~= '' then
+    redis.call('HSET', task, 'msg', message)
+  end
+  if not is_there then
+    put(id, place, score)
+  elseif score ~= '' then
+    redis.call('ZADD', place, 'XX', score, id)
   end
 end
 
 local settled = {}
-for at = 6, #ARGV, 8 do
-  local id, seen_in, digest, state, place, score, group, reason = unpack(ARGV, at, at + 7)
-  local found, values, _, now_digest = task_places(places, id, seen_in, seconds)
+for at = 7, #ARGV, 12 do
+  local id, seen_in, in_pending, in_active, digest, state, place, score, group, unique_key, reason, message =
+    unpack(ARGV, at, at + 11)
+  local listed = { tonumber(in_pending), tonumber(in_active) }
+  local found, _, values, _, now_digest = task_places(places, id, seen_in, listed, seconds)
+  local from_pending = surplus(id, found, place, pending)
+  local from_active = surplus(id, found, place, active)
   local task = task_prefix .. id
-  if now_digest == digest then
+  if now_digest == digest and from_pending and from_active then
+    take_from_list(pending, id, from_pending)
+    take_from_list(active, id, from_active)
     local is_there = clear(id, found, place)
     if state == '' then
       redis.call('ZREM', lease, id)
       redis.call('DEL', task)
       release_lock(values[4] or '', id)
     else
-      dress(task, id, state, group)
-      if reason ~= '' then
-        redis.call('HSET', task, 'x:trace', reason)
-      end
-      if not is_there then
-        put(id, place, score)
-      end
+      dress(task, id, state, group, unique_key)
+      rewrite(task, id, place, score, reason, message, is_there)
       if place == group_prefix .. group then
         redis.call('SADD', groups, group)
       end

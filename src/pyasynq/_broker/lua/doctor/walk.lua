@@ -13,14 +13,24 @@ local collection, lease = unpack(KEYS)
 local task_prefix, state, group, start, stop = unpack(ARGV)
 
 local is_list = redis.call('TYPE', collection).ok == 'list'
-local ids = redis.call(is_list and 'LRANGE' or 'ZRANGE', collection, start, stop)
+local ids, scores = {}, {}
+if is_list then
+  ids = redis.call('LRANGE', collection, start, stop)
+else
+  local members = redis.call('ZRANGE', collection, start, stop, 'WITHSCORES')
+  for at = 1, #members, 2 do
+    ids[#ids + 1] = members[at]
+    scores[#scores + 1] = tonumber(members[at + 1])
+  end
+end
 local leases = is_list and state == 'active' and redis.call('ZMSCORE', lease, unpack(ids))
 local suspects = {}
-for i, id in ipairs(ids) do
+for at, id in ipairs(ids) do
   local task = task_prefix .. id
   local values = redis.call('HMGET', task, 'state', 'group')
-  local is_sound = values[1] == state and (group == '' or values[2] == group) and (not leases or leases[i])
-  if not is_sound or redis.call('HSTRLEN', task, 'msg') == 0 then
+  local is_sound = values[1] == state and (group == '' or values[2] == group) and (not leases or leases[at])
+  local is_whole = is_list or scores[at] % 1 == 0
+  if not is_sound or not is_whole or redis.call('HSTRLEN', task, 'msg') == 0 then
     suspects[#suspects + 1] = id
   end
 end

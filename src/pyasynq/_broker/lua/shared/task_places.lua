@@ -1,12 +1,16 @@
--- Returns the keys of the collections that a task is in, with a list as often as the id stands in it; the values
--- of its hash; what its lease is: `held`, `over` or empty; and a digest that changes whenever one of these does.
-local function task_places(places, id, seen_in, seconds)
+-- Returns the keys of the collections that a task is in, with a list as often as the id stands in it; its score in
+-- each, empty for lists; the values of its hash; what its lease is: `held`, `over` or empty; and a digest that
+-- changes whenever one of these does. The ends of lists are looked through; `listed` is how often the id was
+-- counted in all of pending and active.
+-- Uses: list_positions
+local function task_places(places, id, seen_in, listed, seconds)
   local values = redis.call('HMGET', places.task_prefix .. id, 'msg', 'state', 'group', 'unique_key', 'x:attempt',
     'x:group', 'pending_since', 'x:crashes')
-  local found = {}
-  for _, list in ipairs({ places.pending, places.active }) do
-    for _ = 1, #redis.call('LPOS', list, id, 'COUNT', 0) do
+  local found, scores = {}, {}
+  for at, list in ipairs({ places.pending, places.active }) do
+    for _ = 1, math.max(listed[at], #list_positions(list, id, places.walk)) do
       found[#found + 1] = list
+      scores[#scores + 1] = ''
     end
   end
   local sets = redis.call('ZRANGE', places.aggregation_sets, 0, -1)
@@ -16,16 +20,18 @@ local function task_places(places, id, seen_in, seconds)
   end
   local looked_at = { [''] = true }
   for _, set in ipairs(sets) do
-    if not looked_at[set] and redis.call('ZSCORE', set, id) then
+    local score = not looked_at[set] and redis.call('ZSCORE', set, id)
+    if score then
       found[#found + 1] = set
+      scores[#scores + 1] = score
     end
     looked_at[set] = true
   end
-  local score = redis.call('ZSCORE', places.lease, id)
-  local held = score and (tonumber(score) > seconds and 'held' or 'over') or ''
-  local parts = { held, table.concat(found, '\n') }
+  local until_when = redis.call('ZSCORE', places.lease, id)
+  local held = until_when and (tonumber(until_when) > seconds and 'held' or 'over') or ''
+  local parts = { held, table.concat(found, '\n'), table.concat(scores, '\n') }
   for at = 1, 8 do
     parts[#parts + 1] = values[at] and #values[at] .. values[at] or '-'
   end
-  return found, values, held, redis.sha1hex(table.concat(parts, '\n'))
+  return found, scores, values, held, redis.sha1hex(table.concat(parts, '\n'))
 end

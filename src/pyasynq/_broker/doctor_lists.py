@@ -1,0 +1,61 @@
+"""How the doctor finds ids in a list of any length, although Redis can only walk through it from an end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker.plan import CommandCall, Plan, Replay
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+LIST_WALK: Final = 100_000
+"""How many ids a script looks through from either end of a list; of one up to twice as long it sees all."""
+PAGE: Final = 10_000
+OVERLAP: Final = 1_000
+"""How many ids of a page are read again with the next one, to know where it goes on."""
+_ROUNDS: Final = 3
+
+
+def count_in_list(key: str, ids: Collection[bytes]) -> Plan[Counter[bytes] | None]:
+    """Return how often each of the ids stands in a list that is too long for scripts to see all of it.
+
+    All counts are 0 for a shorter list. None if the list changes too fast: ids may be added and taken at its
+    ends all the time, but where they are taken out of it between two pages, reading begins anew.
+    """
+    for _ in range(_ROUNDS):
+        if (yield CommandCall(("LLEN", key), key, Replay.SAFE)) <= 2 * LIST_WALK:
+            return Counter()
+        counts: Counter[bytes] = Counter()
+        before: list[bytes] = []
+        start = 0
+        while True:
+            page = yield CommandCall(("LRANGE", key, start, start + PAGE - 1), key, Replay.SAFE)
+            fresh = _continued(before, page)
+            if fresh is None:
+                break
+            counts.update(one for one in fresh if one in ids)
+            if len(page) < PAGE:
+                return counts
+            before = page[-OVERLAP:]
+            start += PAGE - OVERLAP
+    return None
+
+
+def _continued(before: Sequence[bytes], page: Sequence[bytes]) -> Sequence[bytes] | None:
+    """Return what follows the ids before in a page that should begin with them; None if that cannot be told.
+
+    What was added at the head since moves them to the right; what was taken out in front of them, to the
+    left; and the end of the list may have been taken off.
+    """
+    if not before or not page:
+        return page
+    for shift, first in enumerate(page):
+        if first == before[0] and page[shift : shift + len(before)] == before[: len(page) - shift]:
+            return page[shift + len(before) :]
+    for gone in range(1, len(before)):
+        rest = before[gone:]
+        if page[0] == rest[0] and page[: len(rest)] == rest[: len(page)]:
+            return page[len(rest) :]
+    return None

@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- Raises a counter to what it must be at least, and deletes one that is no number.
+-- KEYS[1] source: a counter of tasks
+-- ARGV[1] least: what others prove; empty if they prove nothing
+-- ARGV[2] may_begin: 1 to make the counter if there is none
+-- Returns: 1 if it was done
+
+local source = KEYS[1]
+local least, may_begin = unpack(ARGV)
+
+local value = redis.call('GET', source)
+if value and not string.match(value, '^-?%d+$') then
+  return redis.call('DEL', source)
+elseif least == '' or not (value or may_begin == '1') or tonumber(value or 0) >= tonumber(least) then
+  return 0
+end
+-- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+local left = redis.call('TTL', source)
+redis.call('DEL', source)
+redis.call('SET', source, least)
+if left > 0 then
+  redis.call('EXPIRE', source, left)
+end
+return 1

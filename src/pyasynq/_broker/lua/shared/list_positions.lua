@@ -1,0 +1,13 @@
+-- Returns the positions of an id among the first and the last so many of a list; those from the end come last.
+local function list_positions(list, id, walk)
+  local positions, known = {}, {}
+  for _, rank in ipairs({ 1, -1 }) do
+    for _, position in ipairs(redis.call('LPOS', list, id, 'RANK', rank, 'COUNT', 0, 'MAXLEN', walk)) do
+      if not known[position] then
+        known[position] = true
+        positions[#positions + 1] = position
+      end
+    end
+  end
+  return positions
+end

@@ -1,0 +1,128 @@
+"""What a task's message, its hash and its score must say so that they agree with one another."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._wire.messages import copy_task_message, encode_task_message
+
+from ._findings import FindingKind
+
+if TYPE_CHECKING:
+    from pyasynq._broker.doctor_tasks import TaskFacts
+    from pyasynq._wire.keys import QueueKeys
+    from pyasynq._wire.messages import TaskMessage
+
+_SKEW_SECONDS: Final = 2
+"""By how much the clock of whoever archived a task may be behind that of its worker."""
+
+
+class Mended(NamedTuple):
+    """What a task is to say, and the worst that is wrong with what it says.
+
+    Attributes:
+        kind: None if it says so already.
+        message: empty if it needs no change.
+        score: None if it needs no change, or there is none.
+        group: that the hash names.
+        unique_key: that the hash names.
+    """
+
+    kind: FindingKind | None
+    message: bytes
+    score: int | None
+    group: bytes
+    unique_key: bytes
+
+
+def mend(
+    facts: TaskFacts, message: TaskMessage | None, state: str, group: bytes | None, score: bytes
+) -> Mended:
+    """Return what a task in this state is to say; of an undecodable one (None), as much as can be told.
+
+    Args:
+        facts: of the task.
+        message: decoded.
+        state: that of the place that it is to be in.
+        group: that it is in; None if it is in none.
+        score: that it has in its place; empty for lists and if it is to be put there.
+    """
+    wanted_group = _group(facts, message) if group is None else group
+    if message is None:
+        return Mended(None, b"", None, wanted_group, facts.unique_key)
+    copy, value = copy_task_message(message), _whole(score)
+    if group is not None:
+        copy.group_key = group.decode("utf-8", "replace")
+    copy.retry = max(0, copy.retry)
+    copy.retried = min(max(0, copy.retried), copy.retry)
+    if state == "completed" and value is not None:
+        _date(copy, value)
+    wanted_score = _score(copy, state, value)
+    if wanted_score is not None and float(score) == wanted_score:
+        wanted_score = None
+    unique_key = copy.unique_key.encode()
+    kind = _kind(facts, message, copy, group)
+    if kind is None and unique_key != facts.unique_key:
+        kind = FindingKind.WRONG_LOCK if wanted_score is None else FindingKind.WRONG_SCORE
+    elif kind is None and wanted_score is not None:
+        kind = FindingKind.WRONG_SCORE
+    changed = b"" if copy == message else encode_task_message(copy)
+    return Mended(kind, changed, wanted_score, wanted_group, unique_key)
+
+
+def own_message(message: TaskMessage, facts: TaskFacts, keys: QueueKeys) -> TaskMessage:
+    """Return a copy that names the task by which it is kept."""
+    copy = copy_task_message(message)
+    copy.id, copy.queue = facts.id.decode("utf-8", "replace"), keys.queue
+    if not copy.unique_key.startswith(keys.prefix):
+        copy.unique_key = ""
+    return copy
+
+
+def _kind(
+    facts: TaskFacts, message: TaskMessage, copy: TaskMessage, group: bytes | None
+) -> FindingKind | None:
+    named = {facts.group, facts.scheduled_group} - {b""}
+    is_named = named <= {message.group_key.encode()} if group is None else named == {group}
+    if not is_named or message.group_key != copy.group_key:
+        return FindingKind.WRONG_GROUP
+    if (message.retry, message.retried) != (copy.retry, copy.retried) and facts.lease != "held":
+        return FindingKind.WRONG_RETRIES
+    if (message.retention, message.completed_at) != (copy.retention, copy.completed_at):
+        return FindingKind.WRONG_SCORE
+    return None
+
+
+def _group(facts: TaskFacts, message: TaskMessage | None) -> bytes:
+    """Return the group that the hash of a task in no group names: none, or that of its message."""
+    named = facts.group or facts.scheduled_group
+    return message.group_key.encode() if named and message else named
+
+
+def _whole(score: bytes) -> int | None:
+    """Return a score as a whole second; the present for one that is none at all."""
+    if not score:
+        return None
+    value = float(score)
+    return math.ceil(value) if math.isfinite(value) else SYSTEM_CLOCK.now().seconds
+
+
+def _date(copy: TaskMessage, score: int) -> None:
+    """Have a completed task say for how long it is kept, if it does not, so that its score is right."""
+    if copy.retention <= 0:
+        copy.completed_at = copy.completed_at or score - 1
+        copy.retention = max(1, score - copy.completed_at)
+    elif copy.completed_at <= 0:
+        copy.completed_at = score - copy.retention
+
+
+def _score(copy: TaskMessage, state: str, value: int | None) -> int | None:
+    if value is None:
+        return None
+    if state == "completed":
+        return copy.completed_at + copy.retention
+    if state == "archived" and value + _SKEW_SECONDS < copy.last_failed_at:
+        return copy.last_failed_at
+    return value
