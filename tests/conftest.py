@@ -10,6 +10,7 @@ hypothesis.settings.load_profile("pyasynq")
 pytest_plugins = [
     "tests.fix_server",
     "tests.fix_broker",
+    "tests.fix_cluster",
     "tests.fix_drivers",
     "tests.fix_proxy",
     "tests.fix_tls",
