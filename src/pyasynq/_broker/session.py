@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._broker.failures import unlike_redis
@@ -65,10 +65,17 @@ class DriverState:
     monotonic: Callable[[], float] = time.monotonic
     last_disconnect: float | None = None
     _warned: set[str] = field(default_factory=set)
+    _whole: DriverState | None = None
+
+    def of_node(self, address: str) -> DriverState:
+        """Return the state for one node of a cluster, which tells this one what it meets."""
+        return replace(self, address=address, _whole=self)
 
     def note_disconnect(self) -> None:
         """Remember that a connection broke just now."""
         self.last_disconnect = self.clock.monotonic()
+        if self._whole is not None:
+            self._whole.last_disconnect = self.last_disconnect
 
     def warn_once(self, code: str, message: str) -> None:
         """Report something, unless a warning of this code has been given before."""
@@ -118,10 +125,11 @@ class DriverBase:
         if self._closed:
             raise ClientClosedError(f"the connection to Redis at {self._state.address} has been closed")
 
-    def all_busy(self, connections: int) -> RedisUnavailableError:
-        """Return the error for a round that got no connection."""
-        cause = f"all {connections} connections have been busy for {self.timeout:g} s"
-        return RedisUnavailableError(self._state.address, cause)
+
+def all_busy(state: DriverState, connections: int) -> RedisUnavailableError:
+    """Return the error for a round that got no connection."""
+    cause = f"all {connections} connections have been busy for {state.timeout:g} s"
+    return RedisUnavailableError(state.address, cause)
 
 
 def greet(
