@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -212,7 +212,7 @@ def test_a_worker_publishes_events_when_it_is_told_to(
     enqueue(redis_url, "deliver", b'{"user_id":7}', queue="critical")
     with WorkerProcess(folder, redis_url, "worker", "shop:app", "--burst", *option) as worker:
         assert 0 == worker.wait()
-    entries = redis_client.xrange("asynq:{critical}:x:events")
+    entries: Any = redis_client.xrange("asynq:{critical}:x:events")
     assert kinds == [json.loads(fields[b"event"])["kind"] for _, fields in entries]
 
 
