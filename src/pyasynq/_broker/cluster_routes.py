@@ -100,7 +100,8 @@ class _Routing:
             else:
                 owner = self._anybody() if slot is None else self._nodes.owner(slot)
                 if owner is None:
-                    self._cause = "no node is known" if slot is None else f"no node serves slot {slot}"
+                    if self._nodes.generation:
+                        self._cause = f"no node serves slot {slot}"
                     self._must_pause = self._nodes.doubted = True
                     self._waiting.append(position)
                     continue
