@@ -15,7 +15,7 @@ from redis.exceptions import AskError, MovedError
 from pyasynq._broker.redis_url import parse_redis_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tests.invariants import RedisClient
 
@@ -31,11 +31,11 @@ _KEY_SECOND: Final = {"MEMORY", "OBJECT"}
 class ClusterClient(redis.Redis):
     """Asks the nodes of a cluster, and gives what one server would answer."""
 
-    def __init__(self, seed: tuple[str, int]) -> None:
-        super().__init__(host=seed[0], port=seed[1])
+    def __init__(self, seeds: Sequence[tuple[str, int]]) -> None:
+        super().__init__(host=seeds[0][0], port=seeds[0][1])
         self._nodes: dict[tuple[str, int], RedisClient] = {}
         self._owners: list[tuple[str, int]] = []
-        self._seed = seed
+        self._seeds = seeds
 
     def node_of(self, key: Any) -> RedisClient:
         """Return a client of the node that serves a key."""
@@ -113,8 +113,7 @@ class ClusterClient(redis.Redis):
 
     def _learn(self) -> None:
         owners: list[tuple[str, int]] = [("", 0)] * 16_384
-        seeds = [*self._nodes, self._seed]
-        for seed in seeds:
+        for seed in [*self._nodes, *self._seeds]:
             try:
                 slots = raw(self._client(seed), "CLUSTER", "SLOTS")
             except redis.ConnectionError:
@@ -135,9 +134,15 @@ class _Batch(ClusterClient):
     """Commands that wait for `execute`."""
 
     def __init__(self, client: ClusterClient) -> None:
-        super().__init__(client._seed)
+        super().__init__(client._seeds)
         self._whole = client
         self._commands: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def __len__(self) -> int:
+        return len(self._commands)
+
+    def __bool__(self) -> bool:
+        return True
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         self._commands.append((args, options))
@@ -187,4 +192,4 @@ def _sums(answers: list[dict[str, Any]]) -> dict[str, Any]:
 def client_of(url: str) -> redis.Redis:
     """Return a client that looks at what a URL names, be it a server or a cluster."""
     target = parse_redis_url(url)
-    return ClusterClient(target.seeds[0]) if target.is_cluster else redis.Redis.from_url(url)
+    return ClusterClient(target.seeds) if target.is_cluster else redis.Redis.from_url(url)

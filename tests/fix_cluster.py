@@ -90,6 +90,10 @@ class Node:
         """Run a command of CLUSTER, and return the reply as it came."""
         return raw(self.client, "CLUSTER", *command)
 
+    def errors(self, code: str) -> int:
+        """Return how often it has answered with an error of this code."""
+        return int(self.client.info("errorstats").get(f"errorstat_{code}", {}).get("count", 0))
+
     def signal(self, number: int) -> None:
         """Send its process a signal."""
         assert self._process is not None
@@ -124,7 +128,7 @@ class Cluster:
 
     def client(self) -> ClusterClient:
         """Return a client that looks at the whole cluster."""
-        return ClusterClient(self.primaries[0].address)
+        return ClusterClient([node.address for node in self.nodes])
 
     def owner(self, slot: int, *, told_by: Node | None = None) -> Node:
         """Return the node that serves a slot, in the eyes of a node."""
@@ -132,6 +136,34 @@ class Cluster:
             if first <= slot <= last:
                 return next(node for node in self.nodes if node.address[1] == primary[1])
         raise LookupError(slot)
+
+    def other_than(self, node: Node) -> Node:
+        """Return another primary."""
+        return next(other for other in self.primaries if other is not node)
+
+    def begin_move(self, slot: int, source: Node, to: Node) -> None:
+        """Put a slot on its way; its keys stay where they are."""
+        to.cluster("SETSLOT", slot, "IMPORTING", source.id)
+        source.cluster("SETSLOT", slot, "MIGRATING", to.id)
+
+    def move_keys(self, slot: int, source: Node, to: Node, *names: str) -> None:
+        """Move these keys of a slot, or all of it."""
+        keys = names or source.cluster("GETKEYSINSLOT", slot, 10_000)
+        for key in keys:
+            raw(source.client, "MIGRATE", *to.address, key, 0, 5_000)
+
+    def finish_move(self, slot: int, to: Node) -> None:
+        """Tell all nodes whose slot it is, the new owner first."""
+        for node in [to, *(node for node in self.primaries if node is not to)]:
+            node.cluster("SETSLOT", slot, "NODE", to.id)
+
+    def move(self, slot: int, to: Node) -> None:
+        """Move a slot with all its keys."""
+        source = self.owner(slot, told_by=to)
+        if source is not to:
+            self.begin_move(slot, source, to)
+            self.move_keys(slot, source, to)
+            self.finish_move(slot, to)
 
     def __enter__(self) -> Self:
         try:

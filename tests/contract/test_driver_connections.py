@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     Command = tuple[str | bytes | int, ...]
 
 
+pytestmark = pytest.mark.single_server("it is about one connection")
+
+
 class Face:
     """A connection of either kind, blocking."""
 

@@ -113,9 +113,9 @@ class ClusterMap:
         return sorted(known, key=lambda node: node in silent)
 
 
-def slot_of(key: str | int) -> int:
-    """Return the slot of a key, or the slot that is given."""
-    return key if isinstance(key, int) else key_slot(key.encode("utf-8", "surrogateescape"))
+def slot_of(key: str) -> int:
+    """Return the slot of a key."""
+    return key_slot(key.encode("utf-8", "surrogateescape"))
 
 
 def guard_key(key: str) -> str | None:

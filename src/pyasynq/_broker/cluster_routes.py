@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from pyasynq._broker.cluster_map import ClusterMap
-    from pyasynq._broker.plan import Call
+    from pyasynq._broker.plan import Call, Place
     from pyasynq._broker.redis_addresses import Address
     from pyasynq._broker.session import DriverState
 
@@ -100,7 +100,8 @@ class _Routing:
             else:
                 owner = self._anybody() if slot is None else self._nodes.owner(slot)
                 if owner is None:
-                    self._cause = "no node is known" if slot is None else f"no node serves slot {slot}"
+                    if self._nodes.generation:
+                        self._cause = f"no node serves slot {slot}"
                     self._must_pause = self._nodes.doubted = True
                     self._waiting.append(position)
                     continue
@@ -187,10 +188,9 @@ class _Routing:
         self._waiting = []
 
 
-def _slot_of_call(call: Call) -> int | None:
-    if isinstance(call, ScriptCall):
-        return slot_of(call.keys[0])
-    return None if call.key is None else slot_of(call.key)
+def _slot_of_call(call: Call) -> Place:
+    key = call.keys[0] if isinstance(call, ScriptCall) else call.key
+    return slot_of(key) if isinstance(key, str) else key
 
 
 def _guarded(call: Call) -> Call:

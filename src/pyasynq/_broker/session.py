@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pyasynq._broker.cluster_map import map_of
 from pyasynq._broker.failures import unlike_redis
 from pyasynq._broker.location import Location
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError
@@ -18,7 +19,7 @@ from pyasynq.events import ServerWarning
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from pyasynq._broker.plan import Argument
+    from pyasynq._broker.plan import Argument, Place
     from pyasynq._broker.redis_url import RedisTarget
     from pyasynq._broker.steps import OpenAnswer, Received, Step
     from pyasynq._clock import Clock
@@ -105,6 +106,11 @@ class DriverBase:
     def timeout(self) -> float:
         """Seconds that one round may take."""
         return self._state.timeout
+
+    @property
+    def places(self) -> list[Place]:
+        """A place on each server that has keys: all primaries of a cluster, as far as a call has met them."""
+        return [*map_of(self.target).slots_of_primaries()] if self.target.is_cluster else [None]
 
     @property
     def clock(self) -> Clock:
