@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.fix_proxy",
     "tests.fix_tls",
     "tests.fix_worker",
+    "tests.fix_children",
 ]
 
 
