@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq import PayloadDecodingError, RemoteError, ServerConfig, TaskState, testing
-from pyasynq.events import LeaseLost, Outcome
+from pyasynq import PayloadDecodingError, RemoteError, ServerConfig, TaskState, context, testing
+from pyasynq.events import LeaseLost, Outcome, TaskFinished
 from tests import child_tasks as work
 from tests.child_tasks import CardDeclinedError
 from tests.fix_children import looked_up
@@ -222,6 +224,47 @@ async def test_middleware_runs_in_the_worker_around_the_call(
         await running.finished((await work.decline.enqueue()).id)
 
     assert [(os.getpid(), str(pid).encode()), (os.getpid(), 5)] == seen
+
+
+@pytest.mark.parametrize("task", [work.where, work.decline, work.die], ids=["succeeds", "fails", "dies"])
+@run_async
+async def test_an_attempt_is_freed_when_it_has_ended(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, task: Any
+) -> None:
+    """Without the garbage collector: neither its child nor its error keeps it."""
+    references: list[weakref.ref[Any]] = []
+
+    async def note(task: Task, call_next: Any) -> Any:
+        references.append(weakref.ref(context()._task))
+        return await call_next(task)
+
+    monkeypatch.setattr(work.app._registry, "_middleware", [note])
+    monkeypatch.setattr(work.app._registry, "_routes", {})
+    logging.getLogger("pyasynq").setLevel(logging.CRITICAL)
+    async with serve() as running:
+        finished = asyncio.Event()
+        running.server.events.subscribe(TaskFinished, lambda _: finished.set())
+        running.recorder.seen = Forgetful()
+        gc.collect()
+        gc.disable()
+        try:
+            await (task.enqueue("exit") if task is work.die else task.enqueue())
+            await finished.wait()
+            await running.settled()
+            await running.next_round("deadlines")
+            await running.next_round("heartbeater")
+            await running.next_round("heartbeater")
+            assert [None] == [reference() for reference in references]
+        finally:
+            gc.enable()
+            logging.getLogger("pyasynq").setLevel(logging.NOTSET)
+
+
+class Forgetful(list[Any]):
+    """Keeps nothing: an event would keep its error alive, the error its frames."""
+
+    def append(self, item: Any) -> None:
+        del item
 
 
 @run_async

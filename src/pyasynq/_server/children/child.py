@@ -120,6 +120,8 @@ class Child(asyncio.Protocol):
             if not answer.cancel():
                 # Known by now, or of no interest any more.
                 answer.exception()
+            # It holds an error, whose traceback holds this frame.
+            del answer
 
     async def _break_off(self, answer: asyncio.Future[Frame], seconds: float) -> None:
         try:

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import logging
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from pyasynq._server.children import frames
 from pyasynq._server.children.carried_error import revive
@@ -20,7 +20,7 @@ from pyasynq.errors import LeaseExpiredError, TaskTimeoutError
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from pyasynq._clock import Clock
     from pyasynq._server.attempt import Attempt
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyasynq.config import ServerConfig
     from pyasynq.task import Task
 
+T = TypeVar("T")
 _log = logging.getLogger("pyasynq")
 _KILL_SECONDS: Final = 5.0
 """How long killed processes are waited for; one that the kernel holds may take longer."""
@@ -55,7 +56,8 @@ class Children:
         self._free = asyncio.Semaphore(config.executor_processes or config.concurrency)
         self._idle: list[Child] = []
         self._busy: set[Child] = set()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        """Children that start, or leave."""
         self._calls = RunningAttempts()
 
     async def call(self, program: Program, task: Task) -> HandlerReturn:
@@ -86,18 +88,37 @@ class Children:
             # The one used last: what it needs is in memory.
             child = self._idle.pop()
         else:
-            # Not in the context of this attempt, which would live as long as the child.
-            starting = asyncio.get_running_loop().create_task(_start(), context=contextvars.Context())
+            starting = self._beside(self._start())
             try:
                 child = await asyncio.shield(starting)
             except asyncio.CancelledError:
-                child = await starting
-                child.on_end = self._ended
-                self._give_back(child)
+                starting.add_done_callback(self._keep)
                 raise
-            child.on_end = self._ended
         self._busy.add(child)
         return child
+
+    async def _start(self) -> Child:
+        child = Child()
+        child.on_end = self._ended
+        try:
+            await child.set_up()
+        except BaseException:
+            child.kill()
+            raise
+        _log.debug("child process %d started", child.pid)
+        return child
+
+    def _keep(self, starting: asyncio.Task[Child]) -> None:
+        """Keep a child for later, since the task that it was started for is over."""
+        if not starting.cancelled() and starting.exception() is None:
+            self._give_back(starting.result())
+
+    def _beside(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        # Not in the context of an attempt, which would live as long as what is made there.
+        task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _prepare(self, child: Child, attempt: Attempt, program: Program) -> Frame | None:
         """Let a child find a handler; return what it says if it does not."""
@@ -106,7 +127,10 @@ class Children:
             return None
         seconds = self._settings.child_start_timeout
         too_slow = f"importing its module and entering the lifespan took more than {seconds:g} s"
-        timer = asyncio.get_running_loop().call_later(seconds, child.kill, too_slow)
+        # A timer that was cancelled stays in the loop until its time, and would keep the attempt so long.
+        timer = asyncio.get_running_loop().call_later(
+            seconds, child.kill, too_slow, context=contextvars.Context()
+        )
         try:
             order = Frame(frames.PREPARE, {"reference": reference, "settings": program.settings()})
             answer = await child.ask(attempt, order, lambda: 0.0)
@@ -150,11 +174,7 @@ class Children:
             return
         most = self._config.executor_max_tasks
         if most is not None and child.tasks >= most:
-            leaving = asyncio.get_running_loop().create_task(
-                self._leave(child), context=contextvars.Context()
-            )
-            self._leaving.add(leaving)
-            leaving.add_done_callback(self._leaving.discard)
+            self._beside(self._leave(child))
         else:
             self._idle.append(child)
 
@@ -178,16 +198,11 @@ class Children:
         """Let idle children leave, and kill those that take longer than `cancel_timeout`, or are busy."""
         for child in self._busy:
             child.kill()
-        leaving = [self._leave(child) for child in self._idle]
-        self._idle = []
-        await asyncio.gather(*leaving, *self._leaving)
-
-
-async def _start() -> Child:
-    child = Child()
-    await child.set_up()
-    _log.debug("child process %d started", child.pid)
-    return child
+        while self._idle or self._tasks:
+            while self._idle:
+                self._beside(self._leave(self._idle.pop()))
+            # What went wrong with one that starts was told to its task.
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 def _outcome(answer: Frame) -> HandlerReturn:
