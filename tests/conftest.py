@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.fix_sentinel",
     "tests.fix_tls",
     "tests.fix_worker",
+    "tests.fix_children",
 ]
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskDecorator, TypedTask
     from pyasynq._server.group_routes import DeclaredAggregator
     from pyasynq._server.middleware import Middleware
-    from pyasynq._server.routes import Route
+    from pyasynq._server.routes import Executor, Route
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import GroupAggregator, SchedulerConfig
     from pyasynq.control import Control
@@ -51,7 +51,7 @@ R = TypeVar("R")
 M = TypeVar("M", bound="Middleware")
 A = TypeVar("A", bound="GroupAggregator")
 
-_RULES_OF_TYPES = ("crash_limit", "is_failure", "result_ttl", "retry_delay")
+_RULES_OF_TYPES = ("crash_limit", "executor", "is_failure", "result_ttl", "retry_delay")
 """What a declaration takes beside the options of its tasks."""
 
 
@@ -134,6 +134,7 @@ class App(Scheduling):
         is_failure: Callable[[BaseException], bool] | None = None,
         crash_limit: int | None = None,
         result_ttl: Duration | None = None,
+        executor: Executor | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> TaskDecorator: ...
 
@@ -145,6 +146,7 @@ class App(Scheduling):
         is_failure: Callable[[BaseException], bool] | None = None,
         crash_limit: int | None = None,
         result_ttl: Duration | None = None,
+        executor: Executor | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> Any:
         """Declare a handler: `@app.task`, `@app.task("type")` or `@app.task("type", queue=..., ...)`.
@@ -156,6 +158,8 @@ class App(Scheduling):
             crash_limit: how many crashes of its worker archive a task.
             result_ttl: how long what the handler returns can be read, by `await handle.result()`: the
                 option `retention` by another name, at least 1 second.
+            executor: "process" to run the handler in a child process of the worker, which is killed when
+                its time is over; the function must be found as `module:function`.
             options: of every task of this type, unless `.options()` says otherwise.
 
         Raises:
@@ -175,6 +179,7 @@ class App(Scheduling):
                 retry_delay=retry_delay,
                 is_failure=is_failure,
                 crash_limit=crash_limit,
+                executor=executor,
             )
             return self._registry.add(self, declaration, options)
 
@@ -292,7 +297,7 @@ class App(Scheduling):
         scheduler = self.scheduler() if with_scheduler else None
         if config is None:
             config = ServerConfig(queues=self.default_weights())
-        return Server(self.url, config, clock=self._clock, lifespan=lambda: self._lifetime(scheduler))
+        return Server(self.url, config, clock=self._clock, lifespan=lambda: self.lifetime(scheduler))
 
     def run_worker(
         self,
@@ -317,7 +322,11 @@ class App(Scheduling):
         return server.run_forever(self, loop_factory=loop_factory)
 
     @asynccontextmanager
-    async def _lifetime(self, scheduler: Scheduler | None) -> AsyncGenerator[Any, None]:
+    async def lifetime(self, scheduler: Scheduler | None = None) -> AsyncGenerator[Any, None]:
+        """Enter the lifespan and a scheduler, for a process that runs tasks; yields the lifespan's value.
+
+        The app's connections are closed at the end.
+        """
         try:
             async with AsyncExitStack() as stack:
                 state = None

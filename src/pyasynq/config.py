@@ -68,6 +68,14 @@ class ServerConfig:
 
     concurrency: int = 100
     """How many tasks run at once in this process."""
+    executor_processes: int | None = None
+    """How many tasks with `executor="process"` run at once, each in a child process; None for one a slot.
+
+    Children are started when they are needed. Tasks beyond that wait in their slots; their time-outs do not
+    begin before they do.
+    """
+    executor_max_tasks: int | None = None
+    """After so many tasks a child process is replaced by a new one; None for never."""
     queues: Mapping[str, int | Queue] = field(default_factory=lambda: {DEFAULT_QUEUE: 1})
     """Queue names and their priorities, which share out the slots by weight; a `Queue` says more."""
     strict_priority: bool = False
@@ -130,8 +138,9 @@ class ServerConfig:
         for name in ("concurrency", "janitor_batch_size", "archive_max_size"):
             _at_least(name, getattr(self, name), 1)
         _at_least("crash_limit", self.crash_limit, 0)
-        if self.max_tasks is not None:
-            _at_least("max_tasks", self.max_tasks, 1)
+        for name in ("max_tasks", "executor_processes", "executor_max_tasks"):
+            if getattr(self, name) is not None:
+                _at_least(name, getattr(self, name), 1)
         if self.on_unknown not in ("fail", "return"):
             raise InvalidOptionError("on_unknown", self.on_unknown, "must be 'fail' or 'return'")
         for name in ("strict_priority", "burst"):

@@ -562,6 +562,41 @@ class ReportedError(PyasynqError):
     """What went wrong with a task, in the words of whoever ran it, elsewhere or in another language."""
 
 
+class RemoteError(PyasynqError):
+    """An error of a handler in a child process, whose class the worker does not know, or cannot make.
+
+    Attributes:
+        type_name: the class with its module, as in `shop.errors.CardDeclined`.
+        text: what the error said.
+    """
+
+    def __init__(self, type_name: str, text: str) -> None:
+        super().__init__(text)
+        self.type_name = type_name
+        self.text = text
+
+
+class ChildProcessDiedError(PyasynqError):
+    """The child process of a task ended before its handler did. An ordinary failure of the task.
+
+    Attributes:
+        exit_code: as the handler left it; None when a signal ended it.
+        signal: name of the signal, such as `SIGSEGV`; None when there was none.
+    """
+
+    def __init__(self, exit_code: int | None, signal: str | None, reason: str = "") -> None:
+        if reason:
+            text = f"was killed: {reason}"
+        elif signal is None:
+            text = f"ended with exit code {exit_code}"
+        else:
+            hint = ", as the kernel does when memory runs out" if signal == "SIGKILL" else ""
+            text = f"was killed by {signal}{hint}"
+        super().__init__(f"the child process that ran the handler {text}")
+        self.exit_code = exit_code
+        self.signal = signal
+
+
 class SemaphoreFullError(PyasynqError):
     """All tokens of a semaphore are taken; try again later.
 

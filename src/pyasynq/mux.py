@@ -18,10 +18,13 @@ The server gets the mux: `Server(url).run_forever(mux)`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from pyasynq._server.children.order import Program
+from pyasynq._server.children.pool import in_child
 from pyasynq._server.middleware import NOT_FOUND, check_middleware, wrap_route
-from pyasynq._server.routes import Route, is_coroutine_handler
+from pyasynq._server.routes import Route, check_executor, is_coroutine_handler
 from pyasynq.errors import ConfigurationError, InvalidOptionError
 from pyasynq.options import name_of
 from pyasynq.retry import retry_delay_of
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pyasynq._server.middleware import Middleware
-    from pyasynq._server.routes import Handler
+    from pyasynq._server.routes import Executor, Handler
     from pyasynq.options import Duration
     from pyasynq.retry import RetryDelay
 
@@ -59,6 +62,7 @@ class Mux:
         retry_delay: RetryDelay | Duration | None = None,
         is_failure: Callable[[BaseException], bool] | None = None,
         crash_limit: int | None = None,
+        executor: Executor | None = None,
     ) -> None:
         """Register a handler for a type, or for all types that begin with `pattern`.
 
@@ -68,9 +72,11 @@ class Mux:
             retry_delay: instead of the server's; a function, or a constant delay.
             is_failure: instead of the server's.
             crash_limit: instead of the server's.
+            executor: "process" to run it in a child process of the worker; the function must be found there
+                as `module:function`. It has no `context().state`: the server's lifespan has no such name.
 
         Raises:
-            InvalidOptionError: for a blank pattern, or a delay or crash limit that cannot be.
+            InvalidOptionError: for a blank pattern, or a delay, crash limit or executor that cannot be.
             ConfigurationError: for a duplicate pattern or a handler that cannot be called.
         """
         name_of("pattern", pattern)
@@ -80,13 +86,15 @@ class Mux:
             raise ConfigurationError(f"the handler for {pattern!r} must be a function, and is {handler!r}")
         if crash_limit is not None and crash_limit < 0:
             raise InvalidOptionError("crash_limit", crash_limit, "must be 0 or more")
-        self._routes[pattern] = Route(
+        check_executor(f"the handler for {pattern!r}", executor)
+        route = Route(
             handler,
             plain=not is_coroutine_handler(handler),
             retry_delay=None if retry_delay is None else retry_delay_of(retry_delay),
             is_failure=is_failure,
             crash_limit=crash_limit,
         )
+        self._routes[pattern] = _in_child(pattern, route) if executor else route
         self._prefixes = sorted(self._routes, key=len, reverse=True)
         self._found.clear()
 
@@ -97,6 +105,7 @@ class Mux:
         retry_delay: RetryDelay | Duration | None = None,
         is_failure: Callable[[BaseException], bool] | None = None,
         crash_limit: int | None = None,
+        executor: Executor | None = None,
     ) -> Callable[[_AnyHandler], _AnyHandler]:
         """Register the decorated function; arguments and errors are those of `handle`."""
 
@@ -107,6 +116,7 @@ class Mux:
                 retry_delay=retry_delay,
                 is_failure=is_failure,
                 crash_limit=crash_limit,
+                executor=executor,
             )
             return function
 
@@ -154,6 +164,12 @@ class Mux:
             if task_type.startswith(prefix):
                 return self._routes[prefix]
         return NOT_FOUND
+
+
+def _in_child(pattern: str, route: Route) -> Route:
+    function = route.call
+    program = Program(f"the handler for {pattern!r}", function, lambda found: found is function, dict)
+    return replace(route, call=in_child(program, route), plain=False, program=program)
 
 
 _MOST_REMEMBERED = 10_000

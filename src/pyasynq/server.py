@@ -114,7 +114,8 @@ class Server:
 
         Raises:
             ServerStateError: when the server was started before.
-            ConfigurationError: when the handler is none, and on Windows.
+            ConfigurationError: when the handler is none, when one with `executor="process"` cannot be found
+                by its name, and on Windows.
             RedisError: when Redis cannot be reached, refuses us, or is too old; nothing is left running.
         """
         if sys.platform == "win32":
@@ -122,6 +123,9 @@ class Server:
         if self._state is not ServerState.NEW:
             raise ServerStateError(f"the server is {self._state}; a server starts once, make another one")
         router = router_of(handler)
+        for route in router.routes():
+            if route.program is not None:
+                route.program.reference()
         LogSubscriber(self.config, self._target.address).attach(self.events)
         self._loop = asyncio.get_running_loop()
         self._state = ServerState.ACTIVE

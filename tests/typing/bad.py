@@ -93,6 +93,10 @@ async def wrong_results() -> None:
     print(count, blocking, deliver.handle(1))  # E: an id is text
 
 
+@app.task("e", executor="thread")  # E: no such executor
+async def wrong_executor() -> None: ...
+
+
 @app.task("f", result_ttl="1h")  # E: text for a duration
 async def wrong_result_ttl() -> None: ...
 

@@ -94,6 +94,15 @@ async def report(day: datetime) -> list[str]:
     return [day.isoformat()]
 
 
+@app.task("render", executor="process", timeout=600)
+def render(path: str) -> bytes:
+    return path.encode()
+
+
+async def render_it() -> None:
+    assert_type(await (await render.enqueue("a.svg")).result(), bytes)
+
+
 @app.cron("*/5 * * * *", misfire="once", queue="low")
 @app.task("tidy")
 async def tidy() -> int:

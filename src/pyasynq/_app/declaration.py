@@ -8,13 +8,14 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._payload import ArgumentsCodec, ResultCodec
-from pyasynq._server.routes import is_coroutine_handler
+from pyasynq._server.routes import check_executor, is_coroutine_handler
 from pyasynq.errors import ConfigurationError, InvalidOptionError
 from pyasynq.retry import retry_delay_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyasynq._server.routes import Executor
     from pyasynq.options import Duration
     from pyasynq.retry import RetryDelay
 
@@ -35,10 +36,11 @@ class Declaration:
         retry_delay: the handler's own delay before retries, a function or constant, or None.
         is_failure: the handler's own rule for errors that spend no retry, or None.
         crash_limit: the handler's own limit of worker crashes, or None.
+        executor: "process" for a handler that runs in a child process, or None.
 
     Raises:
         ConfigurationError: for a function that cannot be a handler; the message says why.
-        InvalidOptionError: for a delay or limit that cannot be.
+        InvalidOptionError: for a delay, limit or executor that cannot be.
     """
 
     def __init__(
@@ -49,12 +51,15 @@ class Declaration:
         retry_delay: RetryDelay | Duration | None = None,
         is_failure: Callable[[BaseException], bool] | None = None,
         crash_limit: int | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.function = function
         self.type = _default_name(function) if name is None else name
         self.retry_delay = None if retry_delay is None else retry_delay_of(retry_delay)
         self.is_failure = is_failure
         self.crash_limit = crash_limit
+        check_executor(self.owner, executor)
+        self.executor = executor
         if crash_limit is not None and crash_limit < 0:
             raise InvalidOptionError("crash_limit", crash_limit, "cannot be negative")
         self.is_coroutine = is_coroutine_handler(function)

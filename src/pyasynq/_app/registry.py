@@ -100,7 +100,9 @@ class Registry:
             declaration = self._declarations.get(task_type)
             if declaration is None:
                 return wrap_route(NOT_FOUND, self._middleware) if self._middleware else None
-            route = self._routes[task_type] = wrap_route(route_of(declaration), self._middleware)
+            route = self._routes[task_type] = wrap_route(
+                route_of(declaration, self.tasks[task_type].program()), self._middleware
+            )
         return route
 
     def routes(self) -> list[Route]:

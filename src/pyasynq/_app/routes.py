@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyasynq._server.children.pool import in_child
 from pyasynq._server.routes import Route
 from pyasynq.context import current_task
 from pyasynq.control import control_of
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyasynq._app.declaration import Declaration
+    from pyasynq._server.children.order import Program
     from pyasynq._server.routes import HandlerReturn
     from pyasynq.task import Task
 
@@ -24,8 +27,20 @@ watch_result: ContextVar[Callable[[object], object]] = ContextVar("pyasynq.watch
 """Told what the handler that runs here has returned, unless that is None; for tests."""
 
 
-def route_of(declaration: Declaration) -> Route:
-    """Return how tasks of this declaration are run, without middleware."""
+def route_of(declaration: Declaration, program: Program | None = None) -> Route:
+    """Return how tasks of this declaration are run, without middleware.
+
+    Args:
+        declaration: the task.
+        program: what child processes run for it; without it they are run in this process.
+    """
+    here = _route_here(declaration)
+    if program is None:
+        return here
+    return replace(here, call=in_child(program, here), plain=False, program=program)
+
+
+def _route_here(declaration: Declaration) -> Route:
     call = _coroutine_call(declaration) if declaration.is_coroutine else _plain_call(declaration)
     return Route(
         call,

@@ -13,15 +13,19 @@ from pyasynq._app.handles import (
     TaskHandle,
     Waiting,
 )
+from pyasynq._app.routes import route_of
+from pyasynq._server.children.order import Program
 from pyasynq.errors import ArgumentsError, ConfigurationError
 from pyasynq.options import DEFAULT_QUEUE, merge_options, name_of, resolve_options
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+    from contextlib import AbstractAsyncContextManager
     from typing import Self, Unpack
 
     from pyasynq._app.declaration import Declaration
+    from pyasynq._server.routes import Route
     from pyasynq.control import Control
     from pyasynq.options import EnqueueOptions
 
@@ -32,6 +36,12 @@ TypedTaskT = TypeVar("TypedTaskT", bound="TypedTask[..., Any]")
 
 class Sender(Waiting, Protocol):
     """Where typed tasks go: the app."""
+
+    url: str
+    """Where Redis is; reading it raises `ConfigurationError` when nobody has said so."""
+
+    def lifetime(self) -> AbstractAsyncContextManager[Any]:
+        """Return what is entered before tasks are run in a process, and left after the last of them."""
 
     async def enqueue(self, task: Task) -> TaskInfo:
         """Enqueue one task."""
@@ -128,6 +138,32 @@ class TypedTask(Generic[P, R]):
     def handle_sync(self, task_id: str, *, queue: str | None = None) -> BlockingTaskHandle[R]:
         """Return a handle that waits by blocking its thread; otherwise as `handle`."""
         return BlockingTaskHandle(self._sender, self._queue(queue), name_of("task_id", task_id), self._decode)
+
+    def program(self) -> Program | None:
+        """Return what child processes run for tasks of this type; None when they run in the worker."""
+        if self._declaration.executor is None:
+            return None
+        declaration = self._declaration
+        return Program(declaration.owner, declaration.function, self._stands_at, self._settings)
+
+    def _stands_at(self, found: object) -> bool:
+        return isinstance(found, TypedTask) and found._declaration is self._declaration  # noqa: SLF001 - of this class
+
+    def _settings(self) -> dict[str, Any]:
+        try:
+            return {"url": self._sender.url}
+        except ConfigurationError:
+            return {}  # the server was given a URL of its own, and the app has none
+
+    def hosted_route(self, settings: Mapping[str, Any]) -> Route:
+        """Return how tasks are run in this process, a worker's child. Worker and child have one Redis."""
+        if "url" in settings:
+            self._sender.url = settings["url"]
+        return route_of(self._declaration)
+
+    def hosted_lifespan(self) -> tuple[object, AbstractAsyncContextManager[Any]]:
+        """Return the app, and a new lifespan of it."""
+        return self._sender, self._sender.lifetime()
 
     def _queue(self, queue: str | None) -> str:
         return name_of("queue", self._options.get("queue", DEFAULT_QUEUE) if queue is None else queue)

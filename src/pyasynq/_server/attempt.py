@@ -174,6 +174,12 @@ class Attempt:
         # A peer that gives milliseconds for seconds asks for a time that no datetime can show.
         self.deadline_at = min(unix_time + left, LAST_SECOND)
 
+    def wait_to_begin(self) -> None:
+        """Stop the time of an attempt that waits for its turn to run, until it begins anew."""
+        at = self.message.deadline or None
+        self.deadline_at = at
+        self.deadline = float("inf") if at is None else self.started + at - self.started_at
+
     def has_lease(self, monotonic: float) -> bool:
         """Return whether the attempt may still write, as far as this process can tell."""
         return monotonic < self.lease_until

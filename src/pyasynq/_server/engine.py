@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._broker.driver import BlockingDriver
 from pyasynq._server.abandoned import AbandonedLeases
 from pyasynq._server.attempt import Phase
+from pyasynq._server.children.pool import Children
 from pyasynq._server.conclusion import ServerStopping
 from pyasynq._server.core import CLIENT_NAME, EngineCore
 from pyasynq._server.demand import Slots
@@ -59,9 +60,10 @@ class Engine(EngineCore):
         self.stuck = False
         self.put_back = 0
         self._threads = HandlerThreads()
+        self._children: Children | None = Children(config, settings, clock, self._redis_time)
 
     def _make_demand(self, parts: Parts) -> Slots:
-        self._runner = Runner(parts, self._threads)
+        self._runner = Runner(parts, self._threads, self._children)
         return Slots(self._config, self._runner, self._settings.lease)
 
     def _receivers(self) -> tuple[Service, ...]:
@@ -113,6 +115,8 @@ class Engine(EngineCore):
                     # Its outcome is decided; what takes so long is the error handler.
                     attempt.task.cancel()
             await self._runner.running.wait_until_idle(self._cancel_timeout)
+            if self._children is not None:
+                await self._children.end_calls()
             self._settles.release_requeues()
         await aggregating
         await self._stop_services()
@@ -148,8 +152,10 @@ class Engine(EngineCore):
             AbandonedLeases(running, self._parts, self._rule, driver).keep()
 
     async def close(self) -> None:
-        """Close threads and connections."""
+        """Close threads, child processes and connections."""
         self._threads.close()
+        if self._children is not None:
+            await self._children.close()
         await super().close()
 
     def _finish(self) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq.control import ControlFlow
 from pyasynq.errors import (
+    ChildProcessDiedError,
     HandlerNotFoundError,
     LeaseExpiredError,
     ReportedError,
@@ -19,8 +20,45 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _OWN_FOLDER = str(Path(__file__).parent.parent)
-_PLAIN = (HandlerNotFoundError, LeaseExpiredError, ReportedError, TaskCanceledError, TaskTimeoutError)
+_PLAIN = (
+    ChildProcessDiedError,
+    HandlerNotFoundError,
+    LeaseExpiredError,
+    ReportedError,
+    TaskCanceledError,
+    TaskTimeoutError,
+)
 _ELLIPSIS = b"\n...\n"
+_ELSEWHERE = "_pyasynq_elsewhere"
+
+
+class Elsewhere(NamedTuple):
+    """What is written down of an error that was raised in another process: nobody can read it off the error.
+
+    Attributes:
+        name: of its class, which may be another one here.
+        text: what it said there.
+        place: file and line.
+        trace: its traceback.
+    """
+
+    name: str
+    text: str
+    place: str
+    trace: bytes
+
+
+def note_elsewhere(error: BaseException, elsewhere: Elsewhere) -> None:
+    """Remember with an error what is known of it from another process."""
+    vars(error)[_ELSEWHERE] = elsewhere
+    if elsewhere.trace:
+        error.add_note(f"In the child process:\n{elsewhere.trace.decode().rstrip()}")
+
+
+def elsewhere_of(error: BaseException) -> Elsewhere | None:
+    """Return what is known of an error from another process; None for one that was raised in this one."""
+    found: Elsewhere | None = vars(error).get(_ELSEWHERE)
+    return found
 
 
 def error_line(error: BaseException, limit: int = 2_048) -> str:
@@ -30,10 +68,12 @@ def error_line(error: BaseException, limit: int = 2_048) -> str:
     was reported, `Archive` and `Retry` say what they say and no more.
     """
     if isinstance(error, (*_PLAIN, ControlFlow)):
-        return _cut(_text_of(error), limit).decode()
-    place = _place_of(_strip_own_frames(error.__traceback__))
-    head = type(error).__name__
-    text = _text_of(error)
+        return _cut(text_of(error), limit).decode()
+    elsewhere = elsewhere_of(error)
+    if elsewhere is None:
+        head, text, place = type(error).__name__, text_of(error), place_of(error)
+    else:
+        head, text, place = elsewhere.name, elsewhere.text, elsewhere.place
     line = f"{head}: {text}" if text else head
     tail = f" [{place}]" if place else ""
     return (_cut(line, limit - len(_encode(tail))) + _encode(tail)).decode()
@@ -41,18 +81,41 @@ def error_line(error: BaseException, limit: int = 2_048) -> str:
 
 def trace_of(error: BaseException, limit: int = 16_384) -> bytes:
     """Return the traceback as UTF-8 of at most `limit` bytes; of a longer one the middle is left out."""
+    elsewhere = elsewhere_of(error)
+    if elsewhere is not None:
+        return _shortened(elsewhere.trace, limit)
     if isinstance(error, _PLAIN) or _was_returned(error):
         return b""
     try:
         lines = traceback.format_exception(type(error), error, _strip_own_frames(error.__traceback__))
     except Exception as broken:  # noqa: BLE001 - an error whose own methods raise must still be settled
         lines = [f"{type(error).__name__}: the traceback cannot be formatted: {type(broken).__name__}\n"]
-    encoded = _encode("".join(lines))
-    if len(encoded) <= limit:
-        return encoded
-    head = limit // 4
-    tail = limit - head - len(_ELLIPSIS)
-    return _whole(encoded[:head]) + _ELLIPSIS + _whole(encoded[-tail:])
+    return _shortened(_encode("".join(lines)), limit)
+
+
+def place_of(error: BaseException) -> str:
+    """Return file and line in which an error was raised, as in `tasks.py:12`; empty for none."""
+    trace = _strip_own_frames(error.__traceback__)
+    if trace is None:
+        return ""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+
+
+def text_of(error: BaseException) -> str:
+    """Return what an error says, whatever its own methods raise."""
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - an error whose own methods raise must still be settled
+        return f"(its text cannot be read: {type(broken).__name__})"
+
+
+def own_traceback(error: BaseException) -> TracebackType | None:
+    """Return an error's traceback for a log; None where it says nothing of the handler: it ran elsewhere."""
+    if elsewhere_of(error) is not None or isinstance(error, ChildProcessDiedError):
+        return None
+    return error.__traceback__
 
 
 def shorten(text: str, limit: int) -> str:
@@ -76,21 +139,6 @@ def _was_returned(error: BaseException) -> bool:
     return left is None or left.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER)
 
 
-def _place_of(trace: TracebackType | None) -> str:
-    if trace is None:
-        return ""
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as broken:  # noqa: BLE001 - an error whose own methods raise must still be settled
-        return f"(its text cannot be read: {type(broken).__name__})"
-
-
 def _encode(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
@@ -100,6 +148,14 @@ def _cut(text: str, limit: int) -> bytes:
     if len(encoded) <= limit:
         return encoded
     return _whole(encoded[: max(0, limit - 3)]) + b"..."
+
+
+def _shortened(trace: bytes, limit: int) -> bytes:
+    if len(trace) <= limit:
+        return trace
+    head = limit // 4
+    tail = limit - head - len(_ELLIPSIS)
+    return _whole(trace[:head]) + _ELLIPSIS + _whole(trace[-tail:])
 
 
 def _whole(encoded: bytes) -> bytes:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pyasynq import events as happened
-from pyasynq._server.failure_text import error_line
+from pyasynq._server.failure_text import error_line, own_traceback
 from pyasynq.events import Outcome
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class LogSubscriber:
             event.retried + 1,
             event.max_retry + 1,
             text,
-            exc_info=event.error,
+            exc_info=(type(event.error), event.error, own_traceback(event.error)),
         )
 
 

@@ -29,8 +29,9 @@ def check_middleware(middleware: object) -> None:
 def wrap_route(route: Route, middleware: Sequence[Middleware]) -> Route:
     """Return a route whose handler runs inside the middleware, the first one outermost.
 
-    A plain handler still runs in a thread; the middleware around it does not. What is returned to say what
-    becomes of the task is raised in the middleware further out, which so gets results and nothing else.
+    A plain handler still runs in a thread, and one of a child process there; the middleware does not. What is
+    returned to say what becomes of the task is raised in the middleware further out, which so gets results
+    and nothing else.
     """
     if not middleware:
         return route
@@ -42,6 +43,7 @@ def wrap_route(route: Route, middleware: Sequence[Middleware]) -> Route:
         retry_delay=route.retry_delay,
         is_failure=route.is_failure,
         crash_limit=route.crash_limit,
+        program=route.program,
     )
 
 

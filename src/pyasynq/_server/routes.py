@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from pyasynq.errors import ConfigurationError
+from pyasynq.errors import ConfigurationError, InvalidOptionError
 from pyasynq.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from pyasynq._server.children.order import Program
     from pyasynq._wire.messages import TaskMessage
     from pyasynq.control import ControlFlow
     from pyasynq.retry import RetryDelay
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
     HandlerResult: TypeAlias = bytes | str | None
     HandlerReturn: TypeAlias = HandlerResult | ControlFlow
     Handler: TypeAlias = Callable[[Task], Awaitable[HandlerReturn] | HandlerReturn]
+
+Executor: TypeAlias = Literal["process"]
+"""Where a handler runs, if not in the worker's own process."""
+
+_log = logging.getLogger("pyasynq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,7 @@ class Route:
         call: takes the task; returns the result (bytes, text or None) or what becomes of the task (Snooze,
             Retry, Archive or Cancel), or an awaitable of it.
         plain: the call blocks, so it is made in a thread.
+        program: what a child process runs, when the call is one to a child process.
     """
 
     call: Handler
@@ -37,6 +45,7 @@ class Route:
     retry_delay: RetryDelay | None = None
     is_failure: Callable[[BaseException], bool] | None = None
     crash_limit: int | None = None
+    program: Program | None = None
 
 
 @runtime_checkable
@@ -97,6 +106,27 @@ def is_coroutine_handler(handler: Callable[..., Any]) -> bool:
         handler = handler.func
     call = getattr(handler, "__call__", None)  # noqa: B004 - its kind matters, not whether it exists
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
+
+
+def check_executor(owner: str, executor: object) -> None:
+    """Raise `InvalidOptionError` for what runs no handlers; None is the worker's own process."""
+    if executor not in (None, "process"):
+        remedy = f"must be 'process', or None for the process of the worker, for {owner}"
+        raise InvalidOptionError("executor", executor, remedy)
+
+
+def result_bytes(result: object, task_type: str) -> bytes | None:
+    """Return what is stored of what a handler returned; reports and leaves out what is no result."""
+    if isinstance(result, bytes):
+        return result
+    if isinstance(result, str):
+        return result.encode("utf-8", "replace")
+    _log.error(
+        "the handler of %r returned %s, which is no result (None, bytes, text): the task is done without one",
+        task_type,
+        type(result).__name__,
+    )
+    return None
 
 
 def received_task(message: TaskMessage) -> Task:

@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from pyasynq._server.attempt import RUNNING
+from pyasynq._server.children.pool import current_children
 from pyasynq._server.conclusion import broken_off, conclude
 from pyasynq._server.outcome import (
     Ending,
@@ -18,7 +19,7 @@ from pyasynq._server.outcome import (
     Unhandled,
     wish_of,
 )
-from pyasynq._server.routes import received_task
+from pyasynq._server.routes import received_task, result_bytes
 from pyasynq._server.running import RunningAttempts
 from pyasynq._server.threads import current_threads
 from pyasynq.context import current_task
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyasynq._server.attempt import Attempt
+    from pyasynq._server.children.pool import Children
     from pyasynq._server.parts import Parts
     from pyasynq._server.routes import Route
     from pyasynq._server.threads import HandlerThreads
@@ -41,7 +43,7 @@ _log = logging.getLogger("pyasynq")
 class Runner:
     """Starts attempts and knows how many slots they hold. At most one asyncio task for each attempt."""
 
-    def __init__(self, parts: Parts, threads: HandlerThreads) -> None:
+    def __init__(self, parts: Parts, threads: HandlerThreads, children: Children | None = None) -> None:
         self._parts = parts
         self._router = parts.router
         self._config = parts.config
@@ -53,6 +55,8 @@ class Runner:
         self._context = contextvars.copy_context()
         """What the context of every attempt begins as."""
         self._context.run(current_threads.set, threads)
+        if children is not None:
+            self._context.run(current_children.set, children)
         self.running = RunningAttempts()
         """Their handlers, or error handlers, have not ended."""
         self.on_end: Callable[[], None] = lambda: None
@@ -116,7 +120,7 @@ class Runner:
         if result is None:
             return Succeeded(None)
         wish = control_of(result)
-        return Succeeded(_result_bytes(result, task.type)) if wish is None else Failed(wish)
+        return Succeeded(result_bytes(result, task.type)) if wish is None else Failed(wish)
 
     def _failed(self, task: Task, error: BaseException) -> Ending:
         unknown = isinstance(error, HandlerNotFoundError) and error.task_type == task.type
@@ -143,16 +147,3 @@ class Runner:
                 await told
         except BaseException:  # noqa: BLE001 - reported; the outcome is decided and does not change
             _log.exception("the error handler raised for a task of type %r", task.type)
-
-
-def _result_bytes(result: object, task_type: str) -> bytes | None:
-    if isinstance(result, bytes):
-        return result
-    if isinstance(result, str):
-        return result.encode("utf-8", "replace")
-    _log.error(
-        "the handler of %r returned %s, which is no result (None, bytes, text): the task is done without one",
-        task_type,
-        type(result).__name__,
-    )
-    return None

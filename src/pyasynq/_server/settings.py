@@ -59,6 +59,8 @@ class EngineSettings:
     aggregation_first_rest: float = 1.0
     """How long a group is left alone after the first failure; ever longer after those that follow."""
     aggregation_longest_rest: float = 60.0
+    child_start_timeout: float = 60.0
+    """How long a child process may take before it can call a handler; time-outs of tasks begin then."""
     max_clock_skew: float = 2.0
     event_buffer: int = 10_000
     """How many events wait to be published, at most; more are dropped and counted."""

@@ -63,8 +63,8 @@ class TextFormatter(logging.Formatter):
         if self._colour:
             level = click.style(f"{record.levelname:<{_LEVEL_WIDTH}}", fg=_COLOURS.get(record.levelno))
             text = text.replace(f"{record.levelname:<{_LEVEL_WIDTH}}", level, 1)
-        if record.exc_info:
-            text = f"{text}\n{self.formatException(_of_the_user(record))}"
+        if trace := _traceback(self, record):
+            text = f"{text}\n{trace}"
         return text
 
     def _about_task(self, record: logging.LogRecord) -> str:
@@ -104,9 +104,16 @@ class JsonFormatter(logging.Formatter):
         for name, value in record.__dict__.items():
             if name not in _STANDARD_FIELDS and name not in TASK_FIELDS:
                 fields.setdefault(name, value)
-        if record.exc_info:
-            fields["exception"] = self.formatException(_of_the_user(record))
+        if trace := _traceback(self, record):
+            fields["exception"] = trace
         return json.dumps(fields, ensure_ascii=False, default=str)
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    if record.exc_info:
+        return formatter.formatException(_of_the_user(record))
+    # Of a record from a child process there is only the text.
+    return record.exc_text or ""
 
 
 def _of_the_user(record: logging.LogRecord) -> Any:

@@ -106,6 +106,19 @@ _GC_THRESHOLD = (20_000, 10, 10)
     help="Replace a process when it holds more memory than that, as in 512M; tasks that run may finish.",
 )
 @click.option(
+    "--executor-processes",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="How many tasks with executor='process' run at once, each in a child process. Unless given: one for "
+    "each slot.",
+)
+@click.option(
+    "--executor-max-tasks",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="Replace such a child process when it has run so many tasks.",
+)
+@click.option(
     "--health-port",
     type=click.IntRange(min=0, max=65_535),
     metavar="PORT",
@@ -232,6 +245,8 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
         max_tasks=settings["max_tasks"] or settings["max_tasks_per_child"],
         shutdown_timeout=settings["shutdown_timeout"],
         publish_events=settings["publish_events"],
+        executor_processes=settings["executor_processes"],
+        executor_max_tasks=settings["executor_max_tasks"],
     )
 
 

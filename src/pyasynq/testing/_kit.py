@@ -185,7 +185,7 @@ class KitBase:
             async with AsyncExitStack() as stack:
                 state = None
                 if self._app is not None:
-                    state = await stack.enter_async_context(self._app._lifetime(None))  # noqa: SLF001 - as a server
+                    state = await stack.enter_async_context(self._app.lifetime())
                 events = Events()
                 LogSubscriber(config, parse_redis_url(self.url).address).attach(events)
                 for one in (events, *self._schedules.events):

@@ -90,6 +90,8 @@ class HandWorker(Engine):
         )
         self._driver = DirectDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=self._warn)
         self._threads = threads
+        # What a test has patched, and its breakpoints, are in this process.
+        self._children = None
         self._recorder = recorder
         self._since: dict[Attempt, float] = {}
         """When running attempts were seen first, in real time: their time-outs are real."""

@@ -1,0 +1,257 @@
+"""Tasks for tests of child processes, which import this module by its name."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyasynq import App, Archive, Cancel, Mux, Retry, SkipRetry, Snooze, context
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from pyasynq import Task
+
+_log = logging.getLogger("shop")
+
+
+class CardDeclinedError(Exception):
+    """An error with arguments and attributes of its own."""
+
+    def __init__(self, amount: int, *, after: float) -> None:
+        super().__init__(f"no {amount}")
+        self.amount = amount
+        self.after = after
+        self.handle = object()
+
+
+@asynccontextmanager
+async def open_state(app: App) -> AsyncIterator[dict[str, Any]]:
+    """Yield what is shared by the tasks of a process, and say so when it is left."""
+    yield {"pid": os.getpid(), "entered": 0, "types": sorted(app.tasks)}
+    if (folder := os.environ.get("CHILD_TASKS_FOLDER")) is not None:
+        write(Path(folder, f"left-{os.getpid()}"), "")
+
+
+def write(path: str | Path, text: str) -> None:
+    """Write a file in one step: somebody waits for it."""
+    whole = Path(f"{path}.new")
+    whole.write_text(text, "ascii")
+    whole.rename(path)
+
+
+app = App("redis://localhost:1/0", lifespan=open_state)
+mux = Mux()
+
+
+@dataclass
+class Order:
+    """A payload that is not JSON's own."""
+
+    number: int
+
+
+@app.task("where", executor="process", result_ttl=60)
+def where() -> int:
+    """Return the process."""
+    return os.getpid()
+
+
+@app.task("where_async", executor="process", result_ttl=60)
+async def where_async() -> int:
+    """Return the process."""
+    await asyncio.sleep(0)
+    return os.getpid()
+
+
+@app.task("double", executor="process", result_ttl=60)
+def double(order: Order, times: int = 2) -> Order:
+    """Get typed arguments and return one."""
+    return Order(order.number * times)
+
+
+@app.task("facts", executor="process", result_ttl=60, max_retry=7)
+def facts() -> dict[str, Any]:
+    """Return all that the context says."""
+    here = context()
+    here.state["entered"] += 1
+    return {
+        "id": here.task_id,
+        "type": here.task_type,
+        "queue": here.queue,
+        "retried": here.retried,
+        "max_retry": here.max_retry,
+        "seconds_left": here.deadline.timestamp() - time.time() if here.deadline else None,
+        "headers": dict(here.headers),
+        "state_is_of_this_process": here.state["pid"] == os.getpid(),
+        "tasks_of_this_state": here.state["entered"],
+        "cancelled": here.cancelled.is_set(),
+        "url": app.url,
+    }
+
+
+@app.task("report", executor="process", retention=60)
+def report() -> None:
+    """Say much of one's progress, and write a result."""
+    for done in range(1_001):
+        context().progress(done, 1_000, "counting")
+    context().write_result_sync(b"from a thread")
+
+
+@app.task("report_async", executor="process", retention=60)
+async def report_async() -> None:
+    """Write a result from a coroutine."""
+    context().progress(1, note="half \ud800")
+    await context().write_result(b"from a coroutine")
+
+
+@app.task("say", executor="process", result_ttl=60)
+def say(text: str) -> bool:
+    """Write log records, and return whether records of less weight would be written."""
+    context().log.warning("%s of the task", text, extra={"colour": "red"})
+    try:
+        raise ValueError(text)
+    except ValueError:
+        _log.exception("%s with a traceback", text)
+    return _log.isEnabledFor(logging.DEBUG)
+
+
+@app.task("decline", executor="process", retry_delay=lambda _n, error, _t: getattr(error, "after", 1.0))
+def decline() -> None:
+    """Raise an error that the worker knows."""
+    raise CardDeclinedError(5, after=500.0)
+
+
+@app.task("busy", executor="process", is_failure=lambda error: not isinstance(error, CardDeclinedError))
+def busy() -> None:
+    """Raise an error that is no failure."""
+    raise CardDeclinedError(6, after=1.0)
+
+
+@app.task("strange", executor="process")
+def strange() -> None:
+    """Raise an error whose class the worker cannot know."""
+
+    class StrangeError(Exception):
+        pass
+
+    raise StrangeError("from nowhere")
+
+
+@app.task("control", executor="process", retention=60)
+def control(what: str) -> Snooze | Retry | Archive | Cancel | None:
+    """Say what becomes of the task, in all ways that there are."""
+    wish: Any = {
+        "snooze": Snooze(100),
+        "retry": Retry(200, spend=False),
+        "archive": Archive("enough"),
+        "cancel": Cancel("gone"),
+        "skip": SkipRetry("skipped"),
+    }[what.removesuffix(" raised").removesuffix(" from")]
+    if what.endswith(" from"):
+        raise ValueError("the reason") from wish
+    if what.endswith(" raised"):
+        raise wish
+    return wish  # type: ignore[no-any-return]
+
+
+@app.task("exit", executor="process")
+def leave(code: int) -> None:
+    """End as programs end."""
+    sys.exit(code)
+
+
+@app.task("die", executor="process")
+def die(how: str) -> None:
+    """Take the process along."""
+    if how == "exit":
+        os._exit(7)
+    os.kill(os.getpid(), signal.Signals[how])
+
+
+@app.task("fork", executor="process", timeout=1)
+def start_and_hang(path: str) -> None:
+    """Start a process, tell which, and hang so that nothing in Python can end it."""
+    child = subprocess.Popen(["sleep", "1000"])
+    write(path, f"{os.getpid()} {child.pid}")
+    ctypes.PyDLL(None).sleep(1_000)
+
+
+@app.task("hang", executor="process", timeout=300)
+def hang(path: str) -> None:
+    """Start a process, tell which, and hang so that nothing in Python can end it."""
+    start_and_hang(path)
+
+
+@app.task("poll", executor="process", timeout=300)
+def poll(path: str) -> None:
+    """End when cancelled, and tell of it."""
+    write(path, str(os.getpid()))
+    context().cancelled.wait()
+    write(path, "told")
+
+
+@app.task("poll_async", executor="process", timeout=300)
+async def poll_async(path: str) -> None:
+    """End when cancelled, and tell of it."""
+    write(path, str(os.getpid()))
+    try:
+        await asyncio.Event().wait()
+    finally:
+        write(path, "told")
+
+
+@app.task("wait", executor="process", timeout=1, result_ttl=60)
+def wait_for(path: str) -> None:
+    """Wait until there is such a file."""
+    while not Path(path).exists():
+        time.sleep(0.01)
+
+
+@app.task("compute", executor="process", result_ttl=60)
+def compute(seconds: float) -> float:
+    """Hold the interpreter's lock for so long."""
+    began = time.monotonic()
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+    return time.monotonic() - began
+
+
+@app.task("haunt", executor="process", retention=60)
+def haunt() -> None:
+    """Leave a thread behind that speaks when the task is over."""
+    here = context()
+
+    def speak() -> None:
+        time.sleep(0.2)
+        here.progress(99)
+
+    threading.Thread(target=speak, daemon=True).start()
+
+
+@mux.handler("mux:plain", executor="process")
+def plain_handler(task: Task) -> str:
+    """Return what it was given."""
+    return f"{os.getpid()} {task.type} {task.payload!r} {dict(task.headers)} {context().state}"
+
+
+@mux.handler("mux:async", executor="process")
+async def async_handler(task: Task) -> bytes:
+    """Return what it was given."""
+    return task.payload or b""
+
+
+@mux.handler("mux:odd", executor="process")
+def odd_handler(task: Task) -> Any:
+    """Return what is no result."""
+    return {"not": "bytes"}

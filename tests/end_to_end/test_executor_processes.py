@@ -1,0 +1,156 @@
+"""`executor="process"` in the worker's program: killed workers, supervised ones, logs, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyasynq import sync
+from tests.fix_children import lives, wait_for_end, written
+from tests.fix_worker import ROOT, Program, task_field, wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.invariants import RedisClient
+
+TASKS = """
+import asyncio, logging, os, subprocess, sys, time
+from pathlib import Path
+from pyasynq import App, context
+
+app = App()
+here = Path(__file__).parent
+
+@app.task("hang", executor="process")
+def hang() -> None:
+    inner = subprocess.Popen(["sleep", "1000"])
+    (here / "pids.new").write_text(f"{os.getpid()} {os.getppid()} {inner.pid}")
+    (here / "pids.new").rename(here / "pids")
+    inner.wait()
+
+@app.task("look", executor="process", retention=60)
+async def look() -> list[str]:
+    print("printed in the child", flush=True)
+    context().log.warning("logged in the child")
+    loop = type(asyncio.get_running_loop()).__module__
+    return [loop, *sorted(name for name in sys.modules if name.startswith(("pyasynq.cli.", "pyasynq.web")))]
+
+@app.task("fail", executor="process", max_retry=0)
+def fail() -> None:
+    raise KeyError("in the child")
+
+if __name__ == "__main__":
+    raise SystemExit(app.run_worker())
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the tasks are."""
+    (tmp_path / "work.py").write_text(TASKS)
+    return tmp_path
+
+
+class Work(Program):
+    """A program in the folder of the tasks."""
+
+    def __init__(self, folder: Path, url: str, *command: str) -> None:
+        path = os.pathsep.join(filter(None, [str(ROOT / "src"), str(folder), os.environ.get("PYTHONPATH")]))
+        super().__init__(sys.executable, *command, PYTHONPATH=path, PYASYNQ_REDIS_URL=url)
+
+
+def worker(folder: Path, url: str, *options: str) -> Work:
+    """Start `pyasynq worker`."""
+    return Work(folder, url, "-m", "pyasynq.cli", "worker", "work:app", *options)
+
+
+def enqueue(url: str, task_type: str) -> str:
+    """Enqueue a call without arguments, and return the task's id."""
+    with sync.Client(url) as client:
+        return client.enqueue(task_type, b"{}", retention=60, timeout=300, max_retry=0).id
+
+
+@pytest.mark.parametrize("options", [(), ("--processes", "2")], ids=["alone", "supervised"])
+def test_children_end_with_their_worker_and_so_does_what_they_have_started(
+    redis_url: str, folder: Path, options: tuple[str, ...]
+) -> None:
+    """SIGKILL of the worker's process leaves nobody to clean up."""
+    with worker(folder, redis_url, *options) as work:
+        enqueue(redis_url, "hang")
+        child, parent, grandchild = written(folder / "pids")
+        assert (parent == work.pid) is not bool(options)
+        (folder / "pids").unlink()
+        os.kill(parent, signal.SIGKILL)
+
+        wait_for_end(child, grandchild)
+        if options:
+            # The next process of the supervisor has taken the task, which is as it was.
+            again = written(folder / "pids")
+            assert child not in again
+            assert not {parent} & set(again)
+            work.kill()
+            wait_for_end(*again)
+
+
+def test_a_terminated_worker_leaves_no_child_and_puts_its_task_back(
+    redis_url: str, redis_client: RedisClient, folder: Path
+) -> None:
+    """Its exit code says that work was left."""
+    with worker(folder, redis_url, "--shutdown-timeout", "0") as work:
+        task_id = enqueue(redis_url, "hang")
+        child, _, grandchild = written(folder / "pids")
+
+        assert 3 == work.terminate()
+        assert not lives(child)
+        assert not lives(grandchild)
+    assert b"pending" == task_field(redis_client, task_id, "state")
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_child_writes_logs_and_output_as_its_worker_does(
+    redis_url: str, redis_client: RedisClient, folder: Path, log_format: str
+) -> None:
+    """Its records are formatted like all others, and it has imported no command line for it."""
+    with worker(
+        folder, redis_url, "--log-format", log_format, "--burst", "--executor-processes", "1"
+    ) as work:
+        task_id = enqueue(redis_url, "look")
+        work.wait_for("printed in the child")
+        work.wait_for("logged in the child")
+        wait_until(lambda: task_field(redis_client, task_id, "state") == b"completed")
+        [line] = [line for line in work.lines if "logged in the child" in line]
+
+    if log_format == "json":
+        record = json.loads(line)
+        assert ("look", task_id, "warning") == (record["task_type"], record["task_id"], record["level"])
+    else:
+        assert f"WARNING [look {task_id} default attempt 1] logged in the child" in line
+    # The loop is of the worker's kind, and nothing of the command line is named after it.
+    assert task_field(redis_client, task_id, "result") in (b'["uvloop"]', b'["asyncio.unix_events"]')
+
+
+def test_a_failure_is_logged_with_the_traceback_of_the_child(redis_url: str, folder: Path) -> None:
+    """And with none of the worker's own frames."""
+    with worker(folder, redis_url, "--executor-max-tasks", "1") as work:
+        enqueue(redis_url, "fail")
+        work.wait_for("KeyError: 'in the child' .work.py:")
+        work.wait_for(r"^    raise KeyError\(")
+        work.terminate()
+
+    assert "_server" not in work.text
+
+
+def test_an_app_in_the_main_module_is_refused_at_the_start(redis_url: str, folder: Path) -> None:
+    """No child could import it; the message says what to do."""
+    with Work(folder, redis_url, str(folder / "work.py")) as work:
+        assert 1 == work.end()
+
+    assert "the server could not start" in work.text
+    assert "task 'hang' has executor='process', and its module is '__main__' here" in work.text
+    assert "pyasynq worker MODULE:APP" in work.text

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from pyasynq._server.children.frames import Frame, Unpacker, pack
+
+FRAMES = [
+    Frame("run", {"id": "a", "deadline_at": 1.5, "headers": {"k": "v"}}, b"\x00payload\xff"),
+    Frame("cancel", {}),
+    Frame("log", {"msg": "half \ud800 of a pair, and \N{SNOWMAN}"}),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 100_000])
+def test_frames_come_out_as_they_went_in_whatever_pieces_they_come_in(size: int) -> None:
+    """A stream knows no bounds of messages."""
+    stream = b"".join(pack(*frame) for frame in FRAMES)
+    unpacker = Unpacker()
+
+    heard = [
+        frame
+        for start in range(0, len(stream), size)
+        for frame in unpacker.feed(stream[start : start + size])
+    ]
+
+    assert heard == FRAMES
+
+
+def test_a_large_body_is_carried_as_it_is() -> None:
+    """Payloads are bytes, and not text in JSON."""
+    body = bytes(range(256)) * 40_000
+
+    [frame] = Unpacker().feed(pack("run", {}, body))
+
+    assert body == frame.body
+
+
+def test_what_is_no_frame_is_refused() -> None:
+    """The stream cannot be trusted after that."""
+    stream = (4).to_bytes(4, "big") + (0).to_bytes(4, "big") + b"rubb"
+
+    with pytest.raises(ValueError, match="Expecting value"):
+        list(Unpacker().feed(stream))
