@@ -15,6 +15,7 @@ from pyasynq._server.attempt import Phase
 from pyasynq._server.conclusion import ServerStopping
 from pyasynq._server.engine import Engine
 from pyasynq._server.routes import OneRoute
+from pyasynq._server.services.subscriber import Subscriber
 from pyasynq._server.settings import EngineSettings
 from pyasynq.errors import (
     DuplicateTaskError,
@@ -140,6 +141,13 @@ class StillEngine:
         attempt.cancel(ServerStopping(), monotonic=SYSTEM_CLOCK.monotonic())
         await self._settle()
 
+    async def cancel(self, task_id: str) -> None:
+        """Hear the call for a task and write the outcome."""
+        subscriber = self.services["subscriber"]
+        assert isinstance(subscriber, Subscriber)
+        await subscriber._cancel(task_id)
+        await self._settle()
+
     async def _settle(self) -> None:
         assert await self.engine._runner.running.wait_until_idle(10)
         await self.services["processor"].leave()
@@ -235,6 +243,10 @@ class OurSide:
 
     def _finish(self, slot: str, kind: str, text: str, result: bytes | None) -> None:
         self._wait(self._workers[slot].finish(Ending(kind, text, result)))
+
+    def _cancel(self, slot: str, queue: str, task_id: str) -> None:
+        self._inspector.cancel(task_id, queue)
+        self._wait(self._workers[slot].cancel(task_id))
 
     def _stop(self, slot: str) -> None:
         self._wait(self._workers[slot].stop())
