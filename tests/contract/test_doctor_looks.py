@@ -493,6 +493,7 @@ def test_counters_are_raised_by_what_others_prove_and_no_further(
     assert perform(raise_counter("default", day.encode(), 4))
     assert (b"4", 50) == (redis_client.get(day), redis_client.ttl(day))
     assert not perform(raise_counter("default", day.encode(), 3))
+    assert not perform(raise_counter("default", day.encode(), 4))
     assert not perform(raise_counter("default", b"asynq:{default}:processed:2033-05-19", 1))
     assert not perform(raise_counter("default", day.encode(), None))
     assert perform(raise_counter("default", processed.encode(), 2**60))

@@ -379,7 +379,7 @@ _SINGLE: dict[Callable[[Pick, View], Step | None], int] = {
     _take: 26,
     _finish: 24,
     _stop: 9,
-    _cancel: 6,
+    _cancel: 9,
     _wait: 8,
     _bare("forward"): 6,
     _bare("recover"): 2,

@@ -159,7 +159,12 @@ LOUD = (
         "W9", "aggregate delete_all", LOCK, WHOLE_KEY, _only_theirs, "who deletes a task releases its lock"
     ),
     Intended(
-        "H9", "take finish recover", LOCK, "ttl", _greater, "a lock holds for as long as its task may run"
+        "H9",
+        "take finish cancel recover",
+        LOCK,
+        "ttl",
+        _greater,
+        "a lock holds for as long as its task may run",
     ),
     Intended(
         "W13", "stop run_task run_all", TASK, "pending_since", _only_ours, "who comes back waits from then on"

@@ -22,6 +22,7 @@ from pyasynq.errors import (
     PyasynqError,
     QueueNotEmptyError,
     QueueNotFoundError,
+    RedisError,
     TaskIDConflictError,
     TaskNotFoundError,
 )
@@ -57,6 +58,8 @@ _REFUSALS = {
 _SETTINGS = EngineSettings(forward_gap=0.0)
 _MOMENTS = {"deadline", "process_at"}
 _LONG_AGO = 10**6
+PATIENCE = 60.0
+"""Seconds that a call may take on a machine that is busy with other things."""
 
 
 class HandlerError(Exception):
@@ -164,8 +167,8 @@ class OurSide:
     def __init__(self, url: str) -> None:
         self._url = url
         self._runner = asyncio.Runner()
-        self._client = Client(url)
-        self._inspector = Inspector(url)
+        self._client = Client(url, timeout=PATIENCE)
+        self._inspector = Inspector(url, timeout=PATIENCE)
         self._refuse = False
         config = ServerConfig(
             concurrency=1,
@@ -221,6 +224,8 @@ class OurSide:
         """Perform a step."""
         try:
             return Answer(getattr(self, f"_{step.operation}")(**step.arguments))
+        except RedisError:
+            raise  # that Redis cannot be asked is no refusal
         except PyasynqError as error:
             return Answer(None, _REFUSALS.get(type(error), "other"))
 
@@ -229,7 +234,7 @@ class OurSide:
 
     def _new_client(self) -> None:
         self._client.close()
-        self._client = Client(self._url)
+        self._client = Client(self._url, timeout=PATIENCE)
         registry = self._grouping.engine._aggregator._registry
         for queue in QUEUES:
             registry.forget(queue)
