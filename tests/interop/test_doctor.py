@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq.doctor import Doctor, Finding, FindingKind
+from tests.interop.filled import filled_pair
 from tests.interop.steps import SLOTS, WAIT, Step
 from tests.invariants import check_invariants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.interop.database import Database
     from tests.interop.go_side import GoSide
@@ -197,3 +199,15 @@ def test_what_a_defect_of_asynq_leaves_is_found_and_repaired(
 
     asyncio.run(repair())
     check_invariants(stock.redis)
+
+
+def test_what_asynq_leaves_when_all_is_well_is_no_finding(peer_program: Path, server_url: str) -> None:
+    """Tasks in every state, filled by Asynq and by pyasynq."""
+
+    async def look(url: str) -> list[Finding]:
+        async with Doctor(url, pause=0) as doctor:
+            return await examine(doctor)
+
+    with filled_pair(peer_program, server_url) as pair:
+        for one in pair:
+            assert [] == asyncio.run(look(one.database.url))
