@@ -240,6 +240,24 @@ def test_ids_are_taken_from_the_beginning_of_a_list_first(queue: Tasks, perform:
     assert ["39", "0", "1"] == left[:3]
 
 
+@pytest.mark.parametrize(("before", "left"), [(9, [b"between", b"x"]), (10, [b"x", b"between"])])
+def test_of_two_places_at_the_end_the_first_to_run_stays_unless_the_other_is_too_far(
+    redis_client: RedisClient,
+    perform: Perform,
+    tasks: Tasks,
+    short_walks: None,
+    before: int,
+    left: list[bytes],
+) -> None:
+    """From the beginning, a script takes out one of the first ten here."""
+    tasks.pending("x")
+    redis_client.lpush(PENDING, "between", "x", *(f"{number}" for number in range(before)))
+    [facts] = perform(judge("default", {b"x": b""}, now=NOW))
+    assert 2 == len(facts.places)
+    assert [b"x"] == perform(settle_damaged("default", [Settlement(facts, b"", "pending", PENDING)], now=NOW))
+    assert left == redis_client.lrange(PENDING, -2, -1)
+
+
 @run_async
 async def test_suspicions_in_a_list_that_never_rests_are_said_to_be_left_out(
     redis_client: RedisClient, redis_url: str, queue: Tasks, monkeypatch: pytest.MonkeyPatch

@@ -478,7 +478,7 @@ def test_counters_that_agree_are_left_alone(
 def test_counters_are_raised_by_what_others_prove_and_no_further(
     redis_client: RedisClient, perform: Perform, tasks: Tasks
 ) -> None:
-    """Also by a number that is itself put right; those of a day keep their end, and are not made anew."""
+    """Also by one that is itself put right; those of a day keep their end, and are not made anew."""
     processed, failed = tasks.keys.processed, tasks.keys.failed
     day = f"{processed}:2033-05-17"
     redis_client.mset({day: 1, f"{failed}:2033-05-17": 4, f"{processed}:2033-05-18": "x"})
@@ -491,8 +491,9 @@ def test_counters_are_raised_by_what_others_prove_and_no_further(
     } == wrong
     redis_client.expire(day, 50)
     assert perform(raise_counter("default", day.encode(), 4))
-    assert (b"4", 50) == (redis_client.get(day), redis_client.ttl(day))
+    assert (b"4", 51) == (redis_client.get(day), redis_client.ttl(day))
     assert not perform(raise_counter("default", day.encode(), 3))
+    assert not perform(raise_counter("default", day.encode(), 4))
     assert not perform(raise_counter("default", b"asynq:{default}:processed:2033-05-19", 1))
     assert not perform(raise_counter("default", day.encode(), None))
     assert perform(raise_counter("default", processed.encode(), 2**60))

@@ -19,6 +19,7 @@ OPERATIONS = [
     "take",
     "finish",
     "stop",
+    "cancel",
     "wait",
     "forward",
     "recover",

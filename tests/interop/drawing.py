@@ -305,6 +305,17 @@ def _stop(pick: Pick, view: View) -> Step | None:
     return _one("stop", slot=pick(sorted(view.held))) if view.held else None
 
 
+def _cancel(pick: Pick, view: View) -> Step | None:
+    # Asynq calls for a bare id, and every worker that runs one of this name obeys.
+    ids = [task_id for _, task_id in view.held.values()]
+    slots = [slot for slot, (_, task_id) in sorted(view.held.items()) if ids.count(task_id) == 1]
+    if not slots:
+        return None
+    slot = pick(slots)
+    queue, task_id = view.held[slot]
+    return _one("cancel", slot=slot, queue=queue, task_id=task_id)
+
+
 def _wait(pick: Pick, view: View) -> Step:
     return wait(WAIT * pick(range(1, 4)))
 
@@ -368,6 +379,7 @@ _SINGLE: dict[Callable[[Pick, View], Step | None], int] = {
     _take: 26,
     _finish: 24,
     _stop: 9,
+    _cancel: 9,
     _wait: 8,
     _bare("forward"): 6,
     _bare("recover"): 2,

@@ -72,6 +72,10 @@ class GoSide:
         task_id = self._held.pop(slot)
         self.peer.finish(server=slot, id=task_id, outcome={"kind": kind, "text": text, "result": result})
 
+    def _cancel(self, slot: str, queue: str, task_id: str) -> None:
+        self._held.pop(slot)
+        self.peer.cancel_taken(server=slot, id=task_id)
+
     def _stop(self, slot: str) -> None:
         self._held.pop(slot)
         self.peer.stop_server(server=slot)

@@ -128,6 +128,7 @@ DELAYED = r"asynq:\{.*?\}:(scheduled|retry)"
 GROUPS = r"asynq:\{.*?\}:groups"
 GROUP = r"asynq:\{.*?\}:g:.*"
 SETS = r"asynq:\{.*?\}:aggregation_sets"
+CANCELLATIONS = r"asynq:\{.*?\}:x:cancel"
 COUNTER = r"asynq:\{.*?\}:(processed|failed).*"
 BY_HAND = "Looking and changing by hand"
 GROUPS_SECTION = "Groups"
@@ -141,6 +142,7 @@ QUIET = (
     Intended("H9", "", TASK, "x:unique_ttl", _only_ours, "for how long the lock is to be renewed"),
     Intended("H6", "", TASK, "x:attempts", _only_ours, "what became of the newest attempts"),
     Intended("H6", "", TASK, "x:trace", _only_ours, "the traceback of the last failure"),
+    Intended("H16", "", CANCELLATIONS, EACH, _only_ours, "a call that nobody hears is written down"),
 )
 """Fields that Asynq does not know; they stay while both databases go on."""
 
@@ -157,7 +159,12 @@ LOUD = (
         "W9", "aggregate delete_all", LOCK, WHOLE_KEY, _only_theirs, "who deletes a task releases its lock"
     ),
     Intended(
-        "H9", "take finish recover", LOCK, "ttl", _greater, "a lock holds for as long as its task may run"
+        "H9",
+        "take finish cancel recover",
+        LOCK,
+        "ttl",
+        _greater,
+        "a lock holds for as long as its task may run",
     ),
     Intended(
         "W13", "stop run_task run_all", TASK, "pending_since", _only_ours, "who comes back waits from then on"

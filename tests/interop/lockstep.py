@@ -125,7 +125,7 @@ class Lockstep:
         slot = step.arguments.get("slot", "")
         if step.operation == "take" and ours and isinstance(ours.value, tuple):
             view.held[slot] = ours.value[:2]
-        elif step.operation in {"finish", "stop"}:
+        elif step.operation in {"finish", "stop", "cancel"}:
             del view.held[slot]
 
 

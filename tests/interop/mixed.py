@@ -104,7 +104,7 @@ _CHANGING = re.compile(r"b'\d{16,}'|is \w+(?= and has an)")
 """What a violation that stays says otherwise after the next step."""
 
 _ENDING = {"finish", "take", "aggregate", "delete_task", "delete_all", "remove_queue", "delete_expired"}
-_TRIMMING = {"finish", "take", "archive_task", "archive_all", "recover"}
+_TRIMMING = {"finish", "take", "cancel", "archive_task", "archive_all", "recover"}
 
 
 class Mixed:
@@ -154,12 +154,12 @@ class Mixed:
             self._database.renew(view.held.values(), int(time.time()) + LEASE)
             return
         answer = self._sides[name].do(step)
-        assert not (answer.refusal and step.operation in {"take", "finish", "stop"}), (
+        assert not (answer.refusal and step.operation in {"take", "finish", "stop", "cancel"}), (
             f"{name} cannot: {answer.refusal}"
         )
         if step.operation == "take" and isinstance(answer.value, tuple):
             view.held[slot] = answer.value[:2]
-        elif step.operation in {"finish", "stop"}:
+        elif step.operation in {"finish", "stop", "cancel"}:
             del view.held[slot]
 
     def _strange(self, name: str, step: Step, new: set[str]) -> list[str]:

@@ -15,12 +15,14 @@ from pyasynq._server.attempt import Phase
 from pyasynq._server.conclusion import ServerStopping
 from pyasynq._server.engine import Engine
 from pyasynq._server.routes import OneRoute
+from pyasynq._server.services.subscriber import Subscriber
 from pyasynq._server.settings import EngineSettings
 from pyasynq.errors import (
     DuplicateTaskError,
     PyasynqError,
     QueueNotEmptyError,
     QueueNotFoundError,
+    RedisError,
     TaskIDConflictError,
     TaskNotFoundError,
 )
@@ -56,6 +58,8 @@ _REFUSALS = {
 _SETTINGS = EngineSettings(forward_gap=0.0)
 _MOMENTS = {"deadline", "process_at"}
 _LONG_AGO = 10**6
+PATIENCE = 60.0
+"""Seconds that a call may take on a machine that is busy with other things."""
 
 
 class HandlerError(Exception):
@@ -140,6 +144,13 @@ class StillEngine:
         attempt.cancel(ServerStopping(), monotonic=SYSTEM_CLOCK.monotonic())
         await self._settle()
 
+    async def cancel(self, task_id: str) -> None:
+        """Hear the call for a task and write the outcome."""
+        subscriber = self.services["subscriber"]
+        assert isinstance(subscriber, Subscriber)
+        await subscriber._cancel(task_id)
+        await self._settle()
+
     async def _settle(self) -> None:
         assert await self.engine._runner.running.wait_until_idle(10)
         await self.services["processor"].leave()
@@ -156,8 +167,8 @@ class OurSide:
     def __init__(self, url: str) -> None:
         self._url = url
         self._runner = asyncio.Runner()
-        self._client = Client(url)
-        self._inspector = Inspector(url)
+        self._client = Client(url, timeout=PATIENCE)
+        self._inspector = Inspector(url, timeout=PATIENCE)
         self._refuse = False
         config = ServerConfig(
             concurrency=1,
@@ -213,6 +224,8 @@ class OurSide:
         """Perform a step."""
         try:
             return Answer(getattr(self, f"_{step.operation}")(**step.arguments))
+        except RedisError:
+            raise  # that Redis cannot be asked is no refusal
         except PyasynqError as error:
             return Answer(None, _REFUSALS.get(type(error), "other"))
 
@@ -221,7 +234,7 @@ class OurSide:
 
     def _new_client(self) -> None:
         self._client.close()
-        self._client = Client(self._url)
+        self._client = Client(self._url, timeout=PATIENCE)
         registry = self._grouping.engine._aggregator._registry
         for queue in QUEUES:
             registry.forget(queue)
@@ -235,6 +248,10 @@ class OurSide:
 
     def _finish(self, slot: str, kind: str, text: str, result: bytes | None) -> None:
         self._wait(self._workers[slot].finish(Ending(kind, text, result)))
+
+    def _cancel(self, slot: str, queue: str, task_id: str) -> None:
+        self._inspector.cancel(task_id, queue)
+        self._wait(self._workers[slot].cancel(task_id))
 
     def _stop(self, slot: str) -> None:
         self._wait(self._workers[slot].stop())

@@ -71,8 +71,8 @@ ROWS = (
     _row("dequeue", "take", "pending", "active"),
     _row("done or revoke", "finish", "active", "none"),
     _row("complete", "finish", "active", "completed"),
-    _row("retry", "finish take", "active pending", "retry"),
-    _row("archive by a worker", "finish take", "active pending", "archived"),
+    _row("retry", "finish take cancel", "active pending", "retry"),
+    _row("archive by a worker", "finish take cancel", "active pending", "archived"),
     _row("requeue", "stop", "active", "pending"),
     _row("recover", "recover", "active", "retry archived pending"),
     _row("forward to pending", "forward", "scheduled retry", "pending"),
@@ -91,7 +91,7 @@ ROWS = (
         "none",
     ),
     _row("delete expired", "delete_expired", "completed", "none"),
-    _row("trim the archive", "finish take archive_task archive_all", "archived", "none"),
+    _row("trim the archive", "finish take cancel archive_task archive_all", "archived", "none"),
     _row("remove a queue", "remove_queue", "pending scheduled retry archived", "none"),
 )
 """The transitions that there are."""

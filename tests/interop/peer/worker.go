@@ -134,7 +134,34 @@ func (s *server) finish(id string, how outcome) error {
 	}
 }
 
+// cancel calls for the worker's task and waits until what came of it is in Redis.
+func (s *server) cancel(p *peer, id string) error {
+	select {
+	case <-s.steps.settled: // of an attempt before
+	default:
+	}
+	if err := p.inspector.CancelProcessing(id); err != nil {
+		return err
+	}
+	select {
+	case err := <-s.steps.settled:
+		return err
+	case <-time.After(patience):
+		return errors.New("the worker did not settle")
+	}
+}
+
 func init() {
+	register("cancel_taken", func(p *peer, a struct {
+		ofServer
+		ID string `json:"id"`
+	}) (any, error) {
+		s, err := p.server(a.Server)
+		if err != nil {
+			return nil, err
+		}
+		return nil, s.cancel(p, a.ID)
+	})
 	register("start_worker", func(p *peer, a struct {
 		ofServer
 		Queues     []string `json:"queues"`

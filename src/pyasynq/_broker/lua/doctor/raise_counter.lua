@@ -18,7 +18,7 @@ end
 local left = redis.call('TTL', source)
 redis.call('DEL', source)
 redis.call('SET', source, least)
-if left > 0 then
-  redis.call('EXPIRE', source, left)
+if value and left ~= -1 then
+  redis.call('EXPIRE', source, left + 1)
 end
 return 1

@@ -46,11 +46,11 @@ local function surplus(id, found, right, list)
   return count <= #list_positions(list, id, walk) and math.max(0, count) or nil
 end
 
--- Takes an id out of a list so many times, from the beginning as far as it is there.
+-- Takes an id out of a list so many times, from the beginning unless that is too far.
 local function take_from_list(list, id, count)
   local first = 0
   for _, position in ipairs(list_positions(list, id, walk)) do
-    first = first + (position < tonumber(walk) and 1 or 0)
+    first = first + (position < 2 * walk and 1 or 0)
   end
   if count > 0 and first > 0 then
     redis.call('LREM', list, math.min(first, count), id)
