@@ -68,6 +68,12 @@ class ServerConfig:
 
     concurrency: int = 100
     """How many tasks run at once in this process."""
+    prefetch: int = 100
+    """How many tasks at most are taken before there is a slot for them; 0 for none.
+
+    Only while tasks are short, and only from queues without limits and order; see "Taking tasks ahead" in
+    the page on workers.
+    """
     queues: Mapping[str, int | Queue] = field(default_factory=lambda: {DEFAULT_QUEUE: 1})
     """Queue names and their priorities, which share out the slots by weight; a `Queue` says more."""
     strict_priority: bool = False
@@ -129,7 +135,8 @@ class ServerConfig:
     def __post_init__(self) -> None:
         for name in ("concurrency", "janitor_batch_size", "archive_max_size"):
             _at_least(name, getattr(self, name), 1)
-        _at_least("crash_limit", self.crash_limit, 0)
+        for name in ("crash_limit", "prefetch"):
+            _at_least(name, getattr(self, name), 0)
         if self.max_tasks is not None:
             _at_least("max_tasks", self.max_tasks, 1)
         if self.on_unknown not in ("fail", "return"):

@@ -55,7 +55,8 @@ class Runner:
         self._context.run(current_threads.set, threads)
         self.running = RunningAttempts()
         """Their handlers, or error handlers, have not ended."""
-        self.on_end: Callable[[], None] = lambda: None
+        self.on_end: Callable[[Attempt], None] = lambda _attempt: None
+        """Called with an attempt that has left its slot."""
         self.on_unknown: Callable[[str], None] = lambda _queue: None
         """Called with the queue of a task that was returned to it, because there is no handler here."""
 
@@ -71,7 +72,7 @@ class Runner:
             # attempt -> task -> its context -> attempt would live until the garbage collector runs.
             attempt.task = None
             self.running.remove(attempt)
-            self.on_end()
+            self.on_end(attempt)
 
     async def _perform(self, attempt: Attempt) -> None:
         attempt.begin(monotonic=self._clock.monotonic(), unix_time=self._redis_time.timestamp())
