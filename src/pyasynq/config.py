@@ -68,6 +68,12 @@ class ServerConfig:
 
     concurrency: int = 100
     """How many tasks run at once in this process."""
+    prefetch: int = 100
+    """How many tasks at most are taken before there is a slot for them; 0 for none.
+
+    Only while tasks are short, and only from queues without limits and order; see "Taking tasks ahead" in
+    the page on workers.
+    """
     executor_processes: int | None = None
     """How many tasks with `executor="process"` run at once, each in a child process; None for one a slot.
 
@@ -137,7 +143,8 @@ class ServerConfig:
     def __post_init__(self) -> None:
         for name in ("concurrency", "janitor_batch_size", "archive_max_size"):
             _at_least(name, getattr(self, name), 1)
-        _at_least("crash_limit", self.crash_limit, 0)
+        for name in ("crash_limit", "prefetch"):
+            _at_least(name, getattr(self, name), 0)
         for name in ("max_tasks", "executor_processes", "executor_max_tasks"):
             if getattr(self, name) is not None:
                 _at_least(name, getattr(self, name), 1)

@@ -324,38 +324,58 @@ class PeriodicTaskRefused(NamedTuple):
 Event = TypeVar("Event", bound=tuple[object, ...])
 
 
+class _Subscription(NamedTuple):
+    callback: Callable[..., object]
+    routine: Callable[[], bool] | None
+
+
 class Events:
     """Who wants to know what. Subscribing and emitting belong to one thread, the event loop's."""
 
-    __slots__ = ("_subscribers",)
+    __slots__ = ("_subscriptions",)
 
     def __init__(self) -> None:
-        self._subscribers: dict[type, tuple[Callable[..., object], ...]] = {}
+        self._subscriptions: dict[type, tuple[_Subscription, ...]] = {}
 
-    def subscribe(self, event_class: type[Event], callback: Callable[[Event], object]) -> Callable[[], None]:
+    def subscribe(
+        self,
+        event_class: type[Event],
+        callback: Callable[[Event], object],
+        *,
+        routine: Callable[[], bool] | None = None,
+    ) -> Callable[[], None]:
         """Call `callback` with each event of exactly this class; return a function that ends it.
 
-        What a callback raises is logged and changes nothing for the others.
+        What a callback raises is logged and changes nothing for the others. `routine` is asked whether events
+        that tell of nothing special are wanted now as well, such as the success of a task; None is always.
         """
-        self._subscribers[event_class] = (*self._subscribers.get(event_class, ()), callback)
+        subscription = _Subscription(callback, routine)
+        self._subscriptions[event_class] = (*self._subscriptions.get(event_class, ()), subscription)
 
         def unsubscribe() -> None:
-            left = tuple(one for one in self._subscribers.get(event_class, ()) if one is not callback)
+            left = tuple(one for one in self._subscriptions.get(event_class, ()) if one is not subscription)
             if left:
-                self._subscribers[event_class] = left
+                self._subscriptions[event_class] = left
             else:
-                self._subscribers.pop(event_class, None)
+                self._subscriptions.pop(event_class, None)
 
         return unsubscribe
 
     def wants(self, event_class: type) -> bool:
         """Return whether anybody has subscribed to this class."""
-        return event_class in self._subscribers
+        return event_class in self._subscriptions
+
+    def wants_routine(self, event_class: type) -> bool:
+        """Return whether anybody wants to know of an event of this class that tells of nothing special."""
+        for subscription in self._subscriptions.get(event_class, ()):
+            if subscription.routine is None or subscription.routine():
+                return True
+        return False
 
     def emit(self, event: tuple[object, ...]) -> None:
         """Hand the event to its subscribers, in the order of their subscriptions."""
-        for callback in self._subscribers.get(type(event), ()):
+        for subscription in self._subscriptions.get(type(event), ()):
             try:
-                callback(event)
+                subscription.callback(event)
             except Exception:  # noqa: BLE001 - a subscriber's failure is its own
                 _log.exception("a subscriber of %s raised", type(event).__name__)

@@ -39,6 +39,7 @@ def test_a_misspelt_command_is_a_usage_error_with_a_suggestion() -> None:
     ("arguments", "message"),
     [
         (["shop:app", "--concurrency", "0"], "0 is not in the range x>=1"),
+        (["shop:app", "--prefetch", "-1"], "-1 is not in the range x>=0"),
         (["shop:app", "--queues", "a=0"], "'a=0': a weight is a whole number of at least 1"),
         (["shop:app", "--queues", "a=b"], "'a=b': a weight is a whole number"),
         (["shop:app", "--queues", "a,,b"], "contains an empty name; write critical=6,default=3"),

@@ -79,6 +79,7 @@ class Attempt:
         lost: whether Redis said that the task is somebody else's.
         on_cancel: called when an attempt that runs is cancelled, for those that are no task of asyncio.
         settled: done when nothing is left to write: with whether it was written, or with what went wrong.
+        size: of the message, in bytes; 0 where nobody asks.
         threads: how many threads run handlers of this attempt right now; they keep it themselves.
         progress: what the handler said last, from whatever thread.
         progress_queued: whether it is on its way to the service that writes it.
@@ -107,6 +108,7 @@ class Attempt:
         "queue",
         "renewed",
         "settled",
+        "size",
         "started",
         "started_at",
         "task",
@@ -136,6 +138,7 @@ class Attempt:
         self.lease_score = lease_score
         self.lease_end = lease_score
         self.renewed = True
+        self.size = 0
         self.phase = TAKEN
         self.started = 0.0
         self.started_at = 0.0

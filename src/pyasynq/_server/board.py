@@ -40,9 +40,9 @@ class QueueView:
         "_courtesy",
         "_gap",
         "_has_head",
+        "_limits",
         "_not_before",
         "_own_rules",
-        "_settings",
         "_turn",
         "active_key",
         "armed",
@@ -71,7 +71,7 @@ class QueueView:
         self.active_key = keys.active
         self.retry_key = keys.retry
         self.limits_key = keys.limits
-        self._settings = settings
+        self._limits = settings.limits
         self._own_rules = _rules_of(settings)
         self.rules = self._own_rules
         """Those of this server, or what is stored for all."""
@@ -109,7 +109,7 @@ class QueueView:
     @property
     def terms(self) -> Terms:
         """How the next question is put."""
-        return Terms(self.rules, self._settings.limits, self._turn)
+        return Terms(self.rules, self._limits, self._turn)
 
     @property
     def watched_keys(self) -> tuple[str, ...]:

@@ -42,7 +42,9 @@ def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, en
         outcome = SUCCEEDED
         attempt.phase = SETTLING
         parts.settles.put(attempt, DONE)
+        wanted = parts.events.wants_routine(TaskFinished)
     else:
+        wanted = parts.events.wants(TaskFinished)
         now = parts.redis_time.now()
         rules = AttemptRules(parts.config, route, task)
         decision = decide(message, ending, rules, now=now, unknown_pause=parts.settings.unknown_pause)
@@ -51,7 +53,7 @@ def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, en
         outcome = outcome_of(ending, decision)
         written = write_down(attempt, decision, outcome, error, parts.settings, now=now)
         parts.settles.put(attempt, decision, written)
-    if parts.events.wants(TaskFinished):
+    if wanted:
         parts.events.emit(
             TaskFinished(
                 attempt.queue,

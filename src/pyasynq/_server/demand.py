@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from pyasynq._server.attempt import SETTLING
+from pyasynq._server.outcome import LetGo, Requeue
+from pyasynq._server.prefetch import Prefetch
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pyasynq._server.attempt import Attempt
+    from pyasynq._server.parts import Parts
     from pyasynq._server.runner import Runner
     from pyasynq.config import ServerConfig
 
@@ -52,18 +57,26 @@ class Demand(Protocol):
     """What the intake takes tasks for. All of it belongs to the event loop.
 
     Attributes:
+        taking: whether tasks are taken and started at all; shutdown and TSTP end it.
         reserved: for how many tasks there are dequeue calls without an answer; the intake counts them.
-        may_overlap: whether more may be asked for while there are such calls.
+        may_prefetch: whether tasks may be taken before they can be started; the intake says so.
+        may_overlap: whether more may be asked for while there are calls without an answer.
         least_aside: for how much room it is worth doing that.
     """
 
+    taking: bool
     reserved: int
+    may_prefetch: bool
     may_overlap: bool
     least_aside: int
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing will be wanted any more."""
+
+    @property
     def running(self) -> Collection[Attempt]:
-        """The attempts that hold a slot, oldest first."""
+        """The attempts that hold a slot, oldest first. Others wait only while there are no more slots."""
 
     @property
     def room(self) -> int:
@@ -75,6 +88,17 @@ class Demand(Protocol):
     def start(self, attempt: Attempt, want: Want) -> None:
         """Take over an attempt that is on the roster. It may have come too late to be wanted."""
 
+    @property
+    def waiting(self) -> int:
+        """How many attempts were taken over and have not been started."""
+
+    @property
+    def patient_until(self) -> float:
+        """Monotonic time from which on those are to be put back; infinity for never."""
+
+    def withdraw(self) -> Sequence[Attempt]:
+        """Give up those that have not been started; return those to be put back, in their order."""
+
 
 _LEAST_OVERLAPPED = 100
 _MOST_AT_ONCE = 200
@@ -83,38 +107,110 @@ _MOST_AT_ONCE = 200
 class Slots:
     """A server's demand: as many tasks, of all its queues, as handlers may run beside those that do.
 
-    With enough slots no call asks for more than half of them: one half is filled while the other works.
+    While tasks are short, some more are taken and wait until a slot is free. With enough room no call asks
+    for more than half of it: one half is filled while the other works.
     """
 
-    def __init__(self, config: ServerConfig, runner: Runner, lease: int) -> None:
+    def __init__(self, parts: Parts, runner: Runner) -> None:
+        config = parts.config
+        self._parts = parts
+        self._clock = parts.clock
         self._concurrency = config.concurrency
-        self.reserved = 0
-        self.may_overlap = config.concurrency >= _LEAST_OVERLAPPED
-        half = min(config.concurrency // 2, _MOST_AT_ONCE)
-        self._most = half if self.may_overlap else config.concurrency
-        self.least_aside = self._most // 2
-        self._left = config.max_tasks
         self._runner = runner
-        self._lease = lease
+        self._running = runner.running
+        self._prefetch = Prefetch(config.prefetch, parts.settings)
+        self._prefetches = config.prefetch > 0 and may_prefetch(config)
+        self._left = config.max_tasks
+        self.taking = True
+        self.reserved = 0
+        self.may_prefetch = False
+        self.on_end: Callable[[], None] = lambda: None
+        """Called when a handler has ended."""
+        runner.on_end = self._ended
+        self._resize()
 
     @property
     def running(self) -> Collection[Attempt]:
         """The attempts whose handlers have not ended."""
-        return self._runner.running
+        return self._running
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks wait for a slot."""
+        return len(self._prefetch)
+
+    @property
+    def patient_until(self) -> float:
+        """When they have waited too long."""
+        return self._prefetch.patient_until
+
+    @property
+    def is_over(self) -> bool:
+        """Whether `max_tasks` have been taken."""
+        return self._left == 0
 
     @property
     def room(self) -> int:
-        """How many handlers may be started now, beside those that calls under way may bring."""
-        free = self._concurrency - len(self._runner.running)
+        """How many tasks may be taken now, beside those that calls under way may bring."""
+        free = self._capacity - len(self._running) - len(self._prefetch)
         return max(0, (free if self._left is None else min(free, self._left)) - self.reserved)
 
     def wants(self) -> Sequence[Want]:
-        """Return one want, for as many free slots as one call may fill."""
+        """Return one want, for as much room as one call may fill."""
+        self._resize()
         room = min(self.room, self._most)
-        return (Want(room, self._lease),) if room else ()
+        return (Want(room, self._parts.settings.lease),) if room else ()
 
     def start(self, attempt: Attempt, want: Want) -> None:  # noqa: ARG002 - there is only one at a time
-        """Run the handler."""
+        """Run the handler, at once or as soon as there is a slot."""
         if self._left is not None:
             self._left -= 1
-        self._runner.start(attempt)
+        if len(self._running) < self._concurrency:
+            self._runner.start(attempt)
+        else:
+            self._prefetch.add(attempt)
+
+    def withdraw(self) -> Sequence[Attempt]:
+        """Let nobody wait any longer; what is to be cancelled is so, beyond all slots, and not put back."""
+        self._prefetch.forget()
+        returned = []
+        while self._prefetch:
+            attempt = self._prefetch.next()
+            if attempt.cause is None or attempt.lost:
+                if self._left is not None:
+                    self._left += 1
+                returned.append(attempt)
+            else:
+                self._runner.start(attempt)
+        return returned
+
+    def _resize(self) -> None:
+        """Look how many tasks may be here at a time, and how many of them one call may ask for."""
+        ahead = self._prefetch.allowed if self.may_prefetch and self._prefetches else 0
+        self._capacity = self._most = self._concurrency + ahead
+        self.may_overlap = self._capacity >= _LEAST_OVERLAPPED
+        if self.may_overlap:
+            self._most = min(self._capacity // 2, _MOST_AT_ONCE)
+        self.least_aside = self._most // 2
+
+    def _ended(self, attempt: Attempt) -> None:
+        if self._prefetches:
+            now = self._clock.monotonic()
+            self._prefetch.learn(now - attempt.started)
+            while self._prefetch and self.taking and len(self._running) < self._concurrency:
+                self._start_next(now)
+        self.on_end()
+
+    def _start_next(self, now: float) -> None:
+        attempt = self._prefetch.next()
+        if attempt.lost or not attempt.has_lease(now):
+            # Nothing has run: if nobody has the task, its lease is renewed and it is put back.
+            attempt.phase = SETTLING
+            self._parts.settles.put(attempt, LetGo() if attempt.lost else Requeue())
+        else:
+            self._runner.start(attempt)
+
+
+def may_prefetch(config: ServerConfig) -> bool:
+    """Return whether tasks may wait here: with strict priority they would bar the way of more urgent ones."""
+    return len(config.queues) == 1 or not config.strict_priority

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING
 
 from pyasynq._server.attempt import Phase
@@ -95,9 +96,15 @@ class Desk:
         self._takes: list[Take] = []
         self._closed = False
         self._alarms: dict[Attempt, asyncio.Future[None]] = {}
+        self.taking = True
         self.reserved = 0
+        self.may_prefetch = False
         self.may_overlap = False
         self.least_aside = 0
+        self.is_over = False
+        # Whoever takes a task begins with it: nothing waits here.
+        self.waiting = 0
+        self.patient_until = math.inf
         self.running = RunningAttempts()
         """The attempts that were handed out and not let go of."""
         self.on_change: Callable[[Collection[str]], None] = lambda _: None
@@ -141,6 +148,10 @@ class Desk:
         message = attempt.message
         if parts.events.wants(TaskStarted):
             parts.events.emit(TaskStarted(attempt.queue, attempt.id, message.type, message.retried))
+
+    def withdraw(self) -> Sequence[Attempt]:
+        """Return nothing: whatever was taken has begun."""
+        return ()
 
     def hold(self, attempt: Attempt) -> None:
         """Give an attempt that has begun a slot."""

@@ -64,11 +64,12 @@ class Engine(EngineCore):
 
     def _make_demand(self, parts: Parts) -> Slots:
         self._runner = Runner(parts, self._threads, self._children)
-        return Slots(self._config, self._runner, self._settings.lease)
+        self._slots = Slots(parts, self._runner)
+        return self._slots
 
     def _receivers(self) -> tuple[Service, ...]:
         self._deadlines.on_stuck = self._give_up
-        self._runner.on_end = self._processor.wake
+        self._slots.on_end = self._processor.wake
         self._runner.on_unknown = self._intake.give_way
         self._processor.on_idle = self._finish
         return (HealthCheck(self._parts),) if self._config.health_check is not None else ()

@@ -84,14 +84,23 @@ class Intake:
         self._archive_max_age = int(seconds_of("archive_max_age", config.archive_max_age))
         self._calls = itertools.count(1)
         self.board = QueueBoard(config.queues, config.queue)
-        self.taking = True
-        """Whether tasks are taken at all; shutdown and TSTP end it."""
         self.taken = 0
-        """How many tasks have been taken since the start."""
+        """How many tasks have been taken since the start, without those that were put back unstarted."""
+        self._late: list[Attempt] = []
+        """Came when nothing was taken any more."""
         self._plenty = False
         """The last answer brought all that was asked for, so that there may be more."""
         self.unclear: list[Unclear] = []
         self.unreadable: list[Unreadable] = []
+
+    @property
+    def taking(self) -> bool:
+        """Whether tasks are taken at all; shutdown and TSTP end it."""
+        return self._demand.taking
+
+    @taking.setter
+    def taking(self, taking: bool) -> None:
+        self._demand.taking = taking
 
     @property
     def room(self) -> int:
@@ -101,9 +110,13 @@ class Intake:
     @property
     def may_overlap(self) -> bool:
         """Whether a call may leave while another one is under way: nothing depends on their order."""
+        return self._is_plain and self._demand.may_overlap
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether tasks may be taken at any time and in any number, and there is nothing to clear up."""
         return (
-            self._demand.may_overlap
-            and not self.unclear
+            not self.unclear
             and not self.unreadable
             and self._suspects.waiting is None
             and self.board.all_plain
@@ -124,6 +137,29 @@ class Intake:
         if self._wants_suspect(wants) or any(want.unasked for want in wants):
             return 0.0
         return self.board.next_look()
+
+    @property
+    def next_return(self) -> float:
+        """Monotonic time from which there is something to put back; infinity while calls are under way."""
+        demand = self._demand
+        if demand.reserved:
+            return math.inf
+        if self._late or (demand.waiting and not demand.taking):
+            return 0.0
+        return demand.patient_until
+
+    def put_back_unstarted(self) -> None:
+        """Put tasks back that wait for a slot in vain: for too long, or none will be started any more.
+
+        It is done when no calls are under way: what those bring stood behind these in the queue.
+        """
+        if self.next_return > self._parts.clock.monotonic():
+            return
+        withdrawn = self._demand.withdraw()
+        self.taken -= len(withdrawn)
+        late, self._late = self._late, []
+        for attempt in (*withdrawn, *late):
+            self._put_back(attempt)
 
     def changed(self, key: str) -> bool:
         """Note that Redis reported a change of a key; return whether a queue is to be asked because of it."""
@@ -198,7 +234,8 @@ class Intake:
                 self._start(attempt, ask.want)
             elif attempt is not None:
                 # The shutdown, which may not wait for handlers any more, has overtaken the answer.
-                self._put_back(attempt)
+                self._parts.roster.add(attempt)
+                self._late.append(attempt)
         ask.want.heard(None)
         if answer.suspect_waiting:
             self._suspects.waiting = ask.view
@@ -209,6 +246,7 @@ class Intake:
             self._order.forget(ask.view.name)
         look_at = now + parts.settings.safety_poll
         self.board.answered(ask.view, answer, changes=ask.changes, now=now, look_at=look_at)
+        self._demand.may_prefetch = self._is_plain
         if answer.ghosts:
             parts.events.emit(GhostsDropped(ask.view.name, answer.ghosts))
 
@@ -217,6 +255,7 @@ class Intake:
         self._demand.reserved -= ask.limit
         if isinstance(error, ReplyLostError):
             self.unclear.append(Unclear(ask.view.name, ask.want, ask.token, ask.asked_at))
+            self._demand.may_prefetch = False
         self.board.failed(ask.view, look_at=until)
         ask.want.heard(error)
 
@@ -236,6 +275,7 @@ class Intake:
             if self.taking and age < call.want.lease / 2:
                 self._start(attempt, call.want)
             else:
+                self._parts.roster.add(attempt)
                 self._put_back(attempt)
 
     def quarantines(self) -> list[tuple[Unreadable, Plan[object]]]:
@@ -282,6 +322,7 @@ class Intake:
             lease_score=task.lease_score,
         )
         attempt.renewed = want.renewed
+        attempt.size = len(task.message)
         attempt.started = now
         return attempt
 
@@ -292,6 +333,5 @@ class Intake:
         self._demand.start(attempt, want)
 
     def _put_back(self, attempt: Attempt) -> None:
-        self._parts.roster.add(attempt)
         attempt.phase = Phase.SETTLING
         self._parts.settles.put(attempt, Requeue())

@@ -34,7 +34,9 @@ class LogSubscriber:
 
     def attach(self, events: Events) -> None:
         """Begin to write."""
-        events.subscribe(happened.TaskFinished, self._finished)
+        events.subscribe(
+            happened.TaskFinished, self._finished, routine=lambda: _log.isEnabledFor(logging.DEBUG)
+        )
         events.subscribe(happened.ServerStateChanged, self._state)
         events.subscribe(happened.RoundFailed, self._round_failed)
         subscribe_lines(events)

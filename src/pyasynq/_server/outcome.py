@@ -44,6 +44,9 @@ class Gone(NamedTuple):
     """The task belongs to somebody else by now."""
 
 
+NO_RESULT: Final = Succeeded(None)
+
+
 Ending: TypeAlias = Succeeded | Failed | Unhandled | PutBack | Gone
 
 

@@ -12,6 +12,7 @@ from pyasynq._server.attempt import RUNNING
 from pyasynq._server.children.pool import current_children
 from pyasynq._server.conclusion import broken_off, conclude
 from pyasynq._server.outcome import (
+    NO_RESULT,
     Ending,
     Failed,
     PutBack,
@@ -59,7 +60,8 @@ class Runner:
             self._context.run(current_children.set, children)
         self.running = RunningAttempts()
         """Their handlers, or error handlers, have not ended."""
-        self.on_end: Callable[[], None] = lambda: None
+        self.on_end: Callable[[Attempt], None] = lambda _attempt: None
+        """Called with an attempt that has left its slot."""
         self.on_unknown: Callable[[str], None] = lambda _queue: None
         """Called with the queue of a task that was returned to it, because there is no handler here."""
 
@@ -70,36 +72,27 @@ class Runner:
 
     async def _run(self, attempt: Attempt) -> None:
         try:
-            await self._perform(attempt)
-        finally:
-            # attempt -> task -> its context -> attempt would live until the garbage collector runs.
-            attempt.task = None
-            self.running.remove(attempt)
-            self.on_end()
-
-    async def _perform(self, attempt: Attempt) -> None:
-        attempt.begin(monotonic=self._clock.monotonic(), unix_time=self._redis_time.timestamp())
-        current_task.set(attempt)
-        task = received_task(attempt.message)
-        route = self._router.route(task.type)
-        ending: Ending
-        try:
-            ending = await self._call(attempt, task, route)
-        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
-            ending = self._failed(task, error)
-        try:
+            attempt.begin(monotonic=self._clock.monotonic(), unix_time=self._redis_time.timestamp())
+            current_task.set(attempt)
+            task = received_task(attempt.message)
+            route = self._router.route(task.type)
+            ending: Ending
+            try:
+                ending = await self._call(attempt, task, route)
+            except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
+                ending = self._failed(task, error)
             if attempt.cause is not None:
                 ending = broken_off(attempt)
             self._conclude(attempt, task, route, ending)
-            if (
-                type(ending) is Failed
-                and self._config.error_handler is not None
-                and not isinstance(wish_of(ending.error), Cancel | Snooze)
-            ):
+            if type(ending) is Failed and self._config.error_handler is not None:
                 await self._tell_error_handler(task, ending.error)
         finally:
-            # The error's traceback holds this frame: another reference cycle.
-            del ending
+            # attempt -> task -> its context -> attempt would live until the garbage collector runs, and so
+            # would an error, whose traceback holds this frame.
+            attempt.task = None
+            ending = NO_RESULT
+            self.running.remove(attempt)
+            self.on_end(attempt)
 
     async def _call(self, attempt: Attempt, task: Task, route: Route | None) -> Ending:
         if attempt.cause is None and attempt.deadline <= attempt.started:
@@ -118,7 +111,7 @@ class Runner:
         if result is not None and inspect.isawaitable(result):
             result = await result
         if result is None:
-            return Succeeded(None)
+            return NO_RESULT
         wish = control_of(result)
         return Succeeded(result_bytes(result, task.type)) if wish is None else Failed(wish)
 
@@ -139,7 +132,7 @@ class Runner:
     async def _tell_error_handler(self, task: Task, error: BaseException) -> None:
         handler = self._config.error_handler
         # A coroutine that is being closed by the interpreter may not wait for anything.
-        if handler is None or isinstance(error, GeneratorExit):
+        if handler is None or isinstance(error, GeneratorExit) or isinstance(wish_of(error), Cancel | Snooze):
             return
         try:
             told = handler(task, error)

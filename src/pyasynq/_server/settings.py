@@ -73,6 +73,12 @@ class EngineSettings:
     worker_payload_bytes: int = 4_096
     server_record_bytes: int = 1_048_576
     settle_bytes: int = 4_194_304
+    prefetch_span: float = 0.02
+    """Tasks that wait for a slot are so few that all would be run in this time, one after the other."""
+    prefetch_patience: float = 0.05
+    """How long a task waits for a slot at most; then all that wait are put back."""
+    prefetch_bytes: int = 4_194_304
+    """While the messages of tasks that wait for a slot are larger, no more are taken ahead."""
 
 
 DEFAULT_ENGINE_SETTINGS = EngineSettings()

@@ -117,11 +117,11 @@ class QueueKeys:
 
     def processed_on(self, day: date) -> str:
         """Return the key of the number of attempts that ended on this day, in UTC."""
-        return f"{self.processed}:{day:%Y-%m-%d}"
+        return f"{self.processed}:{_day_text(day)}"
 
     def failed_on(self, day: date) -> str:
         """Return the key of the number of attempts that failed on this day, in UTC."""
-        return f"{self.failed}:{day:%Y-%m-%d}"
+        return f"{self.failed}:{_day_text(day)}"
 
     def unique(self, task_type: str, payload: bytes | None) -> str:
         """Return the key of the uniqueness lock of all tasks of this type with this payload.
@@ -173,3 +173,8 @@ def semaphore_key(scope: str) -> str:
 def hash_slot(key: str) -> int:
     """Return the slot of Redis Cluster, 0 to 16383, that a key belongs to."""
     return key_slot(key.encode())
+
+
+def _day_text(day: date) -> str:
+    # A datetime is a date too; `strftime` takes twenty times as long, in every call that settles.
+    return day.isoformat()[:10]

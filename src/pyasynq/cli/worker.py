@@ -51,6 +51,14 @@ _GC_THRESHOLD = (20_000, 10, 10)
     help="How many tasks run at once.",
 )
 @click.option(
+    "--prefetch",
+    type=click.IntRange(min=0),
+    default=_DEFAULTS.prefetch,
+    show_default=True,
+    metavar="NUMBER",
+    help="How many short tasks at most are taken before there is a slot for them; 0 for none.",
+)
+@click.option(
     "--queues",
     callback=queue_weights,
     metavar="NAME=WEIGHT,...",
@@ -237,6 +245,7 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
         )
     return ServerConfig(
         concurrency=settings["concurrency"],
+        prefetch=settings["prefetch"],
         queues=with_limits(
             queues, settings["queue_concurrency"], settings["queue_rate"], settings["queue_ordered"]
         ),

@@ -155,8 +155,15 @@ class KitBase:
         if config is None:
             queues = {DEFAULT_QUEUE: 1} if self._app is None else self._app.default_weights()
             config = ServerConfig(queues=queues)
-        # In burst mode nothing is watched: nobody rests who could be woken.
-        return replace(config, concurrency=self._concurrency, burst=True, max_tasks=None, health_check=None)
+        # In burst mode nothing is watched: nobody rests who could be woken. What is not run stays pending.
+        return replace(
+            config,
+            concurrency=self._concurrency,
+            prefetch=0,
+            burst=True,
+            max_tasks=None,
+            health_check=None,
+        )
 
     def _move_to(self, moment: Instant) -> None:
         now = self.clock.now()

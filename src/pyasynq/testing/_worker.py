@@ -115,7 +115,7 @@ class HandWorker(Engine):
         self._aggregates = self._aggregator.name in services
         self._aggregator.interval = math.inf
         self._groups_due = math.inf
-        self._runner.on_end = self._ended.set
+        self._slots.on_end = self._ended.set
         self._give_up_at = time.monotonic() + self.patience
         if self.schedules is not None:
             self.schedules.begin(self._driver, self._redis_time)

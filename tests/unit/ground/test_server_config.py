@@ -21,6 +21,8 @@ from pyasynq.limits import Queue, QueueLimits
         ("queues", {"critical": 0}),
         ("concurrency", 0),
         ("concurrency", 2.0),
+        ("prefetch", -1),
+        ("prefetch", "auto"),
         ("strict_priority", "no"),
         ("burst", 1),
         ("retry_delay", "60"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.servers import clear_server_state, write_server_state
 from pyasynq._broker.settle import Claim, RequeueTask, settle_requeue
-from pyasynq._server.attempt import Attempt, Phase
+from pyasynq._server.attempt import TAKEN, Attempt, Phase
 from pyasynq._server.renewal import Found, Renewal
 from pyasynq._server.service import Service
 from pyasynq.errors import LeaseExpiredError, TaskCanceledError
@@ -89,8 +89,10 @@ class Heartbeater(Service):
         now = self._parts.clock.monotonic()
         for attempt in beat.lost:
             attempt.lost = True
-            # An outcome that is on its way may be the reason why the task is not ours any more.
-            if attempt.cancel(LeaseExpiredError(), monotonic=now):
+            # An outcome that is on its way may be the reason why the task is not ours any more; and of one
+            # that waits for its slot nothing is broken off.
+            begun = attempt.phase is not TAKEN
+            if attempt.cancel(LeaseExpiredError(), monotonic=now) and begun:
                 self.events.emit(LeaseLost(attempt.queue, attempt.id))
         for attempt, outcome in beat.canceled:
             attempt.cancel(TaskCanceledError(outcome), monotonic=now)

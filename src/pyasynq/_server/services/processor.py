@@ -112,11 +112,13 @@ class Processor(Service):
         finds = self._intake.finds()
         if finds:
             await self._exchange(Parcel(finds=finds))
+        self._intake.put_back_unstarted()
         while batches := self._parts.settles.take_fresh():
             await self._exchange(Parcel(batches))
 
     def _pack(self) -> Parcel:
         intake = self._intake
+        intake.put_back_unstarted()
         batches = self._parts.settles.take_fresh()
         for batch in batches:
             # The batch goes before the question: whoever frees a slot may take it.
@@ -222,17 +224,19 @@ class Processor(Service):
             # Everything has just ended; whether that was all is the next round's business.
             return 0.0
         now = self._parts.clock.monotonic()
-        return max(0.0, self._intake.next_ask(now) - now)
+        return max(0.0, min(self._intake.next_ask(now), self._intake.next_return) - now)
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether nothing runs, nothing waits to be written, and no second pipeline is on its way."""
-        return self._side is None and not self._demand.running and not self._parts.settles.outstanding
+        """Whether nothing runs or waits to, nothing is to be written, and no second pipeline is under way."""
+        demand = self._demand
+        here = demand.running or demand.waiting or self._parts.settles.outstanding
+        return self._side is None and not here
 
     def _is_finished(self) -> bool:
         if self._closes_when_idle:
             return not self._intake.unclear
         config = self._parts.config
-        if config.max_tasks is not None and self._intake.taken >= config.max_tasks:
+        if self._demand.is_over:
             return True
         return config.burst and self._intake.board.all_empty and not self._intake.unclear

@@ -1,0 +1,44 @@
+"""Events that tell of nothing special are built only for those who want them now."""
+
+from __future__ import annotations
+
+from pyasynq.events import Events, Outcome, TaskFinished
+
+EVENT = TaskFinished("default", "id", "t", 0, 25, Outcome.SUCCEEDED, 0.1, None)
+
+
+def test_without_subscribers_nothing_is_wanted() -> None:
+    """So nothing is built."""
+    events = Events()
+    assert not events.wants(TaskFinished)
+    assert not events.wants_routine(TaskFinished)
+
+
+def test_who_says_nothing_wants_all() -> None:
+    """Metrics and tests count successes too."""
+    events = Events()
+    end = events.subscribe(TaskFinished, lambda event: None)
+    assert events.wants_routine(TaskFinished)
+    end()
+    assert not events.wants_routine(TaskFinished)
+
+
+def test_who_is_asked_may_change_their_mind() -> None:
+    """The level of a log can change while a server runs."""
+    events, wanted = Events(), [False]
+    events.subscribe(TaskFinished, lambda event: None, routine=lambda: wanted[0])
+    assert events.wants(TaskFinished)
+    assert not events.wants_routine(TaskFinished)
+    wanted[0] = True
+    assert events.wants_routine(TaskFinished)
+
+
+def test_one_who_wants_them_is_enough_and_all_are_told() -> None:
+    """Who does not want routine events can tell them apart."""
+    events = Events()
+    told: list[TaskFinished] = []
+    events.subscribe(TaskFinished, told.append, routine=lambda: False)
+    events.subscribe(TaskFinished, told.append)
+    assert events.wants_routine(TaskFinished)
+    events.emit(EVENT)
+    assert [EVENT, EVENT] == told

@@ -1,0 +1,90 @@
+"""How many tasks may be taken before there is a slot for them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pyasynq._server.prefetch import Prefetch
+from pyasynq._server.settings import EngineSettings
+from tests.attempts import attempt
+
+MILLISECOND = 0.001
+
+
+@pytest.fixture
+def prefetch() -> Prefetch:
+    """At most a hundred, all of which would be run within 20 ms; none waits for more than 50 ms."""
+    settings = EngineSettings(
+        prefetch_span=20 * MILLISECOND, prefetch_patience=50 * MILLISECOND, prefetch_bytes=1_000
+    )
+    return Prefetch(100, settings)
+
+
+def learn(prefetch: Prefetch, seconds: float, times: int) -> None:
+    """Let so many attempts end."""
+    for _ in range(times):
+        prefetch.learn(seconds)
+
+
+def test_nothing_is_taken_ahead_before_some_hundred_tasks_have_been_short(prefetch: Prefetch) -> None:
+    """Whoever has just started knows nothing of the tasks."""
+    assert 0 == prefetch.allowed
+    learn(prefetch, 0.0, 100)
+    assert 0 == prefetch.allowed
+    learn(prefetch, 0.0, 500)
+    assert 100 == prefetch.allowed
+
+
+@pytest.mark.parametrize(("milliseconds", "allowed"), [(0.1, 100), (1, 19), (5, 3), (20, 0), (10_000, 0)])
+def test_the_longer_tasks_are_the_fewer_wait(prefetch: Prefetch, milliseconds: float, allowed: int) -> None:
+    """One after the other they would be run in the span of time that is set."""
+    learn(prefetch, milliseconds * MILLISECOND, 1_000)
+    assert allowed == prefetch.allowed
+
+
+def test_one_long_task_among_many_short_ones_ends_it(prefetch: Prefetch) -> None:
+    """Until some hundred have been short again."""
+    learn(prefetch, 0.0, 1_000)
+    prefetch.learn(60.0)
+    assert 0 == prefetch.allowed
+    learn(prefetch, 0.0, 300)
+    assert 100 == prefetch.allowed
+
+
+def test_time_without_any_length_is_no_trouble(prefetch: Prefetch) -> None:
+    """The clock of a test may stand still for ever."""
+    learn(prefetch, 0.0, 200_000)
+    assert 100 == prefetch.allowed
+
+
+def test_forgetting_ends_it_at_once(prefetch: Prefetch) -> None:
+    """What was learnt does not hold for the tasks that wait."""
+    learn(prefetch, 0.0, 1_000)
+    prefetch.forget()
+    assert 0 == prefetch.allowed
+
+
+def test_no_more_are_taken_while_large_messages_wait(prefetch: Prefetch) -> None:
+    """Memory stays bounded."""
+    learn(prefetch, 0.0, 1_000)
+    for number in range(2):
+        large = attempt(str(number))
+        large.size = 600
+        prefetch.add(large)
+    assert (0, 2) == (prefetch.allowed, len(prefetch))
+    assert "0" == prefetch.next().id
+    assert (100, 1) == (prefetch.allowed, len(prefetch))
+
+
+def test_patience_ends_with_the_one_that_waits_for_longest(prefetch: Prefetch) -> None:
+    """They wait in the order in which they were taken."""
+    assert math.inf == prefetch.patient_until
+    for number in (1, 2):
+        one = attempt(str(number))
+        one.started = 100.0 * number
+        prefetch.add(one)
+    assert 100.05 == prefetch.patient_until
+    assert "1" == prefetch.next().id
+    assert 200.05 == prefetch.patient_until
