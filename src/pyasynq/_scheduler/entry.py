@@ -11,6 +11,7 @@ from pyasynq._cron import parse_cron
 from pyasynq._scheduler.timetable import Timetable
 from pyasynq._wire.messages import SchedulerEntry
 from pyasynq._wire.options_text import OptionName, OptionValue, format_option
+from pyasynq.errors import InvalidOptionError
 from pyasynq.options import DEFAULT_QUEUE, check_combination, resolve_options
 
 if TYPE_CHECKING:
@@ -95,11 +96,18 @@ def free_id(spec: str, task: Task, taken: Iterable[str]) -> str:
 
 
 def option_texts(options: Mapping[str, object]) -> Iterator[str]:
-    """Yield options in Asynq's text form, in its order; those that have none are left out."""
+    """Yield options in Asynq's text form, in its order; those that have none are left out.
+
+    Raises:
+        InvalidOptionError: for a duration longer than Go can hold.
+    """
     settings = resolve_options(options)
     for name, (option, value_of) in _TEXTS.items():
         if name in options:
-            yield format_option(option, value_of(settings))
+            try:
+                yield format_option(option, value_of(settings))
+            except ValueError as error:
+                raise InvalidOptionError(name, options[name], str(error)) from None
     for header in (settings.headers or {}).items():
         yield format_option(OptionName.HEADER, header)
 
