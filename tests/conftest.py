@@ -12,6 +12,7 @@ pytest_plugins = [
     "tests.fix_broker",
     "tests.fix_drivers",
     "tests.fix_proxy",
+    "tests.fix_replica",
     "tests.fix_tls",
     "tests.fix_worker",
 ]

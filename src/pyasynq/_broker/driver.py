@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyasynq._broker.async_connection import AsyncConnection
 from pyasynq._broker.blocking_connection import BlockingConnection
-from pyasynq._broker.exchange import advance, exchange
+from pyasynq._broker.durability import exchange
+from pyasynq._broker.exchange import advance
 from pyasynq._broker.guard import check
 from pyasynq._broker.session import DriverBase
 from pyasynq._broker.steps import Open, Pause, Send
