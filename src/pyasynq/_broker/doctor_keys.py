@@ -124,7 +124,7 @@ def scheduler_entries(key: str) -> Plan[set[bytes]]:
 def last_event(history: bytes) -> Plan[int]:
     """Return when the newest enqueue in a history was, as Unix time; 0 if there is none."""
     command = ("ZRANGE", history, -1, -1, "WITHSCORES")
-    newest = yield CommandCall(command, history.decode(), Replay.SAFE)
+    newest = yield CommandCall(command, name_of(history), Replay.SAFE)
     return int(float(newest[1])) if newest else 0
 
 
