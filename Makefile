@@ -12,6 +12,7 @@ SAMPLE     ?=
 SEED       ?=
 BENCH_ARGS ?=
 SEQUENCES  ?=
+MINUTES    ?= 10
 
 # The name of the stamp holds what the environment was made from, so it is made anew when that changes and
 # at no other time: not on a checkout that only touches files, and never from the network without a reason.
@@ -20,7 +21,7 @@ STAMP := $(VENV)/made-$(shell { pwd; cat pyproject.toml requirements/dev.txt; } 
 # Each writes files that are checked in, and with --check says whether they are current.
 GENERATORS := $(wildcard tools/generate_wire.py tools/unasync.py)
 
-.PHONY: help demo test check fix bench bench-smoke sync mutants model chaos-kill chaos-limits chaos-ordered chaos-schedulers interop interop-nightly interop-faults chaos-doctor pins clean
+.PHONY: help demo test check fix bench bench-smoke sync mutants model chaos-kill chaos-limits chaos-ordered chaos-schedulers interop interop-nightly interop-faults chaos-doctor fuzz pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -84,6 +85,9 @@ interop-faults: $(STAMP) ## plant faults in our scripts one at a time; the compa
 
 chaos-doctor: $(STAMP) ## a busy healthy system for a minute, examined all the time; nothing may be found
 	@$(PYTHON) -m tests.chaos.doctor
+
+fuzz: $(STAMP) ## hostile bytes and nonsense, so many minutes for each fuzzer; with Atheris, if it is there [MINUTES=10 SEED=1]
+	@$(PYTHON) -m tests.fuzz.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 pins: ## write requirements/dev.txt anew from pyproject.toml (needs uv)
 	@tools/pins.sh

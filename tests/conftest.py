@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.fix_drivers",
     "tests.fix_proxy",
     "tests.fix_sentinel",
+    "tests.fix_replica",
     "tests.fix_tls",
     "tests.fix_worker",
     "tests.fix_children",

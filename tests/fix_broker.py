@@ -10,7 +10,7 @@ import pytest
 from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 
 from pyasynq._broker.driver import AsyncDriver, BlockingDriver
-from pyasynq._broker.plan import Call, Plan, Replay, ScriptCall
+from pyasynq._broker.plan import Call, DurableCall, Plan, Replay, ScriptCall
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq.errors import RedisError, RedisOutOfMemoryError, RedisReplyError
 from tests.cluster_client import ClusterClient, client_of, raw
@@ -68,6 +68,7 @@ class BlockingPerformer:
 
     def _send_once(self, call: Call) -> Any:
         try:
+            assert not isinstance(call, DurableCall)  # only drivers know those
             if not isinstance(call, ScriptCall):
                 return self._exchange(*call.command)
             text, sha = call.script.form(self._flags)

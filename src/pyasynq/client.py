@@ -93,6 +93,7 @@ class Client:
         self._driver = self._connect(target, client_name=client_name, timeout=seconds, clock=clock)
         kept = events_kept("publish_events", publish_events)
         self._batcher = EnqueueBatcher(self._driver, clock, events_kept=kept)
+        self._durable_batcher = EnqueueBatcher(self._driver, clock, events_kept=kept, durable=True)
         self._waits = TaskWaits(self._driver)
 
     def _connect(self, target: RedisTarget, **settings: Any) -> AsyncDriver:
@@ -124,6 +125,8 @@ class Client:
             InvalidOptionError: an option, or the payload, that cannot be.
             UnknownOptionError: a misspelt option.
             PayloadTooLargeError: the payload is larger than `max_payload`; nothing was sent.
+            NotDurableError: the task is in its queue, and too few replicas have confirmed that they have it
+                too, within three quarters of the time-out.
             RedisOutOfMemoryError: Redis is full.
             RedisUnavailableError: Redis cannot be reached; the task is not in its queue.
             ReplyLostError: the connection broke; the task may or may not be in its queue.
@@ -151,7 +154,8 @@ class Client:
             **shared: options for all of them, which win over a task's own, setting by setting.
 
         Returns:
-            a result for each task in the order of the input, true if its payload is to be run.
+            a result for each task in the order of the input, true if its payload is to be run. One that is
+            not as `durable` as it was to be is true as well, and its error is a `NotDurableError`.
 
         Raises:
             InvalidOptionError: a shared option that cannot be.
@@ -272,7 +276,8 @@ class Client:
     async def _enqueue(self, task: Task, options: Mapping[str, object]) -> TaskInfo:
         now = self._clock.now()
         composed = compose_checked(task, options, now=now, max_payload=self._max_payload)
-        result = await self._batcher.enqueue(composed)
+        batcher = self._durable_batcher if composed.replicas else self._batcher
+        result = await batcher.enqueue(composed)
         if result.error is not None:
             raise result.error.with_traceback(None)  # one error may be the result of many calls
         return info_of_result(composed, result, now)
@@ -285,7 +290,9 @@ class Client:
         if self._middleware:
             return [result_of(outcome) for outcome in await outcomes_async(self._through(options), tasks)]
         chunk = Chunk(tasks, options, now=self._clock.now(), max_payload=self._max_payload)
-        return chunk.results(await self._batcher.enqueue_all(chunk.composed))
+        is_durable = any(item.replicas for item in chunk.composed)
+        batcher = self._durable_batcher if is_durable else self._batcher
+        return chunk.results(await batcher.enqueue_all(chunk.composed))
 
     def _through(self, options: Mapping[str, object]) -> CallNext:
         """Return the way of a task through all middleware into its queue."""

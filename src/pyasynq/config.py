@@ -145,9 +145,9 @@ class ServerConfig:
             _at_least(name, getattr(self, name), 1)
         for name in ("crash_limit", "prefetch"):
             _at_least(name, getattr(self, name), 0)
-        for name in ("max_tasks", "executor_processes", "executor_max_tasks"):
-            if getattr(self, name) is not None:
-                _at_least(name, getattr(self, name), 1)
+        numbers = ("max_tasks", "executor_processes", "executor_max_tasks")
+        for name in (name for name in numbers if getattr(self, name) is not None):
+            _at_least(name, getattr(self, name), 1)
         if self.on_unknown not in ("fail", "return"):
             raise InvalidOptionError("on_unknown", self.on_unknown, "must be 'fail' or 'return'")
         for name in ("strict_priority", "burst"):

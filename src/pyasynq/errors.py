@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pyasynq.task import TaskInfo
+
 
 class PyasynqError(Exception):
     """Base of all errors of pyasynq. They can be pickled and copied, as process pools do."""
@@ -196,6 +198,28 @@ class RedisPermissionError(RedisError):
 
 class RedisOutOfMemoryError(RedisError):
     """Redis is at its `maxmemory` and refuses what would make it grow. Nothing was written."""
+
+
+class NotDurableError(RedisError):
+    """A `durable` task is in its queue, but too few replicas have confirmed that they have it too.
+
+    It will be run, unless this Redis is lost before a replica has it. Who enqueues it again does so under the
+    same `task_id`, so that it is not run twice.
+
+    Attributes:
+        info: the task.
+        replicas: how many have it for certain.
+        wanted: how many were to have it.
+    """
+
+    def __init__(self, info: "TaskInfo", replicas: int, wanted: int, cause: str) -> None:
+        super().__init__(
+            f"task {info.id!r} is in queue {info.queue!r}, but of {wanted} wanted "
+            f"replica{'s' if wanted > 1 else ''} {replicas or 'none'} confirmed it: {cause}"
+        )
+        self.info = info
+        self.replicas = replicas
+        self.wanted = wanted
 
 
 class RedisVersionError(RedisError):

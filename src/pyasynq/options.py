@@ -30,6 +30,7 @@ DEFAULT_QUEUE: Final = "default"
 DEFAULT_MAX_RETRY: Final = 25
 DEFAULT_TIMEOUT_SECONDS: Final = 1800
 DEFAULT_EVENTS_KEPT: Final = 10_000
+_LARGEST_PAYLOAD: Final = 500_000_000
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -69,6 +70,8 @@ class EnqueueOptions(TypedDict, total=False):
     on_conflict: OnConflict
     """What to do when the `task_id` exists: raise (the default), or replace a task that is archived or
     completed."""
+    durable: bool | int
+    """Wait until this many replicas of Redis have the task as well, True is 1; else `NotDurableError`."""
     headers: Mapping[str, str]
     """Text that travels with the task, such as a trace or a tenant."""
     group: str
@@ -101,6 +104,7 @@ class EnqueueSettings:
     retention: int = 0
     task_id: str | None = None
     on_conflict: OnConflict = "raise"
+    replicas: int = 0
     headers: Mapping[str, str] | None = None
     group: str = ""
 
@@ -194,6 +198,20 @@ def check_combination(options: Mapping[str, object]) -> None:
         raise InvalidOptionError("on_duplicate", "replace_payload", remedy)
 
 
+def check_unattended(options: Mapping[str, object]) -> None:
+    """Refuse what only a caller can be told about, in the options of tasks that servers enqueue.
+
+    Raises:
+        InvalidOptionError: for `durable`.
+    """
+    if options.get("durable"):
+        remedy = (
+            "schedules and aggregators have no caller who could be told; say durable=False there, and let "
+            "min-replicas-to-write in redis.conf guard all writes"
+        )
+        raise InvalidOptionError("durable", options["durable"], remedy)
+
+
 def seconds_of(name: str, value: object) -> float:
     """Return a duration in seconds.
 
@@ -229,9 +247,12 @@ def time_out_of(timeout: object) -> float:
 
 
 def check_max_payload(max_payload: object) -> None:
-    """Raise `InvalidOptionError` for what is no number of bytes."""
+    """Raise `InvalidOptionError` for what is no number of bytes that Redis could take."""
     if isinstance(max_payload, bool) or not isinstance(max_payload, int) or max_payload < 1:
         raise InvalidOptionError("max_payload", max_payload, "must be a number of bytes, at least 1")
+    if max_payload > _LARGEST_PAYLOAD:
+        remedy = f"must be {_LARGEST_PAYLOAD:,} at most: Redis takes no value over 512 MB"
+        raise InvalidOptionError("max_payload", max_payload, remedy)
 
 
 def instant_of(name: str, value: object) -> Instant:
@@ -339,6 +360,14 @@ def _deadline(name: str, value: object) -> int:
     return instant_of(name, value).ceiling
 
 
+def _replicas(name: str, value: object) -> int:
+    if isinstance(value, bool):
+        return int(value)
+    if not is_whole(value, 1):
+        raise InvalidOptionError(name, value, "must be True, False, or how many replicas, 1 at least")
+    return int(value)  # type: ignore[call-overload, no-any-return] # it is a whole number
+
+
 def _headers(name: str, value: object) -> Mapping[str, str] | None:
     # Their values may be credentials, so errors show the names alone.
     if not isinstance(value, Mapping):
@@ -369,6 +398,7 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "retention": ("retention", _whole_seconds),
     "task_id": ("task_id", name_of),
     "on_conflict": ("on_conflict", _one_of(*get_args(OnConflict))),
+    "durable": ("replicas", _replicas),
     "headers": ("headers", _headers),
     "group": ("group", name_of),
 }

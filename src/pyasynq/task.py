@@ -202,7 +202,7 @@ class EnqueueResult:
     """Of the task; of `EXISTING` and `REPLACED`, of the one that holds the lock."""
     queue: str | None
     error: PyasynqError | None = None
-    """Why nothing came of it; None for what `on_duplicate` made of a duplicate."""
+    """Why nothing came of it, or it is not `durable`; None for what `on_duplicate` made of a duplicate."""
     holder: TaskInfo | None = None
     """Of `EXISTING` and `REPLACED`, the task that holds the lock."""
 

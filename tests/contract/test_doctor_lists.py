@@ -10,7 +10,7 @@ import pytest
 from pyasynq._broker import doctor_lists, doctor_tasks
 from pyasynq._broker.doctor_lists import LIST_WALK, OVERLAP, PAGE, count_in_list
 from pyasynq._broker.doctor_tasks import Settlement, judge, settle_damaged
-from pyasynq._broker.plan import CommandCall, ScriptCall
+from pyasynq._broker.plan import CommandCall, DurableCall, ScriptCall
 from pyasynq.doctor import FindingKind
 from pyasynq.task import TaskState
 from tests.contract.test_doctor import doctor_of, examine
@@ -157,6 +157,7 @@ def test_no_call_walks_further_than_is_allowed(tasks: Tasks, redis_client: Redis
     read = judged = 0
     call = next(plan)
     while judged < 2:
+        assert not isinstance(call, DurableCall)
         if isinstance(call, ScriptCall):
             judged += 1
             assert (LIST_WALK, 4) == (call.args[2], len(call.args) - 5)

@@ -8,7 +8,7 @@ import pytest
 import pyasynq.sync
 from pyasynq.app import App
 from pyasynq.client import Client
-from pyasynq.errors import InvalidOptionError
+from pyasynq.errors import InvalidOptionError, PayloadTooLargeError
 
 kinds = pytest.mark.parametrize("kind", [Client, pyasynq.sync.Client, App], ids=["async", "blocking", "app"])
 clients = pytest.mark.parametrize("kind", [Client, pyasynq.sync.Client], ids=["async", "blocking"])
@@ -32,3 +32,21 @@ def test_a_setting_that_cannot_work_is_refused_by_its_name(
     """Nothing is connected before."""
     with pytest.raises(InvalidOptionError, match=name):
         kind(**{name: value})
+
+
+@pytest.mark.parametrize("limit", [500_000_001, 2**40])
+def test_a_limit_above_what_redis_takes_is_refused(limit: int) -> None:
+    """The server would cut the connection."""
+    with pytest.raises(InvalidOptionError, match="500,000,000 at most: Redis takes no value over 512 MB"):
+        Client("redis://nowhere.invalid", max_payload=limit)
+
+
+def test_a_hundred_megabytes_are_refused_before_a_connection_is_made() -> None:
+    """With size, limit and remedy."""
+    with (
+        pyasynq.sync.Client("redis://nowhere.invalid") as client,
+        pytest.raises(
+            PayloadTooLargeError, match="100,000,000 bytes and the limit is 8,000,000: store the data"
+        ),
+    ):
+        client.enqueue("email:deliver", bytes(100_000_000))

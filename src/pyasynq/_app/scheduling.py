@@ -9,7 +9,7 @@ from pyasynq._app.sending import Sending
 from pyasynq._app.typed_task import TypedTask
 from pyasynq._broker.chunks import with_options
 from pyasynq.config import SchedulerConfig
-from pyasynq.options import DEFAULT_QUEUE, check_combination, resolve_options
+from pyasynq.options import DEFAULT_QUEUE, check_combination, check_unattended, resolve_options
 from pyasynq.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -83,7 +83,9 @@ class Scheduling(Sending):
 
         def declare(target: Any) -> Any:
             task: TypedTask[..., Any] = target if isinstance(target, TypedTask) else self.task(target)
-            self._schedules.append(schedule_handler(spec, task.options(**options), misfire))
+            scheduled = task.options(**options)
+            check_unattended(scheduled.declared_options)
+            self._schedules.append(schedule_handler(spec, scheduled, misfire))
             return task
 
         return declare
@@ -100,6 +102,7 @@ class Scheduling(Sending):
         task = with_options(task, options)
         resolve_options(task.options)
         check_combination(task.options)
+        check_unattended(task.options)
         self._schedules.append(schedule_task(spec, task, misfire))
 
     def scheduler(self) -> Scheduler:

@@ -24,6 +24,7 @@ from pyasynq._broker.scripts import (
     GROUP_RENEW,
 )
 from pyasynq._broker.settle import trim_rest
+from pyasynq._broker.stored import name_of
 from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import RedisOutOfMemoryError
@@ -104,7 +105,7 @@ def read_set(one: AggregationSet) -> Plan[list[Member] | None]:
             return None
         start = reply[0]
         members += [
-            Member(task_id.decode(), message)
+            Member(name_of(task_id), message)
             for task_id, message in zip(reply[1::2], reply[2::2], strict=True)
         ]
     return members

@@ -9,7 +9,7 @@ from pyasynq._broker.async_connection import AsyncConnection
 from pyasynq._broker.cluster_map import map_of
 from pyasynq._broker.cluster_routes import route
 from pyasynq._broker.cluster_visit import visit
-from pyasynq._broker.exchange import exchange
+from pyasynq._broker.durability import exchange
 from pyasynq._broker.location import Location
 from pyasynq._broker.plan import CommandCall, Replay
 from pyasynq._broker.redis_addresses import format_address

@@ -11,7 +11,7 @@ from pyasynq._broker.blocking_connection import BlockingConnection
 from pyasynq._broker.cluster_map import map_of
 from pyasynq._broker.cluster_routes import route
 from pyasynq._broker.cluster_visit import visit
-from pyasynq._broker.exchange import exchange
+from pyasynq._broker.durability import exchange
 from pyasynq._broker.location import Location
 from pyasynq._broker.redis_addresses import format_address
 from pyasynq._broker.session import all_busy

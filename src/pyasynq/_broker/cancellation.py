@@ -6,6 +6,7 @@ its leases. It names the attempt by its token, so the task's next attempt does n
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -13,6 +14,7 @@ from pyasynq._broker.arguments import chunks, time_arguments
 from pyasynq._broker.inspect_queues import queue_names
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import INSPECT_CANCEL
+from pyasynq._broker.stored import name_of
 from pyasynq._wire.keys import CANCEL_CHANNEL, queue_keys
 from pyasynq.errors import TaskNotFoundError
 from pyasynq.info import CancelResult, CancelStatus
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 
 _STATES: Final = {state.value.encode(): state for state in TaskState}
+_REQUEST: Final = re.compile(rb"([0-9]{1,18}) (retry|archive|delete) (.*)", re.DOTALL)
+"""Anything else was written by nobody of us, and asks for nothing."""
 
 
 class CancelRequest(NamedTuple):
@@ -78,7 +82,7 @@ def _result(queue: str, task_id: str, state: bytes, token: bytes) -> CancelResul
     if state != b"active":
         return CancelResult(queue, task_id, CancelStatus.NOT_ACTIVE, _STATES.get(state))
     status = CancelStatus.REQUESTED if token else CancelStatus.SENT
-    return CancelResult(queue, task_id, status, TaskState.ACTIVE, token.decode())
+    return CancelResult(queue, task_id, status, TaskState.ACTIVE, name_of(token))
 
 
 def is_open(result: CancelResult) -> bool:
@@ -94,7 +98,7 @@ def look_again(results: Sequence[CancelResult]) -> Plan[list[CancelResult]]:
             task = queue_keys(result.queue).task(result.task_id)
             reply = yield CommandCall(("HMGET", task, "state", "x:attempt"), task, Replay.SAFE)
             state, token = (value or b"" for value in reply)
-            if state != b"active" or token.decode() != result.attempt:
+            if state != b"active" or name_of(token) != result.attempt:
                 result = replace(result, status=CancelStatus.ENDED, state=_STATES.get(state))  # noqa: PLW2901
         seen.append(result)
     return seen
@@ -107,7 +111,6 @@ def read_requests(queue: str, ids: Sequence[str]) -> Plan[dict[str, CancelReques
     for chunk in chunks(ids):
         texts = yield CommandCall(("HMGET", key, *chunk), key, Replay.SAFE)
         for task_id, text in zip(chunk, texts, strict=True):
-            if text is not None:
-                seconds, outcome, token = text.decode().split(" ", 2)
-                found[task_id] = CancelRequest(int(seconds), outcome, token)
+            if text is not None and (match := _REQUEST.fullmatch(text)) is not None:
+                found[task_id] = CancelRequest(int(match[1]), match[2].decode(), name_of(match[3]))
     return found

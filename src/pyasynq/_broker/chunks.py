@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from pyasynq._broker.compose import compose
 from pyasynq._broker.enqueue import enqueue_run, split_runs
+from pyasynq._broker.enqueue_durably import enqueue_durably
 from pyasynq._broker.task_events import enqueue_and_publish
 from pyasynq.errors import (
     DuplicateTaskError,
     EnqueueError,
     InvalidOptionError,
+    NotDurableError,
     PayloadTooLargeError,
     PyasynqError,
     ReplyLostError,
@@ -34,6 +36,7 @@ T = TypeVar("T")
 BlockingTasks: TypeAlias = Iterable[Task]
 AsyncTasks: TypeAlias = Iterable[Task] | AsyncIterable[Task]
 
+_WITH_HOLDER: Final = (EnqueueStatus.EXISTING, EnqueueStatus.REPLACED)
 _MAX_TASKS: Final = 500
 _MAX_BYTES: Final = 4_000_000
 
@@ -42,13 +45,21 @@ class RunBatch:
     """Tasks that travel in one batch of plans, and the way back from its outcomes to the tasks."""
 
     def __init__(
-        self, composed: Sequence[Composed], *, now: Instant, registry: QueueRegistry, events_kept: int = 0
+        self,
+        composed: Sequence[Composed],
+        *,
+        now: Instant,
+        registry: QueueRegistry,
+        events_kept: int = 0,
+        durable: bool = False,
     ) -> None:
         self._composed = composed
         self._runs: list[EnqueueRun] = split_runs(composed)
         enqueue = partial(enqueue_run, now=now, registry=registry)
         if events_kept:
             enqueue = partial(enqueue_and_publish, now=now, registry=registry, max_length=events_kept)
+        if durable:
+            enqueue = partial(enqueue_durably, enqueue, now=now)
         self.plans: list[Plan[list[EnqueueResult]]] = [enqueue(run) for run in self._runs]
 
     def results(self, outcomes: Sequence[list[EnqueueResult] | Exception]) -> list[EnqueueResult]:
@@ -145,7 +156,11 @@ def compose_checked(
 
 
 def failed(task_id: str | None, queue: str | None, error: PyasynqError) -> EnqueueResult:
-    """Return the result of a task that was not enqueued for certain."""
+    """Return the result of a task that was not enqueued, not for certain, or not durably."""
+    if isinstance(error, NotDurableError):
+        info = error.info
+        holder = info if info.enqueue_status in _WITH_HOLDER else None
+        return EnqueueResult(info.enqueue_status, info.id, info.queue, error, holder)
     if isinstance(error, TaskIDConflictError):
         return EnqueueResult(EnqueueStatus.CONFLICT, error.task_id, error.queue, error)
     if isinstance(error, DuplicateTaskError):
@@ -158,7 +173,7 @@ def result_of(outcome: object) -> EnqueueResult:
     """Return the result of one task that went through client middleware, from what came out of it."""
     if isinstance(outcome, TaskInfo):
         status = outcome.enqueue_status
-        holder = outcome if status in {EnqueueStatus.EXISTING, EnqueueStatus.REPLACED} else None
+        holder = outcome if status in _WITH_HOLDER else None
         return EnqueueResult(status, outcome.id, outcome.queue, holder=holder)
     if isinstance(outcome, PyasynqError):
         return failed(None, None, outcome)

@@ -13,7 +13,7 @@ from pyasynq._broker.backoff import jittered_pause
 from pyasynq._broker.cluster_map import guard_key, slot_of
 from pyasynq._broker.cluster_visit import NO_ANSWER, Elsewhere, Visit
 from pyasynq._broker.exchange import UNSETTLED, Outcome
-from pyasynq._broker.plan import CommandCall, Replay, ScriptCall
+from pyasynq._broker.plan import CommandCall, DurableCall, Replay, ScriptCall
 from pyasynq._broker.redis_addresses import format_address
 from pyasynq._broker.steps import Pause
 from pyasynq.errors import RedisReplyError, RedisUnavailableError, ReplyLostError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from pyasynq._broker.cluster_map import ClusterMap
-    from pyasynq._broker.plan import Call, Place
+    from pyasynq._broker.plan import Call, PlainCall, Place
     from pyasynq._broker.redis_addresses import Address
     from pyasynq._broker.session import DriverState
 
@@ -189,11 +189,19 @@ class _Routing:
 
 
 def _slot_of_call(call: Call) -> Place:
+    if isinstance(call, DurableCall):
+        return _slot_of_call(call.call)
     key = call.keys[0] if isinstance(call, ScriptCall) else call.key
     return slot_of(key) if isinstance(key, str) else key
 
 
 def _guarded(call: Call) -> Call:
+    if isinstance(call, DurableCall):
+        return call._replace(call=_plainly_guarded(call.call))
+    return _plainly_guarded(call)
+
+
+def _plainly_guarded(call: PlainCall) -> PlainCall:
     if not isinstance(call, ScriptCall) or (guard := guard_key(call.keys[0])) is None:
         return call
     return call._replace(keys=(*call.keys, guard))

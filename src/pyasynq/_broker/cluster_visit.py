@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pyasynq._broker.durability import confirm
 from pyasynq._broker.exchange import Round
+from pyasynq._broker.plan import DurableCall
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError, translate
 from pyasynq._broker.steps import Received, Send
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Sequence
 
     from pyasynq._broker.exchange import Outcome
-    from pyasynq._broker.plan import Argument, Call
+    from pyasynq._broker.plan import Argument, Call, PlainCall
     from pyasynq._broker.redis_addresses import Address
     from pyasynq._broker.session import DriverState, Session
     from pyasynq._broker.steps import Step
@@ -65,7 +67,14 @@ def visit(
     wanted: Visit, session: Session, state: DriverState
 ) -> Generator[Step, Any, list[Outcome | Elsewhere]]:
     """Send calls to a node once; return an outcome or an `Elsewhere` for each."""
-    one = _NodeRound(wanted, session, state)
+    calls = [call.call if isinstance(call, DurableCall) else call for call in wanted.calls]
+    steps = _send_once(_NodeRound(wanted, calls, session, state))
+    if DurableCall not in map(type, wanted.calls):
+        return steps
+    return confirm(wanted.calls, steps, session, state, unsettled=Elsewhere)
+
+
+def _send_once(one: _NodeRound) -> Generator[Step, Any, list[Outcome | Elsewhere]]:
     yield from one.go_on()
     return one.outcomes
 
@@ -73,8 +82,10 @@ def visit(
 class _NodeRound(Round):
     """A round that ends where a single server would be asked again: another node may know better by then."""
 
-    def __init__(self, wanted: Visit, session: Session, state: DriverState) -> None:
-        super().__init__(wanted.calls, session, state, state.monotonic())
+    def __init__(
+        self, wanted: Visit, calls: Sequence[PlainCall], session: Session, state: DriverState
+    ) -> None:
+        super().__init__(calls, session, state, state.monotonic())
         self._deadline = wanted.deadline
         self._replayed = set(wanted.replayed)
         self._asking = wanted.asking

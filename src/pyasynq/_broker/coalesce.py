@@ -82,7 +82,11 @@ class _AsyncQueue:
 
 
 class EnqueueBatcher:
-    """Enqueues for many coroutines at once over one driver."""
+    """Enqueues for many coroutines at once over one driver.
+
+    A `durable` one takes the tasks that replicas are to have: while it waits for those, it holds one
+    connection, and nobody else's tasks.
+    """
 
     def __init__(
         self,
@@ -92,9 +96,11 @@ class EnqueueBatcher:
         max_calls: int = MAX_CALLS,
         max_bytes: int = MAX_BYTES,
         events_kept: int = 0,
+        durable: bool = False,
     ) -> None:
         self._driver = driver
         self._events_kept = events_kept
+        self._durable = durable
         self._clock = clock
         self._limits = (max_calls, max_bytes)
         self._registry = QueueRegistry()
@@ -161,7 +167,11 @@ class EnqueueBatcher:
 
     def _batch(self, composed: Sequence[Composed]) -> RunBatch:
         return RunBatch(
-            composed, now=self._clock.now(), registry=self._registry, events_kept=self._events_kept
+            composed,
+            now=self._clock.now(),
+            registry=self._registry,
+            events_kept=self._events_kept,
+            durable=self._durable,
         )
 
     async def _wait_for_room(self, queue: _AsyncQueue, size: int) -> None:
@@ -232,7 +242,7 @@ class BlockingEnqueueBatcher:
     """Enqueues for many threads at once over one driver, without a thread of its own.
 
     The first caller leads: it sends the batch. Who calls meanwhile follows: they wait, and the first of them
-    leads the next batch, which is all of theirs.
+    leads the next batch, which is all of theirs. `durable` is as for `EnqueueBatcher`.
     """
 
     def __init__(
@@ -243,9 +253,11 @@ class BlockingEnqueueBatcher:
         max_calls: int = MAX_CALLS,
         max_bytes: int = MAX_BYTES,
         events_kept: int = 0,
+        durable: bool = False,
     ) -> None:
         self._driver = driver
         self._events_kept = events_kept
+        self._durable = durable
         self._clock = clock
         self._limits = (max_calls, max_bytes)
         self._registry = QueueRegistry()
@@ -291,7 +303,11 @@ class BlockingEnqueueBatcher:
 
     def _batch(self, composed: Sequence[Composed]) -> RunBatch:
         return RunBatch(
-            composed, now=self._clock.now(), registry=self._registry, events_kept=self._events_kept
+            composed,
+            now=self._clock.now(),
+            registry=self._registry,
+            events_kept=self._events_kept,
+            durable=self._durable,
         )
 
     def _take_room(self, queue: _ThreadQueue, size: int) -> None:

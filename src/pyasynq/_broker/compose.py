@@ -81,6 +81,7 @@ class Composed(NamedTuple):
         lock_rule: what the hash says about a lock that the message names: how many seconds it was asked for,
             and when it goes unless that is at success.
         rules: None to refuse the task if another one stands in its way.
+        replicas: how many are to have the task before its caller goes on.
     """
 
     message: TaskMessage
@@ -91,6 +92,7 @@ class Composed(NamedTuple):
     lock_ttl: int = 0
     lock_rule: str = ""
     rules: Rules | None = None
+    replicas: int = 0
 
 
 def compose(
@@ -139,6 +141,7 @@ def compose(
         lock=lock,
         lock_ttl=settings.unique_ttl,
         lock_rule=_lock_rule(settings) if is_named else "",
+        replicas=settings.replicas,
     )
     if process_at is not None and waits:
         lock_ttl = settings.unique_ttl and settings.unique_ttl + _whole_seconds_between(now, process_at)

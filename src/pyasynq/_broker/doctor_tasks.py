@@ -12,6 +12,7 @@ from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS, chunks, time_argumen
 from pyasynq._broker.doctor_lists import LIST_WALK, count_in_list
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import DOCTOR_JUDGE, DOCTOR_READ_TASKS, DOCTOR_SETTLE, DOCTOR_WALK
+from pyasynq._broker.stored import name_of
 from pyasynq._wire.constants import LEASE_SECONDS
 from pyasynq._wire.keys import queue_keys
 
@@ -160,7 +161,7 @@ def judge(
                     *_values(values),
                     places=tuple(places),
                     scores=tuple(scores),
-                    lease=lease.decode(),
+                    lease=name_of(lease),
                     digest=digest,
                     has_hash=bool(has_hash),
                     listed=(pending[task_id], active[task_id]),
@@ -231,4 +232,4 @@ def _values(reply: Sequence[Reply]) -> tuple[bytes, str, bytes, bytes, bytes, by
 
 
 def _text(key: str | bytes) -> str:
-    return key if isinstance(key, str) else key.decode()
+    return key if isinstance(key, str) else name_of(key)

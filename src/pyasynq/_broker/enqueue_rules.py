@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyasynq._broker.compose import Rules
 from pyasynq._broker.compose import task_info as info_of_new
 from pyasynq._broker.inspect_tasks import read_record, task_info
+from pyasynq._broker.stored import shown
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.errors import DuplicateTaskError, TaskIDConflictError, UndecodableMessageError
 from pyasynq.task import EnqueueResult, EnqueueStatus, TaskInfo
@@ -72,7 +73,7 @@ def result_by_rules(item: Composed, code: int, holder: Reply, now: Instant | Non
     info, state = _described(holder, now or SYSTEM_CLOCK.now())
     if info is not None and info.type != item.message.type:
         state = f"of type {info.type!r}"
-    return _result(item, code, _Holder(holder[0].decode(), state, info))
+    return _result(item, code, _Holder(shown(holder[0]), state, info))
 
 
 def result_of_tick(item: Composed, code: int, holder: str) -> EnqueueResult:
@@ -104,7 +105,7 @@ def _described(values: Reply, now: Instant) -> tuple[TaskInfo | None, str]:
     if not message or not state:
         return None, _GONE
     try:
-        return task_info(read_record(values), now), state.decode()
+        return task_info(read_record(values), now), shown(state)
     except (UndecodableMessageError, KeyError):
         return None, _DAMAGED
 

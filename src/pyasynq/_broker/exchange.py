@@ -23,7 +23,7 @@ from pyasynq.errors import PyasynqError, RedisUnavailableError, ReplyLostError
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from pyasynq._broker.plan import Argument, Call, Reply
+    from pyasynq._broker.plan import Argument, Call, PlainCall, Reply
     from pyasynq._broker.session import DriverState, Session
     from pyasynq._broker.steps import OpenAnswer, Received, Step
 
@@ -72,7 +72,7 @@ def advance(plans: Sequence[Plan[T]]) -> Generator[list[Call], list[Outcome], li
 
 
 def exchange(
-    calls: Sequence[Call], session: Session, state: DriverState
+    calls: Sequence[PlainCall], session: Session, state: DriverState
 ) -> Generator[Step, Any, list[Outcome]]:
     """Send calls to one server until each has an outcome or the time-out has passed."""
     started = state.monotonic()
@@ -91,7 +91,7 @@ def exchange(
 
 
 def command_of(
-    call: Call, session: Session, *, replayed: bool = False, by_text: bool = False
+    call: PlainCall, session: Session, *, replayed: bool = False, by_text: bool = False
 ) -> tuple[Argument, ...]:
     """Return the Redis command of a call, in the script form that the session's server understands."""
     if isinstance(call, CommandCall):
@@ -106,7 +106,9 @@ def command_of(
 class Round:
     """The calls of one round that are not settled yet, and what has happened to them."""
 
-    def __init__(self, calls: Sequence[Call], session: Session, state: DriverState, started: float) -> None:
+    def __init__(
+        self, calls: Sequence[PlainCall], session: Session, state: DriverState, started: float
+    ) -> None:
         self.outcomes: list[Outcome] = [UNSETTLED] * len(calls)
         self._calls = calls
         self._session = session

@@ -9,6 +9,7 @@ from pyasynq._broker.aggregation_sets import AggregationSet
 from pyasynq._broker.arguments import FIRST_SEND, chunks, time_arguments
 from pyasynq._broker.plan import Argument, CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import GROUP_CHECK
+from pyasynq._broker.stored import readable_names
 from pyasynq._clock import Instant
 from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
 from pyasynq._wire.keys import queue_keys
@@ -61,7 +62,7 @@ def list_groups(queue: str) -> Plan[list[str]]:
     """Return the names of the groups that have members, or had when somebody looked last; sorted."""
     keys = queue_keys(queue)
     names = yield CommandCall(("SMEMBERS", keys.groups), keys.groups, Replay.SAFE)
-    return sorted(name.decode() for name in names)
+    return sorted(readable_names(names))
 
 
 def check_groups(

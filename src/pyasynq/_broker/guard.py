@@ -29,6 +29,11 @@ def only(addresses: Collection[str]) -> Iterator[None]:
         _guards.remove(guard)
 
 
+def is_on() -> bool:
+    """Whether a test kit is in use, whose server is alone."""
+    return bool(_guards)
+
+
 def check(target: RedisTarget) -> None:
     """Raise `ForeignRedisError` for a server that must not be spoken to now."""
     if _guards and not any({target.address, target.found_as} & guard for guard in _guards):

@@ -14,6 +14,7 @@ from pyasynq._broker.scripts import (
     INSPECT_QUEUE,
     INSPECT_UNPAUSE,
 )
+from pyasynq._broker.stored import number_of, readable_names, shown
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.keys import ALL_QUEUES, QueueKeys, queue_keys
 from pyasynq.errors import QueueNotPausedError, QueuePausedError
@@ -70,7 +71,7 @@ class DayCounts(NamedTuple):
 def queue_names() -> Plan[list[str]]:
     """Return the names of all queues, sorted."""
     names = yield CommandCall(("SMEMBERS", ALL_QUEUES), ALL_QUEUES, Replay.SAFE)
-    return sorted(name.decode() for name in names)
+    return sorted(readable_names(names))
 
 
 def queue_info(queue: str, now: Instant | None = None) -> Plan[QueueCounts]:
@@ -118,7 +119,7 @@ def group_sizes(queue: str) -> Plan[dict[str, int]]:
     """Return the names of the groups, sorted, and how many tasks wait in each."""
     keys = queue_keys(queue)
     reply = yield ScriptCall(INSPECT_GROUPS, (keys.groups,), (keys.group_prefix,), Replay.SAFE)
-    return dict(sorted((name.decode(), size) for name, size in zip(reply[::2], reply[1::2], strict=True)))
+    return dict(sorted((shown(name), size) for name, size in zip(reply[::2], reply[1::2], strict=True)))
 
 
 def history(queue: str, days: int, now: Instant) -> Plan[list[DayCounts]]:
@@ -128,7 +129,7 @@ def history(queue: str, days: int, now: Instant) -> Plan[list[DayCounts]]:
     dates = [today - timedelta(days=number) for number in range(days)]
     names = [name for day in dates for name in (keys.processed_on(day), keys.failed_on(day))]
     reply = yield CommandCall(("MGET", *names), keys.processed, Replay.SAFE)
-    numbers = [int(value or 0) for value in reply]
+    numbers = [number_of(value) for value in reply]
     return [DayCounts(*row) for row in zip(dates, numbers[::2], numbers[1::2], strict=True)]
 
 

@@ -12,6 +12,7 @@ from pyasynq._broker.inspect_queues import collections, group_sizes, queue_info
 from pyasynq._broker.inspect_tasks import collection_key
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import INSPECT_REMOVE_QUEUE
+from pyasynq._broker.stored import name_of
 from pyasynq._wire.keys import ALL_QUEUES, QueueKeys, queue_keys
 from pyasynq.errors import QueueBusyError, QueueNotEmptyError
 from pyasynq.task import TaskState
@@ -89,7 +90,7 @@ def _collections(keys: QueueKeys) -> Plan[list[tuple[str, TaskState, int]]]:
     found += [(keys.group(name), TaskState.AGGREGATING, size) for name, size in groups.items()]
     all_sets = ("ZRANGE", keys.aggregation_sets, 0, -1)
     for key in (yield CommandCall(all_sets, keys.aggregation_sets, Replay.SAFE)):
-        aggregation_set = key.decode()
+        aggregation_set = name_of(key)
         size = yield CommandCall(("ZCARD", aggregation_set), aggregation_set, Replay.SAFE)
         found.append((aggregation_set, TaskState.AGGREGATING, size))
     return found

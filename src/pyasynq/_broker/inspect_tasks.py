@@ -9,6 +9,7 @@ from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS
 from pyasynq._broker.plan import Plan, Replay, Reply, ScriptCall
 from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import INSPECT_GET_TASK, INSPECT_LIST_TASKS
+from pyasynq._broker.stored import number_of, shown
 from pyasynq._clock import LAST_SECOND
 from pyasynq._wire.history import decode_attempts, decode_progress
 from pyasynq._wire.keys import QueueKeys, queue_keys
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
     from pyasynq._wire.messages import TaskMessage
 
+_FIRST_SECOND: Final = -62_135_596_800  # the year 1
 _STATES: Final = {state.value.encode(): state for state in TaskState}
 
 
@@ -133,14 +135,14 @@ def read_record(values: Reply) -> TaskRecord:
     """
     task_id, message, state, score, result, crashes, trace, token, *more = values
     return TaskRecord(
-        task_id.decode(),
+        shown(task_id),
         message,
         _STATES[state],
         None if score is None else whole_second(score),
         result,
-        int(crashes or 0),
+        number_of(crashes),
         trace,
-        None if token is None else token.decode(),
+        None if token is None else shown(token),
         *more,
     )
 
@@ -166,10 +168,10 @@ def task_info(record: TaskRecord, now: Instant) -> TaskInfo:
         state=record.state,
         max_retry=message.retry,
         retried=message.retried,
-        timeout=timedelta(seconds=message.timeout) if message.timeout else None,
+        timeout=_duration(message.timeout) if message.timeout else None,
         deadline=_time(message.deadline),
         next_process_at=due,
-        retention=timedelta(seconds=message.retention),
+        retention=_duration(message.retention),
         headers=dict(message.headers),
         group=message.group_key,
         last_error=message.error_msg,
@@ -198,8 +200,8 @@ def task_infos(records: Iterable[TaskRecord], now: Instant) -> Iterator[TaskInfo
 
 def _in_state_since(record: TaskRecord, message: TaskMessage) -> datetime | None:
     if record.state is TaskState.PENDING:
-        nanoseconds = int(record.pending_since or 0)
-        return datetime.fromtimestamp(nanoseconds / 10**9, UTC) if nanoseconds else None
+        nanoseconds = number_of(record.pending_since)
+        return _time(nanoseconds / 10**9)
     if record.state is TaskState.RETRY:
         return _time(message.last_failed_at)
     if record.state is TaskState.COMPLETED:
@@ -208,6 +210,14 @@ def _in_state_since(record: TaskRecord, message: TaskMessage) -> datetime | None
     return _time(record.score) if is_dated else None
 
 
-def _time(seconds: int | None) -> datetime | None:
-    # Go takes times that no datetime can hold; the last one that can is as good as never.
-    return datetime.fromtimestamp(min(seconds, LAST_SECOND), UTC) if seconds else None
+def _time(seconds: float | None) -> datetime | None:
+    # Go takes times that no datetime can hold; the first and last one that can are as good.
+    return datetime.fromtimestamp(_within(seconds), UTC) if seconds else None
+
+
+def _duration(seconds: int) -> timedelta:
+    return timedelta(seconds=_within(seconds))
+
+
+def _within(seconds: float) -> float:
+    return max(_FIRST_SECOND, min(seconds, LAST_SECOND))

@@ -24,6 +24,7 @@ from pyasynq._broker.settle import (
     statistics_end,
     trim_rest,
 )
+from pyasynq._broker.stored import name_of
 from pyasynq._clock import Instant
 from pyasynq._wire.constants import LEASE_GRACE_SECONDS, LEASE_SECONDS
 from pyasynq._wire.keys import queue_keys
@@ -195,7 +196,7 @@ def _expired_tasks(reply: Reply) -> list[ExpiredTask]:
     fields = iter(reply)
     return [
         ExpiredTask(
-            task_id.decode(), message, crashes, token.decode(), whole_second(score) if score else None
+            name_of(task_id), message, crashes, name_of(token), whole_second(score) if score else None
         )
         for task_id, message, crashes, token, score in zip(
             fields, fields, fields, fields, fields, strict=True
@@ -234,7 +235,7 @@ def recover(
             Replay.SAFE,
         )
         recovered += [
-            Recovered(task_id.decode(), crashes)
+            Recovered(name_of(task_id), crashes)
             for task_id, crashes in zip(reply[::2], reply[1::2], strict=True)
         ]
     return recovered

@@ -63,7 +63,34 @@ class CommandCall(NamedTuple):
     replay: Replay
 
 
-Call: TypeAlias = ScriptCall | CommandCall
+PlainCall: TypeAlias = ScriptCall | CommandCall
+
+
+class DurableCall(NamedTuple):
+    """A call whose write so many replicas are to have before it is answered, with a `Confirmed`.
+
+    Attributes:
+        call: the write.
+        marker: a key on the same node, to be written behind it.
+        replicas: how many.
+    """
+
+    call: PlainCall
+    marker: str
+    replicas: int
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What routes it in a cluster."""
+        return (self.marker,)
+
+    @property
+    def replay(self) -> Replay:
+        """That of the write."""
+        return self.call.replay
+
+
+Call: TypeAlias = PlainCall | DurableCall
 Plan: TypeAlias = Generator[Call, Reply, T]
 
 

@@ -45,8 +45,16 @@ _pack: Callable[[tuple[Argument, ...]], bytes] = cast("Any", hiredis.pack_comman
 
 
 def pack(commands: Iterable[tuple[Argument, ...]]) -> bytes:
-    """Return the commands as the bytes that Redis reads."""
-    return b"".join([_pack(command) for command in commands])
+    """Return the commands as the bytes that Redis reads; names that came from there as they were."""
+    commands = list(commands)
+    try:
+        return b"".join([_pack(command) for command in commands])
+    except UnicodeEncodeError:
+        return b"".join([_pack(tuple(map(_as_bytes, command))) for command in commands])
+
+
+def _as_bytes(argument: Argument) -> Argument:
+    return argument.encode("utf-8", "surrogateescape") if isinstance(argument, str) else argument
 
 
 def async_connection(target: RedisTarget, protocol: int, seconds: float) -> Any:

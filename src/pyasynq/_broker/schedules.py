@@ -22,6 +22,7 @@ from pyasynq._broker.scripts import (
     SERVER_ANNOUNCE,
     SERVER_LIST,
 )
+from pyasynq._broker.stored import name_of, number_of, shown
 from pyasynq._clock import Instant
 from pyasynq._wire.constants import SCHEDULER_ENTRIES_SECONDS, SCHEDULER_HISTORY_LIMIT, STATISTICS_SECONDS
 from pyasynq._wire.keys import SCHEDULERS, queue_keys, scheduler_history_key, scheduler_key
@@ -87,7 +88,7 @@ def begin_entries(queue: str, entry_ids: Sequence[str], *, now: Instant | None =
         found = yield ScriptCall(SCHEDULE_BEGIN, (queue_keys(queue).ticks,), args, Replay.SAFE)
         redis_now = Instant(found[0], found[1])
         ticks += [
-            EntryTicks(int(last) if last else None, int(since))
+            EntryTicks(number_of(last) or None, number_of(since))
             for last, since in zip(found[2::2], found[3::2], strict=True)
         ]
     return Begun(ticks, redis_now)
@@ -119,8 +120,8 @@ def fire(
         Replay.BY_TOKEN,
     )
     if code == _FIRED_BEFORE:
-        return Fired(None, int(last))
-    return Fired(result_of_tick(composed, code, holder.decode()), int(last))
+        return Fired(None, number_of(last))
+    return Fired(result_of_tick(composed, code, shown(holder)), number_of(last))
 
 
 def forget_entries(queue: str, *, before: int, keep: Collection[str]) -> Plan[int]:
@@ -133,9 +134,9 @@ def forget_entries(queue: str, *, before: int, keep: Collection[str]) -> Plan[in
     while True:
         cursor, found = yield CommandCall(("HSCAN", ticks, cursor, "COUNT", MAX_TASKS), ticks, Replay.SAFE)
         old = {
-            field.decode().removesuffix(_SINCE)
+            name_of(field).removesuffix(_SINCE)
             for field, tick in zip(found[::2], found[1::2], strict=True)
-            if int(tick) < before
+            if number_of(tick) < before
         }
         for some in chunks(sorted(old.difference(keep))):
             forgotten += yield ScriptCall(SCHEDULE_FORGET, (ticks,), (before, *some), Replay.SAFE)
@@ -172,8 +173,8 @@ def list_schedulers(now: Instant | None = None) -> Plan[list[SchedulerRecord]]:
     """Return the schedulers whose heartbeat has not lapsed; records that cannot be decoded are left out."""
     schedulers = []
     for key in (yield ScriptCall(SERVER_LIST, (SCHEDULERS,), time_arguments(now), Replay.SAFE)):
-        records = yield CommandCall(("LRANGE", key, 0, -1), key.decode(), Replay.SAFE)
-        scheduler_id = key.decode().removeprefix(f"{SCHEDULERS}:").strip("{}")
+        records = yield CommandCall(("LRANGE", key, 0, -1), name_of(key), Replay.SAFE)
+        scheduler_id = shown(key).removeprefix(f"{SCHEDULERS}:").strip("{}")
         schedulers.append(SchedulerRecord(scheduler_id, _decoded(SchedulerEntry, records[::-1])))
     return schedulers
 

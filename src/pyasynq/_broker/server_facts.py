@@ -6,6 +6,7 @@ import re
 from typing import Final, NamedTuple
 
 from pyasynq._broker.plan import CommandCall, Place, Plan, Replay
+from pyasynq._broker.stored import number_of
 from pyasynq._clock import Instant
 from pyasynq.errors import RedisPermissionError, RedisVersionError
 
@@ -47,7 +48,7 @@ def server_facts(at: Place = None) -> Plan[ServerFacts]:
         name="valkey" if valkey else "redis",
         version=_version(valkey or info.get("redis_version", "")),
         maxmemory_policy=info.get("maxmemory_policy", ""),
-        uptime_seconds=int(info.get("uptime_in_seconds", "0")),
+        uptime_seconds=number_of(info.get("uptime_in_seconds", "").encode()),
         redis_now=Instant(int(seconds), int(microseconds)),
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyasynq._broker.arguments import time_arguments
 from pyasynq._broker.plan import Argument, CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import SERVER_ANNOUNCE, SERVER_LIST, SERVER_WRITE_STATE
+from pyasynq._broker.stored import name_of
 from pyasynq._wire.constants import SERVER_RECORD_SECONDS
 from pyasynq._wire.keys import SERVERS, WORKERS, server_key, workers_key
 from pyasynq._wire.messages import ServerInfo, UndecodableMessageError, WorkerInfo
@@ -54,7 +55,7 @@ def list_servers(now: Instant | None = None) -> Plan[list[ServerRecord]]:
     """Return the servers whose heartbeat has not lapsed; records that cannot be decoded are left out."""
     servers = []
     for key in (yield ScriptCall(SERVER_LIST, (SERVERS,), time_arguments(now), Replay.SAFE)):
-        info = yield from read_server(key.decode())
+        info = yield from read_server(name_of(key))
         if info is None:
             continue
         running = workers_key(info.host, info.pid, info.server_id)
@@ -66,7 +67,7 @@ def list_servers(now: Instant | None = None) -> Plan[list[ServerRecord]]:
 def list_server_keys(now: Instant) -> Plan[list[str]]:
     """Return the keys of the records of servers whose heartbeat has not lapsed."""
     command = ("ZRANGEBYSCORE", SERVERS, now.seconds, "+inf")
-    return [key.decode() for key in (yield CommandCall(command, SERVERS, Replay.SAFE))]
+    return [name_of(key) for key in (yield CommandCall(command, SERVERS, Replay.SAFE))]
 
 
 def read_server(key: str) -> Plan[ServerInfo | None]:

@@ -19,6 +19,7 @@ from pyasynq._broker.scripts import (
     TASK_RETRY,
     TASK_TRIM_ARCHIVED,
 )
+from pyasynq._broker.stored import name_of
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.keys import QueueKeys, queue_keys
 
@@ -261,7 +262,7 @@ def statistics_end(now: Instant) -> int:
 
 def read_ids(reply: Sequence[bytes]) -> list[str]:
     """Return ids as text."""
-    return [task_id.decode() for task_id in reply]
+    return [name_of(task_id) for task_id in reply]
 
 
 def _settle(

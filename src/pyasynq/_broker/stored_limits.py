@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import INSPECT_SET_LIMITS
+from pyasynq._broker.stored import number_of
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import InvalidOptionError
 from pyasynq.limits import UNCHANGED, QueueLimits, Unchanged, check_concurrency, check_rate
@@ -64,10 +66,16 @@ def get_limits(queue: str) -> Plan[QueueLimits]:
 def _read(reply: Sequence[bytes | None]) -> QueueLimits:
     concurrency, rate, period, burst, stored_order = reply
     ordered = None if stored_order is None else stored_order == b"1"
-    if rate is None or period is None or burst is None:
-        return QueueLimits(_number(concurrency), ordered=ordered)
-    return QueueLimits(_number(concurrency), float(rate), float(period), int(burst), ordered)
+    most = None if concurrency is None else number_of(concurrency) or None
+    speed, seconds, saved = _positive(rate), _positive(period), number_of(burst)
+    if speed is None or seconds is None or not saved:
+        return QueueLimits(most, ordered=ordered)
+    return QueueLimits(most, speed, seconds, saved, ordered)
 
 
-def _number(text: bytes | None) -> int | None:
-    return None if text is None else int(text)
+def _positive(text: bytes | None) -> float | None:
+    try:
+        number = float(text or b"")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number > 0 else None

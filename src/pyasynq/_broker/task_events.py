@@ -66,7 +66,7 @@ def decode_event(queue: str, position: str, data: bytes) -> TaskEvent | None:
             error=str(facts.get("error", "")),
             count=int(facts.get("count", 1)),
         )
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, OSError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, OSError, RecursionError):
         return None
 
 

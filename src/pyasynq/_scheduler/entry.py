@@ -11,7 +11,8 @@ from pyasynq._cron import parse_cron
 from pyasynq._scheduler.timetable import Timetable
 from pyasynq._wire.messages import SchedulerEntry
 from pyasynq._wire.options_text import OptionName, OptionValue, format_option
-from pyasynq.options import DEFAULT_QUEUE, check_combination, resolve_options
+from pyasynq.errors import InvalidOptionError
+from pyasynq.options import DEFAULT_QUEUE, check_combination, check_unattended, resolve_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyasynq.task import Task
 
 _ID_DIGITS: Final = 32
+_NOT_OF_ENTRIES: Final = ("durable", "headers")
+"""Options that have a text of their own, or that no entry has."""
 
 
 class Entry(NamedTuple):
@@ -68,9 +71,10 @@ def make_entry(entry_id: str, spec: str, task: Task, misfire: Misfire, location:
 
     Raises:
         CronError: for an expression that cannot be read.
-        InvalidOptionError: for options that mean nothing together.
+        InvalidOptionError: for options that mean nothing together, or nothing here.
     """
     check_combination(task.options)
+    check_unattended(task.options)
     return Entry(entry_id, spec, task, Timetable(parse_cron(spec, location=location), misfire))
 
 
@@ -95,18 +99,25 @@ def free_id(spec: str, task: Task, taken: Iterable[str]) -> str:
 
 
 def option_texts(options: Mapping[str, object]) -> Iterator[str]:
-    """Yield options in Asynq's text form, in its order; those that have none are left out."""
+    """Yield options in Asynq's text form, in its order; those that have none are left out.
+
+    Raises:
+        InvalidOptionError: for a duration longer than Go can hold.
+    """
     settings = resolve_options(options)
     for name, (option, value_of) in _TEXTS.items():
         if name in options:
-            yield format_option(option, value_of(settings))
+            try:
+                yield format_option(option, value_of(settings))
+            except ValueError as error:
+                raise InvalidOptionError(name, options[name], str(error)) from None
     for header in (settings.headers or {}).items():
         yield format_option(OptionName.HEADER, header)
 
 
 def _other_options(options: Mapping[str, object]) -> Iterator[str]:
     for name in options:
-        if name not in _TEXTS and name != "headers":
+        if name not in _TEXTS and name not in _NOT_OF_ENTRIES:
             yield f"{name}={options[name]!r}"
 
 

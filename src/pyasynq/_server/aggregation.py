@@ -25,7 +25,7 @@ from pyasynq.events import (
     MessageQuarantined,
     TasksAggregated,
 )
-from pyasynq.options import seconds_of
+from pyasynq.options import check_unattended, seconds_of
 from pyasynq.task import Task
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ class Aggregation:
 
     async def _finish(self, task: Task, locks: list[tuple[str, str]], tasks: int) -> Ending:
         one, parts = self._set, self._parts
+        check_unattended(task.options)
         aggregate = compose(
             task,
             {"queue": one.queue},

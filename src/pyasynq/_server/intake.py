@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyasynq._broker.dequeue import dequeue, find_dequeued
 from pyasynq._broker.leases import quarantine
 from pyasynq._broker.settle import Claim
+from pyasynq._broker.stored import check_task_id
 from pyasynq._server.attempt import Attempt, Phase
 from pyasynq._server.board import QueueBoard
 from pyasynq._server.outcome import Requeue
@@ -304,6 +305,7 @@ class Intake:
     def _attempt(self, queue: str, task: DequeuedTask, call: Ask | Unclear, now: float) -> Attempt | None:
         want = call.want
         try:
+            check_task_id(task.id, task.message)
             message = decode_task_message(task.message)
         except UndecodableMessageError as error:
             claim = Claim(task.id, call.token, task.lease_score)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.leases import PoisonTask, RecoverTask, archive_poison, recover
+from pyasynq._broker.stored import check_task_id
 from pyasynq._wire.history import encode_attempt
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
 from pyasynq.events import ArchiveTrimmed, MessageQuarantined, TaskPoisoned, TaskRecovered
@@ -63,6 +64,7 @@ class Recovery:
             crashes = task.crashes + 1
             server = task.token.partition("/")[0] or UNKNOWN_SERVER
             try:
+                check_task_id(task.id, task.message)
                 message = decode_task_message(task.message) if task.message else None
             except UndecodableMessageError as error:
                 message, reason = None, error.reason

@@ -33,7 +33,7 @@ def decode_engine(text: str) -> tuple[str, dict[str, QueueLimits]]:
     try:
         described = json.loads(details)["limits"] if details else {}
         return name, {queue: QueueLimits(**_known(limits)) for queue, limits in described.items()}
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return name, {}
 
 

@@ -29,7 +29,7 @@ def decode_attempts(data: bytes | None) -> tuple[AttemptInfo, ...]:
     """Return the attempts of a task, oldest first; none for what cannot be read, which nobody of us wrote."""
     try:
         return tuple(_attempt(one) for one in reversed(json.loads(data or b"[]")))
-    except (ValueError, TypeError, LookupError, OverflowError):
+    except (ValueError, TypeError, LookupError, OverflowError, OSError, RecursionError):
         return ()
 
 
@@ -54,7 +54,7 @@ def decode_progress(data: bytes | None) -> TaskProgress | None:
             note=str(fields.get("note", "")),
             at=_time(fields["at"]),
         )
-    except (ValueError, TypeError, LookupError, AttributeError, OverflowError):
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, OSError, RecursionError):
         return None
 
 

@@ -44,6 +44,7 @@ class QueueKeys:
         "completed",
         "events",
         "failed",
+        "fence",
         "group_prefix",
         "groups",
         "lease",
@@ -81,6 +82,7 @@ class QueueKeys:
         # Ours; peers in Go neither read nor write them.
         self.cancellations = prefix + "x:cancel"  # hash: task id, which attempt to cancel and how
         self.events = prefix + "x:events"  # stream: what happened to tasks, as JSON in the field `event`
+        self.fence = prefix + "x:fence"  # written behind what replicas are to have, for a second
         self.limits = prefix + "x:limits"  # hash: settings of the queue that win over those of servers
         self.bucket = prefix + "x:bucket"  # hash: when the tokens are complete, and the last turn
         self.own_unique_prefix = prefix + "x:unique:"  # of a string: id of the task that holds this lock

@@ -23,6 +23,7 @@ from pyasynq._broker.doctor_keys import (
 )
 from pyasynq._broker.server_facts import server_facts
 from pyasynq._broker.servers import list_server_keys, read_server
+from pyasynq._broker.stored import name_of
 from pyasynq._broker.stored_limits import get_limits
 from pyasynq._wire.constants import SERVER_RECORD_SECONDS
 from pyasynq._wire.engine_text import decode_engine
@@ -206,7 +207,7 @@ class ServerChecks:
         self, histories: Iterable[bytes], records: Iterable[bytes]
     ) -> list[tuple[FindingKind, bytes, bytes]]:
         """Look at the histories of scheduler entries; a scheduler that has just begun has no record yet."""
-        schedulers = [key.decode() for key in records if key.startswith(SCHEDULERS.encode())]
+        schedulers = [name_of(key) for key in records if key.startswith(SCHEDULERS.encode())]
         live = set[bytes]().union(*await self._pace.run_all([scheduler_entries(key) for key in schedulers]))
         old = sorted(set(histories) - live)
         events = await self._pace.run_all([last_event(key) for key in old])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.doctor_tasks import Settlement
+from pyasynq._broker.stored import shown
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
 
 from ._findings import FindingKind
@@ -181,7 +182,7 @@ def _right_place(facts: TaskFacts, keys: QueueKeys) -> bytes:
 def _state_of(place: bytes, keys: QueueKeys) -> str:
     if place.startswith(keys.group_prefix.encode()):
         return "aggregating"
-    return place[len(keys.prefix.encode()) :].decode()
+    return shown(place[len(keys.prefix.encode()) :])
 
 
 def _group_of(place: bytes, keys: QueueKeys, sets: Collection[bytes]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyasynq._broker.exchange import exchange
+from pyasynq._broker.durability import exchange
 from pyasynq._broker.plan import Argument, Call, CommandCall, Replay, ScriptCall
 from pyasynq._broker.scripts import Script, ScriptForm
 from pyasynq._broker.session import DriverState, Session

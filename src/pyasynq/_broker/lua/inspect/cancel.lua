@@ -25,7 +25,7 @@ if state == 'active' and token ~= '' then
   -- Under a steady stream of requests the hash never expires, so each one clears away up to two old ones.
   local some = redis.call('HRANDFIELD', cancel, 2, 'WITHVALUES')
   for i = 1, #some, 2 do
-    if tonumber(some[i + 1]:match('^%d+')) <= seconds - 60 then
+    if (tonumber(some[i + 1]:match('^%d+')) or 0) <= seconds - 60 then
       redis.call('HDEL', cancel, some[i])
     end
   end

@@ -33,10 +33,10 @@ for _, set in ipairs(redis.call('ZRANGE', aggregation_sets, 0, -1)) do
 end
 local latency = 0
 local oldest = redis.call('LINDEX', pending, -1)
-local since = oldest and redis.call('HGET', task_prefix .. oldest, 'pending_since')
+local since = oldest and tonumber(redis.call('HGET', task_prefix .. oldest, 'pending_since') or '')
 if since then
   local seconds, microseconds = now(now_seconds, now_microseconds)
-  latency = seconds * 1000000 + microseconds - tonumber(since) / 1000
+  latency = seconds * 1000000 + microseconds - since / 1000
 end
 return {
   redis.call('LLEN', pending),

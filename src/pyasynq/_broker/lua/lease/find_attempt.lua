@@ -24,4 +24,4 @@ end
 if tonumber(score) <= seconds or seconds > lease_end + grace then
   return {}
 end
-return { fields[1], tonumber(fields[4] or 0), score, seconds, microseconds }
+return { fields[1], tonumber(fields[4] or 0) or 0, score, seconds, microseconds }

@@ -17,7 +17,7 @@ for i = #ids, 1, -1 do
   if fields[1] == token and fields[2] then
     found[#found + 1] = ids[i]
     found[#found + 1] = fields[2]
-    found[#found + 1] = tonumber(fields[3] or 0)
+    found[#found + 1] = tonumber(fields[3] or 0) or 0
     found[#found + 1] = tonumber(redis.call('ZSCORE', lease, ids[i]) or 0)
   end
 end

@@ -25,7 +25,7 @@ for i = 1, #entries, 2 do
   if tonumber(score) <= seconds - slack then
     found[#found + 1] = id
     found[#found + 1] = fields[1] or ''
-    found[#found + 1] = tonumber(fields[2] or 0)
+    found[#found + 1] = tonumber(fields[2] or 0) or 0
     found[#found + 1] = fields[3] or ''
     found[#found + 1] = score
   end

@@ -24,7 +24,7 @@ for i, id in ipairs(ids) do
     if token:sub(1, #token_prefix) == token_prefix then
       found[#found + 1] = id
       found[#found + 1] = fields[1] or ''
-      found[#found + 1] = tonumber(fields[2] or 0)
+      found[#found + 1] = tonumber(fields[2] or 0) or 0
       found[#found + 1] = token
       found[#found + 1] = scores[i] or ''
     end

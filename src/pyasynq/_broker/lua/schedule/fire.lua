@@ -52,7 +52,7 @@ local function leaves()
 end
 
 local last = redis.call('HGET', ticks, entry)
-if last and tonumber(last) >= tonumber(tick) then
+if (tonumber(last) or -1) >= tonumber(tick) then
   local ours = replay == '1' and last == tick and redis.call('HGET', task_prefix .. id, 'msg') == message
   return { ours and 1 or -2, last, '' }
 end

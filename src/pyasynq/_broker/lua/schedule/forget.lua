@@ -12,7 +12,7 @@ local removed = 0
 for at = 2, #ARGV, 1 do
   local entry = ARGV[at]
   local known = redis.call('HMGET', ticks, entry, entry .. ':since')
-  if math.max(tonumber(known[1] or 0), tonumber(known[2] or 0)) < tonumber(before) then
+  if math.max(tonumber(known[1]) or 0, tonumber(known[2]) or 0) < tonumber(before) then
     redis.call('HDEL', ticks, entry, entry .. ':since')
     removed = removed + 1
   end

@@ -5,7 +5,7 @@ local function count(total_key, day_key, number, day_end, restart)
     redis.call('EXPIREAT', day_key, day_end)
   end
   local total = tonumber(redis.call('GET', total_key) or 0)
-  if restart or total + number >= 9223372036854775807 then
+  if restart or not total or total + number >= 9223372036854775807 then
     redis.call('SET', total_key, number)
     return true
   end

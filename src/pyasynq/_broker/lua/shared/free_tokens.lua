@@ -6,7 +6,7 @@ local function free_tokens(bucket, interval, burst, time)
     return math.huge, time
   end
   local capacity = burst * interval
-  local full_at = tonumber(redis.call('HGET', bucket, 'full_at') or 0)
+  local full_at = tonumber(redis.call('HGET', bucket, 'full_at') or 0) or 0
   if full_at > time + capacity then
     full_at = time + capacity
     -- A full Redis 6.2 refuses a script whose first write may grow; removing may not.

@@ -11,7 +11,7 @@ local function next_turn(bucket, interval, burst, time, full_at, held)
   elseif held > time - interval and held <= time then
     return next_token
   end
-  local last = tonumber(redis.call('HGET', bucket, 'turn') or 0)
+  local last = tonumber(redis.call('HGET', bucket, 'turn') or 0) or 0
   local turn = last < furthest and math.max(next_token, last + interval) or next_token
   -- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
   redis.call('HDEL', bucket, 'turn')

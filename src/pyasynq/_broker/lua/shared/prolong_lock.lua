@@ -5,7 +5,7 @@ local function prolong_lock(task, id, lock, wait, least)
     return
   end
   local asked = string.match(redis.call('HGET', task, 'x:unique_ttl') or '', '^%d+')
-  local milliseconds = (wait + math.max(tonumber(asked or 0), least)) * 1000
+  local milliseconds = (wait + math.max(math.min(tonumber(asked or 0), 253402300799), least)) * 1000
   if redis.call('PTTL', lock) < milliseconds then
     redis.call('PEXPIRE', lock, milliseconds)
   end

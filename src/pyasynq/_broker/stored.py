@@ -1,0 +1,52 @@
+"""Names and numbers as they stand in Redis, where anybody may have written something else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.errors import UndecodableMessageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_LONGEST_NUMBER: Final = 20
+
+
+def name_of(data: bytes) -> str:
+    """Return a name that is sent back to Redis: bytes in it that are no UTF-8 come out as they were."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def shown(data: bytes) -> str:
+    """Return a name for people, who see bytes that are no UTF-8 as escapes."""
+    return data.decode("utf-8", "backslashreplace")
+
+
+def readable_names(names: Iterable[bytes]) -> Iterator[str]:
+    """Yield the names that are UTF-8; no client of ours or in Go makes others."""
+    for data in names:
+        try:
+            yield data.decode()
+        except UnicodeDecodeError:
+            continue
+
+
+def number_of(data: bytes | int | None) -> int:
+    """Return a whole number of 64 bits, and 0 for what is none."""
+    if isinstance(data, int):
+        return data
+    if data is None or len(data) > _LONGEST_NUMBER:
+        return 0
+    try:
+        return int(data)
+    except ValueError:
+        return 0
+
+
+def check_task_id(task_id: str, message: bytes) -> None:
+    """Raise `UndecodableMessageError` for an id that is no UTF-8, which no record could name."""
+    if not task_id.isascii():
+        try:
+            task_id.encode()
+        except UnicodeEncodeError:
+            raise UndecodableMessageError("TaskMessage", message, "its id is no UTF-8") from None

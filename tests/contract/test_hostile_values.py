@@ -1,0 +1,129 @@
+"""Values in Redis that nobody of us wrote stop no script: what stands beside them is worked on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq._broker.cancellation import request_cancelation
+from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
+from pyasynq._broker.inspect_queues import queue_info
+from pyasynq._broker.leases import list_expired, list_unleased
+from pyasynq._broker.locks import HeldLock, renew_locks
+from pyasynq._broker.schedules import begin_entries, forget_entries
+from pyasynq.limits import Queue
+from tests.contract import settling
+from tests.contract.test_schedules import fire_tick
+from tests.factories import NOW, TOKEN, claim
+
+if TYPE_CHECKING:
+    import redis
+
+    from tests.factories import Tasks
+    from tests.fix_broker import Perform
+
+pytestmark = pytest.mark.usefixtures("damage_allowed")
+HOSTILE = pytest.mark.parametrize("hostile", [b"many", b"\xff", b""])
+
+
+@HOSTILE
+def test_a_count_of_crashes_that_is_no_number_hides_no_expired_task(
+    perform: Perform, tasks: Tasks, hostile: bytes
+) -> None:
+    """Its task is listed too, without crashes: a list that ended there would stop all recovery."""
+    tasks.active("damaged", lease=NOW.seconds - 60, extra={"x:crashes": hostile})
+    tasks.active("sound", lease=NOW.seconds - 50)
+    tasks.active("bare", lease=None, extra={"x:crashes": hostile})
+    expired: Any = perform(list_expired("default", now=NOW))
+    assert [("damaged", 0), ("sound", 0)] == [(task.id, task.crashes) for task in expired]
+    assert ["bare"] == [task.id for task in perform(list_unleased("default"))]
+    assert {"damaged", "sound", "bare"} == {one.id for one in perform(find_dequeued("default", token=TOKEN))}
+
+
+@HOSTILE
+def test_the_tick_of_an_entry_that_is_no_number_is_fired(
+    perform: Perform, redis_client: redis.Redis, hostile: bytes
+) -> None:
+    """As that of an entry that has never been fired."""
+    redis_client.hset("asynq:{default}:x:ticks", mapping={"e": hostile, "e:since": hostile})
+    assert [(None, 0)] == perform(begin_entries("default", ["e"])).ticks
+    assert 100 == perform(fire_tick(100, "one", entry_id="e")).last
+    assert b"100" == redis_client.hget("asynq:{default}:x:ticks", "e")
+
+
+def test_ticks_that_are_no_numbers_are_forgotten(perform: Perform, redis_client: redis.Redis) -> None:
+    """They are older than everything."""
+    redis_client.hset("asynq:{default}:x:ticks", mapping={"old": "x", "new": "150", "new:since": ""})
+    perform(forget_entries("default", before=100, keep=[]))
+    assert {b"new", b"new:since"} == set(redis_client.hkeys("asynq:{default}:x:ticks"))
+
+
+@HOSTILE
+def test_stored_limits_that_are_no_numbers_are_none(
+    perform: Perform, redis_client: redis.Redis, tasks: Tasks, hostile: bytes
+) -> None:
+    """Those of the server hold, and buckets begin anew."""
+    tasks.pending("one", "two")
+    redis_client.hset(
+        "asynq:{default}:x:limits", mapping={"rate": hostile, "period": hostile, "concurrency": "5"}
+    )
+    redis_client.hset("asynq:{default}:x:bucket", mapping={"full_at": hostile, "turn": hostile})
+    terms = Terms(Rules.LIMITED, Queue(rate=1, burst=1).limits)
+    taken = perform(dequeue("default", limit=9, token="t/1", terms=terms, now=NOW))
+    assert ["one"] == [task.id for task in taken.tasks]
+    again = perform(dequeue("default", limit=9, token="t/2", terms=terms, now=NOW))
+    assert [] == again.tasks
+
+
+def test_a_turn_that_is_no_number_is_given_anew(
+    perform: Perform, redis_client: redis.Redis, tasks: Tasks
+) -> None:
+    """To the first that waits for a token."""
+    tasks.pending("one", "two")
+    terms = Terms(Rules.LIMITED, Queue(rate=1, burst=1).limits)
+    perform(dequeue("default", limit=1, token="t/1", terms=terms, now=NOW))
+    redis_client.hset("asynq:{default}:x:bucket", "turn", "soon")
+    waits = perform(dequeue("default", limit=1, token="t/2", terms=terms, now=NOW)).wait
+    assert 0 < waits <= 2
+
+
+def test_requests_to_cancel_that_cannot_be_read_are_cleared_away(
+    perform: Perform, redis_client: redis.Redis, tasks: Tasks
+) -> None:
+    """By the next one."""
+    tasks.active("one")
+    redis_client.hset("asynq:{default}:x:cancel", "damaged", "now!")
+    perform(request_cancelation("one", "default", "retry", now=NOW))
+    assert [b"one"] == redis_client.hkeys("asynq:{default}:x:cancel")
+
+
+@HOSTILE
+def test_a_total_that_is_no_number_starts_again(
+    perform: Perform, redis_client: redis.Redis, tasks: Tasks, hostile: bytes
+) -> None:
+    """The task is settled."""
+    tasks.active("one")
+    redis_client.set("asynq:{default}:processed", hostile)
+    perform(settling.done([claim("one")]))
+    assert 1 == tasks.counts()["processed"]
+
+
+@HOSTILE
+def test_a_pending_time_that_is_no_number_gives_no_latency(
+    perform: Perform, redis_client: redis.Redis, tasks: Tasks, hostile: bytes
+) -> None:
+    """And the queue is described."""
+    tasks.pending("one")
+    redis_client.hset("asynq:{default}:t:one", "pending_since", hostile)
+    assert 0 == perform(queue_info("default", NOW)).latency
+
+
+def test_a_lock_rule_of_very_many_digits_is_the_longest_there_is(
+    perform: Perform, redis_client: redis.Redis, tasks: Tasks
+) -> None:
+    """Redis refuses a longer one with an error, which would end the script."""
+    lock = "asynq:{default}:unique:x"
+    tasks.active("one", unique_key=lock, extra={"x:unique_ttl": "9" * 400})
+    perform(renew_locks("default", [HeldLock("one", lock)], lease_seconds=30))
+    assert redis_client.ttl(lock) > 10**11

@@ -1,0 +1,81 @@
+"""A primary with replicas, all of the server under test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+
+from pyasynq.embedded import find_server_binary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Replicated:
+    """A primary on a port of its own, and replicas of it that a test may stop."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._clients: list[redis.Redis] = []
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.primary = self._start("primary", "--port", str(self.port), "--repl-diskless-sync-delay", "0")
+        self.replicas: list[redis.Redis] = []
+
+    def add_replica(self) -> redis.Redis:
+        """Start a replica, wait until it follows the primary, and return a client of it."""
+        number = len(self.replicas)
+        options = ("--port", "0", "--replicaof", "127.0.0.1", str(self.port))
+        replica = self._start(f"replica{number}", *options)
+        self.replicas.append(replica)
+        while replica.info("replication").get("master_link_status") != "up":
+            pass  # pytest's time-out bounds it
+        while int(self.primary.wait(number + 1, 1_000)) <= number:
+            pass
+        return replica
+
+    def pause_replica(self, number: int = 0) -> None:
+        """Let a replica answer nothing more; its connection stays."""
+        self._processes[number + 1].send_signal(signal.SIGSTOP)
+
+    def close(self) -> None:
+        """End all of them."""
+        for client in self._clients:
+            client.close()
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def _start(self, name: str, *options: str) -> redis.Redis:
+        folder = self._folder / name
+        folder.mkdir()
+        binary = find_server_binary(os.environ.get("PYASYNQ_TEST_BINARY"))
+        command = [str(binary.path), "--unixsocket", "s", "--dir", str(folder), "--save", "", *options]
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+        self._processes.append(process)
+        client = redis.Redis.from_url(f"unix://{folder}/s")
+        self._clients.append(client)
+        while True:
+            try:
+                client.ping()
+            except redis.ConnectionError:  # not yet: pytest's time-out bounds it
+                continue
+            return client
+
+
+@pytest.fixture
+def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]:
+    """A primary without replicas so far."""
+    servers = Replicated(tmp_path_factory.mktemp("r"))
+    yield servers
+    servers.close()
