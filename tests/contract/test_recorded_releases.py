@@ -106,7 +106,8 @@ def test_what_was_finished_can_be_read_and_run_again(past: Past) -> None:
 def test_locks_are_held_by_their_tasks_until_those_have_run(past: Past) -> None:
     """Those of type and payload, and those with a name of their own."""
     own_key: Any = {"unique_key": "k"}
-    for options in ({}, own_key):
+    no_key: Any = {}
+    for options in (no_key, own_key):
         with pytest.raises(DuplicateTaskError):
             past.kit.sync_client.enqueue("record:add", b'{"a":4,"b":4}', unique=60, **options)
     past.kit.advance_sync(hours=3)

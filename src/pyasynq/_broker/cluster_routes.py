@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from pyasynq._broker.cluster_map import ClusterMap
-    from pyasynq._broker.plan import Call, PlainCall, Place
+    from pyasynq._broker.plan import Call, Place, PlainCall
     from pyasynq._broker.redis_addresses import Address
     from pyasynq._broker.session import DriverState
 
