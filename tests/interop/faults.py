@@ -54,7 +54,7 @@ FAULTS = (
     ),
     Fault(
         "task/done",
-        "if unique_key ~= '' and redis.call('GET', unique_key) == id then",
+        "if unique_key ~= '' and redis.call('GET', unique_key) == ARGV[at] then",
         "if unique_key == 'none' then",
         "a task that is done keeps its lock",
     ),

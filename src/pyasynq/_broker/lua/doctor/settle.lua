@@ -17,7 +17,7 @@
 -- ARGV[6] now_microseconds: within the second
 -- ARGV[7...] id, seen_in, in_pending, in_active, digest, state, place, score, group, unique_key, reason, message: for each task; how it was judged, what it is to be and where, no state to delete it; all that follows the place may be empty
 -- Returns: the ids of the tasks that were dealt with
--- Uses: now, ceiling, nanoseconds, list_positions, task_places, release_lock, rename_group
+-- Uses: now, ceiling, nanoseconds, task_places, release_lock, rename_group
 
 local pending, active, lease, scheduled, retry, archived, completed, aggregation_sets, groups = unpack(KEYS)
 local task_prefix, group_prefix, lease_seconds, walk, now_seconds, now_microseconds = unpack(ARGV, 1, 6)
@@ -37,19 +37,19 @@ local places = {
 }
 local seconds, microseconds = now(now_seconds, now_microseconds)
 
--- Returns how often an id is to be taken out of a list, or nil if that would take a longer walk than is allowed.
-local function surplus(id, found, right, list)
+-- Returns how often a task is to be taken out of a list, or nil if that would take a longer walk than is allowed.
+local function surplus(found, right, list, positions)
   local count = list == right and -1 or 0
   for _, place in ipairs(found) do
     count = count + (place == list and 1 or 0)
   end
-  return count <= #list_positions(list, id, walk) and math.max(0, count) or nil
+  return count <= #positions and math.max(0, count) or nil
 end
 
 -- Takes an id out of a list so many times, from the beginning unless that is too far.
-local function take_from_list(list, id, count)
+local function take_from_list(list, id, count, positions)
   local first = 0
-  for _, position in ipairs(list_positions(list, id, walk)) do
+  for _, position in ipairs(positions) do
     first = first + (position < 2 * walk and 1 or 0)
   end
   if count > 0 and first > 0 then
@@ -138,13 +138,13 @@ for at = 7, #ARGV, 12 do
   local id, seen_in, in_pending, in_active, digest, state, place, score, group, unique_key, reason, message =
     unpack(ARGV, at, at + 11)
   local listed = { tonumber(in_pending), tonumber(in_active) }
-  local found, _, values, _, now_digest = task_places(places, id, seen_in, listed, seconds)
-  local from_pending = surplus(id, found, place, pending)
-  local from_active = surplus(id, found, place, active)
+  local found, _, values, _, now_digest, positions = task_places(places, id, seen_in, listed, seconds)
+  local from_pending = surplus(found, place, pending, positions[1])
+  local from_active = surplus(found, place, active, positions[2])
   local task = task_prefix .. id
   if now_digest == digest and from_pending and from_active then
-    take_from_list(pending, id, from_pending)
-    take_from_list(active, id, from_active)
+    take_from_list(pending, id, from_pending, positions[1])
+    take_from_list(active, id, from_active, positions[2])
     local is_there = clear(id, found, place)
     if state == '' then
       redis.call('ZREM', lease, id)

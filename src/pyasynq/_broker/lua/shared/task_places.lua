@@ -1,14 +1,15 @@
 -- Returns the keys of the collections that a task is in, with a list as often as the id stands in it; its score in
--- each, empty for lists; the values of its hash; what its lease is: `held`, `over` or empty; and a digest that
--- changes whenever one of these does. The ends of lists are looked through; `listed` is how often the id was
--- counted in all of pending and active.
+-- each, empty for lists; the values of its hash; what its lease is: `held`, `over` or empty; a digest that
+-- changes whenever one of these does; and its positions in pending and in active, as far as they are near an end:
+-- only these are looked through. `listed` is how often the id was counted in all of pending and active.
 -- Uses: list_positions
 local function task_places(places, id, seen_in, listed, seconds)
   local values = redis.call('HMGET', places.task_prefix .. id, 'msg', 'state', 'group', 'unique_key', 'x:attempt',
     'x:group', 'pending_since', 'x:crashes')
-  local found, scores = {}, {}
+  local found, scores, positions = {}, {}, {}
   for at, list in ipairs({ places.pending, places.active }) do
-    for _ = 1, math.max(listed[at], #list_positions(list, id, places.walk)) do
+    positions[at] = list_positions(list, id, places.walk)
+    for _ = 1, math.max(listed[at], #positions[at]) do
       found[#found + 1] = list
       scores[#scores + 1] = ''
     end
@@ -33,5 +34,5 @@ local function task_places(places, id, seen_in, listed, seconds)
   for at = 1, 8 do
     parts[#parts + 1] = values[at] and #values[at] .. values[at] or '-'
   end
-  return found, scores, values, held, redis.sha1hex(table.concat(parts, '\n'))
+  return found, scores, values, held, redis.sha1hex(table.concat(parts, '\n')), positions
 end
