@@ -20,7 +20,7 @@ STAMP := $(VENV)/made-$(shell { pwd; cat pyproject.toml requirements/dev.txt; } 
 # Each writes files that are checked in, and with --check says whether they are current.
 GENERATORS := $(wildcard tools/generate_wire.py tools/unasync.py)
 
-.PHONY: help demo test check fix bench sync mutants model chaos-kill chaos-limits chaos-ordered chaos-schedulers interop interop-nightly interop-faults chaos-doctor pins clean
+.PHONY: help demo test check fix bench bench-smoke sync mutants model chaos-kill chaos-limits chaos-ordered chaos-schedulers interop interop-nightly interop-faults chaos-doctor pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -44,8 +44,11 @@ fix: $(STAMP) ## format and repair what ruff can repair
 	$(PYTHON) -m ruff check --fix
 	$(PYTHON) -m ruff format
 
-bench: $(STAMP) ## measure enqueue and drain on this machine [BENCH_ARGS=...]
-	@$(PYTHON) bench/run.py $(BENCH_ARGS)
+bench: $(STAMP) ## measure pyasynq beside its peers on one Redis (12 minutes) [BENCH_ARGS="--only drain --peers go"]
+	@$(PYTHON) -m bench.run $(BENCH_ARGS)
+
+bench-smoke: $(STAMP) ## see that every measurement works: few tasks, one round, no timing looked at
+	@$(PYTHON) -m bench.run --smoke $(BENCH_ARGS) >/dev/null
 
 sync: $(STAMP) ## write the generated files anew: pyasynq.sync and the wire module
 	@for tool in $(GENERATORS); do echo "$(PYTHON) $$tool"; $(PYTHON) $$tool || exit 1; done

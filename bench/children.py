@@ -1,0 +1,177 @@
+"""Child processes of the harness: started apart from the terminal, measured, and all ended with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+
+_PATIENCE = 15.0
+_PROC = Path("/proc")
+
+
+class Children:
+    """All processes that a run has started. Leaving the `with` block kills those that are left."""
+
+    def __init__(self, logs: Path) -> None:
+        self._logs = logs
+        self._living: list[subprocess.Popen[Any]] = []
+        self._number = 0
+
+    def start(
+        self, command: Sequence[str], *, name: str, environment: Mapping[str, str], pipes: bool = False
+    ) -> Child:
+        """Start a command; what it says goes to a log, or with `pipes` its standard output to the harness.
+
+        It is in a session of its own, so Ctrl-C reaches the harness alone, which then ends the others.
+        """
+        self._number += 1
+        log = self._logs / f"{self._number:03}-{name}.log"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if pipes else file,
+                stderr=file,
+                env=dict(environment),
+                start_new_session=True,
+            )
+        self._living = [child for child in self._living if child.poll() is None]
+        self._living.append(process)
+        return Child(process, log, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for process in self._living:
+            _kill_group(process)
+        for process in self._living:
+            process.wait()
+
+
+class Child:
+    """One process and its descendants."""
+
+    def __init__(self, process: subprocess.Popen[Any], log: Path, name: str) -> None:
+        self.process = process
+        self.name = name
+        self._log = log
+
+    @property
+    def said(self) -> str:
+        """The end of its log."""
+        return self._log.read_text(errors="replace")[-2000:]
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process that was started still runs."""
+        return self.process.poll() is None
+
+    @property
+    def pids(self) -> list[int]:
+        """It and its descendants."""
+        return [self.process.pid, *descendants(self.process.pid)]
+
+    def cpu_seconds(self) -> float:
+        """What it and its living descendants have used so far."""
+        return sum(cpu_seconds(pid) for pid in self.pids)
+
+    def peak_memory(self) -> int:
+        """The sum of the peaks of resident memory in bytes."""
+        return sum(peak_memory(pid) for pid in self.pids)
+
+    def stop(self) -> None:
+        """End it in good order, or by force when that takes long."""
+        if self.alive:
+            self.process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(_PATIENCE)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it and its descendants without a chance to clean up."""
+        _kill_group(self.process)
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def _kill_group(process: subprocess.Popen[Any]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        # It has ended; macOS says so with the second.
+        return
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the living processes that a process has started, and theirs."""
+    lists = list(_PROC.glob(f"{pid}/task/*/children"))
+    if not lists:
+        return [] if _PROC.joinpath(str(os.getpid())).exists() else _descendants_elsewhere(pid)
+    found = []
+    for text in map(_read, lists):
+        for child in map(int, text.split()):
+            found += [child, *descendants(child)]
+    return found
+
+
+def _descendants_elsewhere(pid: int) -> list[int]:
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time of a process: to the microsecond on Linux, else to the tick."""
+    texts = [_read(path) for path in _PROC.glob(f"{pid}/task/*/schedstat")]
+    nanoseconds = [int(text.split()[0]) for text in texts if text]
+    if nanoseconds:
+        return sum(nanoseconds) / 1e9
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system)
+
+
+def peak_memory(pid: int) -> int:
+    """Return the peak of resident memory in bytes; where the system does not tell, what it is now."""
+    for name, value in _status(pid):
+        if name == "VmHWM":
+            return int(value.split()[0]) * 1024
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def _status(pid: int) -> Iterator[tuple[str, str]]:
+    for line in _read(_PROC / str(pid) / "status").splitlines():
+        name, _, value = line.partition(":")
+        yield name, value
+
+
+def _read(path: Path) -> str:
+    """Return the text of a file of /proc, nothing if its process has ended."""
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

@@ -1,0 +1,109 @@
+"""Who takes part: each peer in its documented fast setup, and pyasynq in several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from bench.environments import GO_PEER, OURS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+REDIS: Final = "redis"
+VALKEY: Final = "valkey"
+ONE_QUEUE: Final = ("default",)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One peer with the settings of its worker.
+
+    Attributes:
+        pace: how fast it is about, as a share of the fastest: it gets so many tasks.
+        server: what it runs on.
+        always: takes part in a run of the default length.
+    """
+
+    key: str
+    peer: str
+    title: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    queues: tuple[str, ...] = ONE_QUEUE
+    pace: float = 1.0
+    server: str = REDIS
+    always: bool = True
+
+    def count(self, most: int) -> int:
+        """Return how many tasks it gets where the fastest gets so many."""
+        return max(20, int(most * self.pace))
+
+    @property
+    def work_settings(self) -> dict[str, Any]:
+        """What its worker is told."""
+        return {"queues": list(self.queues), **self.settings}
+
+
+def _queues(count: int) -> tuple[str, ...]:
+    return tuple(f"q{number}" for number in range(count))
+
+
+PLAIN: Final = Contestant(OURS, OURS, "pyasynq, 100 slots (the default)")
+GO: Final = Contestant(GO_PEER, GO_PEER, "Asynq in Go, concurrency 100", {"concurrency": 100}, pace=0.3)
+
+_OURS: Final = (
+    PLAIN,
+    Contestant("pyasynq-1000", OURS, "pyasynq, 1,000 slots", {"concurrency": 1000}),
+    Contestant("pyasynq-10", OURS, "pyasynq, 10 slots", {"concurrency": 10}, pace=0.6),
+    Contestant(
+        "pyasynq-one-call", OURS, "pyasynq, one call in flight, no prefetch", {"one_call": True}, pace=0.8
+    ),
+    Contestant("pyasynq-5-queues", OURS, "pyasynq, five queues", queues=_queues(5)),
+    Contestant("pyasynq-10-queues", OURS, "pyasynq, ten queues", queues=_queues(10)),
+    Contestant("pyasynq-2-processes", OURS, "pyasynq, two processes", {"processes": 2}),
+    Contestant("pyasynq-valkey", OURS, "pyasynq, on Valkey", server=VALKEY),
+)
+_GO: Final = (
+    GO,
+    Contestant(
+        "asynq-1000", GO_PEER, "Asynq in Go, concurrency 1,000", {"concurrency": 1000}, pace=0.3, always=False
+    ),
+    Contestant(
+        "asynq-valkey", GO_PEER, "Asynq in Go, on Valkey", {"concurrency": 100}, pace=0.3, server=VALKEY
+    ),
+)
+_PYTHON: Final = {
+    "celery": ("Celery", 0.04),
+    "dramatiq": ("Dramatiq", 0.12),
+    "rq": ("RQ", 0.008),
+    "arq": ("arq", 0.05),
+    "taskiq": ("taskiq", 0.1),
+    "saq": ("SAQ", 0.07),
+    "streaq": ("streaq", 0.05),
+    "huey": ("Huey", 0.09),
+}
+PEERS_IN_PYTHON: Final = tuple(
+    Contestant(key, key, title, pace=pace) for key, (title, pace) in _PYTHON.items()
+)
+_TWO_PROCESSES: Final = tuple(
+    Contestant(
+        f"{key}-2-processes", key, f"{title}, two processes", {"processes": 2}, pace=pace, always=False
+    )
+    for key, (title, pace) in _PYTHON.items()
+)
+DRAINING: Final = (*_OURS, *_GO, *PEERS_IN_PYTHON, *_TWO_PROCESSES)
+
+
+def choose(
+    contestants: Iterable[Contestant], *, peers: Iterable[str], servers: Iterable[str], long: bool
+) -> list[Contestant]:
+    """Return those that can and shall take part."""
+    peers, servers = set(peers), set(servers)
+    return [
+        contestant
+        for contestant in contestants
+        if contestant.peer in peers
+        # Where there is only one server, it is the one to measure on.
+        and (contestant.server in servers or contestant.server == REDIS)
+        and (contestant.always or long)
+    ]

@@ -1,0 +1,152 @@
+"""Floors: what no client of this Redis can beat, from a bare socket that packs commands and does no more."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import hiredis
+
+from bench.figures import RATE, REDIS_CPU
+from bench.stage import MeasurementError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from bench.servers import RedisServer
+    from bench.stage import Stage
+
+FLOOR_ONE: Final = "floor-one"
+FLOOR_PIPELINED: Final = "floor-pipelined"
+FLOOR_ENQUEUE: Final = "floor-enqueue"
+FLOOR_DRAIN: Final = "floor-drain"
+BATCH: Final = 50
+IN_FLIGHT: Final = 2
+PIPELINE: Final = 500
+MESSAGE: Final = b"m" * 180
+"""As long as a task of 100 bytes of JSON with its other fields."""
+
+_LUA: Final = Path(__file__).parent / "lua"
+_PREFIX: Final = "floor:{default}:t:"
+_KEYS: Final = tuple(f"floor:{{default}}:{name}" for name in ("pending", "active", "lease", "processed"))
+
+
+class BareSocket:
+    """A connection that packs commands and reads replies, and nothing else."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = hiredis.Reader()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+    def send(self, *commands: tuple[Any, ...]) -> None:
+        """Send commands in one write."""
+        self._socket.sendall(b"".join(hiredis.pack_command(command) for command in commands))
+
+    def receive(self) -> Any:
+        """Wait for the next reply.
+
+        Raises:
+            MeasurementError: it is an error.
+        """
+        while (reply := self._reader.gets()) is False:
+            self._reader.feed(self._socket.recv(1 << 16))
+        if isinstance(reply, hiredis.ReplyError):
+            raise MeasurementError(f"a floor got the answer {reply}")
+        return reply
+
+    def load(self, script: str) -> str:
+        """Have Redis know a script, and return its digest."""
+        self.send(("SCRIPT", "LOAD", script))
+        self.receive()
+        return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+
+
+class _Stopwatch:
+    def __init__(self, server: RedisServer) -> None:
+        self._server = server
+        self._redis, self._at = server.cpu_seconds(), time.perf_counter()
+
+    def figures(self, count: int) -> dict[str, float]:
+        """Return the rate and what Redis used since the start."""
+        seconds, redis = time.perf_counter() - self._at, self._server.cpu_seconds() - self._redis
+        return {RATE.name: count / seconds, REDIS_CPU.name: redis / count * 1e6}
+
+
+def trivial_floor(stage: Stage, count: int, *, at_once: int) -> dict[str, float]:
+    """Measure an EVALSHA that does nothing, so many in flight."""
+    server = stage.server()
+    with BareSocket(server) as bare:
+        command = ("EVALSHA", bare.load("return 1"), 1, "{default}:key", "argument")
+        watch = _Stopwatch(server)
+        for _ in range(0, count, at_once):
+            bare.send(*(command for _ in range(at_once)))
+            for _ in range(at_once):
+                bare.receive()
+        return watch.figures(count // at_once * at_once)
+
+
+def enqueue_floor(stage: Stage, count: int) -> dict[str, float]:
+    """Measure the creation of tasks, 50 a call, two calls in flight."""
+    server = stage.server()
+    server.flush()
+    calls = count // BATCH
+    with BareSocket(server) as bare:
+        sha = bare.load((_LUA / "enqueue.lua").read_text())
+        watch = _Stopwatch(server)
+        for call in range(calls + IN_FLIGHT):
+            if call < calls:
+                tasks = (word for at in range(BATCH) for word in (f"{call:016}-{at:019}", MESSAGE))
+                bare.send(("EVALSHA", sha, 1, _KEYS[0], _PREFIX, *tasks))
+            if call >= IN_FLIGHT:
+                bare.receive()
+        figures = watch.figures(calls * BATCH)
+    queued = server.client.llen(_KEYS[0])
+    if queued != calls * BATCH:
+        raise MeasurementError(f"the floor enqueued {queued} of {calls * BATCH} tasks")
+    return figures
+
+
+def drain_floor(stage: Stage) -> dict[str, float]:
+    """Measure taking and finishing tasks, 50 a call, two calls in flight."""
+    server = stage.server()
+    enqueue_floor(stage, stage.most)
+    with BareSocket(server) as bare:
+        sha = bare.load((_LUA / "drain.lua").read_text())
+        watch = _Stopwatch(server)
+        count = _drain(bare, sha)
+        figures = watch.figures(count)
+    left = server.client.llen(_KEYS[0]) + server.client.llen(_KEYS[1])
+    if left or count != stage.most // BATCH * BATCH:
+        raise MeasurementError(f"the floor drained {count} tasks and left {left}")
+    return figures
+
+
+def _drain(bare: BareSocket, sha: str) -> int:
+    """Take and finish until nothing comes; return how many there were."""
+    count, in_flight, done = 0, 0, []
+    for _ in range(IN_FLIGHT):
+        bare.send(("EVALSHA", sha, 4, *_KEYS, _PREFIX, BATCH))
+        in_flight += 1
+    while in_flight:
+        done = bare.receive()[::2]
+        in_flight -= 1
+        count += len(done)
+        if done:
+            bare.send(("EVALSHA", sha, 4, *_KEYS, _PREFIX, BATCH, *done))
+            in_flight += 1
+    return count

@@ -1,0 +1,119 @@
+"""Drain: so many tasks wait, a worker starts; how fast are they gone, and what does a task cost?"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from bench.contestants import DRAINING, GO, PLAIN, choose
+from bench.figures import BYTES, COMMANDS, PEAK_MEMORY, RATE, REDIS_CPU, WORKER_CPU
+from bench.floors import FLOOR_DRAIN, drain_floor
+from bench.measurements.shape import Entry, Measurement, entries_of
+from bench.stage import MeasurementError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.contestants import Contestant
+    from bench.measurements.shape import Scene
+    from bench.stage import Moment, Stage, Worker
+
+FIGURES = (RATE, WORKER_CPU, REDIS_CPU, COMMANDS, PEAK_MEMORY, BYTES)
+
+
+def costs(begin: Moment, end: Moment) -> dict[str, float]:
+    """Return rate and costs per task between two moments.
+
+    Raises:
+        MeasurementError: too few tasks ran between them.
+    """
+    tasks = end.ended - begin.ended
+    if tasks <= 0:
+        raise MeasurementError("all tasks ran between two looks: take more of them")
+    return {
+        RATE.name: tasks / (end.at - begin.at),
+        WORKER_CPU.name: (end.worker - begin.worker) / tasks * 1e6,
+        REDIS_CPU.name: (end.redis - begin.redis) / tasks * 1e6,
+        COMMANDS.name: (end.commands - begin.commands) / tasks,
+    }
+
+
+def watch(worker: Worker, count: int) -> dict[str, float]:
+    """Measure from the first tasks that ran to the last."""
+    worker.wait(lambda: worker.counters.ended > 0, "waiting for the first task")
+    begin = worker.moment()
+    worker.wait(lambda: worker.counters.ended >= count, f"waiting for {count} tasks")
+    return costs(begin, worker.moment()) if begin.ended < count else {}
+
+
+def drain(stage: Stage, contestant: Contestant, count: int, size: int = 100) -> dict[str, float]:
+    """Measure one drain.
+
+    Raises:
+        MeasurementError: not exactly so many tasks ran, or some are left in Redis.
+    """
+    server = stage.server(contestant.server)
+    server.flush()
+    empty = server.memory()
+    stage.fill(contestant, server, count, size=size)
+    in_redis = (server.memory() - empty) / count
+    with stage.worker(contestant) as worker:
+        figures = watch(worker, count)
+        stage.wait_until_empty(worker, contestant)
+        figures[PEAK_MEMORY.name] = worker.child.peak_memory() / 2**20
+    ran = worker.counters.ended
+    if ran != count:
+        raise MeasurementError(f"{contestant.key}: {count} tasks were enqueued, and {ran} ran")
+    return {**figures, BYTES.name: in_redis}
+
+
+@contextmanager
+def _open(scene: Scene) -> Iterator[list[Entry]]:
+    stage = scene.stage
+    contestants = choose(DRAINING, peers=scene.peers, servers=scene.servers, long=scene.long)
+
+    def run(contestant: Contestant) -> dict[str, float]:
+        return drain(stage, contestant, contestant.count(stage.most))
+
+    entries = entries_of(contestants, run, FLOOR_DRAIN)
+    entries.append(
+        Entry(FLOOR_DRAIN, "floor: the same work on the data, 50 a call", lambda: drain_floor(stage))
+    )
+    yield entries
+
+
+@contextmanager
+def _open_payloads(scene: Scene) -> Iterator[list[Entry]]:
+    stage = scene.stage
+    contestants = choose((PLAIN, GO), peers=scene.peers, servers=scene.servers, long=scene.long)
+
+    def entry(contestant: Contestant, size: int, share: float) -> Entry:
+        count = contestant.count(int(stage.most * share))
+        title = f"{contestant.title}, {size // 1000} KB"
+        return Entry(f"{contestant.key}-{size}", title, lambda: drain(stage, contestant, count, size))
+
+    yield [
+        entry(contestant, size, share)
+        for size, share in ((1_000, 0.7), (100_000, 0.05))
+        for contestant in contestants
+    ]
+
+
+DRAIN = Measurement(
+    "drain",
+    "Drain: no-op tasks of 100 bytes of JSON, decoded into a typed handler's arguments",
+    FIGURES,
+    _open,
+    reference=GO.key,
+    notes=(
+        "From the first task that ran to the last; Redis commands include those inside scripts.",
+        "Each gets as many tasks as it runs in about a second; exactly those ran, and nothing was left.",
+    ),
+)
+PAYLOADS = Measurement(
+    "payload",
+    "Drain with larger payloads",
+    FIGURES,
+    _open_payloads,
+    by_default=False,
+)

@@ -1,0 +1,88 @@
+"""Results as Markdown: a table for each measurement, and what the reader must know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bench.figures import Figure, Summary
+    from bench.results import Results, Row, Table
+
+NOTHING = ""
+
+
+def markdown(results: Results) -> str:
+    """Return everything."""
+    parts = [facts(results)]
+    parts += [table_of(table) for table in results.tables.values() if table.rows]
+    parts.append(peers(results))
+    if results.failures:
+        parts.append("## What failed\n\n" + "\n".join(f"- {failure}" for failure in results.failures))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def facts(results: Results) -> str:
+    """Return what the figures were measured on."""
+    return "\n".join(f"- {name}: {value}" for name, value in results.facts.items())
+
+
+def table_of(table: Table) -> str:
+    """Return one measurement."""
+    figures = [
+        figure for figure in table.figures if any(row.values(figure.name) for row in table.rows.values())
+    ]
+    comparisons = _comparisons(table, figures)
+    headings = ["", *(figure.heading for figure in figures), *comparisons]
+    lines = [f"## {table.title}", "", *(f"{note}" for note in table.notes), ""]
+    lines += [_line(headings), _line(["---", *["--:"] * (len(headings) - 1)])]
+    for row in table.rows.values():
+        cells = [shown(row.summary(figure.name), figure.digits) for figure in figures]
+        lines.append(
+            _line([row.title, *cells, *(_compared(table, row, figures[0], name) for name in comparisons)])
+        )
+    return "\n".join(lines)
+
+
+def shown(found: Summary | None, digits: int) -> str:
+    """Return a median and its range: `1,234 [1,100-1,300]`."""
+    if found is None:
+        return NOTHING
+    middle = f"{found.median:,.{digits}f}"
+    if found.count == 1:
+        return middle
+    return f"{middle} [{found.least:,.{digits}f}-{found.most:,.{digits}f}]"
+
+
+def peers(results: Results) -> str:
+    """Return how each peer is set up, and what it does after a crash."""
+    if not results.peers:
+        return NOTHING
+    lines = ["## Who was measured", "", _line(["", "versions", "set-up", "tasks of a killed worker"])]
+    lines.append(_line(["---"] * 4))
+    for peer in results.peers.values():
+        versions = ", ".join(f"{name} {version}" for name, version in peer["versions"].items())
+        lines.append(_line([peer["title"], versions, peer["setup"], peer["after_a_crash"]]))
+    return "\n".join(lines)
+
+
+def _comparisons(table: Table, figures: list[Figure]) -> list[str]:
+    if not figures:
+        return []
+    found = []
+    if table.reference in table.rows and table.rows[table.reference].rounds:
+        found.append(f"times {table.rows[table.reference].title}")
+    if any(row.floor in table.rows for row in table.rows.values()):
+        found.append("share of the floor")
+    return found
+
+
+def _compared(table: Table, row: Row, figure: Figure, comparison: str) -> str:
+    if comparison == "share of the floor":
+        found = table.ratio(figure.name, row.key, row.floor) if row.floor else None
+        return f"{found.median:.0%}" if found else NOTHING
+    found = table.ratio(figure.name, row.key, table.reference or "")
+    return f"{found.median:.2f}" if found else NOTHING
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

@@ -1,0 +1,102 @@
+"""What a run has found, and its form as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench.figures import Figure, Summary, ratio, summary
+
+
+@dataclass
+class Row:
+    """What one contestant did in one measurement.
+
+    Attributes:
+        rounds: figures by round; a round that failed is missing.
+    """
+
+    key: str
+    title: str
+    floor: str | None = None
+    rounds: dict[int, dict[str, float]] = field(default_factory=dict)
+
+    def values(self, figure: str) -> dict[int, float]:
+        """Return one figure, by round."""
+        return {at: found[figure] for at, found in self.rounds.items() if figure in found}
+
+    def summary(self, figure: str) -> Summary | None:
+        """Return the median and range of a figure; None if it was not measured."""
+        values = list(self.values(figure).values())
+        return summary(values) if values else None
+
+
+@dataclass
+class Table:
+    """All rows of one measurement.
+
+    Attributes:
+        reference: the key of the row that the others are compared with.
+        notes: what the reader must know.
+    """
+
+    key: str
+    title: str
+    figures: tuple[Figure, ...]
+    reference: str | None = None
+    notes: tuple[str, ...] = ()
+    rows: dict[str, Row] = field(default_factory=dict)
+
+    def ratio(self, figure: str, row: str, other: str) -> Summary | None:
+        """Compare a figure of two rows round by round; None if either is missing."""
+        if row not in self.rows or other not in self.rows:
+            return None
+        return ratio(self.rows[row].values(figure), self.rows[other].values(figure))
+
+
+@dataclass
+class Results:
+    """A whole run.
+
+    Attributes:
+        facts: about the machine, the servers and the run.
+        peers: how each peer describes itself.
+        failures: what went wrong, one line each.
+    """
+
+    facts: dict[str, str]
+    peers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything, with each round's figures and their summaries."""
+        return {
+            "facts": self.facts,
+            "peers": self.peers,
+            "failures": self.failures,
+            "measurements": [_table_as_json(table) for table in self.tables.values()],
+        }
+
+
+def _table_as_json(table: Table) -> dict[str, Any]:
+    rows = []
+    for row in table.rows.values():
+        summaries = {figure.name: row.summary(figure.name) for figure in table.figures}
+        rows.append(
+            {
+                "key": row.key,
+                "title": row.title,
+                "floor": row.floor,
+                "summary": {name: asdict(found) for name, found in summaries.items() if found},
+                "rounds": {str(at): found for at, found in row.rounds.items()},
+            }
+        )
+    return {
+        "key": table.key,
+        "title": table.title,
+        "figures": [asdict(figure) for figure in table.figures],
+        "reference": table.reference,
+        "notes": list(table.notes),
+        "rows": rows,
+    }

@@ -1,0 +1,124 @@
+"""Servers of Redis or Valkey for one run: on a free port of the loopback, with nothing written to disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from bench.children import cpu_seconds
+from pyasynq.embedded import find_server_binary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bench.children import Child, Children
+    from pyasynq.embedded import ServerBinary
+
+_START_SECONDS = 10.0
+
+
+class RedisServer:
+    """A running server and the harness's own connection to it."""
+
+    def __init__(self, binary: ServerBinary, children: Children, folder: Path) -> None:
+        self.binary = binary
+        self.port = _free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._child: Child = children.start(
+            [str(binary.path), *self._settings(folder)], name=binary.name, environment=os.environ
+        )
+        self.client = redis.Redis(port=self.port, socket_timeout=60)
+        self._wait()
+
+    def _settings(self, folder: Path) -> list[str]:
+        settings = {
+            "bind": "127.0.0.1",
+            "port": str(self.port),
+            "save": "",
+            "appendonly": "no",
+            "dir": str(folder),
+            "loglevel": "warning",
+        }
+        return [word for name, value in settings.items() for word in (f"--{name}", value)]
+
+    def _wait(self) -> None:
+        ends = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                self.client.ping()
+            except redis.ConnectionError as error:
+                if time.monotonic() > ends or not self._child.alive:
+                    raise RuntimeError(f"{self.binary} did not start: {self._child.said}") from error
+                time.sleep(0.01)
+            else:
+                return
+
+    def flush(self) -> None:
+        """Empty it."""
+        self.client.flushall()
+
+    def cpu_seconds(self) -> float:
+        """The processor time that it has used."""
+        return cpu_seconds(self._child.process.pid)
+
+    def commands(self) -> int:
+        """How many commands it has carried out, those within scripts included."""
+        return int(self._info("stats")["total_commands_processed"])
+
+    def calls(self, name: str) -> int:
+        """How many commands of a name it has carried out."""
+        entry = self._info("commandstats").get(f"cmdstat_{name}")
+        return int(entry["calls"]) if entry else 0
+
+    def memory(self) -> int:
+        """The bytes that its data take."""
+        return int(self._info("memory")["used_memory"])
+
+    def left(self, commands: list[list[str]], queues: tuple[str, ...]) -> int:
+        """Add up what commands answer; QUEUE in them stands for each queue."""
+        whole = {
+            tuple(word.replace("QUEUE", queue) for word in command)
+            for command in commands
+            for queue in queues
+        }
+        return sum(_number(self._execute(*command)) for command in whole)
+
+    def stop(self) -> None:
+        """End it."""
+        self.client.close()
+        self._child.kill()
+
+    def _info(self, section: str) -> dict[str, Any]:
+        return self.client.info(section)
+
+    def _execute(self, *command: str) -> Any:
+        return self.client.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py leaves it out
+
+
+def _number(reply: Any) -> int:
+    """Read an integer; of XPENDING's summary the first, of a list of keys how many."""
+    if isinstance(reply, dict):
+        return int(reply["pending"])
+    return len(reply) if isinstance(reply, list) else int(reply)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def find_servers() -> dict[str, ServerBinary]:
+    """Return what can be measured on, the main one first: an installed Redis, and the embedded Valkey."""
+    found = {}
+    if path := shutil.which("redis-server"):
+        found["redis"] = find_server_binary(path)
+    embedded = find_server_binary()
+    if not found or embedded.name == "Valkey":
+        found["valkey" if embedded.name == "Valkey" else "redis"] = embedded
+    return found

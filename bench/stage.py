@@ -1,0 +1,266 @@
+"""Where measurements take place: servers, producers and workers of one run."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from bench.contestants import ONE_QUEUE, REDIS
+from bench.peers.shape import FIRST_SAMPLE, SAMPLES, WORDS, Order, map_counters, sum_of
+from bench.servers import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from bench.children import Child, Children
+    from bench.contestants import Contestant
+    from bench.environments import Program
+    from pyasynq.embedded import ServerBinary
+
+LOOK_SECONDS = 0.002
+STALLED_SECONDS = 30.0
+EMPTY_SECONDS = 20.0
+
+
+class MeasurementError(Exception):
+    """A measurement came to nothing; the message says why."""
+
+
+class Counters:
+    """What the handlers have counted."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.write_bytes(bytes(WORDS * 8))
+        self._words = map_counters(path)
+
+    @property
+    def ended(self) -> int:
+        """How many handlers have ended."""
+        return sum_of(self._words)
+
+    @property
+    def started(self) -> int:
+        """How many handlers have begun, where they say so."""
+        return sum_of(self._words, 1)
+
+    def delays(self, count: int) -> list[float]:
+        """Return the pick-up delays of so many numbered tasks, in seconds."""
+        return [self._words[FIRST_SAMPLE + number % SAMPLES] / 1e9 for number in range(count)]
+
+
+class Moment(NamedTuple):
+    """A snapshot of a worker at work; processor times in seconds."""
+
+    at: float
+    ended: int
+    redis: float
+    worker: float
+    commands: int
+
+
+class Producer:
+    """A peer's process that enqueues."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+
+    def prepare(self, order: Order) -> None:
+        """Have it make the arguments of the tasks."""
+        self._send(json.dumps(asdict(order)))
+        self._receive()
+
+    def start(self) -> None:
+        """Have it carry out the order that it has prepared."""
+        self._send("go")
+
+    def result(self) -> dict[str, float]:
+        """Wait until it has, and return `count`, `seconds` and the processor time `cpu`."""
+        return cast("dict[str, float]", self._receive())
+
+    def carry_out(self, order: Order) -> dict[str, float]:
+        """Do all three."""
+        self.prepare(order)
+        self.start()
+        return self.result()
+
+    def stop(self) -> None:
+        """End it."""
+        self._child.kill()
+
+    def _send(self, line: str) -> None:
+        pipe = self._child.process.stdin
+        assert pipe is not None  # noqa: S101 - it was started with pipes
+        pipe.write(line.encode() + b"\n")
+        pipe.flush()
+
+    def _receive(self) -> Any:
+        pipe = self._child.process.stdout
+        assert pipe is not None  # noqa: S101 - as above
+        line = pipe.readline()
+        if not line:
+            raise MeasurementError(f"the producer {self._child.name} ended: {self._child.said}")
+        return json.loads(line)
+
+
+@dataclass
+class Worker:
+    """A running worker of a contestant, the counters of its handlers, and its server."""
+
+    child: Child
+    counters: Counters
+    server: RedisServer
+
+    def moment(self, *, commands: bool = True) -> Moment:
+        """Take a snapshot; the time and the count first, since the others take a little."""
+        at, ended = time.perf_counter(), self.counters.ended
+        redis, worker = self.server.cpu_seconds(), self.child.cpu_seconds()
+        return Moment(at, ended, redis, worker, self.server.commands() if commands else 0)
+
+    def wait(
+        self,
+        condition: Callable[[], bool],
+        what: str,
+        *,
+        seconds: float = STALLED_SECONDS,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
+        """Look every two milliseconds until a condition holds.
+
+        Raises:
+            MeasurementError: the worker has ended, or nothing has happened for so many seconds.
+        """
+        seen, since = -1, time.monotonic()
+        while not condition():
+            ended, now = self.counters.ended, time.monotonic()
+            if ended != seen:
+                seen, since = ended, now
+            elif now - since > seconds:
+                raise MeasurementError(f"{what}: {ended} tasks ran, then nothing; {self.child.said}")
+            if not self.child.alive:
+                raise MeasurementError(f"{what}: the worker ended: {self.child.said}")
+            if meanwhile is not None:
+                meanwhile()
+            time.sleep(LOOK_SECONDS)
+
+
+@dataclass
+class Stage:
+    """What all measurements of a run share.
+
+    Attributes:
+        most: how many tasks the fastest contestant gets.
+        scale: by how much waits and windows are shortened in a smoke run; 1 otherwise.
+    """
+
+    children: Children
+    folder: Path
+    binaries: Mapping[str, ServerBinary]
+    programs: Mapping[str, Program]
+    most: int
+    scale: float = 1.0
+    servers: dict[str, RedisServer] = field(default_factory=dict)
+    _producers: dict[tuple[str, str], tuple[Producer, Counters]] = field(default_factory=dict)
+    _number: int = 0
+
+    def server(self, name: str = REDIS) -> RedisServer:
+        """Return a server by its name; the main one where there is only one kind."""
+        if name not in self.servers:
+            self.servers[name] = self.new_server(name)
+        return self.servers[name]
+
+    def new_server(self, name: str = REDIS) -> RedisServer:
+        """Start another server of that kind."""
+        binary = self.binaries.get(name) or next(iter(self.binaries.values()))
+        return RedisServer(binary, self.children, self.folder)
+
+    def new_counters(self) -> Counters:
+        """Return counters that stand at zero."""
+        self._number += 1
+        return Counters(self.folder / f"{self._number}.counters")
+
+    def producer(self, peer: str, server: RedisServer) -> Producer:
+        """Return the running producer of a peer; one that was started before is used again."""
+        key = (peer, server.url)
+        if key not in self._producers:
+            counters = self.new_counters()
+            self._producers[key] = self.new_producer(peer, server, counters), counters
+        return self._producers[key][0]
+
+    def new_producer(self, peer: str, server: RedisServer, counters: Counters) -> Producer:
+        """Start a producer that looks at these counters. Whoever starts it stops it."""
+        program = self.programs[peer]
+        child = self.children.start(
+            program.arguments("enqueue"),
+            name=f"{peer}-producer",
+            environment=program.environment(server.url, counters.path),
+            pipes=True,
+        )
+        return Producer(child)
+
+    def dismiss_producers(self) -> None:
+        """Stop the producers."""
+        for producer, _ in self._producers.values():
+            producer.stop()
+        self._producers.clear()
+
+    @contextmanager
+    def worker(
+        self, contestant: Contestant, *, server: RedisServer | None = None, counters: Counters | None = None
+    ) -> Iterator[Worker]:
+        """Run a worker for the time of a block."""
+        program = self.programs[contestant.peer]
+        server = server if server is not None else self.server(contestant.server)
+        counters = counters if counters is not None else self.new_counters()
+        child = self.children.start(
+            program.arguments("work", contestant.work_settings),
+            name=f"{contestant.key}-worker",
+            environment=program.environment(server.url, counters.path),
+        )
+        try:
+            yield Worker(child, counters, server)
+        finally:
+            child.stop()
+            if counters.path.exists():
+                counters.path.unlink()
+
+    def left(self, peer: str, server: RedisServer, queues: tuple[str, ...] = ONE_QUEUE) -> int:
+        """Return how many tasks of a peer have not ended."""
+        return server.left(self.programs[peer].description.left, queues)
+
+    def fill(
+        self,
+        contestant: Contestant,
+        server: RedisServer,
+        count: int,
+        *,
+        size: int = 100,
+        mode: str | None = None,
+    ) -> None:
+        """Enqueue tasks in the fastest way.
+
+        Raises:
+            MeasurementError: there are not so many tasks in Redis then.
+        """
+        producer = self.producer(contestant.peer, server)
+        mode = mode if mode is not None else self.programs[contestant.peer].description.fill
+        producer.carry_out(Order(mode, count, size, contestant.queues))
+        left = self.left(contestant.peer, server, contestant.queues)
+        if left != count:
+            raise MeasurementError(f"{contestant.key}: {count} tasks were enqueued, but {left} are in Redis")
+
+    def wait_until_empty(self, worker: Worker, contestant: Contestant) -> None:
+        """Wait for the last acknowledgements.
+
+        Raises:
+            MeasurementError: tasks are left although all have run.
+        """
+        ends = time.monotonic() + EMPTY_SECONDS
+        while left := self.left(contestant.peer, worker.server, contestant.queues):
+            if time.monotonic() > ends:
+                raise MeasurementError(f"{contestant.key}: all tasks ran, but {left} are still in Redis")
+            time.sleep(LOOK_SECONDS)
