@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,14 @@ VALKEY: Final = "valkey"
 ONE_QUEUE: Final = ("default",)
 
 
+class Length(enum.IntEnum):
+    """How much is measured: does it work at all, what matters most, everything."""
+
+    SMOKE = 0
+    DEFAULT = 1
+    LONG = 2
+
+
 @dataclass(frozen=True)
 class Contestant:
     """One peer with the settings of its worker.
@@ -22,7 +31,7 @@ class Contestant:
     Attributes:
         pace: how fast it is about, as a share of the fastest: it gets so many tasks.
         server: what it runs on.
-        always: takes part in a run of the default length.
+        length: of the shortest run that it takes part in.
     """
 
     key: str
@@ -32,7 +41,7 @@ class Contestant:
     queues: tuple[str, ...] = ONE_QUEUE
     pace: float = 1.0
     server: str = REDIS
-    always: bool = True
+    length: Length = Length.DEFAULT
 
     def count(self, most: int) -> int:
         """Return how many tasks it gets where the fastest gets so many."""
@@ -48,8 +57,10 @@ def _queues(count: int) -> tuple[str, ...]:
     return tuple(f"q{number}" for number in range(count))
 
 
-PLAIN: Final = Contestant(OURS, OURS, "pyasynq, 100 slots (the default)")
-GO: Final = Contestant(GO_PEER, GO_PEER, "Asynq in Go, concurrency 100", {"concurrency": 100}, pace=0.3)
+PLAIN: Final = Contestant(OURS, OURS, "pyasynq, 100 slots (the default)", length=Length.SMOKE)
+GO: Final = Contestant(
+    GO_PEER, GO_PEER, "Asynq in Go, concurrency 100", {"concurrency": 100}, pace=0.3, length=Length.SMOKE
+)
 
 _OURS: Final = (
     PLAIN,
@@ -58,15 +69,20 @@ _OURS: Final = (
     Contestant(
         "pyasynq-one-call", OURS, "pyasynq, one call in flight, no prefetch", {"one_call": True}, pace=0.8
     ),
-    Contestant("pyasynq-5-queues", OURS, "pyasynq, five queues", queues=_queues(5)),
+    Contestant("pyasynq-5-queues", OURS, "pyasynq, five queues", queues=_queues(5), length=Length.SMOKE),
     Contestant("pyasynq-10-queues", OURS, "pyasynq, ten queues", queues=_queues(10)),
-    Contestant("pyasynq-2-processes", OURS, "pyasynq, two processes", {"processes": 2}),
-    Contestant("pyasynq-valkey", OURS, "pyasynq, on Valkey", server=VALKEY),
+    Contestant("pyasynq-2-processes", OURS, "pyasynq, two processes", {"processes": 2}, length=Length.SMOKE),
+    Contestant("pyasynq-valkey", OURS, "pyasynq, on Valkey", server=VALKEY, length=Length.SMOKE),
 )
 _GO: Final = (
     GO,
     Contestant(
-        "asynq-1000", GO_PEER, "Asynq in Go, concurrency 1,000", {"concurrency": 1000}, pace=0.3, always=False
+        "asynq-1000",
+        GO_PEER,
+        "Asynq in Go, concurrency 1,000",
+        {"concurrency": 1000},
+        pace=0.3,
+        length=Length.LONG,
     ),
     Contestant(
         "asynq-valkey", GO_PEER, "Asynq in Go, on Valkey", {"concurrency": 100}, pace=0.3, server=VALKEY
@@ -83,11 +99,11 @@ _PYTHON: Final = {
     "huey": ("Huey", 0.09),
 }
 PEERS_IN_PYTHON: Final = tuple(
-    Contestant(key, key, title, pace=pace) for key, (title, pace) in _PYTHON.items()
+    Contestant(key, key, title, pace=pace, length=Length.SMOKE) for key, (title, pace) in _PYTHON.items()
 )
 _TWO_PROCESSES: Final = tuple(
     Contestant(
-        f"{key}-2-processes", key, f"{title}, two processes", {"processes": 2}, pace=pace, always=False
+        f"{key}-2-processes", key, f"{title}, two processes", {"processes": 2}, pace=pace, length=Length.LONG
     )
     for key, (title, pace) in _PYTHON.items()
 )
@@ -95,7 +111,7 @@ DRAINING: Final = (*_OURS, *_GO, *PEERS_IN_PYTHON, *_TWO_PROCESSES)
 
 
 def choose(
-    contestants: Iterable[Contestant], *, peers: Iterable[str], servers: Iterable[str], long: bool
+    contestants: Iterable[Contestant], *, peers: Iterable[str], servers: Iterable[str], length: Length
 ) -> list[Contestant]:
     """Return those that can and shall take part."""
     peers, servers = set(peers), set(servers)
@@ -105,5 +121,5 @@ def choose(
         if contestant.peer in peers
         # Where there is only one server, it is the one to measure on.
         and (contestant.server in servers or contestant.server == REDIS)
-        and (contestant.always or long)
+        and contestant.length <= length
     ]

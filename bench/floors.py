@@ -25,7 +25,6 @@ FLOOR_ENQUEUE: Final = "floor-enqueue"
 FLOOR_DRAIN: Final = "floor-drain"
 BATCH: Final = 50
 IN_FLIGHT: Final = 2
-PIPELINE: Final = 500
 MESSAGE: Final = b"m" * 180
 """As long as a task of 100 bytes of JSON with its other fields."""
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from bench import goals
+from bench.chart import bars
 
 if TYPE_CHECKING:
     from bench.figures import Figure, Summary
     from bench.results import Results, Row, Table
 
-NOTHING = ""
+NOTHING: Final = ""
+CHARTED: Final = ("drain", "enqueue")
 
 
 def markdown(results: Results) -> str:
     """Return everything."""
-    parts = [facts(results)]
+    parts = [facts(results), goals.as_markdown(results)]
     parts += [table_of(table) for table in results.tables.values() if table.rows]
     parts.append(peers(results))
     if results.failures:
@@ -63,6 +67,17 @@ def peers(results: Results) -> str:
         versions = ", ".join(f"{name} {version}" for name, version in peer["versions"].items())
         lines.append(_line([peer["title"], versions, peer["setup"], peer["after_a_crash"]]))
     return "\n".join(lines)
+
+
+def charts(results: Results) -> dict[str, str]:
+    """Return charts of the first figure of what most ask for, by the names of their files."""
+    return {
+        f"benchmark-{key}.svg": bars(
+            table.title.partition(":")[0], list(table.rows.values()), table.figures[0]
+        )
+        for key in CHARTED
+        if (table := results.tables.get(key)) and any(row.rounds for row in table.rows.values())
+    }
 
 
 def _comparisons(table: Table, figures: list[Figure]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from bench.figures import Figure, Summary, ratio, summary
 
@@ -77,6 +77,28 @@ class Results:
             "failures": self.failures,
             "measurements": [_table_as_json(table) for table in self.tables.values()],
         }
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Self:
+        """Read what `as_json` has made."""
+        results = cls(found["facts"], found["peers"], {}, found["failures"])
+        for table in found["measurements"]:
+            results.tables[table["key"]] = _table_from_json(table)
+        return results
+
+
+def _table_from_json(found: dict[str, Any]) -> Table:
+    rows = {
+        row["key"]: Row(
+            row["key"],
+            row["title"],
+            row["floor"],
+            {int(at): figures for at, figures in row["rounds"].items()},
+        )
+        for row in found["rows"]
+    }
+    figures = tuple(Figure(**figure) for figure in found["figures"])
+    return Table(found["key"], found["title"], figures, found["reference"], tuple(found["notes"]), rows)
 
 
 def _table_as_json(table: Table) -> dict[str, Any]:

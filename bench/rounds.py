@@ -40,6 +40,7 @@ def measure(
         measurement.key, measurement.title, measurement.figures, measurement.reference, measurement.notes
     )
     failed: dict[str, int] = {}
+    rounds = min(rounds, measurement.most_rounds or rounds)
     with measurement.open(scene) as entries:
         for entry in entries:
             table.rows[entry.key] = Row(entry.key, entry.title, entry.floor)

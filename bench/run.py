@@ -1,9 +1,9 @@
 """Measure pyasynq beside its peers on one Redis, in one interleaved run.
 
-    python -m bench.run --only drain --peers celery,asynq --rounds 5 --json found.json
+    python -m bench.run --only drain,enqueue --peers go,dramatiq --rounds 5 --json found.json
 
 Tables go to standard output, progress to standard error. Only ratios within one run mean something.
-Exit codes: 0 all was measured, 1 something failed, 2 wrong usage, 130 Ctrl-C.
+Exit codes: 0 all was measured, 1 something failed, 2 wrong usage, 130 Ctrl-C (what was measured is written).
 """
 
 from __future__ import annotations
@@ -17,32 +17,36 @@ import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import psutil
 
 from bench.children import Children
-from bench.environments import ALL_PEERS, OURS, PeerMissingError, Program, prepare
+from bench.contestants import Length
+from bench.environments import ALL_PEERS, GO_PEER, OURS, PeerMissingError, Program, prepare
 from bench.measurements import MEASUREMENTS
 from bench.measurements.shape import Scene
-from bench.report import markdown
+from bench.report import charts, markdown
 from bench.results import Results
 from bench.rounds import measure
 from bench.servers import find_servers
 from bench.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import FrameType
+    from typing import NoReturn
 
     from bench.measurements.shape import Measurement
     from pyasynq.embedded import ServerBinary
 
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
+ROUNDS: Final = 5
 TASKS: Final = 50_000
 SMOKE_TASKS: Final = 1_000
-SMOKE_PEERS: Final = ("asynq", "huey")
+SMOKE_SCALE: Final = 0.1
+SMOKE_PEERS: Final = (GO_PEER, "huey")
 
 
 def tell(line: str) -> None:
@@ -52,29 +56,31 @@ def tell(line: str) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
-    found = argparse.ArgumentParser(prog="make bench BENCH_ARGS=...", description=__doc__, allow_abbrev=False)
+    found = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__, allow_abbrev=False)
     found.formatter_class = argparse.RawDescriptionHelpFormatter
-    names = ", ".join(measurement.key for measurement in MEASUREMENTS)
-    found.add_argument("--only", type=_names, metavar="NAME,...", help=f"these measurements: {names}")
+    measurements = ", ".join(measurement.key for measurement in MEASUREMENTS)
+    peers = ", ".join(ALL_PEERS[1:])
+    found.add_argument("--only", type=_names, metavar="NAME,...", help=f"these measurements: {measurements}")
     found.add_argument(
         "--peers",
         type=_names,
         metavar="NAME,...",
-        help=f"beside pyasynq these peers, or none: {', '.join(ALL_PEERS[1:])} (go means asynq)",
+        help=f"beside pyasynq these: {peers} (go means asynq), or none; otherwise all that can be had",
     )
-    found.add_argument("--rounds", type=_positive, help="how often each is measured (5)")
-    found.add_argument("--tasks", type=_positive, help=f"for the fastest contestant of a drain ({TASKS:,})")
-    found.add_argument("--long", action="store_true", help="everything, in most of an hour")
-    found.add_argument(
-        "--smoke", action="store_true", help="few tasks, one round: does everything still work?"
-    )
+    found.add_argument("--rounds", type=_positive, help=f"how often each is measured ({ROUNDS})")
+    found.add_argument("--tasks", type=_positive, help=f"for the fastest contestant ({TASKS:,})")
+    length = found.add_mutually_exclusive_group()
+    length.add_argument("--long", action="store_true", help="all measurements, all peers: about an hour")
+    length.add_argument("--smoke", action="store_true", help="few tasks, one round: does everything work?")
     found.add_argument("--json", type=Path, metavar="FILE", help="write all figures of all rounds there")
     found.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there too")
+    found.add_argument("--svg", type=Path, metavar="FOLDER", help="write charts there")
     return found
 
 
 def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    return [GO_PEER if name == "go" else name for name in names]
 
 
 def _positive(text: str) -> int:
@@ -84,19 +90,23 @@ def _positive(text: str) -> int:
     return number
 
 
+def length_of(options: argparse.Namespace) -> Length:
+    """Return how much is to be measured."""
+    return Length.SMOKE if options.smoke else Length.LONG if options.long else Length.DEFAULT
+
+
 def chosen_measurements(options: argparse.Namespace) -> list[Measurement]:
     """Return the measurements of this run.
 
     Raises:
         SystemExit: for a name that is none.
     """
-    known = {measurement.key: measurement for measurement in MEASUREMENTS}
     if options.only is None:
-        everything = options.long or options.smoke
+        everything = length_of(options) is not Length.DEFAULT
         return [measurement for measurement in MEASUREMENTS if everything or measurement.by_default]
-    if unknown := [name for name in options.only if name not in known]:
-        parser().error(f"--only: there is no {', '.join(unknown)}; there are {', '.join(known)}")
-    return [known[name] for name in options.only]
+    known = {measurement.key: measurement for measurement in MEASUREMENTS}
+    _check("--only", options.only, known)
+    return [measurement for key, measurement in known.items() if key in options.only]
 
 
 def chosen_peers(options: argparse.Namespace) -> list[str]:
@@ -108,14 +118,18 @@ def chosen_peers(options: argparse.Namespace) -> list[str]:
     names = options.peers
     if names is None:
         names = SMOKE_PEERS if options.smoke else ALL_PEERS
-    names = ["asynq" if name == "go" else name for name in names if name not in ("none", OURS)]
-    if unknown := [name for name in names if name not in ALL_PEERS]:
-        parser().error(f"--peers: there is no {', '.join(unknown)}; there are {', '.join(ALL_PEERS)}")
+    names = [name for name in names if name not in ("none", OURS)]
+    _check("--peers", names, ALL_PEERS)
     return [OURS, *names]
 
 
+def _check(option: str, names: Sequence[str], known: Sequence[str] | Mapping[str, object]) -> None:
+    if unknown := [name for name in names if name not in known]:
+        parser().error(f"{option}: there is no {', '.join(unknown)}; there are {', '.join(known)}")
+
+
 def prepared(names: Sequence[str], *, named: bool, failures: list[str]) -> dict[str, Program]:
-    """Make the environments of the peers; a peer that nobody asked for by name may be missing."""
+    """Make the environments of the peers; one that nobody asked for by name may be missing."""
     programs = {}
     for name in names:
         try:
@@ -127,17 +141,19 @@ def prepared(names: Sequence[str], *, named: bool, failures: list[str]) -> dict[
     return programs
 
 
-def facts(options: argparse.Namespace, binaries: dict[str, ServerBinary], rounds: int) -> dict[str, str]:
+def facts(options: argparse.Namespace, binaries: Mapping[str, ServerBinary], rounds: int) -> dict[str, str]:
     """Return what the reader must know of the machine and the run."""
+    memory = psutil.virtual_memory().total / 2**30
+    servers = ", ".join(f"{binary.name} {binary.version}" for binary in binaries.values())
     return {
-        "machine": f"{psutil.cpu_count()} processors ({_processor()}), "
-        f"{psutil.virtual_memory().total / 2**30:.0f} GiB, {platform.system()} {platform.release()}",
+        "machine": f"{psutil.cpu_count()} processors ({_processor()}), {memory:.0f} GiB, "
+        f"{platform.system()} {platform.release()}",
         "load before the run": f"{psutil.getloadavg()[0]:.2f}",
-        "servers": ", ".join(f"{binary.name} {binary.version}" for binary in binaries.values())
-        + ", on the loopback, without persistence",
+        "servers": f"{servers}, on the loopback, without persistence; one of them measures at a time",
         "rounds": f"{rounds}, interleaved; medians [least-most]",
-        "when": time.strftime("%Y-%m-%d"),
-        "length": "smoke" if options.smoke else "long" if options.long else "default",
+        "ratios": "medians of the ratios within each round",
+        "day": time.strftime("%Y-%m-%d"),
+        "length": length_of(options).name.lower(),
     }
 
 
@@ -146,49 +162,66 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except FileNotFoundError:
         return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
 
 
-def run(options: argparse.Namespace) -> Results:
-    """Measure all that was asked for; a run that is interrupted leaves no process behind."""
+def run(options: argparse.Namespace, results: Results) -> None:
+    """Measure all that was asked for, into the results; leave no process behind, however it ends."""
     measurements, names = chosen_measurements(options), chosen_peers(options)
-    rounds = options.rounds or (1 if options.smoke else 5)
+    rounds = options.rounds or (1 if options.smoke else ROUNDS)
     most = options.tasks or (SMOKE_TASKS if options.smoke else TASKS)
-    failures: list[str] = []
-    programs = prepared(names, named=options.peers is not None, failures=failures)
     binaries = find_servers()
-    results = Results(facts(options, binaries, rounds), failures=failures)
-    results.peers = {name: asdict(program.description) for name, program in programs.items()}
+    results.facts |= facts(options, binaries, rounds)
+    programs = prepared(names, named=options.peers is not None, failures=results.failures)
+    results.peers |= {name: asdict(program.description) for name, program in programs.items()}
     with tempfile.TemporaryDirectory(prefix="pyasynq-bench-") as folder, Children(Path(folder)) as children:
-        stage = Stage(children, Path(folder), binaries, programs, most, 0.1 if options.smoke else 1.0)
-        scene = Scene(stage, tuple(programs), tuple(binaries), options.long)
+        scale = SMOKE_SCALE if options.smoke else 1.0
+        stage = Stage(children, Path(folder), binaries, programs, most, scale)
+        scene = Scene(stage, tuple(programs), tuple(binaries), length_of(options))
         for measurement in measurements:
-            results.tables[measurement.key] = measure(measurement, scene, rounds, tell, failures)
-    return results
+            table = measure(measurement, scene, rounds, tell, results.failures)
+            results.tables[measurement.key] = table
+            # A run of an hour that is killed must not have been for nothing.
+            write_json(results, options)
+
+
+def write_json(results: Results, options: argparse.Namespace) -> None:
+    """Write all figures, if a file was named."""
+    if options.json is not None:
+        text = json.dumps(results.as_json(), indent=1, ensure_ascii=False)
+        options.json.write_text(f"{text}\n")
 
 
 def write(results: Results, options: argparse.Namespace) -> None:
     """Print the tables, and write the files that were asked for."""
+    write_json(results, options)
     text = markdown(results)
     print(text)
-    if options.json is not None:
-        options.json.write_text(json.dumps(results.as_json(), indent=1, ensure_ascii=False) + "\n")
     if options.markdown is not None:
         options.markdown.write_text(text)
+    if options.svg is not None:
+        options.svg.mkdir(parents=True, exist_ok=True)
+        for name, chart in charts(results).items():
+            (options.svg / name).write_text(chart)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> Any:  # noqa: ARG001 - what signal handlers take
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - what signal handlers take
     raise KeyboardInterrupt
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, and return the exit code."""
     options = parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
+    # A shell starts what runs in the background with INT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     begun = time.monotonic()
+    results = Results({})
     try:
-        results = run(options)
+        run(options, results)
     except KeyboardInterrupt:
+        write(results, options)
         tell("interrupted; all that was started has been ended")
         return EXIT_INTERRUPTED
     write(results, options)

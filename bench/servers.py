@@ -76,8 +76,9 @@ class RedisServer:
         return int(entry["calls"]) if entry else 0
 
     def memory(self) -> int:
-        """The bytes that its data take."""
-        return int(self._info("memory")["used_memory"])
+        """The bytes that its data take, without the buffers of connections."""
+        found = self._info("memory")
+        return int(found["used_memory"]) - int(found["mem_clients_normal"])
 
     def left(self, commands: list[list[str]], queues: tuple[str, ...]) -> int:
         """Add up what commands answer; QUEUE in them stands for each queue."""

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from bench.contestants import ONE_QUEUE, REDIS
-from bench.peers.shape import FIRST_SAMPLE, SAMPLES, WORDS, Order, map_counters, sum_of
+from bench.peers.shape import FIRST_SAMPLE, SAMPLES, STAYING, WORDS, Order, map_counters, sum_of
 from bench.servers import RedisServer
 
 if TYPE_CHECKING:
@@ -47,6 +47,11 @@ class Counters:
     def started(self) -> int:
         """How many handlers have begun, where they say so."""
         return sum_of(self._words, 1)
+
+    @property
+    def staying(self) -> int:
+        """The process whose handler stays for ever."""
+        return self._words[STAYING]
 
     def delays(self, count: int) -> list[float]:
         """Return the pick-up delays of so many numbered tasks, in seconds."""
@@ -166,6 +171,11 @@ class Stage:
     servers: dict[str, RedisServer] = field(default_factory=dict)
     _producers: dict[tuple[str, str], tuple[Producer, Counters]] = field(default_factory=dict)
     _number: int = 0
+
+    @property
+    def is_smoke(self) -> bool:
+        """Whether this run only sees that all works."""
+        return self.scale < 1
 
     def server(self, name: str = REDIS) -> RedisServer:
         """Return a server by its name; the main one where there is only one kind."""

@@ -70,7 +70,7 @@ def drain(stage: Stage, contestant: Contestant, count: int, size: int = 100) -> 
 @contextmanager
 def _open(scene: Scene) -> Iterator[list[Entry]]:
     stage = scene.stage
-    contestants = choose(DRAINING, peers=scene.peers, servers=scene.servers, long=scene.long)
+    contestants = choose(DRAINING, peers=scene.peers, servers=scene.servers, length=scene.length)
 
     def run(contestant: Contestant) -> dict[str, float]:
         return drain(stage, contestant, contestant.count(stage.most))
@@ -85,7 +85,7 @@ def _open(scene: Scene) -> Iterator[list[Entry]]:
 @contextmanager
 def _open_payloads(scene: Scene) -> Iterator[list[Entry]]:
     stage = scene.stage
-    contestants = choose((PLAIN, GO), peers=scene.peers, servers=scene.servers, long=scene.long)
+    contestants = choose((PLAIN, GO), peers=scene.peers, servers=scene.servers, length=scene.length)
 
     def entry(contestant: Contestant, size: int, share: float) -> Entry:
         count = contestant.count(int(stage.most * share))

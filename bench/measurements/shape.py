@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from bench.contestants import Contestant
+    from bench.contestants import Contestant, Length
     from bench.figures import Figure
     from bench.stage import Stage
 
@@ -36,13 +36,13 @@ class Scene:
     Attributes:
         peers: those that take part.
         servers: the kinds of servers that are there.
-        long: whether this is the long run.
+        length: how much is measured.
     """
 
     stage: Stage
     peers: Sequence[str]
     servers: Sequence[str]
-    long: bool
+    length: Length
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Measurement:
     Attributes:
         open: makes the entries; what they need stands for the time of the block.
         reference: the key of the row that others are compared with.
-        compared: the figure of that comparison.
         by_default: part of a run that names no measurements.
+        most_rounds: where a round takes minutes.
     """
 
     key: str
@@ -63,6 +63,7 @@ class Measurement:
     reference: str | None = None
     notes: tuple[str, ...] = ()
     by_default: bool = True
+    most_rounds: int | None = None
 
 
 def entries_of(

@@ -43,6 +43,7 @@ async def nap(seconds: float) -> None:
 @app.task("bench:doze")
 async def doze(most: float) -> None:
     """Sleep for a random time."""
+    started()
     await asyncio.sleep(random.uniform(0, most))  # noqa: S311 - spreads the ends
     hit(0, 0)
 
@@ -102,9 +103,11 @@ def work(settings: dict[str, Any]) -> None:
     arguments += ["--queues", ",".join(f"{queue}=1" for queue in queues)]
     if settings.get("processes", 1) > 1:
         arguments += ["--processes", str(settings["processes"])]
-    command = [sys.executable, "-m", "pyasynq.cli", "worker", "bench.peers.pyasynq:app", *arguments]
+    if "shutdown_timeout" in settings:
+        arguments += ["--shutdown-timeout", str(settings["shutdown_timeout"])]
     if settings.get("one_call"):
         os.environ[ONE_CALL_VARIABLE] = "1"
+    command = [sys.executable, "-m", "pyasynq.cli", "worker", "bench.peers.pyasynq:app", *arguments]
     os.execv(sys.executable, command)  # noqa: S606 - this process has nothing else to do
 
 
@@ -126,6 +129,7 @@ PEER = Peer(
     setup="`pyasynq worker` with its defaults (100 slots) unless the row says otherwise, extra `fast`, typed "
     "handlers; leases, heartbeats, deadlines and tokens on",
     after_a_crash="recovered: within a second under --processes, else when the lease lapses (30 s)",
+    at_least_once=True,
     modes={
         "one": one,
         "concurrent": concurrent,

@@ -20,6 +20,7 @@ import importlib.metadata
 import inspect
 import json
 import mmap
+import multiprocessing
 import os
 import sys
 import threading
@@ -54,11 +55,13 @@ Mode: TypeAlias = "Callable[[Sequence[Arguments], Sequence[str]], Awaitable[None
 """Enqueues tasks; given queues, it goes round them."""
 
 
-# Counters: a file that all processes of a measurement share. Words of 8 bytes: how many slots are taken, then
-# the slots (one a process: handlers ended, handlers started), then the delays of tasks in ns.
+# Counters: a file that all processes of a measurement share. Words of 8 bytes: how many slots are taken, and
+# the process whose handler stays for ever; then the slots, one a process: handlers ended, handlers started;
+# then the pick-up delays of numbered tasks in nanoseconds.
 
 SLOTS = 4096
 SAMPLES = 4096
+STAYING = 1
 FIRST_SLOT = 8
 FIRST_SAMPLE = FIRST_SLOT + 2 * SLOTS
 WORDS = FIRST_SAMPLE + SAMPLES
@@ -129,6 +132,7 @@ def _look_at(words: memoryview[int], number: int, sent: int) -> None:
         return
     if not any(words[FIRST_SLOT + 1 : FIRST_SAMPLE : 2]):
         started()
+        words[STAYING] = os.getpid()
         while True:  # until this process is killed
             time.sleep(60)
 
@@ -175,6 +179,7 @@ class Peer:
         packages: their versions are reported.
         setup: how it is set up, and where that is documented.
         after_a_crash: what becomes of the tasks of a killed worker.
+        at_least_once: they are run again.
         modes: the ways to enqueue; a coroutine function runs in one event loop, always the same.
         fill: the fastest of them.
         left: commands whose integers add up to what is left in Redis of tasks that have not ended; QUEUE in
@@ -187,6 +192,7 @@ class Peer:
     packages: tuple[str, ...]
     setup: str
     after_a_crash: str
+    at_least_once: bool
     modes: Mapping[str, Mode]
     fill: str
     left: tuple[tuple[str, ...], ...]
@@ -203,6 +209,7 @@ class Description:
     versions: dict[str, str]
     setup: str
     after_a_crash: str
+    at_least_once: bool
     modes: list[str]
     fill: str
     left: list[list[str]] = field(default_factory=list)
@@ -215,6 +222,7 @@ def describe(peer: Peer) -> Description:
         {"Python": sys.version.split()[0], **{name: _version(name) for name in peer.packages}},
         peer.setup,
         peer.after_a_crash,
+        peer.at_least_once,
         list(peer.modes),
         peer.fill,
         [list(command) for command in peer.left],
@@ -293,6 +301,17 @@ def in_turn(tasks: Sequence[Arguments], queues: Sequence[str]) -> Iterator[tuple
     """Give each task one of the queues, in turn."""
     for position, task in enumerate(tasks):
         yield task, queues[position % len(queues)]
+
+
+def in_processes(settings: dict[str, Any], run: Callable[[], None]) -> None:
+    """Run a worker that knows only one process in as many as are wanted, as its documentation advises."""
+    others = [
+        multiprocessing.get_context("spawn").Process(target=run, daemon=True)
+        for _ in range(settings.get("processes", 1) - 1)
+    ]
+    for other in others:
+        other.start()
+    run()
 
 
 async def in_flight(calls: Iterator[Awaitable[object]], most: int = 100) -> None:

@@ -14,6 +14,7 @@ import (
 const (
 	slots       = 4096
 	samples     = 4096
+	staying     = 1
 	firstSlot   = 8
 	firstSample = firstSlot + 2*slots
 	words       = firstSample + samples

@@ -18,6 +18,7 @@ type description struct {
 	Versions    map[string]string `json:"versions"`
 	Setup       string            `json:"setup"`
 	AfterACrash string            `json:"after_a_crash"`
+	AtLeastOnce bool              `json:"at_least_once"`
 	Modes       []string          `json:"modes"`
 	Fill        string            `json:"fill"`
 	Left        [][]string        `json:"left"`
@@ -37,6 +38,7 @@ func describe() description {
 		Versions:    versions,
 		Setup:       "asynq.Server with concurrency 100 unless the row says otherwise, typed handlers by encoding/json",
 		AfterACrash: "recovered when the lease lapses and the recoverer comes round (up to 2 minutes)",
+		AtLeastOnce: true,
 		Modes:       []string{"one", "concurrent"},
 		Fill:        "concurrent",
 		Left:        [][]string{{"LLEN", "asynq:{QUEUE}:pending"}, {"LLEN", "asynq:{QUEUE}:active"}},

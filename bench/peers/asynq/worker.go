@@ -43,6 +43,7 @@ func (h handlers) note(_ context.Context, task *asynq.Task) error {
 	}
 	switch {
 	case n.Sent == stay && h.counters.total(1) == 0:
+		h.counters.words[staying] = int64(os.Getpid())
 		h.counters.started()
 		select {} // until this process is killed
 	case n.Sent > 0:

@@ -1,0 +1,169 @@
+"""What pyasynq wants to reach, in figures of one run: ratios, and the few absolute ones that users feel."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from bench.contestants import GO, PEERS_IN_PYTHON, Length
+from bench.figures import PEAK_MEMORY, RATE, REDIS_CPU, WORKER_CPU
+from bench.measurements.idle import CALLS as IDLE_COMMANDS
+from bench.measurements.idle import SHARE as IDLE_SHARE
+from bench.measurements.pickup import P50, P99
+from bench.measurements.slots import SHARE as IDEAL_SHARE
+from bench.measurements.wakes import CALLS, COST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bench.figures import Figure
+    from bench.results import Results
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One figure with its bound: at least, or at most; without one it is reported only."""
+
+    text: str
+    value: Callable[[Results], float | None]
+    least: float | None = None
+    most: float | None = None
+
+    def is_reached(self, found: float) -> bool:
+        """Say whether the figure is within its bound."""
+        return (self.least is None or found >= self.least) and (self.most is None or found <= self.most)
+
+    @property
+    def wanted(self) -> str:
+        """The bound in words."""
+        if self.least is not None:
+            return f"at least {self.least:g}"
+        return "-" if self.most is None else f"at most {self.most:g}"
+
+
+def _times(table: str, figure: Figure, row: str, other: str) -> Callable[[Results], float | None]:
+    """Compare two rows round by round."""
+
+    def value(results: Results) -> float | None:
+        found = results.tables[table].ratio(figure.name, row, other) if table in results.tables else None
+        return found.median if found else None
+
+    return value
+
+
+def _median(table: str, row: str, figure: Figure) -> Callable[[Results], float | None]:
+    def value(results: Results) -> float | None:
+        rows = results.tables[table].rows if table in results.tables else {}
+        found = rows[row].summary(figure.name) if row in rows else None
+        return found.median if found else None
+
+    return value
+
+
+def _times_fastest_peer(results: Results) -> float | None:
+    """Compare with the fastest peer in Python that runs the tasks of a killed worker again."""
+    safe = [peer.key for peer in PEERS_IN_PYTHON if results.peers.get(peer.peer, {}).get("at_least_once")]
+    found = [_times("drain", RATE, "pyasynq", key)(results) for key in safe]
+    # Who is fastest is the one against whom the ratio is smallest.
+    return min((ratio for ratio in found if ratio is not None), default=None)
+
+
+def _per_look(results: Results) -> float | None:
+    """Return what Redis spends on a worker that is woken in vain."""
+    few, many = (_median("wakes", f"{number}-idle", COST)(results) for number in (1, 200))
+    looks = _vain_looks(results)
+    return (many - few) / looks if few is not None and many is not None and looks else None
+
+
+def _vain_looks(results: Results) -> float | None:
+    few, many = (_median("wakes", f"{number}-idle", CALLS)(results) for number in (1, 200))
+    return many - few if few is not None and many is not None else None
+
+
+def _drain(text: str, row: str, other: str, least: float | None) -> Goal:
+    return Goal(f"drain, {text}", _times("drain", RATE, row, other), least=least)
+
+
+def _enqueue(text: str, mode: str, other: str, least: float) -> Goal:
+    return Goal(
+        f"enqueue, {text}", _times("enqueue", RATE, f"pyasynq {mode}", f"{GO.key} {other}"), least=least
+    )
+
+
+def _pick_up(text: str, row: str) -> list[Goal]:
+    return [
+        Goal(f"pick-up p50, {text}, ms", _median("pickup", row, P50), most=1.5),
+        Goal(f"pick-up p99, {text}, ms", _median("pickup", row, P99), most=2.5),
+    ]
+
+
+def _no_dearer(table: str, text: str, row: str, other: str, most: float) -> list[Goal]:
+    return [
+        Goal(f"{text}, {figure.name}, times", _times(table, figure, row, other), most=most)
+        for figure in (WORKER_CPU, REDIS_CPU)
+    ]
+
+
+# A second process pays where it has a processor of its own beside the first one's and Redis'.
+_ENOUGH_PROCESSORS: Final = (os.cpu_count() or 1) >= 3
+
+GOALS: Final = (
+    _drain("100 slots (the default), times Asynq in Go", "pyasynq", GO.key, 6),
+    Goal("drain, 100 slots, times the fastest at-least-once peer in Python", _times_fastest_peer, least=10),
+    _drain("1,000 slots, times Asynq in Go", "pyasynq-1000", GO.key, 7),
+    _drain("on Valkey, times Asynq in Go on Valkey", "pyasynq-valkey", "asynq-valkey", 5),
+    _drain("one call in flight, no prefetch, times Asynq in Go", "pyasynq-one-call", GO.key, 4),
+    _drain("10 slots, times Asynq in Go", "pyasynq-10", GO.key, 2.5),
+    _drain("five queues, times one queue", "pyasynq-5-queues", "pyasynq", 0.75),
+    _drain(
+        "two processes, times one" + ("" if _ENOUGH_PROCESSORS else " (only two processors: reported)"),
+        "pyasynq-2-processes",
+        "pyasynq",
+        1.6 if _ENOUGH_PROCESSORS else None,
+    ),
+    _enqueue("enqueue_many, times 100 goroutines", "bulk", "concurrent", 1.4),
+    _enqueue("100 concurrent awaits, times 100 goroutines", "concurrent", "concurrent", 1.0),
+    _enqueue("await one by one, times one goroutine", "one", "one", 0.4),
+    _enqueue("blocking one by one, times one goroutine", "blocking one", "one", 0.5),
+    *_pick_up("one queue", "pyasynq"),
+    *_pick_up("tasks from Go", "pyasynq-from-go"),
+    *_pick_up("five queues", "pyasynq-5-queues"),
+    *_pick_up("five queues, tasks from Go", "pyasynq-5-queues-from-go"),
+    Goal("idle worker, commands a second", _median("idle", "pyasynq", IDLE_COMMANDS), most=3),
+    Goal("idle worker, % of a core", _median("idle", "pyasynq", IDLE_SHARE), most=0.5),
+    Goal("Redis CPU for a worker woken in vain, µs", _per_look, most=25),
+    Goal("workers of 200 idle ones that a task wakes in vain", _vain_looks, most=100),
+    Goal("Redis CPU a task drained, µs", _median("drain", "pyasynq", REDIS_CPU), most=9),
+    Goal("Redis CPU a task drained, on Valkey, µs", _median("drain", "pyasynq-valkey", REDIS_CPU), most=11),
+    Goal("worker CPU a task drained, µs", _median("drain", "pyasynq", WORKER_CPU), most=15),
+    Goal("peak memory of a worker, MiB", _median("drain", "pyasynq", PEAK_MEMORY), most=50),
+    *_no_dearer("depth", "1,000,000 pending over 1,000", "1000000-pending", "1000-pending", 1.2),
+    *_no_dearer("elsewhere", "9,990 long tasks elsewhere over none", "9990-elsewhere", "0-elsewhere", 1.5),
+    Goal(
+        "100 ms of sleep, 1,000 slots, % of the ideal", _median("slots", "100ms-1000", IDEAL_SHARE), least=90
+    ),
+    Goal("10 ms of sleep, 100 slots, % of the ideal", _median("slots", "10ms-100", IDEAL_SHARE), least=85),
+    Goal("10,000 slots, random ends, worker CPU µs", _median("slots", "random-10000", WORKER_CPU)),
+    Goal("10,000 slots, random ends, Redis CPU µs", _median("slots", "random-10000", REDIS_CPU)),
+)
+
+
+def judged(results: Results) -> list[tuple[Goal, float]]:
+    """Return the goals whose figures were measured, with those; a smoke run measures nothing that counts."""
+    if results.facts.get("length") == Length.SMOKE.name.lower():
+        return []
+    found = ((goal, goal.value(results)) for goal in GOALS)
+    return [(goal, value) for goal, value in found if value is not None]
+
+
+def as_markdown(results: Results) -> str:
+    """Return the goals as a table; nothing if none was measured."""
+    rows = judged(results)
+    if not rows:
+        return ""
+    lines = ["## Goals", "", "| | wanted | found | |", "| --- | --- | --: | --- |"]
+    for goal, value in rows:
+        verdict = "" if goal.wanted == "-" else "reached" if goal.is_reached(value) else "**missed**"
+        lines.append(f"| {goal.text} | {goal.wanted} | {value:,.2f} | {verdict} |")
+    return "\n".join(lines)

@@ -1,0 +1,121 @@
+"""Wakes: what many idle workers cost Redis when a task comes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from bench.contestants import PLAIN
+from bench.figures import Figure
+from bench.measurements.shape import Entry, Measurement
+from bench.peers.shape import Order
+from bench.stage import MeasurementError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bench.children import Child
+    from bench.measurements.shape import Scene
+    from bench.servers import RedisServer
+    from bench.stage import Counters, Stage
+
+COST: Final = Figure("Redis CPU", "µs an enqueue", 0)
+CALLS: Final = Figure("script calls", "an enqueue", 1)
+FLEETS: Final = (1, 20, 200)
+IN_ONE_PROCESS: Final = 50
+TASKS: Final = 40
+PAUSE: Final = 0.03
+SETTLE_SECONDS: Final = 1.0
+
+
+def wake(stage: Stage, number: int) -> dict[str, float]:
+    """Measure so many idle servers.
+
+    Raises:
+        MeasurementError: a task did not run, or ran twice.
+    """
+    server = stage.server()
+    server.flush()
+    counters = stage.new_counters()
+    tasks = max(3, int(TASKS * stage.scale))
+    producer = stage.new_producer(PLAIN.peer, server, counters)
+    try:
+        with _fleet(stage, server, counters, number):
+            time.sleep(SETTLE_SECONDS * stage.scale)
+            producer.prepare(Order("one", tasks, paced=PAUSE))
+            resting = _during(server, lambda: time.sleep(PAUSE * tasks))
+            producer.start()
+            working = _during(server, producer.result)
+    finally:
+        producer.stop()
+    if counters.ended != tasks:
+        raise MeasurementError(f"{tasks} tasks were enqueued, and {counters.ended} ran")
+    share = working.seconds / resting.seconds
+    return {
+        COST.name: (working.cpu - resting.cpu * share) / tasks * 1e6,
+        CALLS.name: (working.calls - resting.calls * share) / tasks,
+    }
+
+
+class Spent(NamedTuple):
+    """What Redis did in some time."""
+
+    seconds: float
+    cpu: float
+    calls: int
+
+
+def _during(server: RedisServer, action: Callable[[], object]) -> Spent:
+    begun, cpu, calls = time.perf_counter(), server.cpu_seconds(), server.calls("evalsha")
+    action()
+    return Spent(time.perf_counter() - begun, server.cpu_seconds() - cpu, server.calls("evalsha") - calls)
+
+
+@contextmanager
+def _fleet(stage: Stage, server: RedisServer, counters: Counters, number: int) -> Iterator[None]:
+    """Have so many servers idle for the time of a block.
+
+    Raises:
+        MeasurementError: they do not start.
+    """
+    environment = stage.programs[PLAIN.peer].environment(server.url, counters.path)
+    parts = [min(IN_ONE_PROCESS, number - at) for at in range(0, number, IN_ONE_PROCESS)]
+    processes: list[Child] = []
+    try:
+        for part in parts:
+            command = [sys.executable, "-m", "bench.fleet", server.url, str(part)]
+            processes.append(stage.children.start(command, name="fleet", environment=environment, pipes=True))
+        for process in processes:
+            pipe = process.process.stdout
+            if pipe is None or not pipe.readline():
+                raise MeasurementError(f"the fleet did not start: {process.said}")
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+
+
+@contextmanager
+def _open(scene: Scene) -> Iterator[list[Entry]]:
+    stage = scene.stage
+
+    def entry(number: int) -> Entry:
+        here = min(number, 5) if stage.is_smoke else number
+        return Entry(f"{number}-idle", f"{number} idle workers", lambda: wake(stage, here))
+
+    yield [entry(number) for number in FLEETS]
+
+
+WAKES = Measurement(
+    "wakes",
+    "What a task costs Redis where many workers are idle (pyasynq)",
+    (COST, CALLS),
+    _open,
+    reference=f"{FLEETS[0]}-idle",
+    notes=(
+        "From enqueue to done, apart from what the idle workers cost anyway.",
+        "With one idle worker all script calls are the task's own; the others are vain looks.",
+    ),
+)
