@@ -89,7 +89,7 @@ pins: ## write requirements/dev.txt anew from pyproject.toml (needs uv)
 	@tools/pins.sh
 
 clean: ## remove the environment, caches and what builds leave
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) bench/.environments build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP):

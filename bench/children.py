@@ -24,7 +24,7 @@ class Children:
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
-        self._living: list[subprocess.Popen[Any]] = []
+        self._living: list[Child] = []
         self._number = 0
 
     def start(
@@ -45,9 +45,10 @@ class Children:
                 env=dict(environment),
                 start_new_session=True,
             )
-        self._living = [child for child in self._living if child.poll() is None]
-        self._living.append(process)
-        return Child(process, log, name)
+        child = Child(process, log, name)
+        self._living = [other for other in self._living if other.alive]
+        self._living.append(child)
+        return child
 
     def __enter__(self) -> Self:
         return self
@@ -58,10 +59,8 @@ class Children:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for process in self._living:
-            _kill_group(process)
-        for process in self._living:
-            process.wait()
+        for child in self._living:
+            child.kill()
 
 
 class Child:

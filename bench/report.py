@@ -17,12 +17,16 @@ CHARTED: Final = ("drain", "enqueue")
 
 def markdown(results: Results) -> str:
     """Return everything."""
-    parts = [facts(results), goals.as_markdown(results)]
-    parts += [table_of(table) for table in results.tables.values() if table.rows]
-    parts.append(peers(results))
+    parts = [facts(results), goals.as_markdown(results), tables(results)]
     if results.failures:
         parts.append("## What failed\n\n" + "\n".join(f"- {failure}" for failure in results.failures))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def tables(results: Results) -> str:
+    """Return the tables of all measurements, and who was measured."""
+    parts = [table_of(table) for table in results.tables.values() if table.rows]
+    return "\n\n".join([*parts, peers(results)])
 
 
 def facts(results: Results) -> str:
@@ -71,13 +75,14 @@ def peers(results: Results) -> str:
 
 def charts(results: Results) -> dict[str, str]:
     """Return charts of the first figure of what most ask for, by the names of their files."""
-    return {
-        f"benchmark-{key}.svg": bars(
-            table.title.partition(":")[0], list(table.rows.values()), table.figures[0]
-        )
-        for key in CHARTED
-        if (table := results.tables.get(key)) and any(row.rounds for row in table.rows.values())
-    }
+    found = {}
+    for key in CHARTED:
+        table = results.tables.get(key)
+        # A floor would be the longest bar, and is nobody's.
+        rows = [row for row in table.rows.values() if row.rounds and row.floor is not None] if table else []
+        if table and rows:
+            found[f"benchmark-{key}.svg"] = bars(table.title.partition(":")[0], rows, table.figures[0])
+    return found
 
 
 def _comparisons(table: Table, figures: list[Figure]) -> list[str]:

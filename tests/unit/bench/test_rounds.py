@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from bench.figures import RATE
+from bench.measurements.shape import Entry, Measurement, Scene
+from bench.rounds import measure, rotated
+from bench.stage import MeasurementError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Stage:
+    """A stage without servers."""
+
+    dismissed = False
+
+    def dismiss_producers(self) -> None:
+        self.dismissed = True
+
+
+def _scene() -> Scene:
+    return Scene(cast("Any", Stage()), (), (), cast("Any", None))
+
+
+def _measurement(
+    runs: dict[str, Callable[[], dict[str, float]]], most_rounds: int | None = None
+) -> Measurement:
+    @contextmanager
+    def open_them(_: Scene) -> Iterator[list[Entry]]:
+        yield [Entry(key, f"title of {key}", run) for key, run in runs.items()]
+
+    return Measurement("made-up", "Made up", (RATE,), open_them, most_rounds=most_rounds)
+
+
+def _recorder(order: list[str], key: str) -> Callable[[], dict[str, float]]:
+    def run() -> dict[str, float]:
+        order.append(key)
+        return {RATE.name: float(len(order))}
+
+    return run
+
+
+def _failing() -> dict[str, float]:
+    raise MeasurementError("it broke")
+
+
+def test_each_round_begins_with_another_one() -> None:
+    """And every second one goes backwards, so that nobody always comes after the same."""
+    assert [["a", "b", "c"], ["a", "c", "b"], ["c", "a", "b"]] == [
+        rotated(["a", "b", "c"], number) for number in range(3)
+    ]
+
+
+def test_nothing_is_rotated_to_nothing() -> None:
+    """Without contestants there is no division by zero."""
+    assert [] == rotated([], 1)
+
+
+def test_each_contestant_is_measured_once_a_round() -> None:
+    """That is what makes ratios of a round mean something."""
+    order: list[str] = []
+    runs = {key: _recorder(order, key) for key in "abc"}
+
+    table = measure(_measurement(runs), _scene(), 4, lambda _: None, [])
+
+    assert [["a", "b", "c"]] * 4 == [sorted(order[at : at + 3]) for at in range(0, 12, 3)]
+    assert {0, 1, 2, 3} == set(table.rows["a"].rounds)
+
+
+def test_a_failure_is_noted_and_the_others_go_on() -> None:
+    """What failed has no figures; after the second time it is left alone."""
+    failures: list[str] = []
+    runs = {"good": _recorder([], "good"), "bad": _failing}
+
+    table = measure(_measurement(runs), _scene(), 4, lambda _: None, failures)
+
+    assert {} == table.rows["bad"].rounds
+    assert 4 == len(table.rows["good"].rounds)
+    assert [
+        "made-up, round 1, bad: MeasurementError: it broke",
+        "made-up, round 2, bad: MeasurementError: it broke",
+    ] == failures
+
+
+def test_a_bug_of_the_harness_is_no_failure_of_a_contestant() -> None:
+    """It ends the run."""
+
+    def run() -> dict[str, float]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        measure(_measurement({"a": run}), _scene(), 1, lambda _: None, [])
+
+
+def test_a_slow_measurement_has_fewer_rounds() -> None:
+    """Recovery takes minutes a round."""
+    table = measure(_measurement({"a": _recorder([], "a")}, most_rounds=2), _scene(), 5, lambda _: None, [])
+
+    assert 2 == len(table.rows["a"].rounds)
+
+
+def test_progress_names_round_contestant_and_figures() -> None:
+    """A line for each."""
+    lines: list[str] = []
+
+    measure(_measurement({"a": _recorder([], "a")}), _scene(), 1, lines.append, [])
+
+    assert ["made-up 1/1 a: rate 1 (0.0 s)"] == lines
