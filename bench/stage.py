@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from bench.contestants import ONE_QUEUE, REDIS
+from bench.contestants import MAIN, ONE_QUEUE
 from bench.peers.shape import FIRST_SAMPLE, SAMPLES, STAYING, WORDS, Order, map_counters, sum_of
 from bench.servers import RedisServer
 
@@ -42,6 +42,11 @@ class Counters:
     def ended(self) -> int:
         """How many handlers have ended."""
         return sum_of(self._words)
+
+    @property
+    def processes(self) -> int:
+        """How many processes have run a task."""
+        return self._words[0]
 
     @property
     def started(self) -> int:
@@ -177,16 +182,15 @@ class Stage:
         """Whether this run only sees that all works."""
         return self.scale < 1
 
-    def server(self, name: str = REDIS) -> RedisServer:
-        """Return a server by its name; the main one where there is only one kind."""
+    def server(self, name: str = MAIN) -> RedisServer:
+        """Return the server of a kind."""
         if name not in self.servers:
             self.servers[name] = self.new_server(name)
         return self.servers[name]
 
-    def new_server(self, name: str = REDIS) -> RedisServer:
+    def new_server(self, name: str = MAIN) -> RedisServer:
         """Start another server of that kind."""
-        binary = self.binaries.get(name) or next(iter(self.binaries.values()))
-        return RedisServer(binary, self.children, self.folder)
+        return RedisServer(self.binaries[name], self.children, self.folder)
 
     def new_counters(self) -> Counters:
         """Return counters that stand at zero."""

@@ -17,6 +17,7 @@ from bench.environments import ROOT
 from bench.peers import shape
 from bench.peers.shape import Order, arguments, hit, hit_from_thread, in_turn
 from bench.stage import Counters
+from tests.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,8 +116,7 @@ def test_children_end_with_the_harness(tmp_path: Path) -> None:
         assert [child.process.pid, grandchild] == child.pids
 
     assert -signal.SIGKILL == child.process.returncode
-    assert not _runs(grandchild)
-    child.kill()
+    wait_until(lambda: not _runs(grandchild), seconds=10, what="the grandchild has ended")
 
 
 def _runs(pid: int) -> bool:
