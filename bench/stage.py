@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from bench.contestants import MAIN, ONE_QUEUE
-from bench.peers.shape import FIRST_SAMPLE, SAMPLES, STAYING, WORDS, Order, map_counters, sum_of
+from bench.peers.counters import FIRST_SAMPLE, SAMPLES, STAYING, WORDS, map_counters, sum_of
+from bench.peers.shape import Order
 from bench.servers import RedisServer
 
 if TYPE_CHECKING:
@@ -237,10 +238,14 @@ class Stage:
         )
         try:
             yield Worker(child, counters, server)
-        finally:
+        except BaseException:
+            # Whoever presses Ctrl-C does not want to wait for a graceful end.
+            child.kill()
+            raise
+        else:
             child.stop()
-            if counters.path.exists():
-                counters.path.unlink()
+        finally:
+            counters.path.unlink(missing_ok=True)
 
     def left(self, peer: str, server: RedisServer, queues: tuple[str, ...] = ONE_QUEUE) -> int:
         """Return how many tasks of a peer have not ended."""

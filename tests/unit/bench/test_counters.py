@@ -14,8 +14,9 @@ import pytest
 
 from bench.children import Children, cpu_seconds, descendants, peak_memory
 from bench.environments import ROOT
-from bench.peers import shape
-from bench.peers.shape import Order, arguments, hit, hit_from_thread, in_turn
+from bench.peers import counters as counting
+from bench.peers.counters import hit, hit_from_thread
+from bench.peers.shape import Order, arguments, in_turn
 from bench.stage import Counters
 from tests.processes import wait_until
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 FORKING = """
 import os
-from bench.peers.shape import hit
+from bench.peers.counters import hit
 hit(0, 0)
 child = os.fork()
 for _ in range(1000):
@@ -39,10 +40,10 @@ if child:
 def counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counters]:
     """Return counters that this process and its children count in."""
     found = Counters(tmp_path / "counters")
-    monkeypatch.setenv(shape.COUNTERS_VARIABLE, str(found.path))
-    shape._forget()
+    monkeypatch.setenv(counting.COUNTERS_VARIABLE, str(found.path))
+    counting._forget()
     yield found
-    shape._forget()
+    counting._forget()
 
 
 def test_processes_count_together(counters: Counters) -> None:
