@@ -11,7 +11,7 @@ from bench.environments import GO_PEER, OURS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-REDIS: Final = "redis"
+MAIN: Final = "main"
 VALKEY: Final = "valkey"
 ONE_QUEUE: Final = ("default",)
 
@@ -40,7 +40,7 @@ class Contestant:
     settings: Mapping[str, Any] = field(default_factory=dict)
     queues: tuple[str, ...] = ONE_QUEUE
     pace: float = 1.0
-    server: str = REDIS
+    server: str = MAIN
     length: Length = Length.DEFAULT
 
     def count(self, most: int) -> int:
@@ -71,7 +71,9 @@ _OURS: Final = (
     ),
     Contestant("pyasynq-5-queues", OURS, "pyasynq, five queues", queues=_queues(5), length=Length.SMOKE),
     Contestant("pyasynq-10-queues", OURS, "pyasynq, ten queues", queues=_queues(10)),
-    Contestant("pyasynq-2-processes", OURS, "pyasynq, two processes", {"processes": 2}, length=Length.SMOKE),
+    Contestant(
+        "pyasynq-2-processes", OURS, "pyasynq, two processes", {"processes": 2}, pace=1.5, length=Length.SMOKE
+    ),
     Contestant("pyasynq-valkey", OURS, "pyasynq, on Valkey", server=VALKEY, length=Length.SMOKE),
 )
 _GO: Final = (
@@ -103,7 +105,12 @@ PEERS_IN_PYTHON: Final = tuple(
 )
 _TWO_PROCESSES: Final = tuple(
     Contestant(
-        f"{key}-2-processes", key, f"{title}, two processes", {"processes": 2}, pace=pace, length=Length.LONG
+        f"{key}-2-processes",
+        key,
+        f"{title}, two processes",
+        {"processes": 2},
+        pace=2 * pace,
+        length=Length.LONG,
     )
     for key, (title, pace) in _PYTHON.items()
 )
@@ -118,8 +125,5 @@ def choose(
     return [
         contestant
         for contestant in contestants
-        if contestant.peer in peers
-        # Where there is only one server, it is the one to measure on.
-        and (contestant.server in servers or contestant.server == REDIS)
-        and contestant.length <= length
+        if contestant.peer in peers and contestant.server in servers and contestant.length <= length
     ]

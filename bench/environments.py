@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyasynq
-from bench.peers.shape import COUNTERS_VARIABLE, URL_VARIABLE, Description
+from bench.peers.counters import COUNTERS_VARIABLE
+from bench.peers.shape import URL_VARIABLE, Description
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from bench.peers.shape import hit
+from bench.peers.counters import hit
 from pyasynq import Mux, Server, ServerConfig
 
 if TYPE_CHECKING:

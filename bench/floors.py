@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import hiredis
 
+from bench.contestants import MAIN
 from bench.figures import RATE, REDIS_CPU
 from bench.stage import MeasurementError
 
@@ -23,6 +24,7 @@ FLOOR_ONE: Final = "floor-one"
 FLOOR_PIPELINED: Final = "floor-pipelined"
 FLOOR_ENQUEUE: Final = "floor-enqueue"
 FLOOR_DRAIN: Final = "floor-drain"
+FLOOR_DRAIN_VALKEY: Final = "floor-drain-valkey"
 BATCH: Final = 50
 IN_FLIGHT: Final = 2
 MESSAGE: Final = b"m" * 180
@@ -99,9 +101,13 @@ def trivial_floor(stage: Stage, count: int, *, at_once: int) -> dict[str, float]
         return watch.figures(count // at_once * at_once)
 
 
-def enqueue_floor(stage: Stage, count: int) -> dict[str, float]:
-    """Measure the creation of tasks, 50 a call, two calls in flight."""
-    server = stage.server()
+def enqueue_floor(stage: Stage, count: int, kind: str = MAIN) -> dict[str, float]:
+    """Measure the creation of tasks, 50 a call, two calls in flight.
+
+    Raises:
+        MeasurementError: there are not so many in Redis then.
+    """
+    server = stage.server(kind)
     server.flush()
     calls = count // BATCH
     with BareSocket(server) as bare:
@@ -120,10 +126,14 @@ def enqueue_floor(stage: Stage, count: int) -> dict[str, float]:
     return figures
 
 
-def drain_floor(stage: Stage) -> dict[str, float]:
-    """Measure taking and finishing tasks, 50 a call, two calls in flight."""
-    server = stage.server()
-    enqueue_floor(stage, stage.most)
+def drain_floor(stage: Stage, kind: str = MAIN) -> dict[str, float]:
+    """Measure taking and finishing tasks, 50 a call, two calls in flight.
+
+    Raises:
+        MeasurementError: not all were drained.
+    """
+    server = stage.server(kind)
+    enqueue_floor(stage, stage.most, kind)
     with BareSocket(server) as bare:
         sha = bare.load((_LUA / "drain.lua").read_text())
         watch = _Stopwatch(server)

@@ -33,7 +33,7 @@ from bench.servers import find_servers
 from bench.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
     from typing import NoReturn
 
@@ -206,16 +206,22 @@ def write(results: Results, options: argparse.Namespace) -> None:
             (options.svg / name).write_text(chart)
 
 
+def _take_signals(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
+    # A shell starts what runs in the background with INT ignored, so it is set too.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - what signal handlers take
+    # A second one must not disturb the end of the processes that were started.
+    _take_signals(signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, and return the exit code."""
     options = parser().parse_args(arguments)
-    # A shell starts what runs in the background with INT ignored.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    _take_signals(_interrupt)
     begun = time.monotonic()
     results = Results({})
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from bench.children import cpu_seconds
+from bench.contestants import MAIN, VALKEY
 from pyasynq.embedded import find_server_binary
 
 if TYPE_CHECKING:
@@ -115,11 +116,16 @@ def _free_port() -> int:
 
 
 def find_servers() -> dict[str, ServerBinary]:
-    """Return what can be measured on, the main one first: an installed Redis, and the embedded Valkey."""
-    found = {}
-    if path := shutil.which("redis-server"):
-        found["redis"] = find_server_binary(path)
+    """Return what can be measured on: the main server, and Valkey where that is another one.
+
+    The main server is an installed Redis, or else the embedded Valkey.
+
+    Raises:
+        ServerBinaryError: there is neither.
+    """
     embedded = find_server_binary()
-    if not found or embedded.name == "Valkey":
-        found["valkey" if embedded.name == "Valkey" else "redis"] = embedded
-    return found
+    path = shutil.which("redis-server")
+    if path is None:
+        return {MAIN: embedded}
+    servers = {MAIN: find_server_binary(path)}
+    return servers | {VALKEY: embedded} if embedded.name == "Valkey" else servers

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from bench.contestants import ONE_QUEUE, REDIS
-from bench.peers.shape import FIRST_SAMPLE, SAMPLES, STAYING, WORDS, Order, map_counters, sum_of
+from bench.contestants import MAIN, ONE_QUEUE
+from bench.peers.counters import FIRST_SAMPLE, SAMPLES, STAYING, WORDS, map_counters, sum_of
+from bench.peers.shape import Order
 from bench.servers import RedisServer
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class Counters:
     def ended(self) -> int:
         """How many handlers have ended."""
         return sum_of(self._words)
+
+    @property
+    def processes(self) -> int:
+        """How many processes have run a task."""
+        return self._words[0]
 
     @property
     def started(self) -> int:
@@ -177,16 +183,15 @@ class Stage:
         """Whether this run only sees that all works."""
         return self.scale < 1
 
-    def server(self, name: str = REDIS) -> RedisServer:
-        """Return a server by its name; the main one where there is only one kind."""
+    def server(self, name: str = MAIN) -> RedisServer:
+        """Return the server of a kind."""
         if name not in self.servers:
             self.servers[name] = self.new_server(name)
         return self.servers[name]
 
-    def new_server(self, name: str = REDIS) -> RedisServer:
+    def new_server(self, name: str = MAIN) -> RedisServer:
         """Start another server of that kind."""
-        binary = self.binaries.get(name) or next(iter(self.binaries.values()))
-        return RedisServer(binary, self.children, self.folder)
+        return RedisServer(self.binaries[name], self.children, self.folder)
 
     def new_counters(self) -> Counters:
         """Return counters that stand at zero."""
@@ -233,10 +238,14 @@ class Stage:
         )
         try:
             yield Worker(child, counters, server)
-        finally:
+        except BaseException:
+            # Whoever presses Ctrl-C does not want to wait for a graceful end.
+            child.kill()
+            raise
+        else:
             child.stop()
-            if counters.path.exists():
-                counters.path.unlink()
+        finally:
+            counters.path.unlink(missing_ok=True)
 
     def left(self, peer: str, server: RedisServer, queues: tuple[str, ...] = ONE_QUEUE) -> int:
         """Return how many tasks of a peer have not ended."""

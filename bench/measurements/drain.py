@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bench.contestants import DRAINING, GO, PLAIN, choose
+from bench.contestants import DRAINING, GO, PLAIN, VALKEY, choose
 from bench.figures import BYTES, COMMANDS, PEAK_MEMORY, RATE, REDIS_CPU, WORKER_CPU
-from bench.floors import FLOOR_DRAIN, drain_floor
+from bench.floors import FLOOR_DRAIN, FLOOR_DRAIN_VALKEY, drain_floor
 from bench.measurements.shape import Entry, Measurement, entries_of
 from bench.stage import MeasurementError
 
@@ -38,11 +38,16 @@ def costs(begin: Moment, end: Moment) -> dict[str, float]:
     }
 
 
-def watch(worker: Worker, count: int) -> dict[str, float]:
-    """Measure from the first tasks that ran to the last."""
-    worker.wait(lambda: worker.counters.ended > 0, "waiting for the first task")
+def watch(worker: Worker, count: int, processes: int = 1) -> dict[str, float]:
+    """Measure from when all processes have begun to the last task; nothing if it had run by then."""
+    counters = worker.counters
+
+    def all_have_begun() -> bool:
+        return counters.ended > 0 and (counters.processes >= processes or counters.ended >= count)
+
+    worker.wait(all_have_begun, "waiting for the first task")
     begin = worker.moment()
-    worker.wait(lambda: worker.counters.ended >= count, f"waiting for {count} tasks")
+    worker.wait(lambda: counters.ended >= count, f"waiting for {count} tasks")
     return costs(begin, worker.moment()) if begin.ended < count else {}
 
 
@@ -58,7 +63,7 @@ def drain(stage: Stage, contestant: Contestant, count: int, size: int = 100) -> 
     stage.fill(contestant, server, count, size=size)
     in_redis = (server.memory() - empty) / count
     with stage.worker(contestant) as worker:
-        figures = watch(worker, count)
+        figures = watch(worker, count, contestant.settings.get("processes", 1))
         stage.wait_until_empty(worker, contestant)
         figures[PEAK_MEMORY.name] = worker.child.peak_memory() / 2**20
     ran = worker.counters.ended
@@ -75,10 +80,15 @@ def _open(scene: Scene) -> Iterator[list[Entry]]:
     def run(contestant: Contestant) -> dict[str, float]:
         return drain(stage, contestant, contestant.count(stage.most))
 
-    entries = entries_of(contestants, run, FLOOR_DRAIN)
-    entries.append(
-        Entry(FLOOR_DRAIN, "floor: the same work on the data, 50 a call", lambda: drain_floor(stage))
-    )
+    def floor(contestant: Contestant) -> str:
+        return FLOOR_DRAIN_VALKEY if contestant.server == VALKEY else FLOOR_DRAIN
+
+    entries = entries_of(contestants, run, floor)
+    title = "floor: the same work on the data, 50 a call"
+    entries.append(Entry(FLOOR_DRAIN, title, lambda: drain_floor(stage)))
+    if VALKEY in scene.servers:
+        on_valkey = f"{title}, on Valkey"
+        entries.append(Entry(FLOOR_DRAIN_VALKEY, on_valkey, lambda: drain_floor(stage, VALKEY)))
     yield entries
 
 
@@ -106,7 +116,8 @@ DRAIN = Measurement(
     _open,
     reference=GO.key,
     notes=(
-        "From the first task that ran to the last; Redis commands include those inside scripts.",
+        "From the first task that ran, where there are two processes in each, to the last.",
+        "Redis commands include those inside scripts.",
         "Each gets as many tasks as it runs in about a second; exactly those ran, and nothing was left.",
     ),
 )

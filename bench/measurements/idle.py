@@ -13,6 +13,7 @@ from bench.contestants import GO, PEERS_IN_PYTHON, PLAIN, Length, choose
 from bench.figures import PEAK_MEMORY, Figure
 from bench.measurements.shape import Entry, Measurement, entries_of
 from bench.peers.shape import Order
+from bench.stage import MeasurementError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,14 +32,20 @@ WINDOW_SECONDS: Final = 6.0
 
 
 class Listener:
-    """Counts the commands that clients send, apart from those of scripts and of the harness."""
+    """Counts the commands that Redis carries out, and those of them that clients have sent.
+
+    Raises:
+        MeasurementError: at the end of the block, if it could not hear all of it.
+    """
 
     def __init__(self, server: RedisServer) -> None:
         self.count = 0
         self.inside = 0
-        self._client = redis.Redis(port=server.port)
+        # An idle worker may be silent for longer than a client usually waits.
+        self._client = redis.Redis(port=server.port, socket_timeout=None)
         self._monitor = self._client.monitor()  # type: ignore[no-untyped-call] # redis-py leaves it out
         self._stop = threading.Event()
+        self._failure: redis.RedisError | None = None
         self._thread = threading.Thread(target=self._listen)
 
     def __enter__(self) -> Self:
@@ -53,14 +60,19 @@ class Listener:
         self._thread.join()
         self._monitor.__exit__(*error)
         self._client.close()
+        if self._failure is not None:
+            raise MeasurementError(f"listening to Redis failed: {self._failure}") from self._failure
 
     def _listen(self) -> None:
-        while not self._stop.is_set():
-            heard = self._monitor.next_command()
-            if self._stop.is_set():
-                return
-            self.inside += 1
-            self.count += heard["client_type"] != "lua"
+        try:
+            while not self._stop.is_set():
+                heard = self._monitor.next_command()
+                if self._stop.is_set():
+                    return
+                self.inside += 1
+                self.count += heard["client_type"] != "lua"
+        except redis.RedisError as error:
+            self._failure = error
 
 
 def idle(stage: Stage, contestant: Contestant) -> dict[str, float]:

@@ -69,11 +69,11 @@ class Measurement:
 def entries_of(
     contestants: Iterable[Contestant],
     run: Callable[[Contestant], dict[str, float]],
-    floor: str | None = None,
+    floor: Callable[[Contestant], str | None] = lambda _: None,
 ) -> list[Entry]:
     """Make an entry for each contestant."""
 
     def entry(contestant: Contestant) -> Entry:
-        return Entry(contestant.key, contestant.title, lambda: run(contestant), floor)
+        return Entry(contestant.key, contestant.title, lambda: run(contestant), floor(contestant))
 
     return [entry(contestant) for contestant in contestants]

@@ -116,6 +116,6 @@ WAKES = Measurement(
     reference=f"{FLEETS[0]}-idle",
     notes=(
         "From enqueue to done, apart from what the idle workers cost anyway.",
-        "With one idle worker all script calls are the task's own; the others are vain looks.",
+        "With one idle worker all script calls are the task's own; the others are of workers too late.",
     ),
 )

@@ -12,7 +12,8 @@ from arq import create_pool, func
 from arq.connections import ArqRedis, RedisSettings
 from arq.worker import Worker
 
-from bench.peers.shape import TASK, URL_VARIABLE, Arguments, Peer, hit, in_flight, in_processes
+from bench.peers.counters import hit
+from bench.peers.shape import TASK, URL_VARIABLE, Arguments, Peer, in_flight, in_processes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 
-from bench.peers.shape import TASK, URL_VARIABLE, Arguments, Peer, hit
+from bench.peers.counters import hit
+from bench.peers.shape import TASK, URL_VARIABLE, Arguments, Peer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

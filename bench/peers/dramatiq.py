@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 
-from bench.peers.shape import TASK, URL_VARIABLE, Arguments, Peer, hit_from_thread
+from bench.peers.counters import hit_from_thread
+from bench.peers.shape import TASK, URL_VARIABLE, Arguments, Peer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from huey import RedisHuey
 
-from bench.peers.shape import TASK, URL_VARIABLE, Arguments, Peer, hit_from_thread
+from bench.peers.counters import hit_from_thread
+from bench.peers.shape import TASK, URL_VARIABLE, Arguments, Peer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from bench.peers.shape import QUEUE, TASK, URL_VARIABLE, Arguments, Peer, hit, in_flight, in_turn, started
+from bench.peers.counters import hit, started
+from bench.peers.shape import QUEUE, TASK, URL_VARIABLE, Arguments, Peer, in_flight, in_turn
 from pyasynq import App, Client, ServerConfig, Task, sync
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from redis import Redis
 from rq import Queue, SimpleWorker
 from rq.serializers import JSONSerializer
 
-from bench.peers.shape import QUEUE, URL_VARIABLE, Arguments, Peer, hit, in_processes
+from bench.peers.counters import hit
+from bench.peers.shape import QUEUE, URL_VARIABLE, Arguments, Peer, in_processes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 from saq import Queue, Worker
 
-from bench.peers.shape import TASK, URL_VARIABLE, Arguments, Peer, hit, in_flight, in_processes
+from bench.peers.counters import hit
+from bench.peers.shape import TASK, URL_VARIABLE, Arguments, Peer, in_flight, in_processes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

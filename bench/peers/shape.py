@@ -1,4 +1,4 @@
-"""The common shape of peers: what the harness asks of each, and how a handler tells that it ran.
+"""The common shape of peers: what the harness asks of each.
 
 A peer is a module beside this one with a `PEER`. It runs in an environment of its own, so this file needs
 only the standard library. The harness starts it as
@@ -14,32 +14,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import gc
 import importlib.metadata
 import inspect
 import json
-import mmap
 import multiprocessing
 import os
 import sys
-import threading
 import time
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+
+from bench.peers.counters import COUNTERS_VARIABLE, STAY, map_counters, sum_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 URL_VARIABLE = "BENCH_REDIS_URL"
-COUNTERS_VARIABLE = "BENCH_COUNTERS"
 QUEUE = "default"
 TASK = "bench:note"
 ADDRESS = "somebody@example.com"
 SMALLEST = 100
-STAY = -1
-"""As `sent`: the first handler that meets this task never ends."""
 
 
 class Arguments(TypedDict):
@@ -53,91 +48,6 @@ class Arguments(TypedDict):
 
 Mode: TypeAlias = "Callable[[Sequence[Arguments], Sequence[str]], Awaitable[None] | None]"
 """Enqueues tasks; given queues, it goes round them."""
-
-
-# Counters: a file that all processes of a measurement share. Words of 8 bytes: how many slots are taken, and
-# the process whose handler stays for ever; then the slots, one a process: handlers ended, handlers started;
-# then the pick-up delays of numbered tasks in nanoseconds.
-
-SLOTS = 4096
-SAMPLES = 4096
-STAYING = 1
-FIRST_SLOT = 8
-FIRST_SAMPLE = FIRST_SLOT + 2 * SLOTS
-WORDS = FIRST_SAMPLE + SAMPLES
-
-
-def map_counters(path: str | Path) -> memoryview[int]:
-    """Return the words of a counters file, shared with all who map it."""
-    with Path(path).open("r+b") as file:
-        return memoryview(mmap.mmap(file.fileno(), WORDS * 8)).cast("q")
-
-
-class _Own:
-    """This process's part of the counters; a forked child takes a part of its own."""
-
-    words: memoryview[int] | None = None
-    at = 0
-
-
-_lock = threading.Lock()
-
-
-def _attach() -> memoryview[int]:
-    path = os.environ[COUNTERS_VARIABLE]
-    words = map_counters(path)
-    with Path(path).open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        slot = words[0]
-        words[0] = slot + 1
-    _Own.at = FIRST_SLOT + 2 * slot
-    _Own.words = words
-    return words
-
-
-def _forget() -> None:
-    _Own.words = None
-
-
-os.register_at_fork(after_in_child=_forget)
-
-
-def hit(number: int, sent: int) -> None:
-    """Count a task that ran, from the one thread of an event loop, and note the delay of a timed one."""
-    words = _Own.words or _attach()
-    if sent:
-        _look_at(words, number, sent)
-    words[_Own.at] += 1
-
-
-def hit_from_thread(number: int, sent: int) -> None:
-    """Do the same from any thread."""
-    with _lock:
-        words = _Own.words or _attach()
-    if sent:
-        _look_at(words, number, sent)
-    with _lock:
-        words[_Own.at] += 1
-
-
-def started() -> None:
-    """Count a handler that begins, where beginning and end are apart."""
-    words = _Own.words or _attach()
-    words[_Own.at + 1] += 1
-
-
-def _look_at(words: memoryview[int], number: int, sent: int) -> None:
-    if sent != STAY:
-        words[FIRST_SAMPLE + number % SAMPLES] = time.time_ns() - sent
-        return
-    if not any(words[FIRST_SLOT + 1 : FIRST_SAMPLE : 2]):
-        started()
-        words[STAYING] = os.getpid()
-        while True:  # until this process is killed
-            time.sleep(60)
-
-
-# Orders.
 
 
 @dataclass(frozen=True)
@@ -260,41 +170,36 @@ class Producer:
         cpu, begun = time.process_time(), time.perf_counter()
         count = len(tasks)
         if order.paced:
-            count = self._carry_out_paced(order, tasks)
-        else:
-            self._enqueue(order, tasks)
-        seconds = time.perf_counter() - begun
-        return {"count": count, "seconds": seconds, "cpu": time.process_time() - cpu}
-
-    def _enqueue(self, order: Order, tasks: Sequence[Arguments]) -> None:
-        mode = self._peer.modes[order.mode]
-        if inspect.iscoroutinefunction(mode):
+            # In one run of the loop: to start one takes as long as a pick-up may take.
+            count = self._runner.run(self._carry_out_paced(order, tasks))
+        elif inspect.iscoroutinefunction(mode := self._peer.modes[order.mode]):
             self._runner.run(mode(tasks, order.queues))
         else:
             mode(tasks, order.queues)
+        seconds = time.perf_counter() - begun
+        return {"count": count, "seconds": seconds, "cpu": time.process_time() - cpu}
 
-    def _carry_out_paced(self, order: Order, tasks: list[Arguments]) -> int:
+    async def _carry_out_paced(self, order: Order, tasks: list[Arguments]) -> int:
+        """Send each task when the one before has run; return how many have been sent and run."""
         words = map_counters(os.environ[COUNTERS_VARIABLE])
+        mode = self._peer.modes[order.mode]
         ends = time.monotonic() + order.limit
         ran_before = sum_of(words)
         for position, task in enumerate(tasks):
             task["number"] = position
             queue = order.queues[position % len(order.queues)]
             task["sent"] = time.time_ns()
-            self._enqueue(Order(order.mode, 1, queues=(queue,)), [task])
+            enqueued = mode([task], (queue,))
+            if enqueued is not None:
+                await enqueued
             while sum_of(words) <= ran_before + position:
                 if time.monotonic() > ends:
                     return position
-                time.sleep(0.001)
-            time.sleep(order.paced)
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(order.paced)
             if time.monotonic() > ends:
                 return position + 1
         return len(tasks)
-
-
-def sum_of(words: memoryview[int], word: int = 0) -> int:
-    """Add up what all processes have counted: handlers that ended, or (word 1) that were started."""
-    return sum(words[FIRST_SLOT + word : FIRST_SLOT + 2 * words[0] : 2])
 
 
 def in_turn(tasks: Sequence[Arguments], queues: Sequence[str]) -> Iterator[tuple[Arguments, str]]:

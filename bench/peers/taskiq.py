@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 from taskiq_redis import RedisStreamBroker
 
-from bench.peers.shape import TASK, URL_VARIABLE, Arguments, Peer, hit, in_flight
+from bench.peers.counters import hit
+from bench.peers.shape import TASK, URL_VARIABLE, Arguments, Peer, in_flight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The layout of the counters file, as in shape.py.
+// The layout of the counters file, as in counters.py.
 const (
 	slots       = 4096
 	samples     = 4096

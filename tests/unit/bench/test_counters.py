@@ -14,9 +14,11 @@ import pytest
 
 from bench.children import Children, cpu_seconds, descendants, peak_memory
 from bench.environments import ROOT
-from bench.peers import shape
-from bench.peers.shape import Order, arguments, hit, hit_from_thread, in_turn
+from bench.peers import counters as counting
+from bench.peers.counters import hit, hit_from_thread
+from bench.peers.shape import Order, arguments, in_turn
 from bench.stage import Counters
+from tests.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 FORKING = """
 import os
-from bench.peers.shape import hit
+from bench.peers.counters import hit
 hit(0, 0)
 child = os.fork()
 for _ in range(1000):
@@ -38,10 +40,10 @@ if child:
 def counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counters]:
     """Return counters that this process and its children count in."""
     found = Counters(tmp_path / "counters")
-    monkeypatch.setenv(shape.COUNTERS_VARIABLE, str(found.path))
-    shape._forget()
+    monkeypatch.setenv(counting.COUNTERS_VARIABLE, str(found.path))
+    counting._forget()
     yield found
-    shape._forget()
+    counting._forget()
 
 
 def test_processes_count_together(counters: Counters) -> None:
@@ -115,11 +117,7 @@ def test_children_end_with_the_harness(tmp_path: Path) -> None:
         assert [child.process.pid, grandchild] == child.pids
 
     assert -signal.SIGKILL == child.process.returncode
-    deadline = time.monotonic() + 10
-    while _runs(grandchild) and time.monotonic() < deadline:
-        time.sleep(0.01)  # nobody tells us of the end of a process that is not our child
-    assert not _runs(grandchild)
-    child.kill()
+    wait_until(lambda: not _runs(grandchild), seconds=10, what="the grandchild has ended")
 
 
 def _runs(pid: int) -> bool:

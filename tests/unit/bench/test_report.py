@@ -9,6 +9,7 @@ from bench.chart import OTHERS, OURS, bars
 from bench.contestants import Length
 from bench.figures import RATE, WORKER_CPU
 from bench.goals import Goal, judged
+from bench.measurements.wakes import CALLS, COST
 from bench.publish import BEGIN, END, generated, rewritten
 from bench.report import markdown, shown, table_of
 from bench.results import Results, Row, Table
@@ -134,6 +135,20 @@ def test_the_fastest_safe_peer_decides() -> None:
     values = {goal.text: value for goal, value in judged(found)}
 
     assert 12.0 == values["drain, 100 slots, times the fastest at-least-once peer in Python"]
+
+
+def test_a_wake_costs_what_19_vain_ones_add() -> None:
+    """Of 20 idle workers one gets the task; what each of the others asks tells how many of 200 were woken."""
+    found = results(*MEASURED)
+    found.tables["wakes"] = Table("wakes", "Wakes", (COST, CALLS))
+    for number, cost, calls in ((1, 100.0, 5.0), (20, 480.0, 43.0), (200, 1_500.0, 105.0)):
+        key = f"{number}-idle"
+        found.tables["wakes"].rows[key] = Row(key, key, None, {0: {COST.name: cost, CALLS.name: calls}})
+
+    values = {goal.text: value for goal, value in judged(found)}
+
+    assert 20.0 == values["Redis CPU for an idle worker that is woken, µs"]
+    assert 51.0 == values["how many of 200 idle workers a task wakes"]
 
 
 def test_a_smoke_run_judges_nothing() -> None:
