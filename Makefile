@@ -7,7 +7,8 @@ PYTHON := $(VENV)/bin/python
 PYTEST_ARGS ?=
 # Options of the other long runs.
 FOLDER     ?=
-RUNS       ?= 10
+PROFILE    ?= long
+MINUTES    ?= 30
 SAMPLE     ?=
 SEED       ?=
 BENCH_ARGS ?=
@@ -21,7 +22,7 @@ STAMP := $(VENV)/made-$(shell { pwd; cat pyproject.toml requirements/dev.txt; } 
 # Each writes files that are checked in, and with --check says whether they are current.
 GENERATORS := $(wildcard tools/generate_wire.py tools/unasync.py)
 
-.PHONY: help demo test check fix bench bench-smoke sync mutants model chaos-kill chaos-limits chaos-ordered chaos-schedulers interop interop-nightly interop-faults chaos-doctor fuzz pins clean
+.PHONY: help demo test check fix bench bench-smoke sync mutants model chaos soak chaos-limits chaos-ordered chaos-schedulers interop interop-nightly interop-faults chaos-doctor fuzz pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -60,8 +61,11 @@ mutants: $(STAMP) ## break the Lua scripts one statement at a time; the tests mu
 model: $(STAMP) ## 10,000 random operations, on Redis and on a model of it; print how often each was drawn
 	@PYASYNQ_MODEL_STEPS=10000 $(PYTHON) -m pytest -q -s tests/properties/test_model_queue.py
 
-chaos-kill: $(STAMP) ## kill a random worker every second while 10,000 tasks run; none may be lost [RUNS=10]
-	@$(PYTHON) -m tests.chaos.kill --runs $(RUNS)
+chaos: $(STAMP) ## break everything while a million tasks run; none may be lost [PROFILE=short SEED=1]
+	@$(PYTHON) -m tests.chaos.run --profile $(PROFILE) $(if $(SEED),--seed $(SEED))
+
+soak: $(STAMP) ## a worker under load with faults: its memory and connections must not grow [MINUTES=30 SEED=1]
+	@$(PYTHON) -m tests.chaos.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 chaos-limits: $(STAMP) ## four workers on queues with limits, two of them killed: never too many at once, never too fast
 	@$(PYTHON) -m tests.chaos.limits rate

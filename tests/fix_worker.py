@@ -256,9 +256,17 @@ class RedisProcess:
                 *("--save", "", "--appendonly", "yes", "--appendfsync", "always", *self._options),
             ],
             stdout=subprocess.DEVNULL,
+            # As Python does, it ignores the signal that a limit on the size of files sends.
+            restore_signals=False,
         )
         with redis.Redis.from_url(self.url) as client:
             wait_until(lambda: _answers(client))
+
+    @property
+    def pid(self) -> int:
+        """The id of the process that was started last."""
+        assert self._process is not None
+        return self._process.pid
 
     def kill(self) -> None:
         """Kill it as a power cut would."""

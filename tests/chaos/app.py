@@ -1,62 +1,140 @@
-"""What the workers of `tests.chaos.kill` run: short tasks, half of them coroutines, half in threads."""
+"""What the workers of the chaos runs run: tasks that write down their fate, and do harm if they are told to.
+
+The environment says where records go, and may change the engine's intervals and let the clock jump. It is
+read at import, so that it reaches the children of a supervisor as well.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
+import mmap
 import os
+import signal
 import time
-from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq import App, context
+from pyasynq import App, Retry, context
+from pyasynq.events import TaskSettled
+from tests.chaos.records import Recorder, What
+from tests.chaos.settings import CLOCK_VARIABLE, ENGINE_VARIABLE, OFFSET, QUEUE, RECORDS_VARIABLE, clock_file
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from pyasynq.server import Server
 
-QUEUE: Final = "chaos"
-JOURNAL_VARIABLE: Final = "CHAOS_JOURNAL"
-RETENTION_SECONDS: Final = 3600
-# A kill is no fault of the tasks that it meets, so meeting three must not archive one.
-CRASH_LIMIT: Final = 1_000
+_NEVER_POISON: Final = 1_000
+"""A fault is not the doing of the tasks that it meets, so meeting three must not archive one."""
+_RETRY_AFTER: Final = 0.5
+_MEGABYTE: Final = 1_000_000
 
-app = App()
-
-
-def _note(what: str) -> None:
-    """Write down that this task has begun or ended; small appends of processes do not mix."""
-    journal = os.open(os.environ[JOURNAL_VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        os.write(journal, f"{what} {context().task_id}\n".encode())
-    finally:
-        os.close(journal)
+_folder = Path(os.environ[RECORDS_VARIABLE])
+_recorder = Recorder(_folder)
+_engine = json.loads(os.environ.get(ENGINE_VARIABLE, "{}"))
+_eaten: list[bytes] = []
 
 
-class Journal(NamedTuple):
-    """How often the handler of each task has begun, and how often it has come to its end."""
+class ChaosApp(App):
+    """Its servers have other intervals, and write down which outcomes Redis has confirmed."""
 
-    begun: Counter[str]
-    ended: Counter[str]
-
-
-def read_journal(path: Path) -> Journal:
-    """Return what the handlers have written down."""
-    lines = [line.split() for line in path.read_text().splitlines()]
-    return Journal(
-        *(Counter(task_id for what, task_id in lines if what == name) for name in ("begin", "end"))
-    )
+    def server(self, *args: Any, **settings: Any) -> Server:
+        server = super().server(*args, **settings)
+        server._settings = dataclasses.replace(server._settings, **_engine)
+        server.events.subscribe(TaskSettled, _note_settled)
+        return server
 
 
-@app.task("chaos:coroutine", queue=QUEUE, retention=RETENTION_SECONDS, max_retry=0, crash_limit=CRASH_LIMIT)
-async def work_in_loop(milliseconds: int) -> None:
+def _note_settled(event: TaskSettled) -> None:
+    if event.written:
+        _recorder.note(What.SETTLED, event.task_id)
+
+
+def _let_clock_jump(path: Path) -> None:
+    """Take wall-clock time from now on with the seconds that stand in a file."""
+    path.write_bytes(OFFSET.pack(0.0))
+    with path.open("r+b") as file:
+        shared = mmap.mmap(file.fileno(), OFFSET.size)
+    right_time, right_time_ns = time.time, time.time_ns
+
+    def offset() -> float:
+        seconds: float = OFFSET.unpack_from(shared)[0]
+        return seconds
+
+    time.time = lambda: right_time() + offset()
+    time.time_ns = lambda: right_time_ns() + int(offset() * 1e9)
+
+
+if CLOCK_VARIABLE in os.environ:
+    _let_clock_jump(clock_file(_folder))
+
+app = ChaosApp()
+
+
+class _Noted:
+    """Writes down that the task of this context begins, and how it ends."""
+
+    __slots__ = ("_task_id",)
+
+    def __enter__(self) -> None:
+        self._task_id = context().task_id
+        _recorder.note(What.STARTED, self._task_id)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            _recorder.note(What.FINISHED, self._task_id)
+        else:
+            broken_off = issubclass(kind, asyncio.CancelledError)
+            _recorder.note(What.BROKEN_OFF if broken_off else What.FAILED, self._task_id)
+
+
+@app.task("work", queue=QUEUE, crash_limit=_NEVER_POISON)
+async def work(milliseconds: int = 0) -> None:
     """Wait as for a slow service."""
-    _note("begin")
-    await asyncio.sleep(milliseconds / 1000)
-    _note("end")
+    with _Noted():
+        if milliseconds:
+            await asyncio.sleep(milliseconds / 1000)
 
 
-@app.task("chaos:thread", queue=QUEUE, retention=RETENTION_SECONDS, max_retry=0, crash_limit=CRASH_LIMIT)
-def work_in_thread(milliseconds: int) -> None:
+@app.task("thread", queue=QUEUE, crash_limit=_NEVER_POISON)
+def work_in_thread(milliseconds: int = 0) -> None:
     """Wait as for a slow service, without asyncio."""
-    _note("begin")
-    time.sleep(milliseconds / 1000)
-    _note("end")
+    with _Noted():
+        time.sleep(milliseconds / 1000)
+
+
+@app.task("retry", queue=QUEUE, crash_limit=_NEVER_POISON)
+async def fail_once() -> None:
+    """Fail at the first try."""
+    with _Noted():
+        if not context().retried:
+            raise Retry(after=_RETRY_AFTER)
+
+
+@app.task("block", queue=QUEUE, crash_limit=_NEVER_POISON)
+async def block(milliseconds: int) -> None:
+    """Block the event loop."""
+    with _Noted():
+        time.sleep(milliseconds / 1000)  # noqa: ASYNC251 - that is the fault
+
+
+@app.task("eat", queue=QUEUE, crash_limit=_NEVER_POISON)
+async def eat(megabytes: int) -> None:
+    """Take memory and never give it back."""
+    with _Noted():
+        _eaten.append(os.urandom(megabytes * _MEGABYTE))
+
+
+@app.task("neighbour", queue=QUEUE)
+async def stand_beside(milliseconds: int = 0) -> None:
+    """Wait, with the usual limit of crashes: it must not be blamed for those of others."""
+    with _Noted():
+        await asyncio.sleep(milliseconds / 1000)
+
+
+@app.task("crash", queue=QUEUE)
+async def crash() -> None:
+    """End the process at once, each time."""
+    _recorder.note(What.STARTED, context().task_id)
+    _recorder.note(What.CRASHING, context().task_id)
+    os.kill(os.getpid(), signal.SIGKILL)

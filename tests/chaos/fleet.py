@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 _ROOT = Path(__file__).resolve().parents[2]
 _STOP_SECONDS = 20.0
+_GOOD_ENDS = frozenset({0, -signal.SIGTERM})
+"""The second is that of a process which is told to end before it has learned to listen."""
 
 
 class Fleet:
@@ -24,6 +27,7 @@ class Fleet:
         environment: variables beside our own.
         log: the file that all of them write to.
         program: the module that is run, instead of `pyasynq worker`.
+        may_end_with: exit codes that are no failure; `revive` starts such a process again.
     """
 
     def __init__(
@@ -34,6 +38,7 @@ class Fleet:
         log: Path,
         *,
         program: str = "",
+        may_end_with: frozenset[int] = frozenset(),
     ) -> None:
         self._size = size
         self._command = [
@@ -45,6 +50,7 @@ class Fleet:
         path = os.pathsep.join(filter(None, [str(_ROOT), str(_ROOT / "src"), os.environ.get("PYTHONPATH")]))
         self._environment = {**os.environ, **environment, "PYTHONPATH": path}
         self._log = log
+        self._may_end_with = may_end_with
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
@@ -53,14 +59,30 @@ class Fleet:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._processes:
+        self.stop()
+
+    @property
+    def size(self) -> int:
+        """How many processes there are to be."""
+        return self._size
+
+    def stop(self) -> list[str]:
+        """Ask all of them to end, and return a sentence about each that does not end well."""
+        processes, self._processes = self._processes, []
+        for process in processes:
             process.terminate()
-        for process in self._processes:
+        complaints = []
+        for process in processes:
             try:
-                process.wait(_STOP_SECONDS)
+                code = process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+                complaints.append(f"worker {process.pid} did not end within {_STOP_SECONDS:g} s")
+            else:
+                if code not in _GOOD_ENDS | self._may_end_with:
+                    complaints.append(f"worker {process.pid} ended with exit code {code}")
+        return complaints
 
     def pids(self) -> list[int]:
         """Return the ids of the processes that live, in the order of their starts."""
@@ -75,10 +97,17 @@ class Fleet:
         if replace:
             self._start()
 
+    def revive(self) -> None:
+        """Start anew what has ended with an exit code that is no failure, as an init system does."""
+        for process in list(self._processes):
+            if process.poll() in self._may_end_with:
+                self._processes.remove(process)
+                self._start()
+
     def failures(self) -> Iterator[str]:
         """Name each process that ended although nobody killed it."""
         for process in self._processes:
-            if process.poll() is not None:
+            if process.poll() is not None and process.returncode not in self._may_end_with:
                 yield f"worker {process.pid} ended by itself with exit code {process.returncode}"
 
     def _start(self) -> None:

@@ -8,9 +8,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from pyasynq._clock import SystemClock
 from pyasynq._server.settings import EngineSettings
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import decode_task_message
+from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
 from pyasynq.events import (
@@ -20,8 +22,10 @@ from pyasynq.events import (
     Outcome,
     RoundFinished,
     TaskFinished,
+    TaskSettled,
 )
-from tests.fix_engine import QUICK, Gate, serving
+from pyasynq.server import Server
+from tests.fix_engine import QUICK, Gate, Recorder, serving
 from tests.processes import wait_until
 from tests.run_async import run_async
 
@@ -159,6 +163,45 @@ async def test_leases_are_renewed_while_a_handler_runs(
         assert Outcome.SUCCEEDED is (await running.finished("a")).outcome
         await running.settled()
     assert [] == redis_client.lrange(tasks.keys.active, 0, -1)
+
+
+class LeapingClock(SystemClock):
+    """The clock of a process that can be stopped for a while."""
+
+    stopped_for = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.stopped_for
+
+
+@run_async
+async def test_a_task_whose_lease_lapsed_before_its_handler_began_is_not_begun(redis_url: str) -> None:
+    """Its process was stopped when it had just taken it; by now another worker may run it.
+
+    Nobody has it here, so it is put back, and run when it is taken again.
+    """
+    clock = LeapingClock()
+    begun: list[str] = []
+
+    async def stop_the_process(task: Task) -> None:
+        begun.append(context().task_id)
+        clock.stopped_for = QUICK.lease + 1
+
+    async with Client(redis_url) as client:
+        for task_id in ("first", "second"):
+            await client.enqueue("t", task_id=task_id)
+        server = Server(redis_url, ServerConfig(concurrency=2), clock=clock)
+        server._settings = QUICK
+        recorder = Recorder(server.events)
+        await server.start(stop_the_process)
+        put_back = await recorder.wait(TaskFinished, lambda event: event.outcome is Outcome.REQUEUED)
+        begun_until_then = list(begun)
+        await recorder.wait(TaskSettled, lambda event: event.task_id == "second", new=True)
+        await recorder.wait(TaskFinished, lambda event: event.outcome is Outcome.SUCCEEDED, new=True)
+        await server.shutdown()
+    assert ("second", ["first"]) == (put_back.task_id, begun_until_then)
+    assert ["first", "second"] == begun
+    assert [LeaseLost("default", "second")] == recorder.of(LeaseLost)
 
 
 @run_async

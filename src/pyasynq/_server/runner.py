@@ -25,8 +25,8 @@ from pyasynq._server.running import RunningAttempts
 from pyasynq._server.threads import current_threads
 from pyasynq.context import current_task
 from pyasynq.control import Cancel, Snooze, control_of
-from pyasynq.errors import HandlerNotFoundError, TaskTimeoutError
-from pyasynq.events import TaskStarted
+from pyasynq.errors import HandlerNotFoundError, LeaseExpiredError, TaskTimeoutError
+from pyasynq.events import LeaseLost, TaskStarted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,6 +95,10 @@ class Runner:
             self.on_end(attempt)
 
     async def _call(self, attempt: Attempt, task: Task, route: Route | None) -> Ending:
+        if attempt.cause is None and not attempt.has_lease(attempt.started):
+            # This process stood still since it took the task; by now another worker may run it.
+            attempt.cause = LeaseExpiredError()
+            self._events.emit(LeaseLost(attempt.queue, attempt.id))
         if attempt.cause is None and attempt.deadline <= attempt.started:
             attempt.cause = TaskTimeoutError()
         if attempt.cause is not None:

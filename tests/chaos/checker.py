@@ -1,0 +1,143 @@
+"""The judge of a chaos run: a pure function of what was written down and of what Redis holds at the end.
+
+- Every task whose enqueue was acknowledged ran to an end at least once, or is still in its queue.
+- Nothing ran, or is in a queue, whose enqueue was refused or never made.
+- A task ran again only where a fault explains it: one that touched the process of the run before, after that
+  run had begun and before the next one did. What a handler asked for is no duplicate.
+- An outcome that Redis had confirmed is not undone, whatever the faults were.
+- No task is archived that neither failed nor crashed its worker, and none is active when no worker lives.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tests.chaos.records import What
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tests.chaos.records import Fault, History, Run
+
+_TAKEN_BEFORE: Final = 1.0
+"""How many seconds before its handler begins a worker may have taken a task."""
+_MAY_HAVE_RUN: Final = frozenset({What.ACKNOWLEDGED, What.UNKNOWN, What.INTENDED})
+_ITS_OWN_FAULT: Final = frozenset({What.FAILED, What.CRASHING})
+
+
+class FinalState(NamedTuple):
+    """What is left when all workers have been stopped."""
+
+    states: Mapping[str, str]
+    """Of each task in Redis: its id and its state."""
+    complaints: Sequence[str] = ()
+    """Of the invariants and of the doctor."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came of a run. `lost` and `problems` must be empty."""
+
+    acknowledged: int = 0
+    finished: int = 0
+    lost: list[str] = field(default_factory=list)
+    """Sentences about acknowledged tasks that neither ran to an end nor are in a queue."""
+    problems: list[str] = field(default_factory=list)
+    """Sentences about whatever else must not be."""
+    faults: Counter[str] = field(default_factory=Counter)
+    again: Counter[str] = field(default_factory=Counter)
+    """How many runs were begun again, by cause."""
+    twice: Counter[str] = field(default_factory=Counter)
+    """How many of these came after a run that had come to its end."""
+    longest_recovery: float = 0.0
+    """Seconds: from a fault until a task that it met ran again, or until anything ran to its end after it."""
+
+
+def check(history: History, final: FinalState, *, undoes: bool = False) -> Verdict:
+    """Judge a run. `undoes` is for faults that may undo what Redis had confirmed: a primary that is lost."""
+    verdict = Verdict(faults=Counter(fault.kind for fault in history.faults))
+    verdict.problems.extend(final.complaints)
+    for task_id, fate in history.enqueues.items():
+        if fate is What.ACKNOWLEDGED:
+            _check_acknowledged(task_id, history, final, verdict)
+    verdict.problems.extend(_strangers(history, final))
+    verdict.problems.extend(_stuck(history, final))
+    faults = sorted(history.faults, key=lambda fault: fault.began)
+    for task_id, runs in history.runs.items():
+        for run, after in pairwise(runs):
+            _check_rerun(task_id, run, after, faults, verdict, undoes=undoes)
+    verdict.longest_recovery = max([verdict.longest_recovery, *_standstills(history)])
+    return verdict
+
+
+def _check_acknowledged(task_id: str, history: History, final: FinalState, verdict: Verdict) -> None:
+    verdict.acknowledged += 1
+    runs = history.runs.get(task_id, ())
+    if any(run.how is What.FINISHED for run in runs):
+        verdict.finished += 1
+    elif task_id not in final.states:
+        begun = f"was begun {len(runs)} times and never ran to its end" if runs else "never ran"
+        verdict.lost.append(f"task {task_id} is lost: its enqueue was acknowledged, it {begun}, and is gone")
+
+
+def _strangers(history: History, final: FinalState) -> Iterator[str]:
+    """Name what is or was there although it was never enqueued."""
+    for task_id, runs in history.runs.items():
+        fate = history.enqueues.get(task_id)
+        if fate not in _MAY_HAVE_RUN:
+            why = "was never made" if fate is None else "was refused"
+            yield f"task {task_id} ran in process {runs[0].pid}, and its enqueue {why}"
+    for task_id, state in final.states.items():
+        if history.enqueues.get(task_id) not in _MAY_HAVE_RUN:
+            yield f"task {task_id} is {state}, and its enqueue was refused or never made"
+
+
+def _stuck(history: History, final: FinalState) -> Iterator[str]:
+    for task_id, state in final.states.items():
+        runs = history.runs.get(task_id, ())
+        if state == "active":
+            ended = any(run.how is What.FINISHED for run in runs)
+            why = "it ran to its end, so its settle was dropped" if ended else "nobody took it back"
+            yield f"task {task_id} is active although no worker lives: {why}"
+        elif state == "archived" and not any(run.how in _ITS_OWN_FAULT for run in runs):
+            yield f"task {task_id} is archived although it neither failed nor crashed its worker"
+
+
+def _check_rerun(
+    task_id: str, run: Run, after: Run, faults: Sequence[Fault], verdict: Verdict, *, undoes: bool
+) -> None:
+    if run.how is What.FAILED:
+        return
+    fault = _cause(run, after, faults)
+    where = f"task {task_id} ran in process {run.pid} and again in process {after.pid}"
+    if fault is None:
+        verdict.problems.append(f"{where}, and no fault explains it")
+        return
+    if not undoes and run.settled is not None and run.settled < min(after.started, fault.began):
+        verdict.problems.append(f"{where}, although Redis had confirmed its outcome before any fault")
+    verdict.again[fault.kind] += 1
+    verdict.twice[fault.kind] += run.how is What.FINISHED
+    verdict.longest_recovery = max(verdict.longest_recovery, after.started - fault.began)
+
+
+def _cause(run: Run, after: Run, faults: Sequence[Fault]) -> Fault | None:
+    """Return the first fault that can have broken the run off or kept its outcome from Redis."""
+    for fault in faults:
+        if fault.began > after.started:
+            return None
+        if fault.touches(run.pid) and fault.ended >= run.started - _TAKEN_BEFORE:
+            return fault
+    return None
+
+
+def _standstills(history: History) -> Iterator[float]:
+    """Yield for each fault that touched everybody how long nothing ran to its end after it."""
+    finishes = history.finishes()
+    for fault in history.faults:
+        place = bisect_left(finishes, fault.ended)
+        if not fault.pids and place < len(finishes):
+            yield finishes[place] - fault.ended

@@ -1,0 +1,96 @@
+"""Scenarios: processes of ours are killed, stopped, and let go on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import psutil
+
+from tests.chaos.bed import frozen
+from tests.chaos.scenario import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tests.chaos.checker import Verdict
+    from tests.chaos.records import History
+    from tests.chaos.stage import Stage
+
+_ORPHANS_SECONDS: Final = 30.0
+"""How long the children of a dead supervisor may go on: they finish what they run."""
+
+
+class WorkerKilled(Scenario):
+    """A random worker is killed every other second, and replaced."""
+
+    name: ClassVar = "worker killed"
+    tasks: ClassVar = 100_000
+    workers: ClassVar = 3
+
+    async def inject(self, stage: Stage) -> None:
+        """Kill one after the other while there is work."""
+        while stage.is_busy:
+            await stage.until_ready()
+            await stage.pause(0.3, 1.5)
+            pid = stage.random.choice(stage.fleet.pids())
+            with stage.fault("SIGKILL of a worker", [pid]):
+                stage.fleet.kill(pid)
+
+    def judge(self, history: History, verdict: Verdict) -> Iterable[str]:
+        """Complain when a task came back too late."""
+        if verdict.longest_recovery > 40:
+            yield f"a task of a killed worker ran again only after {verdict.longest_recovery:.1f} s"
+
+
+class WorkerStopped(Scenario):
+    """A worker is stopped for longer than its leases, and goes on when others have its tasks."""
+
+    name: ClassVar = "worker stopped"
+    tasks: ClassVar = 80_000
+
+    async def inject(self, stage: Stage) -> None:
+        """Stop one in the middle of its work."""
+        await stage.pause(0.5, 2)
+        pid = stage.random.choice(stage.fleet.pids())
+        engine = stage.engine
+        with stage.fault("SIGSTOP of a worker", [pid]), frozen(pid):
+            await asyncio.sleep(engine.lease + engine.own_slack + engine.recoverer_interval)
+            await stage.pause(1, 3)
+
+
+class SupervisorKilled(Scenario):
+    """Supervisors and their children are killed; the children of a dead supervisor end by themselves."""
+
+    name: ClassVar = "supervisor or its child killed"
+    tasks: ClassVar = 80_000
+    supervised: ClassVar = True
+
+    async def inject(self, stage: Stage) -> None:
+        """Kill one or the other while there is work."""
+        while stage.is_busy:
+            await stage.pause(0.3, 1.5)
+            stage.fleet.revive()
+            supervisor = stage.random.choice(stage.fleet.pids())
+            children = psutil.Process(supervisor).children()
+            if children and stage.random.random() < 0.5:
+                child = stage.random.choice(children)
+                with stage.fault("SIGKILL of a child", [child.pid]):
+                    child.kill()
+                continue
+            with stage.fault("SIGKILL of a supervisor", [supervisor, *(child.pid for child in children)]):
+                stage.fleet.kill(supervisor)
+                await _until_gone(children)
+
+
+async def _until_gone(processes: Sequence[psutil.Process]) -> None:
+    deadline = time.monotonic() + _ORPHANS_SECONDS
+    while any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes):
+        if time.monotonic() > deadline:
+            message = f"children outlive their supervisor by more than {_ORPHANS_SECONDS:g} s"
+            raise RuntimeError(message)
+        await asyncio.sleep(0.05)
+
+
+SCENARIOS = (WorkerKilled, WorkerStopped, SupervisorKilled)

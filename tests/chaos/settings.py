@@ -1,0 +1,43 @@
+"""What the workers of the chaos runs are told by their environment, and how their clocks are moved."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+QUEUE: Final = "chaos"
+RECORDS_VARIABLE: Final = "CHAOS_RECORDS"
+"""The folder of the records."""
+ENGINE_VARIABLE: Final = "CHAOS_ENGINE"
+"""Fields of the engine's settings that are changed, as JSON."""
+CLOCK_VARIABLE: Final = "CHAOS_CLOCK"
+"""If it is set, each process takes the time with the seconds in a file of its own added."""
+
+OFFSET: Final = struct.Struct("d")
+
+
+def environment(url: str, folder: Path, engine: Mapping[str, float], *, clocks: bool) -> dict[str, str]:
+    """Return the variables of a worker."""
+    variables = {
+        "PYASYNQ_REDIS_URL": url,
+        RECORDS_VARIABLE: str(folder),
+        ENGINE_VARIABLE: json.dumps(engine),
+    }
+    return variables | ({CLOCK_VARIABLE: "1"} if clocks else {})
+
+
+def clock_file(folder: Path, pid: int | None = None) -> Path:
+    """Return the file with the seconds by which the clock of a process, this one unless named, is off."""
+    return folder / f"clock-{os.getpid() if pid is None else pid}"
+
+
+def set_clock(folder: Path, pid: int, seconds: float) -> None:
+    """Let the clock of a process jump so far from the right time."""
+    with clock_file(folder, pid).open("r+b") as file:
+        file.write(OFFSET.pack(seconds))

@@ -1,0 +1,150 @@
+"""What a scenario has at hand while it runs: servers, workers, a recorder, and how much is still to do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import psutil
+
+from pyasynq.errors import QueueNotFoundError, RedisError
+from tests.chaos.records import Fault
+from tests.chaos.settings import QUEUE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from pathlib import Path
+    from random import Random
+
+    from pyasynq._server.settings import EngineSettings
+    from pyasynq.inspector import Inspector
+    from tests.chaos.bed import Bed
+    from tests.chaos.fleet import Fleet
+    from tests.chaos.load import Producer
+    from tests.chaos.records import Recorder
+    from tests.fix_proxy import Proxy
+
+    Tell = Callable[[int, int], None]
+    """Is told how many tasks have ended, of how many."""
+
+_LOOK_SECONDS: Final = 0.2
+_START_SECONDS: Final = 60.0
+
+
+@dataclass(slots=True)
+class Stage:
+    """One run of a scenario.
+
+    Attributes:
+        folder: of the records, the clocks and the log of the workers.
+        url: where clients and workers believe Redis to be; a proxy's if the scenario has one.
+        random: chooses what is done to whom, and when.
+        engine: the settings of the workers' engine.
+        tasks: how many are to be acknowledged.
+        children: how many workers each process of the fleet supervises; 0 if it is a worker itself.
+        proxy: what stands before Redis, if anything.
+    """
+
+    folder: Path
+    bed: Bed
+    url: str
+    fleet: Fleet
+    inspector: Inspector
+    recorder: Recorder
+    producer: Producer
+    random: Random
+    engine: EngineSettings
+    tasks: int
+    tell: Tell
+    proxy: Proxy | None = None
+    children: int = 0
+    unfinished: int = 0
+    """How many tasks were in the queue when it was last looked at."""
+    pending: int = 0
+    """How many of them waited for a worker."""
+    loaded: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when all tasks have been enqueued."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is so much to do that a fault will meet somebody at work."""
+        return not self.loaded.is_set() or self.pending > 0
+
+    @contextmanager
+    def fault(self, kind: str, pids: Iterable[int] = ()) -> Iterator[None]:
+        """Write down that a fault lasts for the time of a block; it touches these processes, or all."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.recorder.note_fault(Fault(kind, began, time.monotonic(), frozenset(pids)))
+
+    async def pause(self, least: float, most: float) -> None:
+        """Let a random time pass."""
+        await asyncio.sleep(self.random.uniform(least, most))
+
+    def worker_pids(self) -> list[int]:
+        """Return the processes that run tasks: those of the fleet, or the children of its supervisors."""
+        pids = self.fleet.pids()
+        if not self.children:
+            return pids
+        return sorted(child.pid for pid in pids for child in psutil.Process(pid).children())
+
+    async def until_ready(self) -> None:
+        """Wait until all workers have announced themselves."""
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            workers = set(self.worker_pids())
+            if len(workers) >= self.fleet.size * max(1, self.children) and await self._announced() >= workers:
+                return
+            if time.monotonic() > deadline or list(self.fleet.failures()):
+                message = f"not all of the {len(workers)} workers have started"
+                raise RuntimeError(message)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _announced(self) -> set[int]:
+        try:
+            return {server.pid for server in await self.inspector.servers()}
+        except RedisError:
+            return set()
+
+    async def load(self) -> None:
+        """Enqueue all tasks."""
+        await self.producer.run(self.tasks)
+        self.loaded.set()
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Look for the time of a block how much is to do."""
+        watcher = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            watcher.cancel()
+            await asyncio.wait([watcher])
+
+    async def until_drained(self) -> None:
+        """Wait until nothing is left to do."""
+        while not await self._look() or self.unfinished:  # noqa: ASYNC110 - Redis tells nobody
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _watch(self) -> None:
+        while True:
+            await self._look()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _look(self) -> bool:
+        """Ask how much is to do, and return whether there was an answer; faults meet this one too."""
+        try:
+            queue = await self.inspector.queue_info(QUEUE)
+        except QueueNotFoundError:
+            self.unfinished = self.pending = 0
+        except RedisError:
+            return False
+        else:
+            self.unfinished, self.pending = queue.unfinished, queue.pending
+        self.tell(max(0, self.producer.acknowledged - self.unfinished), self.tasks)
+        return True

@@ -1,0 +1,58 @@
+"""The records of the chaos runs, written and read."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tests.chaos.records import Fault, Recorder, What, read_history
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    """The fate of the enqueue, each run, and the faults."""
+    recorder = Recorder(tmp_path)
+    recorder.note_all(What.INTENDED, ["a", "b", "c"])
+    recorder.note_all(What.ACKNOWLEDGED, ["a", "b"])
+    for what in (What.STARTED, What.FAILED, What.STARTED, What.FINISHED, What.SETTLED):
+        recorder.note(what, "a")
+    recorder.note(What.STARTED, "b")
+    recorder.note_fault(Fault("kill", 1.5, 2.5, frozenset({3, 4})))
+    recorder.note_fault(Fault("outage", 0.5, 1.0))
+    recorder.close()
+    history = read_history(tmp_path)
+    assert {"a": What.ACKNOWLEDGED, "b": What.ACKNOWLEDGED, "c": What.INTENDED} == history.enqueues
+    assert [What.FAILED, What.FINISHED] == [run.how for run in history.runs["a"]]
+    assert [False, True] == [run.settled is not None for run in history.runs["a"]]
+    [run] = history.runs["b"]
+    assert (os.getpid(), None, None) == (run.pid, run.ended, run.how)
+    assert [Fault("outage", 0.5, 1.0), Fault("kill", 1.5, 2.5, frozenset({3, 4}))] == history.faults
+
+
+def test_records_of_many_processes_are_put_together(tmp_path: Path) -> None:
+    """Runs of a task stand in the order of their starts, wherever they ran."""
+    (tmp_path / "12-1.records").write_text("started 5.0 a\nfinished 6.0 a\n")
+    (tmp_path / "11-1.records").write_text("started 9.0 a\n")
+    assert [12, 11] == [run.pid for run in read_history(tmp_path).runs["a"]]
+
+
+def test_a_record_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
+    """Its process was killed in the middle of it."""
+    (tmp_path / "12-1.records").write_text("started 5.0 a\nfinished 6.")
+    assert [None] == [run.how for run in read_history(tmp_path).runs["a"]]
+
+
+def test_a_task_that_ends_its_process_is_a_fault_of_that_process(tmp_path: Path) -> None:
+    """It explains why its neighbours run again."""
+    (tmp_path / "12-1.records").write_text("started 5.0 a\ncrashing 6.0 a\n")
+    assert [Fault("crashing task", 6.0, 6.0, frozenset({12}))] == read_history(tmp_path).faults
+
+
+def test_a_task_that_was_put_back_has_no_confirmed_outcome(tmp_path: Path) -> None:
+    """It may not even have begun."""
+    (tmp_path / "12-1.records").write_text("settled 4.0 b\nstarted 5.0 a\nbroken-off 6.0 a\nsettled 7.0 a\n")
+    history = read_history(tmp_path)
+    assert [None] == [run.settled for run in history.runs["a"]]
+    assert {"a"} == history.runs.keys()
