@@ -13,6 +13,7 @@ pytest_plugins = [
     "tests.fix_cluster",
     "tests.fix_drivers",
     "tests.fix_proxy",
+    "tests.fix_sentinel",
     "tests.fix_tls",
     "tests.fix_worker",
 ]

@@ -1,6 +1,7 @@
 """Where a target's server is right now.
 
-An embedded one has to be started before it has an address; of a cluster, any node will do here.
+An embedded one has to be started before it has an address; that of a primary is known to its Sentinels; of a
+cluster, any node will do here.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from pyasynq._broker.cluster_map import map_of
+from pyasynq._broker.primary_watch import perform, perform_async, watch_of
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._embedded.errors import EmbeddedServerError
 from pyasynq.embedded import open_embedded
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.async_connection import AsyncConnection
     from pyasynq._broker.blocking_connection import BlockingConnection
+    from pyasynq._broker.primary_watch import PrimaryWatch
     from pyasynq._broker.redis_url import RedisTarget
     from pyasynq._broker.steps import OpenAnswer
     from pyasynq.embedded import EmbeddedServer
@@ -32,7 +35,7 @@ T = TypeVar("T")
 class Location:
     """Opens connections to the server of a target, wherever that is at the moment. Thread-safe.
 
-    It holds an embedded server from the first connection to `let_go`.
+    It holds an embedded server, or watches over a primary, from the first connection to `let_go`.
     """
 
     def __init__(self, target: RedisTarget) -> None:
@@ -40,9 +43,12 @@ class Location:
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._server: EmbeddedServer | None = None
+        self._watch: PrimaryWatch | None = None
 
     def open(self, connection: BlockingConnection, seconds: float) -> OpenAnswer:
         """Connect, authenticate and select the database; return None, or why it failed."""
+        if self._target.sentinels is not None:
+            return perform(self._watching().enter(connection, seconds), connection)
         try:
             target = self._find()
         except EmbeddedServerError as error:
@@ -56,6 +62,8 @@ class Location:
         """
         if self._target.is_cluster:
             return await self._open_node(connection, seconds)
+        if self._target.sentinels is not None:
+            return await perform_async(self._watching().enter(connection, seconds), connection)
         try:
             target = self._target if self._target.embedded is None else await _beside_the_loop(self._find)
         except EmbeddedServerError as error:
@@ -84,10 +92,21 @@ class Location:
                 self._server.start()
             return parse_redis_url(self._server.url)
 
+    def _watching(self) -> PrimaryWatch:
+        with self._guard():
+            if self._watch is None or self._watch.pid != os.getpid():
+                self._watch = watch_of(self._target)
+            # Each time: what was let go may be in use again.
+            self._watch.join(self)
+            return self._watch
+
     def let_go(self) -> None:
         """Release an embedded server; the last holder waits until it has written its data and ended."""
         with self._guard():
             server, self._server = self._server, None
+            watch, self._watch = self._watch, None
+            if watch is not None and watch.pid == os.getpid():
+                watch.leave(self)
             if server is not None:
                 server.stop()
 
@@ -95,6 +114,8 @@ class Location:
         """Do as `let_go`, and do not keep the event loop from its work while the server ends."""
         if self._target.embedded is not None:
             await _beside_the_loop(self.let_go)
+        else:
+            self.let_go()
 
     def _guard(self) -> threading.Lock:
         if self._pid != os.getpid():

@@ -4,6 +4,7 @@ import pytest
 
 from pyasynq._broker.guard import check, only
 from pyasynq._broker.redis_url import RedisTarget, parse_redis_url
+from pyasynq._broker.sentinels import SentinelGroup
 from pyasynq._broker.tls import TLSOptions
 from pyasynq.errors import ConfigurationError, ForeignRedisError
 
@@ -40,6 +41,27 @@ SECRET = "s3cr3t"
                 scheme="rediss",
                 host="h",
                 tls=TLSOptions(cert_reqs="none", ca_certs="/ca.pem", check_hostname=False),
+            ),
+        ),
+        (
+            "redis-sentinel://h1,h2:7000,[::1]/3?master=m",
+            RedisTarget(
+                scheme="redis-sentinel",
+                database=3,
+                sentinels=SentinelGroup(addresses=(("h1", 26379), ("h2", 7000), ("::1", 26379)), primary="m"),
+            ),
+        ),
+        (
+            "rediss-sentinel://bob:p%40w@h?master=m%20m&db=1&sentinel_username=a&sentinel_password=s%2F",
+            RedisTarget(
+                scheme="rediss-sentinel",
+                username="bob",
+                password="p@w",
+                database=1,
+                tls=TLSOptions(),
+                sentinels=SentinelGroup(
+                    addresses=(("h", 26379),), primary="m m", username="a", password="s/"
+                ),
             ),
         ),
         ("unix:///run/r.sock", RedisTarget(scheme="unix", path="/run/r.sock")),
@@ -86,7 +108,16 @@ def test_urls_that_work(url: str, target: RedisTarget) -> None:
         ("redis-cluster://h1,h2/1", "database 0 alone"),
         ("redis-cluster://h1,h2?db=2", "database 0 alone"),
         ("redis-cluster://h1?ssl_cert_reqs=none", "has no parameter 'ssl_cert_reqs'"),
-        ("redis-sentinel://h/0?master=m", "redis://"),
+        ("redis-sentinel://h/0", "add ?master=name"),
+        ("redis-sentinel://h/0?master=", "add ?master=name"),
+        ("redis-sentinel:///0?master=m", "malformed host or port"),
+        ("redis-sentinel://h:port?master=m", "malformed host or port"),
+        ("redis-sentinel://h/1?master=m&db=2", "twice"),
+        ("redis-sentinel://h/first?master=m", "a Redis database is a number"),
+        ("redis-sentinel://h?mastre=m", "did you mean 'master'"),
+        ("redis-sentinel://h?master=m&ssl_cert_reqs=none", "ssl_cert_reqs"),
+        ("redis-sentinel://h?master=m&sentinel_password=a@b", "%40"),
+        ("redis://h?master=m", "has no parameter 'master'"),
         ("redis://h:port", "malformed host or port"),
         ("redis://h:99999", "malformed host or port"),
         ("redis://h/first", "a Redis database is a number"),
@@ -125,6 +156,11 @@ def test_urls_that_cannot_work_say_why(url: str, hint: str) -> None:
         f"rediss://h/{SECRET}@h?db=1",
         f"unix://:12/{SECRET}@/run/r.sock",
         f"unix:///run/r.sock#{SECRET}",
+        f"redis-sentinel://:{SECRET}@h",
+        f"redis-sentinel://:12/{SECRET}@h?master=m",
+        f"redis-sentinel://:12?{SECRET}@h?master=m",
+        f"redis-sentinel://:12#{SECRET}@h?master=m",
+        f"redis-sentinel://h:{SECRET}?master=m",
         f"redis-cluster://:12/{SECRET}@h1,h2",
         f"redis-cluster://u:{SECRET}@h1,h2:x",
         f"redis-cluster://u:{SECRET}/x@h1,h2",
@@ -146,6 +182,10 @@ def test_no_error_shows_the_password(url: str) -> None:
         (f"unix://:{SECRET}@/run/r.sock", "/run/r.sock"),
         (f"rediss://h?ssl_certfile=/c&ssl_password={SECRET}", "h:6379"),
         ("embedded://./data", "embedded://./data"),
+        (
+            f"redis-sentinel://:{SECRET}@h,[::1]:7?master=m&sentinel_password={SECRET}",
+            "m (Sentinels h:26379, [::1]:7)",
+        ),
         (f"redis-cluster://:{SECRET}@h1,[::1]:7000", "h1:6379,[::1]:7000"),
     ],
 )
