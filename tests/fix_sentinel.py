@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from pyasynq.embedded import find_server_binary
 
@@ -59,7 +61,7 @@ class Node:
         self.folder = folder
         self.port = port
         self._process: subprocess.Popen[bytes] | None = None
-        self.client = redis.Redis(port=port, socket_timeout=5, retry=None, protocol=2)
+        self.client: Any = redis.Redis(port=port, socket_timeout=5, retry=Retry(NoBackoff(), 0), protocol=2)
         folder.mkdir()
 
     def start(self, *arguments: str) -> None:
@@ -139,7 +141,7 @@ class SentinelGroup:
             node.kill()
             node.client.close()
 
-    def url(self, login: str = "", database: int = 0, **parameters: object) -> str:
+    def url(self, login: str = "", *, database: int = 0, **parameters: str) -> str:
         """Return the URL of the group, with a login as in `user:password@`."""
         hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
         query = "&".join(f"{name}={value}" for name, value in {"master": NAME, **parameters}.items())

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -48,7 +48,7 @@ _AFTER_FAIL_OVER = 20.0
 
 def ours(node: Node) -> set[str]:
     """Return the names of our connections to a server."""
-    clients: Any = node.client.client_list()
+    clients = node.client.client_list()
     return {client["name"] for client in clients if client["name"].startswith("pyasynq")}
 
 
@@ -82,7 +82,7 @@ def test_each_kind_of_server_gets_its_own_login(
     locked: SentinelGroup, make_client: Callable[..., ClientFace]
 ) -> None:
     """What stands before the hosts is for Redis, the parameters are for the Sentinels."""
-    url = locked.url("worker:r3dis@", 3, sentinel_username="watcher", sentinel_password="s3ntinel")
+    url = locked.url("worker:r3dis@", database=3, sentinel_username="watcher", sentinel_password="s3ntinel")
     make_client(url).enqueue("t", task_id="1")
     assert ["db3"] == list(locked.primary.client.info("keyspace"))
     [user] = {
@@ -111,7 +111,7 @@ def test_a_wrong_login_is_an_error_at_once_that_says_whose(
     says: str,
 ) -> None:
     """It names the parameter to correct, and no password."""
-    client = make_client(locked.url(login, **parameters), timeout=60)
+    client = make_client(locked.url(login, database=0, **parameters), timeout=60)
     with pytest.raises(RedisAuthenticationError) as error:
         client.ping()
     assert str(error.value).startswith(says)
