@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from pyasynq._broker.async_connection import AsyncConnection
@@ -36,11 +35,7 @@ _PING: Final = CommandCall(("PING",), None, Replay.SAFE)
 
 
 class AsyncPool:
-    """The connections to one server: one for each exchange that is under way.
-
-    Attributes:
-        route: sends calls to the server.
-    """
+    """The connections to one server: one for each exchange that is under way."""
 
     def __init__(self, location: Location, state: DriverState) -> None:
         self._location = location
@@ -48,12 +43,15 @@ class AsyncPool:
         self._idle: list[AsyncConnection] = []
         self._free = asyncio.Semaphore(MAX_CONNECTIONS)
         self._is_over = False
-        self.route: Callable[[Sequence[Call]], Awaitable[list[Outcome]]] = partial(self.perform, exchange)
 
     @property
     def is_used(self) -> bool:
         """Whether there are idle connections."""
         return bool(self._idle)
+
+    def route(self, calls: Sequence[Call]) -> Awaitable[list[Outcome]]:
+        """Send calls to the server."""
+        return self.perform(exchange, calls)
 
     async def perform(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyasynq._broker.blocking_connection import BlockingConnection
@@ -35,11 +34,7 @@ MAX_CONNECTIONS: Final = 10
 
 
 class BlockingPool:
-    """The connections to one server: one for each exchange that is under way, in whatever thread.
-
-    Attributes:
-        route: sends calls to the server.
-    """
+    """The connections to one server: one for each exchange that is under way, in whatever thread."""
 
     def __init__(self, location: Location, state: DriverState) -> None:
         self._location = location
@@ -47,7 +42,10 @@ class BlockingPool:
         self._idle: list[BlockingConnection] = []
         self._free = threading.Semaphore(MAX_CONNECTIONS)
         self._is_over = False
-        self.route: Callable[[Sequence[Call]], list[Outcome]] = partial(self.perform, exchange)
+
+    def route(self, calls: Sequence[Call]) -> list[Outcome]:
+        """Send calls to the server."""
+        return self.perform(exchange, calls)
 
     def perform(
         self,
