@@ -194,7 +194,8 @@ def client_of(url: str) -> redis.Redis:
     """Return a client that looks at what a URL names: a server, a primary under Sentinel or a cluster."""
     target = parse_redis_url(url)
     if target.sentinels is not None:
-        sentinels: Any = Sentinel(list(target.sentinels.addresses))
+        make: Any = Sentinel
+        sentinels = make(list(target.sentinels.addresses))
         client: redis.Redis = sentinels.master_for(target.sentinels.primary, db=target.database)
         return client
     return ClusterClient(target.seeds) if target.is_cluster else redis.Redis.from_url(url)

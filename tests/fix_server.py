@@ -42,8 +42,9 @@ def server_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def redis_url(request: pytest.FixtureRequest) -> str:
-    """The URL of an empty server, group or cluster; tests that have a proxy or are marked get a server."""
-    is_single = "proxy" in request.fixturenames or request.node.get_closest_marker("single_server")
+    """The URL of an empty server, group or cluster; a test with a proxy, with TLS or a mark gets a server."""
+    in_front = {"proxy", "tls"} & set(request.fixturenames)
+    is_single = in_front or request.node.get_closest_marker("single_server")
     of_one = "valkey_server" if is_single and _BED else "server_url"
     value = request.getfixturevalue(of_one)
     url: str = value if isinstance(value, str) else value.url
