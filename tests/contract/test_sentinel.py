@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 LONG = ("publish-period", "3000")
 """Four of these pass until the Sentinels tell an old primary that it is a replica now."""
+PAGE = Path(__file__).parents[2] / "docs" / "redis.md"
+[RULE] = re.findall(r"^ACL SETUSER watcher on >PASSWORD (.*)$", PAGE.read_text("utf-8"), re.MULTILINE)
 _AFTER_FAIL_OVER = 20.0
 
 
@@ -71,7 +75,7 @@ def locked(sentinel_group: SentinelGroup) -> Iterator[SentinelGroup]:
     for node in sentinel_group.servers:
         node.client.execute_command("ACL", "SETUSER", "worker", "on", ">r3dis", "~*", "&*", "+@all")
     for node in sentinel_group.sentinels:
-        node.client.execute_command("ACL", "SETUSER", "watcher", "on", ">s3ntinel", "+@all")
+        node.client.execute_command("ACL", "SETUSER", "watcher", "on", ">s3ntinel", *RULE.split())
         node.client.execute_command("ACL", "SETUSER", "default", "resetpass", ">only-peers")
     yield sentinel_group
     for node in sentinel_group.sentinels:
@@ -376,6 +380,16 @@ async def test_a_fail_over_loses_nothing_that_the_replicas_had(
     check_invariants(client)
     # What the old primary alone knew is over; the recoverer finds these when their leases lapse.
     assert set(Tasks(client).ids("active")) <= runs.keys()
+
+
+def test_the_documented_rights_at_the_sentinels_are_enough_for_each_error(
+    locked: SentinelGroup, make_client: Callable[..., ClientFace]
+) -> None:
+    """They let us ask which names are known."""
+    login = {"sentinel_username": "watcher", "sentinel_password": "s3ntinel"}
+    client = make_client(locked.url("worker:r3dis@", database=0, master="task", **login), timeout=60)
+    with pytest.raises(ConfigurationError, match="'tasks'"):
+        client.ping()
 
 
 @pytest.fixture
