@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +27,7 @@ from pyasynq.errors import (
     EnqueueError,
     RedisAuthenticationError,
     RedisError,
+    RedisTLSError,
     RedisUnavailableError,
 )
 from pyasynq.events import Outcome
@@ -32,6 +35,7 @@ from pyasynq.task import Task
 from tests.factories import Tasks
 from tests.fix_engine import do_nothing, serving
 from tests.fix_sentinel import NAME, wait_until
+from tests.fix_tls import TlsFront
 from tests.invariants import check_invariants
 from tests.run_async import run_async
 
@@ -40,16 +44,19 @@ if TYPE_CHECKING:
 
     from tests.fix_drivers import ClientFace
     from tests.fix_sentinel import Node, SentinelGroup
+    from tests.fix_tls import Certificates
 
 LONG = ("publish-period", "3000")
 """Four of these pass until the Sentinels tell an old primary that it is a replica now."""
+PAGE = Path(__file__).parents[2] / "docs" / "redis.md"
+[RULE] = re.findall(r"^ACL SETUSER watcher on >PASSWORD (.*)$", PAGE.read_text("utf-8"), re.MULTILINE)
 _AFTER_FAIL_OVER = 20.0
 
 
 def ours(node: Node) -> set[str]:
-    """Return the names of our connections to a server."""
+    """Return the names of our connections to a server, but for those of the drivers that all tests share."""
     clients = node.client.client_list()
-    return {client["name"] for client in clients if client["name"].startswith("pyasynq")}
+    return {client["name"] for client in clients if client["name"].startswith("pyasynq-")}
 
 
 def follows(url: str, node: Node) -> bool:
@@ -57,9 +64,9 @@ def follows(url: str, node: Node) -> bool:
     return not primary_watch.watch_of(parse_redis_url(url)).suspects(("127.0.0.1", node.port))
 
 
-def threads() -> list[str]:
-    """Return the names of the threads that watch over primaries."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("pyasynq watches")]
+def threads() -> set[threading.Thread]:
+    """Return the threads that watch over primaries, in this test and around it."""
+    return {thread for thread in threading.enumerate() if thread.name.startswith("pyasynq watches")}
 
 
 @pytest.fixture
@@ -68,7 +75,7 @@ def locked(sentinel_group: SentinelGroup) -> Iterator[SentinelGroup]:
     for node in sentinel_group.servers:
         node.client.execute_command("ACL", "SETUSER", "worker", "on", ">r3dis", "~*", "&*", "+@all")
     for node in sentinel_group.sentinels:
-        node.client.execute_command("ACL", "SETUSER", "watcher", "on", ">s3ntinel", "+@all")
+        node.client.execute_command("ACL", "SETUSER", "watcher", "on", ">s3ntinel", *RULE.split())
         node.client.execute_command("ACL", "SETUSER", "default", "resetpass", ">only-peers")
     yield sentinel_group
     for node in sentinel_group.sentinels:
@@ -181,7 +188,7 @@ def test_an_old_primary_that_still_works_gets_nothing_more(
     client.enqueue("t", task_id="after")
     assert "master" == old.client.info("replication")["role"], "it was told before we looked"
     assert ["after", "before"] == sorted(Tasks(sentinel_group.primary.client).ids("pending"))
-    assert set() == ours(old)
+    assert "pyasynq-client" not in ours(old)
 
 
 @run_async
@@ -249,26 +256,30 @@ def test_a_replica_that_a_sentinel_of_the_past_names_is_refused(
 
 def test_the_watch_ends_with_the_last_client(sentinel_group: SentinelGroup) -> None:
     """And begins anew with the next one."""
+    url = sentinel_group.url(database=7)
+    before = threads()
     for _ in range(2):
-        with sync.Client(sentinel_group.url()) as one, sync.Client(sentinel_group.url()) as other:
+        with sync.Client(url) as one, sync.Client(url) as other:
             one.ping()
             other.ping()
-            assert 1 == len(threads())
-        wait_until(lambda: not threads(), "no thread that watches")
+            [thread] = threads() - before
+        wait_until(lambda: not thread.is_alive(), "the end of the thread")  # noqa: B023 - it is called here
 
 
 def test_the_watch_ends_with_a_client_that_nobody_closed(sentinel_group: SentinelGroup) -> None:
     """Nothing of it keeps the client alive."""
-    client = sync.Client(sentinel_group.url())
+    before = threads()
+    client = sync.Client(sentinel_group.url(database=7))
     client.ping()
+    [thread] = threads() - before
     with pytest.warns(ResourceWarning):
         del client
-    wait_until(lambda: not threads(), "no thread that watches")
+    wait_until(lambda: not thread.is_alive(), "the end of the thread")
 
 
 def test_a_forked_child_watches_for_itself(sentinel_group: SentinelGroup) -> None:
     """Threads do not go over into it."""
-    with sync.Client(sentinel_group.url()) as client:
+    with sync.Client(sentinel_group.url(database=7)) as client:
         client.enqueue("t", task_id="parent")
         child = os.fork()
         if child == 0:
@@ -282,7 +293,8 @@ def test_a_forked_child_watches_for_itself(sentinel_group: SentinelGroup) -> Non
                 os._exit(1)
         assert 0 == os.waitpid(child, 0)[1]
         client.enqueue("t", task_id="parent, later")
-    assert 3 == len(Tasks(sentinel_group.primary.client).ids("pending"))
+    with sync.Inspector(sentinel_group.url(database=7)) as inspector:
+        assert 3 == inspector.queue_info("default").pending
 
 
 class Producer:
@@ -368,3 +380,73 @@ async def test_a_fail_over_loses_nothing_that_the_replicas_had(
     check_invariants(client)
     # What the old primary alone knew is over; the recoverer finds these when their leases lapse.
     assert set(Tasks(client).ids("active")) <= runs.keys()
+
+
+def test_the_documented_rights_at_the_sentinels_are_enough_for_each_error(
+    locked: SentinelGroup, make_client: Callable[..., ClientFace]
+) -> None:
+    """They let us ask which names are known."""
+    login = {"sentinel_username": "watcher", "sentinel_password": "s3ntinel"}
+    client = make_client(locked.url("worker:r3dis@", database=0, master="task", **login), timeout=60)
+    with pytest.raises(ConfigurationError, match="'tasks'"):
+        client.ping()
+
+
+@pytest.fixture
+def behind_tls(sentinel_group: SentinelGroup, certificates: Certificates) -> Iterator[str]:
+    """A URL without `ssl_` parameters: there is TLS before the Sentinel and before the primary."""
+    group = sentinel_group
+    sentinel, primary = group.sentinels[0].client, group.primary
+    with (
+        TlsFront(f"redis://127.0.0.1:{primary.port}", certificates.server) as redis_front,
+        TlsFront(f"redis://127.0.0.1:{group.sentinels[0].port}", certificates.server) as sentinel_front,
+    ):
+        sentinel.execute_command("SENTINEL", "MONITOR", "behind-tls", "127.0.0.1", redis_front.port, "3")
+        yield f"rediss-sentinel://127.0.0.1:{sentinel_front.port}?master=behind-tls"
+        sentinel.execute_command("SENTINEL", "REMOVE", "behind-tls")
+
+
+@run_async
+async def test_sentinels_and_redis_are_both_spoken_to_over_tls(
+    behind_tls: str, certificates: Certificates
+) -> None:
+    """With the same authority, and for all that a worker does."""
+    url = f"{behind_tls}&ssl_ca_certs={certificates.authority}"
+    async with serving(url, do_nothing) as running:
+        await running.client.enqueue("t", task_id="1")
+        assert Outcome.SUCCEEDED is (await running.finished("1")).outcome
+        await running.settled()
+
+
+def test_a_sentinel_whose_certificate_is_not_trusted_is_an_error_at_once(
+    behind_tls: str, make_client: Callable[..., ClientFace]
+) -> None:
+    """It names the Sentinel and the remedy."""
+    with pytest.raises(RedisTLSError, match=r"127\.0\.0\.1:\d+ cannot .* not trusted .* ssl_ca_certs="):
+        make_client(behind_tls, timeout=60).ping()
+
+
+def test_an_old_primary_that_still_works_is_left_over_tls(
+    sentinel_group: SentinelGroup, certificates: Certificates, make_client: Callable[..., ClientFace]
+) -> None:
+    """Connections with TLS are cut as others are."""
+    sentinel = sentinel_group.sentinels[0].client
+    port = sentinel_group.sentinels[0].port
+    server = f"redis://127.0.0.1:{sentinel_group.primary.port}"
+    with (
+        TlsFront(server, certificates.server) as one,
+        TlsFront(server, certificates.server) as other,
+        TlsFront(f"redis://127.0.0.1:{port}", certificates.server) as front,
+    ):
+        sentinel.execute_command("SENTINEL", "MONITOR", "behind-tls", "127.0.0.1", one.port, "3")
+        url = f"rediss-sentinel://127.0.0.1:{front.port}?master=behind-tls&ssl_cert_reqs=none"
+        client = make_client(url)
+        client.enqueue("t", task_id="1")
+        sentinel.execute_command("SENTINEL", "REMOVE", "behind-tls")
+        sentinel.execute_command("SENTINEL", "MONITOR", "behind-tls", "127.0.0.1", other.port, "3")
+        watch = primary_watch.watch_of(parse_redis_url(url))
+        wait_until(lambda: watch.suspects(("127.0.0.1", one.port)), "a process that follows")
+        client.enqueue("t", task_id="2")
+        assert not watch.suspects(("127.0.0.1", other.port))
+        sentinel.execute_command("SENTINEL", "REMOVE", "behind-tls")
+    assert 2 == len(Tasks(sentinel_group.primary.client).ids("pending"))

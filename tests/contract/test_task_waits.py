@@ -14,7 +14,7 @@ import pytest
 import pyasynq.sync
 from pyasynq._broker import task_waits, watched_task
 from pyasynq._broker.endings import end_of_missing
-from pyasynq._broker.wakeup import Watcher
+from pyasynq._broker.wakeup import ServerWatcher, Watcher
 from pyasynq._wire.messages import encode_task_message, new_task_message
 from pyasynq.client import Client
 from pyasynq.errors import (
@@ -405,7 +405,7 @@ async def test_pushes_that_are_lost_are_made_up_for_by_the_poll(
     redis_url: str, redis_client: RedisClient, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection that is silently dead tells nothing."""
-    monkeypatch.setattr(Watcher, "_invalidate", lambda *_: None)
+    monkeypatch.setattr(ServerWatcher, "_invalidate", lambda *_: None)
     tasks.active("a", retention=60)
     async with Client(redis_url) as client:
         reading = asyncio.create_task(client.result("default", "a"))

@@ -13,6 +13,7 @@ from pyasynq._broker.redis_addresses import (
     parse_authority,
     split_authority,
 )
+from pyasynq._broker.redis_clients import RedisSource, url_of
 from pyasynq._broker.sentinels import SentinelGroup
 from pyasynq._broker.tls import CERT_REQS, TLSOptions
 from pyasynq._embedded.address import parse_embedded_url
@@ -83,8 +84,8 @@ class RedisTarget:
         return replace(self, host=address[0], port=address[1], seeds=(), found_as=self.address)
 
 
-def parse_redis_url(url: str) -> RedisTarget:
-    """Read a connection URL.
+def parse_redis_url(source: RedisSource) -> RedisTarget:
+    """Read a connection URL, or the settings of a client of redis-py.
 
     `redis://[[user]:password@]host[:port][/database]`, `rediss://` for TLS (its parameters are those of
     `TLSOptions`, with `ssl_` before their names),
@@ -97,8 +98,7 @@ def parse_redis_url(url: str) -> RedisTarget:
     Raises:
         ConfigurationError: for a URL that cannot work. The message never shows the password.
     """
-    if not isinstance(url, str):
-        raise ConfigurationError(f"a Redis URL is text, not {type(url).__name__}")
+    url = url_of(source)
     scheme, separator, _ = url.partition("://")
     if not separator:
         raise ConfigurationError("a Redis URL begins with its scheme, as in redis://localhost:6379/0")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
+    from pyasynq._broker.redis_clients import RedisSource
     from pyasynq._clock import Clock
     from pyasynq.options import Duration
 
@@ -54,7 +55,7 @@ class Doctor:
             findings = await doctor.repair(findings)
 
     Args:
-        url: where Redis is.
+        url: as for `Client`.
         queues: names of the queues to examine; all, and Redis and the servers too, unless given.
         pause: seconds between the two looks that each finding takes.
         archive_max_size: how many tasks an archive keeps, as in `ServerConfig`. The repair of a fuller one
@@ -72,7 +73,7 @@ class Doctor:
 
     def __init__(
         self,
-        url: str = "redis://localhost:6379/0",
+        url: RedisSource = "redis://localhost:6379/0",
         *,
         queues: Sequence[str] = (),
         pause: Duration = 2.0,
