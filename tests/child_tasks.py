@@ -7,16 +7,17 @@ import ctypes
 import logging
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyasynq import App, Archive, Cancel, Mux, Retry, SkipRetry, Snooze, context
+from pyasynq import App, Archive, Cancel, LeaseExpiredError, Mux, Retry, SkipRetry, Snooze, context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -225,6 +226,28 @@ def compute(seconds: float) -> float:
     began = time.monotonic()
     ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
     return time.monotonic() - began
+
+
+@app.task("rubbish", executor="process")
+def talk_rubbish() -> None:
+    """Write what is no frame to the worker, and wait for what it does about it."""
+    for descriptor in range(3, 50):
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                os.write(descriptor, b"\0\0\0\4\0\0\0\0rubb")
+    threading.Event().wait()
+
+
+@app.task("late", executor="process")
+def write_late(path: str, go: str) -> None:
+    """Write a result when told to, and tell which error that gives."""
+    write(path, str(os.getpid()))
+    while not Path(go).exists():
+        time.sleep(0.01)
+    try:
+        context().write_result_sync(b"late")
+    except LeaseExpiredError as error:
+        write(path, f"{error}")
 
 
 @app.task("haunt", executor="process", retention=60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,6 +39,17 @@ QUICK: dict[str, Any] = {
     "syncer_interval": 0.25,
 }
 """Engine settings of tests that wait for leases to lapse."""
+
+CONTAINER = ("unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child")
+"""A command that runs another one as process 1 of a container."""
+
+
+def may_unshare() -> bool:
+    """Return whether there is that command, and it is allowed."""
+    return (
+        shutil.which("unshare") is not None
+        and not subprocess.run([*CONTAINER, "true"], check=False).returncode
+    )
 
 
 class Program:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq import ChildProcessDiedError, Inspector, ServerConfig, TaskCanceledError, TaskTimeoutError
+from pyasynq import (
+    ChildProcessDiedError,
+    Inspector,
+    LeaseExpiredError,
+    ServerConfig,
+    TaskCanceledError,
+    TaskTimeoutError,
+)
 from pyasynq.events import LeaseLost, Outcome, TaskFinished, TaskRecovered, TaskStarted
 from tests import child_tasks as work
 from tests.fix_children import lives, looked_up, wait_for_end, written
@@ -19,6 +26,7 @@ from tests.run_async import run_async
 
 if TYPE_CHECKING:
     from tests.fix_children import Serve
+    from tests.fix_engine import Running
     from tests.invariants import RedisClient
 
 SOON = 0.2
@@ -27,6 +35,11 @@ SOON = 0.2
 async def started(path: Path) -> list[int]:
     """Wait for what a handler writes, beside the loop."""
     return await asyncio.to_thread(written, path)
+
+
+async def taken(running: Running, task_id: str) -> None:
+    """Wait until a task has been given to its handler, or waits for a child."""
+    await running.recorder.wait(TaskStarted, lambda event: event.task_id == task_id)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +74,8 @@ async def test_a_child_that_dies_fails_the_attempt_and_nothing_else(
 async def test_at_its_timeout_a_child_is_killed_with_all_that_it_has_started(
     serve: Serve, tmp_path: Path
 ) -> None:
-    """Although it holds its interpreter's lock, and has a child of its own."""
-    async with serve() as running:
+    """Although it holds its interpreter's lock, and has a child of its own; at once, whatever is set."""
+    async with serve(ServerConfig(cancel_timeout=60)) as running:
         handle = await work.start_and_hang.enqueue(str(tmp_path / "pids"))
         ended = await running.finished(handle.id)
         pids = await started(tmp_path / "pids")
@@ -121,6 +134,56 @@ async def test_a_child_whose_task_is_somebody_elses_is_killed_at_once(
 
 
 @run_async
+async def test_a_result_of_a_task_that_is_somebody_elses_is_refused_in_the_child(
+    serve: Serve, redis_client: RedisClient, tmp_path: Path, damage_allowed: None
+) -> None:
+    """By the error that a handler in a thread would get."""
+    path, go = tmp_path / "said", tmp_path / "go"
+    # Nothing renews meanwhile, so nothing else finds out.
+    async with serve(settings=QUICK.__class__(sweep_interval=0.02)) as running:
+        handle = await work.write_late.enqueue(str(path), str(go))
+        await started(path)
+        redis_client.hset(f"asynq:{{default}}:t:{handle.id}", "x:attempt", "another/1")
+        await asyncio.to_thread(go.touch)
+        await running.finished(handle.id)
+        redis_client.flushall()
+
+    assert str(LeaseExpiredError()) == path.read_text("ascii")
+
+
+@run_async
+async def test_a_child_that_says_what_cannot_be_read_is_killed(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its task fails, and the worker goes on."""
+    async with serve() as running:
+        handle = await work.talk_rubbish.enqueue()
+        error = (await running.finished(handle.id)).error
+        await (await work.where.enqueue()).result(timeout=30)
+
+    assert isinstance(error, ChildProcessDiedError)
+    assert "was killed: it said something that cannot be read" in str(error)
+    assert "said something that cannot be read, and is killed" in caplog.text
+
+
+@run_async
+async def test_tasks_whose_child_is_not_ready_yet_are_put_back_at_shutdown(
+    serve: Serve, redis_client: RedisClient
+) -> None:
+    """That of a child which is being started, and that which waits for its turn."""
+    config = ServerConfig(concurrency=2, executor_processes=1, shutdown_timeout=0, cancel_timeout=5)
+    async with serve(config) as running:
+        handles = [await work.where.enqueue() for _ in range(2)]
+        for handle in handles:
+            await taken(running, handle.id)
+        await running.server.shutdown()
+
+        ids = [handle.id.encode() for handle in reversed(handles)]
+        assert ids == redis_client.lrange("asynq:{default}:pending", 0, -1)
+        assert 0 == running.recorder.of(TaskFinished)[0].retried
+
+
+@run_async
 async def test_shutdown_waits_then_tells_then_kills_and_puts_the_task_back(
     serve: Serve, redis_client: RedisClient, tmp_path: Path
 ) -> None:
@@ -173,7 +236,7 @@ async def test_no_more_children_run_than_are_allowed_and_waiting_costs_a_task_no
     async with serve(ServerConfig(concurrency=2, executor_processes=1)) as running:
         first = await work.wait_for.options(timeout=60).enqueue(str(path))
         second = await work.wait_for.options(timeout=1).enqueue(str(path))
-        await running.recorder.wait(TaskStarted, lambda event: event.task_id == second.id)
+        await taken(running, second.id)
         engine = running.server._engine
         assert engine is not None
         begun = engine._clock.monotonic()

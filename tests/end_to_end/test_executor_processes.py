@@ -8,11 +8,12 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from pyasynq import sync
 from tests.fix_children import lives, wait_for_end, written
-from tests.fix_worker import ROOT, Program, task_field, wait_until
+from tests.fix_worker import CONTAINER, ROOT, Program, may_unshare, task_field, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
 TASKS = """
-import asyncio, logging, os, subprocess, sys, time
+import asyncio, ctypes, logging, os, subprocess, sys, time
 from pathlib import Path
 from pyasynq import App, context
 
@@ -32,7 +33,7 @@ def hang() -> None:
     inner = subprocess.Popen(["sleep", "1000"])
     (here / "pids.new").write_text(f"{os.getpid()} {os.getppid()} {inner.pid}")
     (here / "pids.new").rename(here / "pids")
-    inner.wait()
+    ctypes.PyDLL(None).sleep(1000)  # with the interpreter's lock: nothing in Python can notice anything
 
 @app.task("look", executor="process", retention=60)
 async def look() -> list[str]:
@@ -60,9 +61,9 @@ def folder(tmp_path: Path) -> Path:
 class Work(Program):
     """A program in the folder of the tasks."""
 
-    def __init__(self, folder: Path, url: str, *command: str) -> None:
+    def __init__(self, folder: Path, url: str, *command: str, prefix: tuple[str, ...] = ()) -> None:
         path = os.pathsep.join(filter(None, [str(ROOT / "src"), str(folder), os.environ.get("PYTHONPATH")]))
-        super().__init__(sys.executable, *command, PYTHONPATH=path, PYASYNQ_REDIS_URL=url)
+        super().__init__(*prefix, sys.executable, *command, PYTHONPATH=path, PYASYNQ_REDIS_URL=url)
 
 
 def worker(folder: Path, url: str, *options: str) -> Work:
@@ -70,10 +71,10 @@ def worker(folder: Path, url: str, *options: str) -> Work:
     return Work(folder, url, "-m", "pyasynq.cli", "worker", "work:app", *options)
 
 
-def enqueue(url: str, task_type: str) -> str:
+def enqueue(url: str, task_type: str, *, timeout: int = 300) -> str:
     """Enqueue a call without arguments, and return the task's id."""
     with sync.Client(url) as client:
-        return client.enqueue(task_type, b"{}", retention=60, timeout=300, max_retry=0).id
+        return client.enqueue(task_type, b"{}", retention=60, timeout=timeout, max_retry=0).id
 
 
 @pytest.mark.parametrize("options", [(), ("--processes", "2")], ids=["alone", "supervised"])
@@ -96,6 +97,22 @@ def test_children_end_with_their_worker_and_so_does_what_they_have_started(
             assert not {parent} & set(again)
             work.kill()
             wait_for_end(*again)
+
+
+@pytest.mark.skipif(not may_unshare(), reason="needs unshare, and the right to use it")
+def test_as_process_1_a_worker_leaves_no_zombies_of_what_children_have_started(
+    redis_url: str, folder: Path
+) -> None:
+    """In a container it inherits them when it kills a child."""
+    command = ("-m", "pyasynq.cli", "worker", "work:app")
+    with Work(folder, redis_url, *command, prefix=CONTAINER) as work:
+        enqueue(redis_url, "hang", timeout=1)
+        _, parent, _ = written(folder / "pids")
+        assert 1 == parent
+        work.wait_for("context deadline exceeded")
+        [inside] = psutil.Process(work.pid).children()
+
+        wait_until(lambda: not inside.children(recursive=True))
 
 
 def test_a_terminated_worker_leaves_no_child_and_puts_its_task_back(

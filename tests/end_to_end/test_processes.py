@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +16,17 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from tests.fix_worker import ROOT, Program, active, enqueue, pending, task_field, wait_until
+from tests.fix_worker import (
+    CONTAINER,
+    ROOT,
+    Program,
+    active,
+    enqueue,
+    may_unshare,
+    pending,
+    task_field,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient
@@ -58,16 +67,8 @@ async def grow() -> None:
 def orphan() -> None:
     subprocess.run(["sh", "-c", "sleep 0.01 & echo left $!"], check=True)
 """
-CONTAINER = ("unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child")
 SOON = 3.0
 """Seconds; leases last ten times as long."""
-
-
-def _may_unshare() -> bool:
-    return (
-        shutil.which("unshare") is not None
-        and not subprocess.run([*CONTAINER, "true"], check=False).returncode
-    )
 
 
 class Workers(Program):
@@ -265,7 +266,7 @@ def test_a_second_int_ends_all_at_once(tmp_path: Path, redis_url: str, redis_cli
     assert {task_id} == active(redis_client)
 
 
-@pytest.mark.skipif(not _may_unshare(), reason="this host does not let us make a PID namespace")
+@pytest.mark.skipif(not may_unshare(), reason="this host does not let us make a PID namespace")
 def test_a_supervisor_is_content_to_be_process_1(
     tmp_path: Path, redis_url: str, redis_client: RedisClient
 ) -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyasynq._server.children import frames
@@ -174,6 +175,11 @@ class Child(asyncio.Protocol):
             self.kill()
         while (code := self._reap()) is None:
             time.sleep(_LOOK_SECONDS)
+        if os.getpid() == 1:
+            # As process 1 of a container the worker inherits what the child had started.
+            with suppress(ChildProcessError):
+                while True:
+                    os.waitpid(-self.pid, 0)
         try:
             self._loop.call_soon_threadsafe(self._has_ended, code)
         except RuntimeError:
@@ -219,7 +225,7 @@ class Child(asyncio.Protocol):
                 self._heard(frame)
         except (ValueError, KeyError, TypeError):
             _log.exception("child process %d said something that cannot be read, and is killed", self.pid)
-            self.kill()
+            self.kill("it said something that cannot be read")
 
     def _heard(self, frame: Frame) -> None:
         attempt = self._attempt
