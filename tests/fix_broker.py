@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import zlib
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pytest
@@ -131,15 +132,21 @@ def drivers(server_url: str) -> Iterator[Drivers]:
 
 _ALL_WAYS = ("run", "run_batch", "run_async", "run_batch_async")
 # One way of each driver tells what a plan and its scripts do; all four together tell of the drivers.
-_WAYS = _ALL_WAYS if os.environ.get("PYASYNQ_TEST_DRIVERS") == "all" else ("run", "run_batch_async")
+_IN_TURN = ("run", "run_batch_async")
 
 
-@pytest.fixture(params=_WAYS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test that takes `perform` with one of the drivers, whichever its name says, or in all ways."""
+    if "perform" in metafunc.fixturenames:
+        ways = _ALL_WAYS
+        if os.environ.get("PYASYNQ_TEST_DRIVERS") != "all":
+            ways = (_IN_TURN[zlib.crc32(metafunc.definition.name.encode()) % len(_IN_TURN)],)
+        metafunc.parametrize("perform", ways, indirect=True)
+
+
+@pytest.fixture
 def perform(drivers: Drivers, request: pytest.FixtureRequest, redis_client: RedisClient) -> Perform:
-    """What performs plans: a test that asks for it runs with both drivers.
-
-    With PYASYNQ_TEST_DRIVERS=all it runs in all four ways.
-    """
+    """What performs plans: one of the drivers, or with PYASYNQ_TEST_DRIVERS=all each in two ways."""
     performer: Perform = getattr(drivers, request.param)
     return performer
 
