@@ -41,7 +41,7 @@ def table_of(table: Table) -> str:
     ]
     comparisons = _comparisons(table, figures)
     headings = ["", *(figure.heading for figure in figures), *comparisons]
-    lines = [f"## {table.title}", "", *(f"{note}" for note in table.notes), ""]
+    lines = [f"## {table.title}", "", *table.notes, *([""] if table.notes else [])]
     lines += [_line(headings), _line(["---", *["--:"] * (len(headings) - 1)])]
     for row in table.rows.values():
         cells = [shown(row.summary(figure.name), figure.digits) for figure in figures]
@@ -89,8 +89,8 @@ def _comparisons(table: Table, figures: list[Figure]) -> list[str]:
     if not figures:
         return []
     found = []
-    if table.reference in table.rows and table.rows[table.reference].rounds:
-        found.append(f"times {table.rows[table.reference].title}")
+    if any(row.reference in table.rows and table.rows[row.reference].rounds for row in table.rows.values()):
+        found.append(f"times {table.compared}")
     if any(row.floor in table.rows for row in table.rows.values()):
         found.append("share of the floor")
     return found
@@ -100,7 +100,7 @@ def _compared(table: Table, row: Row, figure: Figure, comparison: str) -> str:
     if comparison == "share of the floor":
         found = table.ratio(figure.name, row.key, row.floor) if row.floor else None
         return f"{found.median:.0%}" if found else NOTHING
-    found = table.ratio(figure.name, row.key, table.reference or "")
+    found = table.ratio(figure.name, row.key, row.reference) if row.reference else None
     return f"{found.median:.2f}" if found else NOTHING
 
 
