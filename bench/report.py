@@ -23,10 +23,10 @@ def markdown(results: Results) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def tables(results: Results) -> str:
+def tables(results: Results, heading: str = "##") -> str:
     """Return the tables of all measurements, and who was measured."""
-    parts = [table_of(table) for table in results.tables.values() if table.rows]
-    return "\n\n".join([*parts, peers(results)])
+    parts = [table_of(table, heading) for table in results.tables.values() if table.rows]
+    return "\n\n".join([*parts, peers(results, heading)])
 
 
 def facts(results: Results) -> str:
@@ -34,14 +34,14 @@ def facts(results: Results) -> str:
     return "\n".join(f"- {name}: {value}" for name, value in results.facts.items())
 
 
-def table_of(table: Table) -> str:
+def table_of(table: Table, heading: str = "##") -> str:
     """Return one measurement."""
     figures = [
         figure for figure in table.figures if any(row.values(figure.name) for row in table.rows.values())
     ]
     comparisons = _comparisons(table, figures)
     headings = ["", *(figure.heading for figure in figures), *comparisons]
-    lines = [f"## {table.title}", "", *table.notes, *([""] if table.notes else [])]
+    lines = [f"{heading} {table.title}", "", *table.notes, *([""] if table.notes else [])]
     lines += [_line(headings), _line(["---", *["--:"] * (len(headings) - 1)])]
     for row in table.rows.values():
         cells = [shown(row.summary(figure.name), figure.digits) for figure in figures]
@@ -61,11 +61,11 @@ def shown(found: Summary | None, digits: int) -> str:
     return f"{middle} [{found.least:,.{digits}f}-{found.most:,.{digits}f}]"
 
 
-def peers(results: Results) -> str:
+def peers(results: Results, heading: str = "##") -> str:
     """Return how each peer is set up, and what it does after a crash."""
     if not results.peers:
         return NOTHING
-    lines = ["## Who was measured", "", _line(["", "versions", "set-up", "tasks of a killed worker"])]
+    lines = [f"{heading} Who was measured", "", _line(["", "versions", "set-up", "tasks of a killed worker"])]
     lines.append(_line(["---"] * 4))
     for peer in results.peers.values():
         versions = ", ".join(f"{name} {version}" for name, version in peer["versions"].items())

@@ -55,7 +55,7 @@ def drain(stage: Stage, contestant: Contestant, count: int, size: int = 100) -> 
     """Measure one drain.
 
     Raises:
-        MeasurementError: not exactly so many tasks ran, or some are left in Redis.
+        MeasurementError: not exactly so many tasks ran, or some are left in Redis, or too few to measure.
     """
     server = stage.server(contestant.server)
     server.flush()
@@ -66,6 +66,8 @@ def drain(stage: Stage, contestant: Contestant, count: int, size: int = 100) -> 
         figures = watch(worker, count, contestant.settings.get("processes", 1))
         stage.wait_until_empty(worker, contestant)
         figures[PEAK_MEMORY.name] = worker.child.peak_memory() / 2**20
+    if RATE.name not in figures and not stage.is_smoke:
+        raise MeasurementError("all tasks had run at the first look: take more of them")
     ran = worker.counters.ended
     if ran != count:
         raise MeasurementError(f"{contestant.key}: {count} tasks were enqueued, and {ran} ran")

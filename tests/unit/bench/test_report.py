@@ -211,6 +211,7 @@ def test_the_page_is_rewritten_between_its_markers() -> None:
     assert once.startswith("Before.\n")
     assert once.endswith("After.\n")
     assert "old" not in once
+    assert "\n### Drain: nothing\n" in once
     assert "![benchmark-drain.svg](benchmark-drain.svg)" in once
 
 
