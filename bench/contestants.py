@@ -61,6 +61,9 @@ PLAIN: Final = Contestant(OURS, OURS, "pyasynq, 100 slots (the default)", length
 GO: Final = Contestant(
     GO_PEER, GO_PEER, "Asynq in Go, concurrency 100", {"concurrency": 100}, pace=0.3, length=Length.SMOKE
 )
+GO_ON_VALKEY: Final = Contestant(
+    "asynq-valkey", GO_PEER, "Asynq in Go, on Valkey", {"concurrency": 100}, pace=0.3, server=VALKEY
+)
 
 _OURS: Final = (
     PLAIN,
@@ -86,9 +89,7 @@ _GO: Final = (
         pace=0.3,
         length=Length.LONG,
     ),
-    Contestant(
-        "asynq-valkey", GO_PEER, "Asynq in Go, on Valkey", {"concurrency": 100}, pace=0.3, server=VALKEY
-    ),
+    GO_ON_VALKEY,
 )
 _PYTHON: Final = {
     "celery": ("Celery", 0.04),

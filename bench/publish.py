@@ -29,7 +29,7 @@ END: Final = "<!-- written by bench.publish: end -->"
 def generated(results: Results) -> str:
     """Return the part of the page that a run decides."""
     images = [f"![{name}]({name})" for name in charts(results)]
-    return "\n\n".join([facts(results), *images, tables(results)])
+    return "\n\n".join([facts(results), *images, tables(results, "###")])
 
 
 def rewritten(page: str, text: str) -> str:

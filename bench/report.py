@@ -23,10 +23,10 @@ def markdown(results: Results) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def tables(results: Results) -> str:
+def tables(results: Results, heading: str = "##") -> str:
     """Return the tables of all measurements, and who was measured."""
-    parts = [table_of(table) for table in results.tables.values() if table.rows]
-    return "\n\n".join([*parts, peers(results)])
+    parts = [table_of(table, heading) for table in results.tables.values() if table.rows]
+    return "\n\n".join([*parts, peers(results, heading)])
 
 
 def facts(results: Results) -> str:
@@ -34,14 +34,14 @@ def facts(results: Results) -> str:
     return "\n".join(f"- {name}: {value}" for name, value in results.facts.items())
 
 
-def table_of(table: Table) -> str:
+def table_of(table: Table, heading: str = "##") -> str:
     """Return one measurement."""
     figures = [
         figure for figure in table.figures if any(row.values(figure.name) for row in table.rows.values())
     ]
     comparisons = _comparisons(table, figures)
     headings = ["", *(figure.heading for figure in figures), *comparisons]
-    lines = [f"## {table.title}", "", *(f"{note}" for note in table.notes), ""]
+    lines = [f"{heading} {table.title}", "", *table.notes, *([""] if table.notes else [])]
     lines += [_line(headings), _line(["---", *["--:"] * (len(headings) - 1)])]
     for row in table.rows.values():
         cells = [shown(row.summary(figure.name), figure.digits) for figure in figures]
@@ -61,11 +61,11 @@ def shown(found: Summary | None, digits: int) -> str:
     return f"{middle} [{found.least:,.{digits}f}-{found.most:,.{digits}f}]"
 
 
-def peers(results: Results) -> str:
+def peers(results: Results, heading: str = "##") -> str:
     """Return how each peer is set up, and what it does after a crash."""
     if not results.peers:
         return NOTHING
-    lines = ["## Who was measured", "", _line(["", "versions", "set-up", "tasks of a killed worker"])]
+    lines = [f"{heading} Who was measured", "", _line(["", "versions", "set-up", "tasks of a killed worker"])]
     lines.append(_line(["---"] * 4))
     for peer in results.peers.values():
         versions = ", ".join(f"{name} {version}" for name, version in peer["versions"].items())
@@ -89,8 +89,8 @@ def _comparisons(table: Table, figures: list[Figure]) -> list[str]:
     if not figures:
         return []
     found = []
-    if table.reference in table.rows and table.rows[table.reference].rounds:
-        found.append(f"times {table.rows[table.reference].title}")
+    if any(row.reference in table.rows and table.rows[row.reference].rounds for row in table.rows.values()):
+        found.append(f"times {table.compared}")
     if any(row.floor in table.rows for row in table.rows.values()):
         found.append("share of the floor")
     return found
@@ -100,7 +100,7 @@ def _compared(table: Table, row: Row, figure: Figure, comparison: str) -> str:
     if comparison == "share of the floor":
         found = table.ratio(figure.name, row.key, row.floor) if row.floor else None
         return f"{found.median:.0%}" if found else NOTHING
-    found = table.ratio(figure.name, row.key, table.reference or "")
+    found = table.ratio(figure.name, row.key, row.reference) if row.reference else None
     return f"{found.median:.2f}" if found else NOTHING
 
 

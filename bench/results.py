@@ -13,12 +13,15 @@ class Row:
     """What one contestant did in one measurement.
 
     Attributes:
+        floor: the key of the row that nothing on that server can beat.
+        reference: the key of the row that this one is compared with.
         rounds: figures by round; a round that failed is missing.
     """
 
     key: str
     title: str
     floor: str | None = None
+    reference: str | None = None
     rounds: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def values(self, figure: str) -> dict[int, float]:
@@ -36,14 +39,14 @@ class Table:
     """All rows of one measurement.
 
     Attributes:
-        reference: the key of the row that the others are compared with.
+        compared: what the rows are compared with, in the words of a heading.
         notes: what the reader must know.
     """
 
     key: str
     title: str
     figures: tuple[Figure, ...]
-    reference: str | None = None
+    compared: str = ""
     notes: tuple[str, ...] = ()
     rows: dict[str, Row] = field(default_factory=dict)
 
@@ -93,12 +96,13 @@ def _table_from_json(found: dict[str, Any]) -> Table:
             row["key"],
             row["title"],
             row["floor"],
+            row["reference"],
             {int(at): figures for at, figures in row["rounds"].items()},
         )
         for row in found["rows"]
     }
     figures = tuple(Figure(**figure) for figure in found["figures"])
-    return Table(found["key"], found["title"], figures, found["reference"], tuple(found["notes"]), rows)
+    return Table(found["key"], found["title"], figures, found["compared"], tuple(found["notes"]), rows)
 
 
 def _table_as_json(table: Table) -> dict[str, Any]:
@@ -110,6 +114,7 @@ def _table_as_json(table: Table) -> dict[str, Any]:
                 "key": row.key,
                 "title": row.title,
                 "floor": row.floor,
+                "reference": row.reference,
                 "summary": {name: asdict(found) for name, found in summaries.items() if found},
                 "rounds": {str(at): found for at, found in row.rounds.items()},
             }
@@ -118,7 +123,7 @@ def _table_as_json(table: Table) -> dict[str, Any]:
         "key": table.key,
         "title": table.title,
         "figures": [asdict(figure) for figure in table.figures],
-        "reference": table.reference,
+        "compared": table.compared,
         "notes": list(table.notes),
         "rows": rows,
     }

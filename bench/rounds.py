@@ -37,13 +37,13 @@ def measure(
 ) -> Table:
     """Carry out all rounds of a measurement. What fails is noted, and what fails twice is given up."""
     table = Table(
-        measurement.key, measurement.title, measurement.figures, measurement.reference, measurement.notes
+        measurement.key, measurement.title, measurement.figures, measurement.compared, measurement.notes
     )
     failed: dict[str, int] = {}
     rounds = min(rounds, measurement.most_rounds or rounds)
     with measurement.open(scene) as entries:
         for entry in entries:
-            table.rows[entry.key] = Row(entry.key, entry.title, entry.floor)
+            table.rows[entry.key] = Row(entry.key, entry.title, entry.floor, entry.reference)
         for number in range(rounds):
             for entry in rotated(entries, number):
                 if failed.get(entry.key, 0) >= FAILURES_ALLOWED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bench.contestants import DRAINING, GO, PLAIN, VALKEY, choose
+from bench.contestants import DRAINING, GO, GO_ON_VALKEY, PLAIN, VALKEY, choose
 from bench.figures import BYTES, COMMANDS, PEAK_MEMORY, RATE, REDIS_CPU, WORKER_CPU
 from bench.floors import FLOOR_DRAIN, FLOOR_DRAIN_VALKEY, drain_floor
 from bench.measurements.shape import Entry, Measurement, entries_of
@@ -55,7 +55,7 @@ def drain(stage: Stage, contestant: Contestant, count: int, size: int = 100) -> 
     """Measure one drain.
 
     Raises:
-        MeasurementError: not exactly so many tasks ran, or some are left in Redis.
+        MeasurementError: not exactly so many tasks ran, or some are left in Redis, or too few to measure.
     """
     server = stage.server(contestant.server)
     server.flush()
@@ -66,6 +66,8 @@ def drain(stage: Stage, contestant: Contestant, count: int, size: int = 100) -> 
         figures = watch(worker, count, contestant.settings.get("processes", 1))
         stage.wait_until_empty(worker, contestant)
         figures[PEAK_MEMORY.name] = worker.child.peak_memory() / 2**20
+    if RATE.name not in figures and not stage.is_smoke:
+        raise MeasurementError("all tasks had run at the first look: take more of them")
     ran = worker.counters.ended
     if ran != count:
         raise MeasurementError(f"{contestant.key}: {count} tasks were enqueued, and {ran} ran")
@@ -83,7 +85,10 @@ def _open(scene: Scene) -> Iterator[list[Entry]]:
     def floor(contestant: Contestant) -> str:
         return FLOOR_DRAIN_VALKEY if contestant.server == VALKEY else FLOOR_DRAIN
 
-    entries = entries_of(contestants, run, floor)
+    def reference(contestant: Contestant) -> str:
+        return GO_ON_VALKEY.key if contestant.server == VALKEY else GO.key
+
+    entries = entries_of(contestants, run, floor=floor, reference=reference)
     title = "floor: the same work on the data, 50 a call"
     entries.append(Entry(FLOOR_DRAIN, title, lambda: drain_floor(stage)))
     if VALKEY in scene.servers:
@@ -114,7 +119,7 @@ DRAIN = Measurement(
     "Drain: no-op tasks of 100 bytes of JSON, decoded into a typed handler's arguments",
     FIGURES,
     _open,
-    reference=GO.key,
+    compared="Asynq in Go",
     notes=(
         "From the first task that ran, where there are two processes in each, to the last.",
         "Redis commands include those inside scripts.",

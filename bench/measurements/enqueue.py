@@ -84,7 +84,11 @@ def _entry(stage: Stage, contestant: Contestant, mode: str) -> Entry:
     name = "100 goroutines" if (contestant.peer, mode) == (GO.peer, "concurrent") else way.title
     title = f"{stage.programs[contestant.peer].description.title}, {name}"
     return Entry(
-        f"{contestant.key} {mode}", title, lambda: enqueue(stage, contestant, mode, count), way.floor
+        f"{contestant.key} {mode}",
+        title,
+        lambda: enqueue(stage, contestant, mode, count),
+        way.floor,
+        f"{GO.key} {'one' if way.floor == FLOOR_ONE else 'concurrent'}",
     )
 
 
@@ -122,5 +126,6 @@ ENQUEUE = Measurement(
     "Enqueue",
     (RATE, CLIENT_CPU, REDIS_CPU),
     _open,
-    reference=f"{GO.key} concurrent",
+    compared="Asynq in Go",
+    notes=("One by one is compared with one goroutine, all else with 100 goroutines.",),
 )

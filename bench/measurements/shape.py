@@ -20,13 +20,15 @@ class Entry:
 
     Attributes:
         run: measures once, and returns the figures by their names.
-        floor: the key of the row that nothing on this Redis can beat.
+        floor: the key of the row that nothing on that server can beat.
+        reference: the key of the row that this one is compared with.
     """
 
     key: str
     title: str
     run: Callable[[], dict[str, float]]
     floor: str | None = None
+    reference: str | None = None
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Measurement:
 
     Attributes:
         open: makes the entries; what they need stands for the time of the block.
-        reference: the key of the row that others are compared with.
+        compared: what rows are compared with, in the words of a heading.
         by_default: part of a run that names no measurements.
         most_rounds: where a round takes minutes.
     """
@@ -60,7 +62,7 @@ class Measurement:
     title: str
     figures: tuple[Figure, ...]
     open: Callable[[Scene], AbstractContextManager[list[Entry]]]
-    reference: str | None = None
+    compared: str = ""
     notes: tuple[str, ...] = ()
     by_default: bool = True
     most_rounds: int | None = None
@@ -69,11 +71,13 @@ class Measurement:
 def entries_of(
     contestants: Iterable[Contestant],
     run: Callable[[Contestant], dict[str, float]],
+    *,
     floor: Callable[[Contestant], str | None] = lambda _: None,
+    reference: Callable[[Contestant], str | None] = lambda _: None,
 ) -> list[Entry]:
     """Make an entry for each contestant."""
 
-    def entry(contestant: Contestant) -> Entry:
-        return Entry(contestant.key, contestant.title, lambda: run(contestant), floor(contestant))
+    def entry(one: Contestant) -> Entry:
+        return Entry(one.key, one.title, lambda: run(one), floor(one), reference(one))
 
     return [entry(contestant) for contestant in contestants]

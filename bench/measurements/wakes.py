@@ -103,7 +103,8 @@ def _open(scene: Scene) -> Iterator[list[Entry]]:
 
     def entry(number: int) -> Entry:
         here = min(number, 5) if stage.is_smoke else number
-        return Entry(f"{number}-idle", f"{number} idle workers", lambda: wake(stage, here))
+        title = f"{number} idle worker{'s' if number > 1 else ''}"
+        return Entry(f"{number}-idle", title, lambda: wake(stage, here), reference=f"{FLEETS[0]}-idle")
 
     yield [entry(number) for number in FLEETS]
 
@@ -113,7 +114,7 @@ WAKES = Measurement(
     "What a task costs Redis where many workers are idle (pyasynq)",
     (COST, CALLS),
     _open,
-    reference=f"{FLEETS[0]}-idle",
+    compared="one idle worker",
     notes=(
         "From enqueue to done, apart from what the idle workers cost anyway.",
         "With one idle worker all script calls are the task's own; the others are of workers too late.",

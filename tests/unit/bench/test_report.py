@@ -17,15 +17,21 @@ from bench.results import Results, Row, Table
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def row(key: str, *rates: float, floor: str | None = "floor-drain") -> Row:
+def row(key: str, *rates: float, floor: str | None = "floor-drain", reference: str | None = "asynq") -> Row:
     """Return a row with a rate for each round."""
-    return Row(key, f"title of {key}", floor, {at: {RATE.name: rate} for at, rate in enumerate(rates)})
+    rounds = {at: {RATE.name: rate} for at, rate in enumerate(rates)}
+    return Row(key, f"title of {key}", floor, reference, rounds)
 
 
 def table(*rows: Row) -> Table:
     """Return a table of these rows."""
     return Table(
-        "drain", "Drain: nothing", (RATE, WORKER_CPU), "asynq", ("A note.",), {row.key: row for row in rows}
+        "drain",
+        "Drain: nothing",
+        (RATE, WORKER_CPU),
+        "Asynq in Go",
+        ("A note.",),
+        {row.key: row for row in rows},
     )
 
 
@@ -44,7 +50,7 @@ def results(*rows: Row) -> Results:
 MEASURED = (
     row("pyasynq", 60_000, 30_000, 66_000),
     row("asynq", 10_000, 5_000, 11_000),
-    row("floor-drain", 120_000, 60_000, 132_000, floor=None),
+    row("floor-drain", 120_000, 60_000, 132_000, floor=None, reference=None),
 )
 
 
@@ -52,9 +58,9 @@ def test_a_table_has_medians_ranges_and_ratios_of_rounds() -> None:
     """A column for the reference, one for the floor; a figure that nobody has gets none."""
     lines = table_of(table(*MEASURED)).splitlines()
 
-    assert "|  | rate, /s | times title of asynq | share of the floor |" in lines
+    assert "|  | rate, /s | times Asynq in Go | share of the floor |" in lines
     assert "| title of pyasynq | 60,000 [30,000-66,000] | 6.00 | 50% |" in lines
-    assert "| title of floor-drain | 120,000 [60,000-132,000] | 12.00 |  |" in lines
+    assert "| title of floor-drain | 120,000 [60,000-132,000] |  |  |" in lines
 
 
 def test_a_row_that_failed_is_empty() -> None:
@@ -143,7 +149,7 @@ def test_a_wake_costs_what_19_vain_ones_add() -> None:
     found.tables["wakes"] = Table("wakes", "Wakes", (COST, CALLS))
     for number, cost, calls in ((1, 100.0, 5.0), (20, 480.0, 43.0), (200, 1_500.0, 105.0)):
         key = f"{number}-idle"
-        found.tables["wakes"].rows[key] = Row(key, key, None, {0: {COST.name: cost, CALLS.name: calls}})
+        found.tables["wakes"].rows[key] = Row(key, key, None, None, {0: {COST.name: cost, CALLS.name: calls}})
 
     values = {goal.text: value for goal, value in judged(found)}
 
@@ -161,7 +167,11 @@ def test_a_smoke_run_judges_nothing() -> None:
 
 def test_a_chart_is_well_formed_and_sorted() -> None:
     """The best comes first, ours stands out, and a name with special characters does no harm."""
-    rows = [row("asynq", 10.0), row("pyasynq", 60.0), Row("odd", "a < b & c", None, {0: {RATE.name: 1.0}})]
+    rows = [
+        row("asynq", 10.0),
+        row("pyasynq", 60.0),
+        Row("odd", "a < b & c", None, None, {0: {RATE.name: 1.0}}),
+    ]
 
     drawn = ET.fromstring(bars("Drain", rows, RATE))
 
@@ -175,7 +185,8 @@ def test_a_chart_is_well_formed_and_sorted() -> None:
 def test_less_comes_first_where_less_is_better() -> None:
     """As for costs."""
     rows = [
-        Row(key, key, None, {0: {WORKER_CPU.name: cost}}) for key, cost in (("dear", 70.0), ("cheap", 9.0))
+        Row(key, key, None, None, {0: {WORKER_CPU.name: cost}})
+        for key, cost in (("dear", 70.0), ("cheap", 9.0))
     ]
 
     drawn = ET.fromstring(bars("Cost", rows, WORKER_CPU))
@@ -200,6 +211,7 @@ def test_the_page_is_rewritten_between_its_markers() -> None:
     assert once.startswith("Before.\n")
     assert once.endswith("After.\n")
     assert "old" not in once
+    assert "\n### Drain: nothing\n" in once
     assert "![benchmark-drain.svg](benchmark-drain.svg)" in once
 
 
