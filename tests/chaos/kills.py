@@ -61,27 +61,31 @@ class WorkerStopped(Scenario):
 
 
 class SupervisorKilled(Scenario):
-    """Supervisors and their children are killed; the children of a dead supervisor end by themselves."""
+    """Supervisors are killed or stopped, and so are their children, which end when their supervisor has."""
 
     name: ClassVar = "supervisor or its child killed"
     tasks: ClassVar = 80_000
     supervised: ClassVar = True
 
     async def inject(self, stage: Stage) -> None:
-        """Kill one or the other while there is work."""
+        """Do one or the other while there is work."""
         while stage.is_busy:
             await stage.pause(0.3, 1.5)
             stage.fleet.revive()
             supervisor = stage.random.choice(stage.fleet.pids())
             children = psutil.Process(supervisor).children()
-            if children and stage.random.random() < 0.5:
+            kind = stage.random.random()
+            if kind < 0.3:
+                with stage.fault("SIGSTOP of a supervisor", [supervisor]), frozen(supervisor):
+                    await stage.pause(0.5, 2)
+            elif kind < 0.6 and children:
                 child = stage.random.choice(children)
                 with stage.fault("SIGKILL of a child", [child.pid]):
                     child.kill()
-                continue
-            with stage.fault("SIGKILL of a supervisor", [supervisor, *(child.pid for child in children)]):
-                stage.fleet.kill(supervisor)
-                await _until_gone(children)
+            else:
+                with stage.fault("SIGKILL of a supervisor", [supervisor, *(child.pid for child in children)]):
+                    stage.fleet.kill(supervisor)
+                    await _until_gone(children)
 
 
 async def _until_gone(processes: Sequence[psutil.Process]) -> None:
