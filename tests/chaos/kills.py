@@ -13,7 +13,9 @@ from tests.chaos.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from random import Random
 
+    from pyasynq.task import Task
     from tests.chaos.checker import Verdict
     from tests.chaos.records import History
     from tests.chaos.stage import Stage
@@ -49,6 +51,16 @@ class WorkerStopped(Scenario):
 
     name: ClassVar = "worker stopped"
     tasks: ClassVar = 80_000
+
+    def make_task(self, random: Random, task_id: str) -> Task:
+        """Return a task that needs no thread.
+
+        One can be stopped between the last look at its lease and the first line of its handler, which then
+        begins when another worker has the task.
+        """
+        while (task := super().make_task(random, task_id)).type == "thread":
+            pass
+        return task
 
     async def inject(self, stage: Stage) -> None:
         """Stop one in the middle of its work."""
