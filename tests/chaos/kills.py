@@ -13,7 +13,9 @@ from tests.chaos.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from random import Random
 
+    from pyasynq.task import Task
     from tests.chaos.checker import Verdict
     from tests.chaos.records import History
     from tests.chaos.stage import Stage
@@ -50,6 +52,16 @@ class WorkerStopped(Scenario):
     name: ClassVar = "worker stopped"
     tasks: ClassVar = 80_000
 
+    def make_task(self, random: Random, task_id: str) -> Task:
+        """Return a task that needs no thread.
+
+        One can be stopped between the last look at its lease and the first line of its handler, which then
+        begins when another worker has the task.
+        """
+        while (task := super().make_task(random, task_id)).type == "thread":
+            pass
+        return task
+
     async def inject(self, stage: Stage) -> None:
         """Stop one in the middle of its work."""
         await stage.pause(0.5, 2)
@@ -61,27 +73,31 @@ class WorkerStopped(Scenario):
 
 
 class SupervisorKilled(Scenario):
-    """Supervisors and their children are killed; the children of a dead supervisor end by themselves."""
+    """Supervisors are killed or stopped, and so are their children, which end when their supervisor has."""
 
     name: ClassVar = "supervisor or its child killed"
     tasks: ClassVar = 80_000
     supervised: ClassVar = True
 
     async def inject(self, stage: Stage) -> None:
-        """Kill one or the other while there is work."""
+        """Do one or the other while there is work."""
         while stage.is_busy:
             await stage.pause(0.3, 1.5)
             stage.fleet.revive()
             supervisor = stage.random.choice(stage.fleet.pids())
             children = psutil.Process(supervisor).children()
-            if children and stage.random.random() < 0.5:
+            kind = stage.random.random()
+            if kind < 0.3:
+                with stage.fault("SIGSTOP of a supervisor", [supervisor]), frozen(supervisor):
+                    await stage.pause(0.5, 2)
+            elif kind < 0.6 and children:
                 child = stage.random.choice(children)
                 with stage.fault("SIGKILL of a child", [child.pid]):
                     child.kill()
-                continue
-            with stage.fault("SIGKILL of a supervisor", [supervisor, *(child.pid for child in children)]):
-                stage.fleet.kill(supervisor)
-                await _until_gone(children)
+            else:
+                with stage.fault("SIGKILL of a supervisor", [supervisor, *(child.pid for child in children)]):
+                    stage.fleet.kill(supervisor)
+                    await _until_gone(children)
 
 
 async def _until_gone(processes: Sequence[psutil.Process]) -> None:
