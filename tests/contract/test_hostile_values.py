@@ -9,7 +9,7 @@ import pytest
 from pyasynq._broker.cancellation import request_cancelation
 from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
 from pyasynq._broker.inspect_queues import queue_info
-from pyasynq._broker.leases import list_expired, list_unleased
+from pyasynq._broker.leases import RecoverTask, list_expired, list_unleased, recover
 from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._broker.schedules import begin_entries, forget_entries
 from pyasynq.limits import Queue
@@ -39,6 +39,19 @@ def test_a_count_of_crashes_that_is_no_number_hides_no_expired_task(
     assert [("damaged", 0), ("sound", 0)] == [(task.id, task.crashes) for task in expired]
     assert ["bare"] == [task.id for task in perform(list_unleased("default"))]
     assert {"damaged", "sound", "bare"} == {one.id for one in perform(find_dequeued("default", token=TOKEN))}
+
+
+@HOSTILE
+def test_a_task_whose_count_of_crashes_is_no_number_is_recovered_with_one(
+    perform: Perform, tasks: Tasks, hostile: bytes
+) -> None:
+    """So are those that are recovered by the same call."""
+    lease = NOW.seconds - 60
+    tasks.active("damaged", lease=lease, extra={"x:crashes": hostile})
+    tasks.active("sound", lease=lease, crashes=1)
+    seen = [RecoverTask(name, TOKEN, lease) for name in ("damaged", "sound")]
+    assert {("damaged", 1), ("sound", 2)} == {tuple(one) for one in perform(recover("default", seen, now=NOW))}
+    assert [b"1", b"2"] == [tasks.fields(name)["x:crashes"] for name in ("damaged", "sound")]
 
 
 @HOSTILE
