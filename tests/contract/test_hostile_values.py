@@ -50,7 +50,8 @@ def test_a_task_whose_count_of_crashes_is_no_number_is_recovered_with_one(
     tasks.active("damaged", lease=lease, extra={"x:crashes": hostile})
     tasks.active("sound", lease=lease, crashes=1)
     seen = [RecoverTask(name, TOKEN, lease) for name in ("damaged", "sound")]
-    assert {("damaged", 1), ("sound", 2)} == {tuple(one) for one in perform(recover("default", seen, now=NOW))}
+    recovered = perform(recover("default", seen, now=NOW))
+    assert {("damaged", 1), ("sound", 2)} == {tuple(one) for one in recovered}
     assert [b"1", b"2"] == [tasks.fields(name)["x:crashes"] for name in ("damaged", "sound")]
 
 
