@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 
+from pyasynq import App, TaskState, testing
 from pyasynq._broker.cancellation import request_cancelation
 from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
 from pyasynq._broker.inspect_queues import queue_info
@@ -15,11 +17,9 @@ from pyasynq._broker.schedules import begin_entries, forget_entries
 from pyasynq.limits import Queue
 from tests.contract import settling
 from tests.contract.test_schedules import fire_tick
-from tests.factories import NOW, TOKEN, claim
+from tests.factories import NOW, TOKEN, claim, message_bytes
 
 if TYPE_CHECKING:
-    import redis
-
     from tests.factories import Tasks
     from tests.fix_broker import Perform
 
@@ -141,3 +141,27 @@ def test_a_lock_rule_of_very_many_digits_is_the_longest_there_is(
     tasks.active("one", unique_key=lock, extra={"x:unique_ttl": "9" * 400})
     perform(renew_locks("default", [HeldLock("one", lock)], lease_seconds=30))
     assert redis_client.ttl(lock) > 10**11
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_task_whose_id_is_no_utf8_is_quarantined_and_the_others_run(*, crashed: bool) -> None:
+    """Whether a worker takes it, or finds it with a dead one."""
+    app = App("redis://nowhere.invalid")
+    ran: list[str] = []
+
+    @app.task("sound")
+    def sound() -> None:
+        ran.append("sound")
+
+    with testing.use(app) as kit, redis.Redis.from_url(kit.url) as client:
+        message = message_bytes("x", type="sound")
+        client.hset(b"asynq:{default}:t:\xff", mapping={"msg": message, "state": "pending"})
+        client.lpush("asynq:{default}:pending", b"\xff")
+        sound.enqueue_sync()
+        if crashed:
+            kit.crash_worker(tasks=2)
+        kit.advance_sync(minutes=1)
+        assert ["sound"] == ran
+        assert [b"\xff"] == client.zrange("asynq:{default}:archived", 0, -1)
+        [shown] = kit.inspector.list_tasks("default", TaskState.ARCHIVED)
+        assert r"\xff" == shown.id
