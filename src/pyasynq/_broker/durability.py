@@ -10,6 +10,7 @@ instead. Under a test kit, whose server is alone, nobody waits.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from pyasynq._broker import exchange as plainly
@@ -19,7 +20,7 @@ from pyasynq._broker.reply_errors import ReplyError
 from pyasynq._broker.steps import Open, Send
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from pyasynq._broker.exchange import Outcome
     from pyasynq._broker.plan import PlainCall, Reply
@@ -75,19 +76,26 @@ def exchange(
 ) -> Generator[Step, Any, list[Outcome]]:
     """Send calls to one server as `exchange.exchange` does; wait for replicas where a call asks for it."""
     if DurableCall in map(type, calls):
-        return _exchange_durably(calls, session, state)
+        return with_replicas(calls, partial(plainly.exchange, session=session, state=state), session, state)
     return plainly.exchange(cast("Sequence[PlainCall]", calls), session, state)
 
 
-def _exchange_durably(
-    calls: Sequence[Call], session: Session, state: DriverState
-) -> Generator[Step, Any, list[Outcome]]:
+def with_replicas(
+    calls: Sequence[Call],
+    begin: Callable[[list[PlainCall]], Generator[Step, Any, list[Any]]],
+    session: Session,
+    state: DriverState,
+) -> Generator[Step, Any, list[Any]]:
+    """Exchange calls as `begin` says, then wait for replicas; return its outcomes, or `Confirmed` ones.
+
+    An outcome that is an error, or a tuple, which no reply is, was not written here.
+    """
     plain = [call.call if isinstance(call, DurableCall) else call for call in calls]
-    outcomes, has_moved = yield from _watched(plainly.exchange(plain, session, state))
+    outcomes, has_moved = yield from _watched(begin(plain))
     written = {
         position: call
         for position, call in enumerate(calls)
-        if isinstance(call, DurableCall) and not isinstance(outcomes[position], Exception)
+        if isinstance(call, DurableCall) and not isinstance(outcomes[position], Exception | tuple)
     }
     if not written:
         return outcomes
