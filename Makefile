@@ -14,6 +14,7 @@ SEED       ?=
 BENCH_ARGS ?=
 SEQUENCES  ?=
 MINUTES    ?= 10
+JOBS       ?= 1
 
 # The name of the stamp holds what the environment was made from, so it is made anew when that changes and
 # at no other time: not on a checkout that only touches files, and never from the network without a reason.
@@ -90,8 +91,8 @@ interop-faults: $(STAMP) ## plant faults in our scripts one at a time; the compa
 chaos-doctor: $(STAMP) ## a busy healthy system for a minute, examined all the time; nothing may be found
 	@$(PYTHON) -m tests.chaos.doctor
 
-fuzz: $(STAMP) ## hostile bytes and nonsense, so many minutes for each fuzzer; with Atheris, if it is there [MINUTES=10 SEED=1]
-	@$(PYTHON) -m tests.fuzz.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+fuzz: $(STAMP) ## hostile bytes and nonsense, so many minutes for each fuzzer; with Atheris, if it is there [MINUTES=10 JOBS=2 SEED=1]
+	@$(PYTHON) -m tests.fuzz.run --minutes $(MINUTES) --jobs $(JOBS) $(if $(SEED),--seed $(SEED))
 
 pins: ## write requirements/dev.txt anew from pyproject.toml (needs uv)
 	@tools/pins.sh

@@ -138,7 +138,7 @@ _IN_TURN = ("run", "run_batch_async")
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each test that takes `perform` with one of the drivers, whichever its name says, or in all ways."""
     if "perform" in metafunc.fixturenames:
-        ways = _ALL_WAYS
+        ways: Sequence[str] = _ALL_WAYS
         if os.environ.get("PYASYNQ_TEST_DRIVERS") != "all":
             ways = (_IN_TURN[zlib.crc32(metafunc.definition.name.encode()) % len(_IN_TURN)],)
         metafunc.parametrize("perform", ways, indirect=True)

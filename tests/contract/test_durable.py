@@ -13,6 +13,7 @@ from pyasynq import (
     InvalidOptionError,
     NotDurableError,
     Scheduler,
+    ServerConfig,
     Task,
     testing,
 )
@@ -188,6 +189,34 @@ def test_schedules_refuse_durable_tasks() -> None:
     with pytest.raises(InvalidOptionError, match="durable=True"):
         app.cron("@daily")(report)
     app.cron("@daily", durable=False)(report)
+
+
+def test_aggregators_refuse_durable_aggregates() -> None:
+    """The tasks stay in their group."""
+    app = App("redis://nowhere.invalid")
+
+    @app.aggregator
+    def collect(group: str, tasks: list[Task]) -> Task:
+        return Task("digest", durable=True)
+
+    with testing.use(app, config=ServerConfig(group_max_size=1)) as kit:
+        kit.sync_client.enqueue("line", group="g")
+        with pytest.raises(InvalidOptionError, match="say durable=False there"):
+            kit.drain_sync()
+        assert 1 == kit.inspector.queue_info("default").aggregating
+
+
+def test_typed_tasks_are_durable_by_option(replicated: Replicated) -> None:
+    """Of the declaration or of the call."""
+    replica = replicated.add_replica()
+    app = App(replicated.url)
+
+    @app.task("report")
+    async def report() -> None: ...
+
+    report.options(durable=True).enqueue_sync()
+    assert 1 == replica.llen("asynq:{default}:pending")
+    app.close_sync()
 
 
 @run_async

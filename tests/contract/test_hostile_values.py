@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 
+from pyasynq import App, TaskState, testing
 from pyasynq._broker.cancellation import request_cancelation
 from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
 from pyasynq._broker.inspect_queues import queue_info
-from pyasynq._broker.leases import list_expired, list_unleased
+from pyasynq._broker.leases import RecoverTask, list_expired, list_unleased, recover
 from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._broker.schedules import begin_entries, forget_entries
 from pyasynq.limits import Queue
 from tests.contract import settling
 from tests.contract.test_schedules import fire_tick
-from tests.factories import NOW, TOKEN, claim
+from tests.factories import NOW, TOKEN, claim, message_bytes
 
 if TYPE_CHECKING:
-    import redis
-
     from tests.factories import Tasks
     from tests.fix_broker import Perform
 
@@ -39,6 +39,20 @@ def test_a_count_of_crashes_that_is_no_number_hides_no_expired_task(
     assert [("damaged", 0), ("sound", 0)] == [(task.id, task.crashes) for task in expired]
     assert ["bare"] == [task.id for task in perform(list_unleased("default"))]
     assert {"damaged", "sound", "bare"} == {one.id for one in perform(find_dequeued("default", token=TOKEN))}
+
+
+@HOSTILE
+def test_a_task_whose_count_of_crashes_is_no_number_is_recovered_with_one(
+    perform: Perform, tasks: Tasks, hostile: bytes
+) -> None:
+    """So are those that are recovered by the same call."""
+    lease = NOW.seconds - 60
+    tasks.active("damaged", lease=lease, extra={"x:crashes": hostile})
+    tasks.active("sound", lease=lease, crashes=1)
+    seen = [RecoverTask(name, TOKEN, lease) for name in ("damaged", "sound")]
+    recovered = perform(recover("default", seen, now=NOW))
+    assert {("damaged", 1), ("sound", 2)} == {tuple(one) for one in recovered}
+    assert [b"1", b"2"] == [tasks.fields(name)["x:crashes"] for name in ("damaged", "sound")]
 
 
 @HOSTILE
@@ -127,3 +141,27 @@ def test_a_lock_rule_of_very_many_digits_is_the_longest_there_is(
     tasks.active("one", unique_key=lock, extra={"x:unique_ttl": "9" * 400})
     perform(renew_locks("default", [HeldLock("one", lock)], lease_seconds=30))
     assert redis_client.ttl(lock) > 10**11
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_task_whose_id_is_no_utf8_is_quarantined_and_the_others_run(*, crashed: bool) -> None:
+    """Whether a worker takes it, or finds it with a dead one."""
+    app = App("redis://nowhere.invalid")
+    ran: list[str] = []
+
+    @app.task("sound")
+    def sound() -> None:
+        ran.append("sound")
+
+    with testing.use(app) as kit, redis.Redis.from_url(kit.url) as client:
+        message = message_bytes("x", type="sound")
+        client.hset(b"asynq:{default}:t:\xff", mapping={"msg": message, "state": "pending"})
+        client.lpush("asynq:{default}:pending", b"\xff")
+        sound.enqueue_sync()
+        if crashed:
+            kit.crash_worker(tasks=2)
+        kit.advance_sync(minutes=1)
+        assert ["sound"] == ran
+        assert [b"\xff"] == client.zrange("asynq:{default}:archived", 0, -1)
+        [shown] = kit.inspector.list_tasks("default", TaskState.ARCHIVED)
+        assert r"\xff" == shown.id

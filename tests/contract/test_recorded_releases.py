@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 import redis
 
-from pyasynq import DuplicateTaskError, TaskState, testing
+from pyasynq import DuplicateTaskError, EnqueueOptions, TaskState, testing
 from tests.invariants import check_invariants
 from tools.record_release import CONFIG, FOLDER, Recorded, restore
 
@@ -105,11 +105,11 @@ def test_what_was_finished_can_be_read_and_run_again(past: Past) -> None:
 
 def test_locks_are_held_by_their_tasks_until_those_have_run(past: Past) -> None:
     """Those of type and payload, and those with a name of their own."""
-    own_key: Any = {"unique_key": "k"}
-    no_key: Any = {}
-    for options in (no_key, own_key):
+    plain: EnqueueOptions = {"unique": 60}
+    named: EnqueueOptions = {"unique": 60, "unique_key": "k"}
+    for options in (plain, named):
         with pytest.raises(DuplicateTaskError):
-            past.kit.sync_client.enqueue("record:add", b'{"a":4,"b":4}', unique=60, **options)
+            past.kit.sync_client.enqueue("record:add", b'{"a":4,"b":4}', **options)
     past.kit.advance_sync(hours=3)
     past.kit.sync_client.enqueue("record:add", b'{"a":4,"b":4}', unique=60, unique_key="k")
 

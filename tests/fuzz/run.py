@@ -113,7 +113,7 @@ def main() -> int:
         return 0
     engines = ["hypothesis", "atheris"] if options.engine == "both" else [options.engine]
     if "atheris" in engines and importlib.util.find_spec("atheris") is None:
-        print("Atheris is not installed (pip install atheris): Hypothesis has all the time.")
+        print("Atheris is not installed (pip install --group fuzz): Hypothesis has all the time.")
         engines = ["hypothesis"]
     print(f"{datetime.now(UTC):%Y-%m-%d}, seed {first_seed}, {', '.join(engines)}\n", flush=True)
     print("| Fuzzer | Drawn | Guided | CPU minutes | Findings |\n|---|---|---|---|---|", flush=True)

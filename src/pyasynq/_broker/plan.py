@@ -80,9 +80,9 @@ class DurableCall(NamedTuple):
     replicas: int
 
     @property
-    def keys(self) -> tuple[str, ...]:
+    def key(self) -> str:
         """What routes it in a cluster."""
-        return (self.marker,)
+        return self.marker
 
     @property
     def replay(self) -> Replay:

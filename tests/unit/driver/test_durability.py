@@ -111,3 +111,8 @@ def test_a_plan_sees_plain_replies_and_its_result_comes_with_the_confirmation() 
         assert ([1, "no", 7], known) == stop.value  # noqa: PT017 - the end of a generator
     else:
         raise AssertionError
+
+
+def test_a_durable_call_is_routed_by_the_key_behind_it() -> None:
+    """Which is one of its queue, as all keys of a script are."""
+    assert "{q}:x:fence" == durable().key

@@ -124,3 +124,19 @@ def test_the_keys_of_many_queues_do_not_pile_up() -> None:
     for number in range(kept + 1):
         queue_keys(f"queue-{number}")
     assert kept == queue_keys.cache_info().currsize
+
+
+@pytest.mark.parametrize(
+    ("queue", "tag"), [("mail", "mail"), ("a}b", "a"), ("{a", "{a"), ("a{b}", "a{b"), ("a\x00\n", "a\x00\n")]
+)
+def test_a_queue_with_braces_in_its_name_has_one_slot_too(queue: str, tag: str) -> None:
+    """That of the text up to the first closing brace; those in names of tasks and groups do not matter."""
+    names = queue_keys(queue)
+    every = [*names.places, names.lease, names.task("}{x}"), names.group("{y}"), names.own_unique("{z}")]
+    assert {keys.hash_slot(f"{{{tag}}}")} == {keys.hash_slot(key) for key in every}
+
+
+def test_a_queue_whose_name_begins_with_a_closing_brace_has_no_slot_of_its_own() -> None:
+    """An empty tag does not count, so each key is hashed whole: a cluster can serve no such queue."""
+    names = queue_keys("}a")
+    assert len({keys.hash_slot(key) for key in names.places}) > 1

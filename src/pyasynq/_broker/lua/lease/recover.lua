@@ -33,6 +33,9 @@ for i = #held, 1, -1 do
     prolong_lock(task, id, lock, 0, 0)
   end
   recovered[#recovered + 1] = id
-  recovered[#recovered + 1] = redis.call('HINCRBY', task, 'x:crashes', 1)
+  -- HINCRBY would end the script where something else than a number stands.
+  local crashes = (redis.call('HGET', task, 'x:crashes') or ''):match('^%d+$') or 0
+  redis.call('HSET', task, 'x:crashes', crashes + 1)
+  recovered[#recovered + 1] = crashes + 1
 end
 return recovered
