@@ -39,9 +39,11 @@ class ClusterClient(redis.Redis):
         self._seeds = seeds
 
     def node_of(self, key: Any) -> RedisClient:
-        """Return a client of the node that serves a key."""
+        """Return a client of the node that serves a key, or a slot, or of any."""
         if not self._owners:
             self._learn()
+        if key is None or isinstance(key, int):
+            return self._client(self._owners[key or 0])
         name = key if isinstance(key, bytes) else str(key).encode("utf-8", "surrogateescape")
         return self._client(self._owners[key_slot(name)])
 

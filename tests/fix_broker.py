@@ -71,21 +71,23 @@ class BlockingPerformer:
         try:
             assert not isinstance(call, DurableCall)  # only drivers know those
             if not isinstance(call, ScriptCall):
-                return self._exchange(*call.command)
+                return self._exchange(call, *call.command)
             text, sha = call.script.form(self._flags)
             arguments = (len(call.keys), *call.keys, *call.args)
             try:
-                return self._exchange("EVALSHA", sha, *arguments)
+                return self._exchange(call, "EVALSHA", sha, *arguments)
             except NoScriptError:
-                return self._exchange("EVAL", text, *arguments)
+                return self._exchange(call, "EVAL", text, *arguments)
         except OutOfMemoryError as error:
             raise RedisOutOfMemoryError(str(error)) from error
         except ResponseError as error:
             raise RedisReplyError(str(error)) from error
 
-    def _exchange(self, *command: Any) -> Any:
+    def _exchange(self, call: Call, *command: Any) -> Any:
         client = self._client
-        return raw(client.node_for(*command) if isinstance(client, ClusterClient) else client, *command)
+        if isinstance(client, ClusterClient):
+            client = client.node_of(call.keys[0] if isinstance(call, ScriptCall) else call.key)
+        return raw(client, *command)
 
 
 class Drivers:

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from pyasynq import App, Client, Inspector, Scheduler, Server, ServerConfig, sync, testing
+from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq.errors import ConfigurationError, ForeignRedisError, ServerStateError
 from tests.fix_engine import do_nothing
 from tests.fix_kit import NOWHERE, make_app, sound_kit
@@ -91,7 +92,7 @@ def test_no_other_redis_can_be_spoken_to(redis_url: str, redis_client: RedisClie
         thread.start()
         thread.join()
         asyncio.run(others())
-    assert [redis_url.removeprefix("unix://")] == [error.address for error in refused]
+    assert [parse_redis_url(redis_url).address] == [error.address for error in refused]
     open_already.enqueue("work")
     open_already.close()
     assert 1 == redis_client.llen("asynq:{default}:pending")
@@ -141,6 +142,7 @@ def test_an_app_has_one_kit_at_a_time_and_a_kit_one_block() -> None:
         kit.__enter__()
 
 
+@pytest.mark.single_server("a kit takes a database of a server")
 def test_a_named_database_must_hold_nothing_but_tests(
     redis_url: str, redis_client: RedisClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +163,7 @@ def test_a_named_database_must_hold_nothing_but_tests(
     assert 0 == redis_client.dbsize()
 
 
+@pytest.mark.single_server("a kit takes a database of a server")
 def test_processes_of_xdist_have_databases_of_their_own(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +181,15 @@ def test_the_url_of_an_embedded_server_is_not_for_tests() -> None:
     with (
         pytest.raises(ConfigurationError, match="leave the url out"),
         testing.use(make_app(), url="embedded://./data"),
+    ):
+        pass
+
+
+def test_a_cluster_is_not_for_tests() -> None:
+    """It has one database, which is everybody's."""
+    with (
+        pytest.raises(ConfigurationError, match=r"h1:6379,h2:6379 is a cluster,.* leave the url out"),
+        testing.use(make_app(), url="redis-cluster://:secret@h1,h2"),
     ):
         pass
 

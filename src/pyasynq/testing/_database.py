@@ -82,6 +82,11 @@ def database(url: str | None) -> Iterator[str]:
         RedisError: when the server of `url` cannot be reached.
     """
     if url is not None:
+        if (target := parse_redis_url(url)).is_cluster:
+            raise ConfigurationError(
+                f"Redis at {target.address} is a cluster, which has one database for all: a test kit needs a "
+                "single server, or leave the url out"
+            )
         with _emptied(_for_this_worker(url)) as named:
             yield named
         return
