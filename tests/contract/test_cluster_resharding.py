@@ -11,15 +11,15 @@ import pytest
 from pyasynq import sync
 from pyasynq._broker import wakeup
 from pyasynq._broker.cluster_map import slot_of
-from pyasynq._broker.dequeue import Dequeued, dequeue
+from pyasynq._broker.delayed import forward
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ask
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._broker.wakeup import Watcher
+from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.keys import queue_keys
 from pyasynq.config import ServerConfig
 from pyasynq.errors import RedisUnavailableError
 from pyasynq.task import Task
-from tests.factories import TOKEN
 from tests.fix_cluster import wait_until
 from tests.fix_engine import serving
 from tests.invariants import check_invariants
@@ -99,27 +99,35 @@ def test_a_key_that_has_left_already_is_asked_for_where_it_is(
     cluster.finish_move(SLOT, to)
 
 
-def test_w25_no_script_runs_on_half_of_its_keys(
+def test_w38_no_script_runs_on_half_of_its_keys(
     cluster: Cluster, source: Node, make_driver: Callable[..., DriverFace]
 ) -> None:
-    """The task has left and the list has not: an id taken from it now would be in no list any more."""
+    """All keys that the call names are there, and a task that the script would meet on its way has left.
+
+    It would have taken both tasks from `scheduled`, and have ended before it put any of them into `pending`.
+    """
     to = cluster.other_than(source)
     driver = make_driver(cluster.url, timeout=30.0)
-    with sync.Client(cluster.url) as client:
-        client.enqueue(Task("t", task_id="a"))
+    with sync.Client(cluster.url) as client, sync.Inspector(cluster.url) as inspector:
+        inspector.set_queue_limits("default", concurrency=5)
+        client.enqueue("t", task_id="first")
+        client.enqueue("t", task_id="member", group="g")
+        for task_id in ("a", "b"):
+            client.enqueue("t", task_id=task_id, process_in=60)
     cluster.begin_move(SLOT, source, to)
-    cluster.move_keys(SLOT, source, to, KEYS.task("a"))
+    cluster.move_keys(SLOT, source, to, KEYS.task("b"))
     refused = source.errors("TRYAGAIN")
-    taken: list[Dequeued] = []
-    take = dequeue("default", limit=1, token=TOKEN)
-    thread = threading.Thread(target=lambda: taken.append(driver.run(take)))
+    moved: list[int] = []
+    plan = forward("default", now=SYSTEM_CLOCK.now().plus(120))
+    thread = threading.Thread(target=lambda: moved.append(driver.run(plan).moved))
     thread.start()
     wait_until(lambda: source.errors("TRYAGAIN") > refused, "the script was refused")
-    assert [b"a"] == source.client.lrange(KEYS.pending, 0, -1)
+    assert [b"a", b"b"] == source.client.zrange(KEYS.scheduled, 0, -1)
     cluster.move_keys(SLOT, source, to)
     cluster.finish_move(SLOT, to)
     thread.join()
-    assert [["a"]] == [[task.id for task in one.tasks] for one in taken]
+    assert [2] == moved
+    assert {b"first", b"a", b"b"} == set(to.client.lrange(KEYS.pending, 0, -1))
 
 
 def test_a_move_that_lasts_longer_than_the_time_out_is_an_outage(

@@ -8,12 +8,11 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import redis
-
 import pyasynq
 from pyasynq import App, Inspector, SemaphoreFullError, Task
 from pyasynq._wire.keys import queue_keys
 from pyasynq.events import Outcome
+from tests.cluster_client import client_of
 from tests.fix_engine import do_nothing, serving
 from tests.run_async import run_async
 
@@ -82,7 +81,7 @@ async def test_an_order_is_ended(redis_url: str) -> None:
     """The inspector's word wins over that of a server, until it is taken back."""
     ledger = queue_keys("ledger").limits
     ended, taken_back = END_OF_ORDER.splitlines()
-    with redis.Redis.from_url(redis_url) as client:
+    with client_of(redis_url) as client:
         async with (
             Inspector(redis_url) as inspector,
             serving(redis_url, do_nothing, (await run(CONFIG))["config"]) as running,

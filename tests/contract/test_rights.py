@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pyasynq._broker.plan import Plan
     from pyasynq.task import Task
 
+pytestmark = pytest.mark.single_server("a cluster needs more, and test_cluster_rights is about that")
+
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "redis.md").read_text(encoding="utf-8")
 OPTIONAL = {"info", "script|load", "client|setname", "client|tracking", "slowlog|get"}
 """What the drivers can do without, with a warning or in another way."""

@@ -322,6 +322,7 @@ async def test_an_inspector_ends_an_order_that_servers_declare(redis_url: str, t
         await running.settled()
 
 
+@pytest.mark.single_server("a proxy stands before one server")
 @pytest.mark.parametrize("cut", [Cut.BEFORE_REQUEST, Cut.BEFORE_REPLY])
 @run_async
 async def test_h01_h05_lost_replies_change_no_order_and_repeat_nothing(redis_url: str, cut: Cut) -> None:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     MakeClient = Callable[..., ClientFace]
 
 
+pytestmark = pytest.mark.single_server("a front with TLS stands before one server")
+
+
 def echo(word: str) -> Plan[Any]:
     """Have Redis say a word; the call is sent once and no more."""
     return (yield CommandCall(("ECHO", word), None, Replay.NEVER))
