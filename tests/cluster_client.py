@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import redis
 from redis.crc import key_slot
 from redis.exceptions import AskError, MovedError
+from redis.sentinel import Sentinel
 
 from pyasynq._broker.redis_url import parse_redis_url
 
@@ -190,6 +191,9 @@ def _sums(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def client_of(url: str) -> redis.Redis:
-    """Return a client that looks at what a URL names, be it a server or a cluster."""
+    """Return a client that looks at what a URL names: a server, a primary under Sentinel or a cluster."""
     target = parse_redis_url(url)
+    if target.sentinels is not None:
+        sentinels: Any = Sentinel(list(target.sentinels.addresses))
+        return sentinels.master_for(  # type: ignore[no-any-return]target.sentinels.primary, db=target.database)
     return ClusterClient(target.seeds) if target.is_cluster else redis.Redis.from_url(url)
