@@ -10,8 +10,10 @@ hypothesis.settings.load_profile("pyasynq")
 pytest_plugins = [
     "tests.fix_server",
     "tests.fix_broker",
+    "tests.fix_cluster",
     "tests.fix_drivers",
     "tests.fix_proxy",
+    "tests.fix_sentinel",
     "tests.fix_tls",
     "tests.fix_worker",
 ]

@@ -7,13 +7,13 @@ import os
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pytest
-import redis
 from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 
 from pyasynq._broker.driver import AsyncDriver, BlockingDriver
 from pyasynq._broker.plan import Call, Plan, Replay, ScriptCall
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq.errors import RedisError, RedisOutOfMemoryError, RedisReplyError
+from tests.cluster_client import ClusterClient, client_of, raw
 from tests.factories import Tasks
 from tests.invariants import RedisClient, check_invariants
 
@@ -82,14 +82,8 @@ class BlockingPerformer:
             raise RedisReplyError(str(error)) from error
 
     def _exchange(self, *command: Any) -> Any:
-        # A connection gives the reply as it is; the client would make its own types of some.
-        pool = self._client.connection_pool
-        connection = pool.get_connection()
-        try:
-            connection.send_command(*command)
-            return connection.read_response()
-        finally:
-            pool.release(connection)
+        client = self._client
+        return raw(client.node_for(*command) if isinstance(client, ClusterClient) else client, *command)
 
 
 class Drivers:
@@ -157,7 +151,7 @@ def damage_allowed() -> None:
 @pytest.fixture
 def redis_client(redis_url: str, request: pytest.FixtureRequest) -> Iterator[RedisClient]:
     """A client of the empty server under test; at the end what is in it must be sound."""
-    with redis.Redis.from_url(redis_url) as client:
+    with client_of(redis_url) as client:
         yield client
         if "damage_allowed" not in request.fixturenames:
             check_invariants(client)

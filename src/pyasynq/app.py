@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskDecorator, TypedTask
+    from pyasynq._broker.redis_clients import RedisSource
     from pyasynq._server.group_routes import DeclaredAggregator
     from pyasynq._server.middleware import Middleware
     from pyasynq._server.routes import Route
@@ -62,7 +63,7 @@ class App(Scheduling):
     each loop and each process gets connections of its own.
 
     Args:
-        url: `redis://`, `rediss://`, `unix://` or `embedded://`; without it the environment variable
+        url: a URL or a client of redis-py, as for `Client`; without it the environment variable
             `PYASYNQ_REDIS_URL` is read at the first connection.
         modules: names of modules that declare tasks; a worker imports them before it starts.
         lifespan: takes the app and returns an async context manager, which is entered once in each worker
@@ -82,7 +83,7 @@ class App(Scheduling):
 
     def __init__(  # noqa: PLR0913 - an app is configured in one place, by name
         self,
-        url: str | None = None,
+        url: RedisSource | None = None,
         *,
         modules: Iterable[str] = (),
         lifespan: Lifespan | None = None,

@@ -60,6 +60,16 @@ class QueueInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A node of a cluster."""
+
+    id: str
+    """Its name in the cluster, 40 characters."""
+    address: str
+    """Host and port, as the cluster tells them."""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskEvent:
     """Something that happened to a task, as it was published; what the event does not tell is empty."""
 

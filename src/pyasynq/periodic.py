@@ -28,6 +28,7 @@ from pyasynq.scheduler import Scheduler
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from pyasynq._broker.redis_clients import RedisSource
     from pyasynq._clock import Clock
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire, SchedulerConfig
@@ -66,7 +67,7 @@ class PeriodicTaskManager(Runnable):
     be, everything stays as it is; an expression that cannot be read is left out alone.
 
     Args:
-        url: where Redis is.
+        url: as for `Client`.
         provider: a coroutine function, or a plain one, which runs in a thread.
         sync_interval: how often the provider is asked, 3 minutes unless given.
         config: location, hooks, heartbeat.
@@ -80,7 +81,7 @@ class PeriodicTaskManager(Runnable):
 
     def __init__(
         self,
-        url: str,
+        url: RedisSource,
         provider: Provider,
         *,
         sync_interval: Duration = 180.0,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
+    from pyasynq._broker.redis_clients import RedisSource
+
 _log = logging.getLogger("pyasynq")
 
 
@@ -60,7 +62,7 @@ class Semaphore:
 
     def __init__(
         self,
-        url: str,
+        url: RedisSource,
         *,
         scope: str,
         max_tokens: int,

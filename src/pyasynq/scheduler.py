@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Unpack
 
+    from pyasynq._broker.redis_clients import RedisSource
     from pyasynq._clock import Clock
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire
@@ -51,7 +52,7 @@ class Scheduler(Runnable):
     start and shutdown belong to one event loop, and so do register and unregister while it runs.
 
     Args:
-        url: where Redis is, such as `redis://localhost:6379/0`.
+        url: where Redis is, such as `redis://localhost:6379/0`; or as for `Client`.
         config: location, hooks, heartbeat.
         middleware: client middleware around each enqueue, outermost first.
         clock: for tests.
@@ -63,7 +64,7 @@ class Scheduler(Runnable):
 
     def __init__(
         self,
-        url: str,
+        url: RedisSource,
         config: SchedulerConfig | None = None,
         *,
         middleware: Iterable[ClientMiddleware] = (),

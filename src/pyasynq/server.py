@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
+    from pyasynq._broker.redis_clients import RedisSource
     from pyasynq._clock import Clock
     from pyasynq._server.routes import Handler, Router
 
@@ -60,7 +61,7 @@ class Server:
     A server is used once: start, stop and shutdown belong to one event loop.
 
     Args:
-        url: where Redis is, such as `redis://localhost:6379/0`.
+        url: where Redis is, such as `redis://localhost:6379/0`; or as for `Client`.
         config: queues, concurrency and everything else.
         clock: for tests.
         events: where to report what happens; the server makes its own unless given.
@@ -73,7 +74,7 @@ class Server:
 
     def __init__(
         self,
-        url: str,
+        url: RedisSource,
         config: ServerConfig | None = None,
         *,
         clock: Clock = SYSTEM_CLOCK,

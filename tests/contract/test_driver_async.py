@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.driver import MAX_CONNECTIONS, AsyncDriver
+from pyasynq._broker.async_pool import MAX_CONNECTIONS
+from pyasynq._broker.driver import AsyncDriver
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq.errors import RedisUnavailableError, ReplyLostError
 from tests.contract.test_driver_run import increment, run

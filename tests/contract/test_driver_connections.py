@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pyasynq._broker.async_connection import AsyncConnection, Push
 from pyasynq._broker.blocking_connection import BlockingConnection
+from pyasynq._broker.driver import BlockingDriver
+from pyasynq._broker.health import ping
 from pyasynq._broker.redis_py import pack
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._broker.reply_errors import ReplyError
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
     from tests.fix_proxy import Proxy
 
     Command = tuple[str | bytes | int, ...]
+
+
+pytestmark = pytest.mark.single_server("it is about one connection")
 
 
 class Face:
@@ -180,3 +187,17 @@ def test_an_interrupted_exchange_leaves_no_connection_out_of_step(proxy: Proxy) 
         assert ([], False) == (received.replies, received.sent)
 
     asyncio.run(run())
+
+
+def test_a_driver_that_nobody_closed_is_free_without_the_collector(redis_url: str) -> None:
+    """So are its connections, and in a forked child those that it has inherited."""
+    driver = BlockingDriver(parse_redis_url(redis_url))
+    driver.run(ping())
+    pool = weakref.ref(driver._home.connections)
+    driver.abandon()
+    gc.disable()
+    try:
+        del driver
+        assert pool() is None
+    finally:
+        gc.enable()

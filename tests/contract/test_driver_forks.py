@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from tests.factories import Tasks
 
+pytestmark = pytest.mark.single_server("it counts the connections of the server")
+
 ASYNC = """
 import asyncio, os, sys
 from pyasynq.client import Client

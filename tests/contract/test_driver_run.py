@@ -80,6 +80,7 @@ def test_after_script_flush_only_the_scripts_go_again(make_driver: MakeDriver, r
     assert [1, 2, 3] == driver.run_batch([run("INCR", "other"), increment(), increment()])
 
 
+@pytest.mark.single_server("it looks at the connection of the driver")
 def test_a_killed_connection_is_replaced(make_driver: MakeDriver, redis_url: str) -> None:
     """It was idle when the server closed it, so even what may never be replayed goes on."""
     driver = make_driver(redis_url, client_name="victim")
@@ -178,6 +179,7 @@ def test_h25_a_full_redis_has_an_error_of_its_own(make_driver: MakeDriver, own_s
             driver.run(plan)
 
 
+@pytest.mark.single_server("it looks at the connection of the driver")
 def test_after_close_nothing_runs(make_driver: MakeDriver, redis_url: str) -> None:
     """Closing twice is harmless, and closes the connections."""
     driver = make_driver(redis_url, client_name="closing")
@@ -191,6 +193,7 @@ def test_after_close_nothing_runs(make_driver: MakeDriver, redis_url: str) -> No
             pass
 
 
+@pytest.mark.single_server("it looks at the connection of the driver")
 def test_connections_have_a_name_and_speak_resp2(make_driver: MakeDriver, redis_url: str) -> None:
     """`CLIENT LIST` shows who is connected; redis-py's introduction of itself is off."""
     driver = make_driver(redis_url, client_name="me")

@@ -101,7 +101,9 @@ def test_h09_w09_locks_of_the_members_are_released_if_they_own_them(
     """A lock that has gone to somebody else stays."""
     redis_client.set(MEMBER_LOCK, "a", ex=600)
     redis_client.set(LOCK, "somebody", ex=600)
-    assert Finish.DONE is perform(finish(STAGED, locks=[("a", MEMBER_LOCK), ("b", LOCK), ("c", "gone")]))
+    assert Finish.DONE is perform(
+        finish(STAGED, locks=[("a", MEMBER_LOCK), ("b", LOCK), ("c", f"{LOCK}:gone")])
+    )
     assert not redis_client.exists(MEMBER_LOCK)
     assert b"somebody" == redis_client.get(LOCK)
 

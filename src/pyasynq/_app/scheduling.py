@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pyasynq._app.schedules import Schedule
     from pyasynq._app.typed_task import CronDecorator
+    from pyasynq._broker.redis_clients import RedisSource
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire
     from pyasynq.options import Duration, EnqueueOptions
@@ -30,7 +31,7 @@ class Scheduling(Sending):
 
     def __init__(
         self,
-        url: str | None,
+        url: RedisSource | None,
         client_middleware: Iterable[ClientMiddleware],
         *,
         max_payload: int,

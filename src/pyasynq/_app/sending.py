@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pyasynq import sync
 from pyasynq._app.client_middleware import blocking_middleware
 from pyasynq._app.handles import BlockingTaskHandle, TaskHandle
+from pyasynq._broker.redis_clients import url_of
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.client import Client
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from pyasynq._broker.redis_clients import RedisSource
     from pyasynq._clock import Clock
     from pyasynq.client import ClientMiddleware
     from pyasynq.options import Duration, EnqueueOptions
@@ -51,16 +53,14 @@ class Sending:
 
     def __init__(
         self,
-        url: str | None,
+        url: RedisSource | None,
         client_middleware: Iterable[ClientMiddleware],
         *,
         max_payload: int,
         timeout: Duration,
         publish_events: bool | int,
     ) -> None:
-        if url is not None:
-            parse_redis_url(url)
-        self._url = url
+        self._url = None if url is None else _checked(url)
         self._client_middleware = list(client_middleware)
         check_max_payload(max_payload)
         self._max_payload = max_payload
@@ -92,9 +92,8 @@ class Sending:
         return url
 
     @url.setter
-    def url(self, url: str) -> None:
-        parse_redis_url(url)
-        self._url = url
+    def url(self, url: RedisSource) -> None:
+        self._url = _checked(url)
 
     @property
     def _clock(self) -> Clock:
@@ -273,6 +272,12 @@ class Sending:
                 # Scripts and web processes that only enqueue have no place where they would close it.
                 atexit.register(self.close_sync)
             return self._blocking_client
+
+
+def _checked(source: RedisSource) -> str:
+    url = url_of(source)
+    parse_redis_url(url)
+    return url
 
 
 def _as_stored(data: bytes | None) -> bytes | None:

@@ -39,7 +39,7 @@ async def _as_push(parts: list[Any]) -> Push:
 class AsyncConnection:
     """One connection to Redis for asyncio: for the loop that opened it, and one exchange at a time."""
 
-    __slots__ = ("_connection", "_loop", "_pid", "_protocol", "session")
+    __slots__ = ("__weakref__", "_connection", "_loop", "_pid", "_protocol", "session")
 
     def __init__(self, *, protocol: int = 2) -> None:
         self.session = Session()
@@ -146,6 +146,13 @@ class AsyncConnection:
         if connection is not None:
             await _disconnect(connection)
 
+    def cut(self) -> None:
+        """Break the connection from whatever thread; who waits for a reply finds it broken."""
+        connection, loop = self._connection, self._loop
+        if connection is not None and loop is not None and self._pid == os.getpid():
+            with contextlib.suppress(RuntimeError):  # the loop has been closed
+                loop.call_soon_threadsafe(_cut, connection._reader, connection._writer)  # noqa: SLF001 - as below
+
     def abandon(self) -> None:
         """Let go of a connection from outside its event loop, or in a child process that inherited it."""
         connection, self._connection = self._connection, None
@@ -162,6 +169,13 @@ class AsyncConnection:
         if forked:
             _kept.append(writer)
         _close_without_loop(writer.transport)
+
+
+def _cut(reader: asyncio.StreamReader | None, writer: asyncio.StreamWriter | None) -> None:
+    if reader is not None and writer is not None:  # nobody has closed it before us
+        writer.transport.abort()
+        # The transport says so a turn of the loop later, when something may have been sent into the void.
+        reader.feed_eof()
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:

@@ -5,6 +5,8 @@ Redis-py bounds each wait for bytes, but not the time that a server may take whi
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import ssl
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +22,6 @@ from pyasynq._broker.steps import Received, no_time
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Iterable
 
     from pyasynq._broker.plan import Argument, Reply
@@ -35,7 +36,7 @@ _INCOMPLETE: Final = object()
 class BlockingConnection:
     """One connection to Redis for threads, one exchange at a time."""
 
-    __slots__ = ("_buffer", "_connection", "_reader", "session")
+    __slots__ = ("__weakref__", "_buffer", "_connection", "_reader", "session")
 
     def __init__(self) -> None:
         self.session = Session()
@@ -122,6 +123,14 @@ class BlockingConnection:
         except OSError:
             return False
         return False
+
+    def cut(self) -> None:
+        """Break the connection from whatever thread; who waits for a reply finds it broken."""
+        sock = getattr(self._connection, "_sock", None)
+        if sock is not None:
+            with contextlib.suppress(OSError):  # it is broken or closed already
+                # Not the method of a TLS socket: that would have another thread read on without TLS.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection if it is open; in a forked child the parent's stays as it is."""

@@ -19,6 +19,7 @@ from pyasynq._wire.keys import ALL_QUEUES, SCHEDULERS, SERVERS, WORKERS, queue_k
 from pyasynq._wire.messages import SchedulerEntry, UndecodableMessageError
 
 if TYPE_CHECKING:
+    from pyasynq._broker.plan import Place
     from pyasynq._clock import Instant
 
 INDEXES = (SERVERS, WORKERS, SCHEDULERS)
@@ -48,17 +49,15 @@ class SlowScript(NamedTuple):
     milliseconds: int
 
 
-def scan_keys(cursor: bytes, pattern: str) -> Plan[tuple[bytes, list[bytes]]]:
+def scan_keys(cursor: bytes, pattern: str, *, at: Place = None) -> Plan[tuple[bytes, list[bytes]]]:
     """Return the next cursor, `0` after the last page, and the keys that match among the next 1,000."""
-    cursor, names = yield CommandCall(
-        ("SCAN", cursor, "MATCH", pattern, "COUNT", MAX_TASKS), None, Replay.SAFE
-    )
+    cursor, names = yield CommandCall(("SCAN", cursor, "MATCH", pattern, "COUNT", MAX_TASKS), at, Replay.SAFE)
     return cursor, names
 
 
-def database_size() -> Plan[int]:
-    """Return how many keys there are."""
-    return int((yield CommandCall(("DBSIZE",), None, Replay.SAFE)))
+def database_size(at: Place = None) -> Plan[int]:
+    """Return how many keys a server has."""
+    return int((yield CommandCall(("DBSIZE",), at, Replay.SAFE)))
 
 
 def look_at_lock(queue: str, lock: bytes) -> Plan[LockFacts]:
@@ -127,24 +126,28 @@ def last_event(history: bytes) -> Plan[int]:
     return int(float(newest[1])) if newest else 0
 
 
-def slow_scripts(now: Instant, *, milliseconds: int, seconds: int) -> Plan[list[SlowScript]]:
-    """Return what Redis' own log says of scripts that ran longer than this, in the last `seconds`.
+def slow_scripts(
+    now: Instant, *, milliseconds: int, seconds: int, at: Place = None
+) -> Plan[list[SlowScript]]:
+    """Return what a server's own log says of scripts that ran longer than this, in the last `seconds`.
 
     Raises:
         RedisPermissionError: for users without the right to SLOWLOG.
     """
     names = {form.sha: script.name for script in ALL_SCRIPTS for form in (script.flagged, script.plain)}
     found = []
-    for number, at, microseconds, arguments, *_ in (
-        yield CommandCall(("SLOWLOG", "GET", 128), None, Replay.SAFE)
+    for number, noted_at, microseconds, arguments, *_ in (
+        yield CommandCall(("SLOWLOG", "GET", 128), at, Replay.SAFE)
     ):
         command = arguments[0].upper()
         is_ours = command in {b"EVALSHA", b"EVAL"} and any(
             part.startswith(b"asynq:") for part in arguments[3:]
         )
-        if is_ours and microseconds > milliseconds * 1_000 and at > now.seconds - seconds:
+        if is_ours and microseconds > milliseconds * 1_000 and noted_at > now.seconds - seconds:
             sha = arguments[1].decode("ascii", "replace")
-            found.append(SlowScript(number, names.get(sha, "of another peer"), at, microseconds // 1_000))
+            found.append(
+                SlowScript(number, names.get(sha, "of another peer"), noted_at, microseconds // 1_000)
+            )
     return found
 
 

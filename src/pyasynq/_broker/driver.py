@@ -11,40 +11,33 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
-import time
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyasynq._broker.async_connection import AsyncConnection
-from pyasynq._broker.blocking_connection import BlockingConnection
-from pyasynq._broker.exchange import advance, exchange
+from pyasynq._broker.async_pool import async_pool
+from pyasynq._broker.blocking_pool import blocking_pool
+from pyasynq._broker.exchange import advance
 from pyasynq._broker.guard import check
 from pyasynq._broker.session import DriverBase
-from pyasynq._broker.steps import Open, Pause, Send
-from pyasynq._embedded.errors import EmbeddedServerError
 from pyasynq.errors import ReplyLostError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Sequence
+    from collections.abc import Coroutine, Sequence
 
-    from pyasynq._broker.exchange import Outcome
-    from pyasynq._broker.plan import Call, Plan
+    from pyasynq._broker.location import Location
+    from pyasynq._broker.plan import Plan
     from pyasynq._broker.redis_url import RedisTarget
-    from pyasynq._broker.steps import OpenAnswer, Step
+    from pyasynq._broker.session import DriverState
 
 T = TypeVar("T")
-
-MAX_CONNECTIONS: Final = 10
 
 
 class _AsyncHome:
     """The event loop and process that a driver lives in now, and its connections there."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: RedisTarget, location: Location, state: DriverState) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.get_running_loop()
-        self.idle: list[AsyncConnection] = []
-        self.free = asyncio.Semaphore(MAX_CONNECTIONS)
+        self.connections = async_pool(target, location, state)
         self.running: set[asyncio.Task[Any]] = set()
 
     def is_here(self) -> bool:
@@ -118,7 +111,9 @@ class AsyncDriver(DriverBase):
         try:
             calls = next(rounds)
             while True:
-                calls = rounds.send(await self._route(calls))
+                # Connections that a test finds open must not be used either.
+                check(self.target)
+                calls = rounds.send(await self._at_home().connections.route(calls))
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
@@ -132,95 +127,35 @@ class AsyncDriver(DriverBase):
                 task.cancel()
         self._home = None
         if home is not None and home.is_here():
-            while home.idle:
-                await home.idle.pop().close()
+            await home.connections.close()
         elif home is not None:
-            _abandon(home)
+            home.connections.abandon()
         await self._location.let_go_async()
 
     def abandon(self) -> bool:
         """Let go of the connections without waiting; return whether there were any. For destructors."""
         home, self._home = self._home, None
-        if home is None or not home.idle:
+        if home is None:
             return False
-        _abandon(home)
-        return True
-
-    async def _route(self, calls: list[Call]) -> list[Outcome]:
-        """Send calls to the node that serves their keys: with a single server, all of them to that one."""
-        # Connections that a test finds open must not be used either.
-        check(self.target)
-        home = self._at_home()
-        if not await self._wait_for_connection(home):
-            return [self.all_busy(MAX_CONNECTIONS) for _ in calls]
-        connection = home.idle.pop() if home.idle else AsyncConnection()
-        try:
-            return await self._perform(exchange(calls, connection.session, self._state), connection)
-        finally:
-            home.free.release()
-            if home is self._home:
-                home.idle.append(connection)
-            else:
-                await connection.close()
-
-    async def _wait_for_connection(self, home: _AsyncHome) -> bool:
-        if not home.free.locked():
-            return await home.free.acquire()
-        try:
-            async with asyncio.timeout(self.timeout):
-                return await home.free.acquire()
-        except TimeoutError:
-            return False
+        was_used = home.connections.is_used
+        home.connections.abandon()
+        return was_used
 
     def _at_home(self) -> _AsyncHome:
         home = self._home
         if home is None or not home.is_here():
             if home is not None:
-                _abandon(home)
-            home = self._home = _AsyncHome()
+                home.connections.abandon()
+            home = self._home = _AsyncHome(self.target, self._location, self._state)
         return home
-
-    async def _perform(
-        self,
-        steps: Generator[Step, Any, list[Outcome]],
-        connection: AsyncConnection,
-    ) -> list[Outcome]:
-        answer: Any = None
-        try:
-            while True:
-                step = steps.send(answer)
-                answer = None
-                if isinstance(step, Send):
-                    answer = await connection.exchange(step.commands, step.seconds)
-                elif isinstance(step, Open):
-                    answer = await self._open(connection, step.seconds)
-                elif isinstance(step, Pause):
-                    await asyncio.sleep(step.seconds)
-                else:
-                    await connection.close()
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
-
-    async def _open(self, connection: AsyncConnection, seconds: float) -> OpenAnswer:
-        try:
-            target = await self._location.find_async()
-        except EmbeddedServerError as error:
-            return error
-        return await connection.open(target, seconds)
-
-
-def _abandon(home: _AsyncHome) -> None:
-    while home.idle:
-        home.idle.pop().abandon()
 
 
 class _BlockingHome:
     """The process that a driver lives in now, and its connections there."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: RedisTarget, location: Location, state: DriverState) -> None:
         self.pid = os.getpid()
-        self.idle: list[BlockingConnection] = []
-        self.free = threading.Semaphore(MAX_CONNECTIONS)
+        self.connections = blocking_pool(target, location, state)
 
 
 class BlockingDriver(DriverBase):
@@ -232,7 +167,7 @@ class BlockingDriver(DriverBase):
 
     def __init__(self, target: RedisTarget, **settings: Any) -> None:
         super().__init__(target, **settings)
-        self._home = _BlockingHome()
+        self._home = _BlockingHome(self.target, self._location, self._state)
 
     def run(self, plan: Plan[T]) -> T:
         """Run one plan and return what it returns.
@@ -257,7 +192,10 @@ class BlockingDriver(DriverBase):
         try:
             calls = next(rounds)
             while True:
-                calls = rounds.send(self._route(calls))
+                check(self.target)
+                if self._home.pid != os.getpid():
+                    self._home = _BlockingHome(self.target, self._location, self._state)
+                calls = rounds.send(self._home.connections.route(calls))
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
@@ -275,60 +213,9 @@ class BlockingDriver(DriverBase):
     def close(self) -> None:
         """Close the connections; one that is in use is closed when its round ends. Twice is harmless."""
         self._closed = True
-        self.abandon()
+        self._home.connections.close()
         self._location.let_go()
 
     def abandon(self) -> bool:
         """Let go of the idle connections; return whether there were any. For destructors."""
-        idle, self._home.idle = self._home.idle, []
-        for connection in idle:
-            connection.close()
-        return bool(idle)
-
-    def _route(self, calls: list[Call]) -> list[Outcome]:
-        """Send calls to the node that serves their keys: with a single server, all of them to that one."""
-        check(self.target)
-        if self._home.pid != os.getpid():
-            self._home = _BlockingHome()
-        home = self._home
-        if not home.free.acquire(timeout=self.timeout):
-            return [self.all_busy(MAX_CONNECTIONS) for _ in calls]
-        try:
-            connection = home.idle.pop()
-        except IndexError:
-            connection = BlockingConnection()
-        try:
-            return self._perform(exchange(calls, connection.session, self._state), connection)
-        finally:
-            home.idle.append(connection)
-            home.free.release()
-            if self._closed:
-                self.abandon()
-
-    def _perform(
-        self,
-        steps: Generator[Step, Any, list[Outcome]],
-        connection: BlockingConnection,
-    ) -> list[Outcome]:
-        answer: Any = None
-        try:
-            while True:
-                step = steps.send(answer)
-                answer = None
-                if isinstance(step, Send):
-                    answer = connection.exchange(step.commands, step.seconds)
-                elif isinstance(step, Open):
-                    answer = self._open(connection, step.seconds)
-                elif isinstance(step, Pause):
-                    time.sleep(step.seconds)
-                else:
-                    connection.close()
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
-
-    def _open(self, connection: BlockingConnection, seconds: float) -> OpenAnswer:
-        try:
-            target = self._location.find()
-        except EmbeddedServerError as error:
-            return error
-        return connection.open(target, seconds)
+        return self._home.connections.abandon()

@@ -36,11 +36,11 @@ _LONGEST_PAUSE: Final = 1.0
 _SHORTEST_STEP: Final = 0.001
 
 
-class _Unsettled:
+class Unsettled:
     """Stands in the list of outcomes for a call that has none yet."""
 
 
-_UNSETTLED: Final = _Unsettled()
+UNSETTLED: Final = Unsettled()
 
 
 def advance(plans: Sequence[Plan[T]]) -> Generator[list[Call], list[Outcome], list[T | Exception]]:
@@ -77,14 +77,14 @@ def exchange(
     """Send calls to one server until each has an outcome or the time-out has passed."""
     started = state.monotonic()
     if not session.is_open or started - session.last_used >= _IDLE_CHECK:
-        unsettled = _Round(calls, session, state, started)
+        unsettled = Round(calls, session, state, started)
     else:
         # Nearly every round is this: nothing to open, nothing refused, nothing lost.
         received: Received = yield Send([command_of(call, session) for call in calls], state.timeout)
         if received.broken is None and not any(isinstance(reply, ReplyError) for reply in received.replies):
             session.last_used = started
             return received.replies
-        unsettled = _Round(calls, session, state, started)
+        unsettled = Round(calls, session, state, started)
         unsettled.settle(received)
     yield from unsettled.go_on()
     return unsettled.outcomes
@@ -103,11 +103,11 @@ def command_of(
     return ("EVALSHA", form.sha, len(call.keys), *call.keys, *args)
 
 
-class _Round:
+class Round:
     """The calls of one round that are not settled yet, and what has happened to them."""
 
     def __init__(self, calls: Sequence[Call], session: Session, state: DriverState, started: float) -> None:
-        self.outcomes: list[Outcome] = [_UNSETTLED] * len(calls)
+        self.outcomes: list[Outcome] = [UNSETTLED] * len(calls)
         self._calls = calls
         self._session = session
         self._state = state
@@ -136,22 +136,31 @@ class _Round:
             if not self._session.is_open or self._is_over():
                 continue
             commands = [self._command(position) for position in self._waiting]
-            self.settle((yield Send(commands, self._seconds_for_a_step())))
+            self.settle((yield from self._send(commands)))
+
+    def _send(self, commands: list[tuple[Argument, ...]]) -> Generator[Step, Any, Received]:
+        received: Received = yield Send(commands, self._seconds_for_a_step())
+        return received
 
     def settle(self, received: Received) -> None:
         """Take what came back for the waiting calls, in their order."""
         still_waiting = []
         for position, reply in zip(self._waiting, received.replies, strict=False):
-            if not isinstance(reply, ReplyError):
-                self.outcomes[position] = reply
-            elif self._will_take_it_later(position, reply):
+            outcome = self._judge(position, reply) if isinstance(reply, ReplyError) else reply
+            if outcome is UNSETTLED:
                 still_waiting.append(position)
             else:
-                self.outcomes[position] = translate(reply, self._subject(position, reply))
+                self.outcomes[position] = outcome
         if received.broken is not None:
             still_waiting += self._after_break(self._waiting[len(received.replies) :], received)
         self._waiting = still_waiting
         self._session.last_used = self._state.monotonic()
+
+    def _judge(self, position: int, reply: ReplyError) -> Outcome:
+        """Return what an error reply means for its call, which may be that it is to be sent again."""
+        if self._will_take_it_later(position, reply):
+            return UNSETTLED
+        return translate(reply, self._subject(position, reply))
 
     def _will_take_it_later(self, position: int, reply: ReplyError) -> bool:
         call = self._calls[position]
@@ -202,7 +211,7 @@ class _Round:
         if session.is_open:
             return True
         yield Close()
-        opened: OpenAnswer = yield Open(self._seconds_for_a_step())
+        opened: OpenAnswer = yield Open(self._seconds_to_open())
         if opened is None:
             opened = yield from greet(session, self._state, self._seconds_for_a_step())
         if opened is None:
@@ -261,6 +270,9 @@ class _Round:
     def _seconds_for_a_step(self) -> float:
         # A socket takes zero for "do not wait at all" and refuses less than that.
         return max(self._deadline - self._state.monotonic(), _SHORTEST_STEP)
+
+    def _seconds_to_open(self) -> float:
+        return self._seconds_for_a_step()
 
     def _give_up(self, reason: PyasynqError | None = None) -> None:
         """End what waits: with the reason, if it is certain that it did not run."""

@@ -31,5 +31,5 @@ def only(addresses: Collection[str]) -> Iterator[None]:
 
 def check(target: RedisTarget) -> None:
     """Raise `ForeignRedisError` for a server that must not be spoken to now."""
-    if _guards and not any(target.address in guard for guard in _guards):
+    if _guards and not any({target.address, target.found_as} & guard for guard in _guards):
         raise ForeignRedisError(target.address)

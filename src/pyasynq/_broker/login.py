@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.failures import unlike_redis
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError
@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from pyasynq._broker.plan import Argument
     from pyasynq._broker.redis_url import RedisTarget
     from pyasynq._broker.steps import Received
+
+_ROLE: Final[tuple[Argument, ...]] = ("INFO", "replication")
+"""Not ROLE, for which users under access lists would need a right more. A server that refuses it is believed:
+a replica says READONLY before long."""
+_NOT_YET: Final = frozenset({"NOAUTH", "WRONGPASS", *WAITED_OUT})
 
 
 def login_commands(target: RedisTarget, protocol: int) -> list[tuple[Argument, ...]]:
@@ -27,6 +32,8 @@ def login_commands(target: RedisTarget, protocol: int) -> list[tuple[Argument, .
         commands.append(("HELLO", 3))
     if target.database:
         commands.append(("SELECT", target.database))
+    if target.must_be_primary:
+        commands.append(_ROLE)
     return commands
 
 
@@ -35,7 +42,12 @@ def login_refusal(commands: Sequence[tuple[Argument, ...]], received: Received) 
     if received.broken is not None:
         return unlike_redis(received.broken)
     for command, reply in zip(commands, received.replies, strict=True):
-        if isinstance(reply, ReplyError):
+        if command is _ROLE:
+            if isinstance(reply, ReplyError) and reply.code in _NOT_YET:
+                return reply
+            if not isinstance(reply, ReplyError) and b"role:master" not in reply.splitlines():
+                return "it is a replica; the fail-over is not over, or was not made by the Sentinels"
+        elif isinstance(reply, ReplyError):
             if command[0] == "AUTH" and reply.code not in WAITED_OUT:
                 # A server that has no passwords answers ERR to one.
                 return ReplyError("WRONGPASS", reply.message)

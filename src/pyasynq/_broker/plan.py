@@ -29,6 +29,10 @@ Reply: TypeAlias = Any
 """What Redis answered: int, bytes, None or a list of these."""
 
 
+Place: TypeAlias = int | None
+"""A node of a cluster: the one that serves this slot, or with None any. A single server is all of them."""
+
+
 class Replay(enum.Enum):
     """May a driver send a call again when the connection broke after it had been sent?"""
 
@@ -52,10 +56,10 @@ class ScriptCall(NamedTuple):
 
 
 class CommandCall(NamedTuple):
-    """One plain Redis command; `key` routes it in a cluster, None is any node."""
+    """One plain Redis command; `key` routes it in a cluster: a key, or a `Place`."""
 
     command: tuple[Argument, ...]
-    key: str | None
+    key: str | Place
     replay: Replay
 
 

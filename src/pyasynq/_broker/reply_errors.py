@@ -22,6 +22,7 @@ WAITED_OUT: Final = frozenset(
 )
 """Redis refused the call before it ran and will take it later: it is sent again until the time-out."""
 
+_REDIRECTIONS: Final = frozenset({"MOVED", "ASK"})
 _AUTHENTICATION: Final = frozenset({"NOAUTH", "WRONGPASS"})
 
 # redis-py cuts the code off the message of the errors that it has classes for.
@@ -104,4 +105,8 @@ def translate(error: ReplyError, subject: str) -> RedisError:
         return RedisPermissionError(f"{subject} was refused: {error.message}; {_RIGHTS}")
     if error.code == "OOM":
         return RedisOutOfMemoryError(f"{subject} was refused: {error.message}")
+    if error.code in _REDIRECTIONS:
+        return RedisReplyError(
+            f"{subject} was refused: {error}; this is a node of a cluster: its URL begins with redis-cluster://"
+        )
     return RedisReplyError(f"{subject} was refused: {error}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from pyasynq._broker.plan import CommandCall, Plan, Replay
+from pyasynq._broker.plan import CommandCall, Place, Plan, Replay
 from pyasynq._clock import Instant
 from pyasynq.errors import RedisPermissionError, RedisVersionError
 
@@ -31,17 +31,17 @@ class ServerFacts(NamedTuple):
     redis_now: Instant
 
 
-def server_facts() -> Plan[ServerFacts]:
-    """Ask the server what it is, with INFO and TIME, which managed services allow.
+def server_facts(at: Place = None) -> Plan[ServerFacts]:
+    """Ask a server what it is, with INFO and TIME, which managed services allow.
 
     INFO is one of Redis' dangerous commands, so users of strict access lists may lack it: the server is then
     taken for a Redis 7 that says no more. The driver has warned about that.
     """
     try:
-        info = _parse_info((yield CommandCall(("INFO",), None, Replay.SAFE)))
+        info = _parse_info((yield CommandCall(("INFO",), at, Replay.SAFE)))
     except RedisPermissionError:
         info = {"redis_version": _VERSION_UNTOLD}
-    seconds, microseconds = yield CommandCall(("TIME",), None, Replay.SAFE)
+    seconds, microseconds = yield CommandCall(("TIME",), at, Replay.SAFE)
     valkey = info.get("valkey_version")
     return ServerFacts(
         name="valkey" if valkey else "redis",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pyasynq._broker.cluster_map import map_of
 from pyasynq._broker.failures import unlike_redis
 from pyasynq._broker.location import Location
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError
@@ -18,7 +19,7 @@ from pyasynq.events import ServerWarning
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from pyasynq._broker.plan import Argument
+    from pyasynq._broker.plan import Argument, Place
     from pyasynq._broker.redis_url import RedisTarget
     from pyasynq._broker.steps import OpenAnswer, Received, Step
     from pyasynq._clock import Clock
@@ -65,10 +66,17 @@ class DriverState:
     monotonic: Callable[[], float] = time.monotonic
     last_disconnect: float | None = None
     _warned: set[str] = field(default_factory=set)
+    _whole: DriverState | None = None
+
+    def of_node(self, address: str) -> DriverState:
+        """Return the state for one node of a cluster, which tells this one what it meets."""
+        return replace(self, address=address, _whole=self)
 
     def note_disconnect(self) -> None:
         """Remember that a connection broke just now."""
         self.last_disconnect = self.clock.monotonic()
+        if self._whole is not None:
+            self._whole.last_disconnect = self.last_disconnect
 
     def warn_once(self, code: str, message: str) -> None:
         """Report something, unless a warning of this code has been given before."""
@@ -100,6 +108,11 @@ class DriverBase:
         return self._state.timeout
 
     @property
+    def places(self) -> list[Place]:
+        """A place on each server that has keys: all primaries of a cluster, as far as a call has met them."""
+        return [*map_of(self.target).slots_of_primaries()] if self.target.is_cluster else [None]
+
+    @property
     def clock(self) -> Clock:
         """What tells the present."""
         return self._state.clock
@@ -118,10 +131,11 @@ class DriverBase:
         if self._closed:
             raise ClientClosedError(f"the connection to Redis at {self._state.address} has been closed")
 
-    def all_busy(self, connections: int) -> RedisUnavailableError:
-        """Return the error for a round that got no connection."""
-        cause = f"all {connections} connections have been busy for {self.timeout:g} s"
-        return RedisUnavailableError(self._state.address, cause)
+
+def all_busy(state: DriverState, connections: int) -> RedisUnavailableError:
+    """Return the error for a round that got no connection."""
+    cause = f"all {connections} connections have been busy for {state.timeout:g} s"
+    return RedisUnavailableError(state.address, cause)
 
 
 def greet(

@@ -57,8 +57,7 @@ class Subscription:
 
     async def __aenter__(self) -> Self:
         """Connect and subscribe; what is published after that is received."""
-        target = await self._location.find_async()
-        refusal = await self._connection.open(target, self._timeout)
+        refusal = await self._location.open_async(self._connection, self._timeout)
         if refusal is None:
             commands: list[tuple[str, ...]] = [
                 ("CLIENT", "SETNAME", self._client_name),

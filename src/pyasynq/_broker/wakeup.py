@@ -1,8 +1,9 @@
 """Wake-up: Redis tells who waits that a key has changed, whoever changed it, so nobody need poll.
 
-One RESP3 connection with `CLIENT TRACKING` serves all keys. A key is armed by reading it; the next change
-of it is pushed once, and arms nothing further. Nothing is written to Redis. Pushes can get lost with the
-connection, so this makes waiting short, and a slow poll beside it makes it certain.
+One RESP3 connection with `CLIENT TRACKING` serves all keys of a server; in a cluster each node that has some
+of them gets one. A key is armed by reading it; the next change of it is pushed once, and arms nothing
+further. Nothing is written to Redis. Pushes can get lost with the connection, or with a slot that moves, so
+this makes waiting short, and a slow poll beside it makes it certain.
 """
 
 from __future__ import annotations
@@ -10,19 +11,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.async_connection import AsyncConnection, Push
+from pyasynq._broker.async_pool import learn_map
 from pyasynq._broker.backoff import jittered_pause
+from pyasynq._broker.cluster_map import map_of, slot_of
 from pyasynq._broker.location import Location
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError
 from pyasynq._broker.session import log_warning
-from pyasynq.errors import PyasynqError
+from pyasynq.errors import ForeignRedisError
 from pyasynq.events import ServerWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from pyasynq._broker.cluster_map import ClusterMap
+    from pyasynq._broker.redis_addresses import Address
     from pyasynq._broker.redis_url import RedisTarget
 
 _ARMED_SECONDS: Final = 9.0
@@ -31,8 +37,8 @@ _LONGEST_PAUSE: Final = 5.0
 _NOT_YET: Final = frozenset({"NOAUTH", "WRONGPASS", *WAITED_OUT})
 
 
-class Watcher:
-    """Watches keys for one event loop.
+class ServerWatcher:
+    """Watches keys of one server for one event loop.
 
     It connects with the first `arm` and again, with growing jittered pauses, whenever the connection breaks.
     After each connection `on_change` is called for every key that was ever armed and not forgotten, since
@@ -43,8 +49,8 @@ class Watcher:
         on_change: called in the event loop with the name of a key that may have changed; it must not raise.
         client_name: what `CLIENT LIST` shows.
         timeout: seconds that the server may take to connect or to confirm an `arm`.
-        instead: what is done where the server cannot do this, for the warning.
-        on_warning: told once if the server cannot do this; then `supported` is False.
+        on_refusal: told why the server cannot do this; then `supported` is False.
+        on_elsewhere: told what the server says of a key that another node serves.
     """
 
     def __init__(
@@ -52,18 +58,17 @@ class Watcher:
         target: RedisTarget,
         on_change: Callable[[str], object],
         *,
-        client_name: str = "pyasynq-watcher",
-        timeout: float = 5.0,
-        instead: str = "empty queues are polled",
-        on_warning: Callable[[ServerWarning], object] = log_warning,
+        client_name: str,
+        timeout: float,
+        on_refusal: Callable[[ReplyError], object],
+        on_elsewhere: Callable[[ReplyError], object],
     ) -> None:
-        self._target = target
         self._location = Location(target)
         self._on_change = on_change
         self._client_name = client_name
         self._timeout = timeout
-        self._instead = instead
-        self._on_warning = on_warning
+        self._on_refusal = on_refusal
+        self._on_elsewhere = on_elsewhere
         self._connection: AsyncConnection | None = None
         self._runner: asyncio.Task[None] | None = None
         self._watched: dict[str, None] = {}
@@ -71,21 +76,8 @@ class Watcher:
         self._expected: deque[asyncio.Future[bool]] = deque()
         self._supported = True
 
-    @property
-    def supported(self) -> bool:
-        """False once the server, or a proxy before it, has refused RESP3 or `CLIENT TRACKING`."""
-        return self._supported
-
     async def arm(self, *keys: str) -> bool:
-        """Ask for `on_change` at the next change of each key, and wait until Redis has confirmed it.
-
-        A key that was armed within the last nine seconds and has not changed costs nothing. Later it is armed
-        anew, because a server that lost a key's slot while the key was empty does not say so.
-
-        Returns:
-            True if Redis watches all keys now: what is seen after that is not missed. False if it is not
-            connected; `on_change` is called when it is, unless this is not `supported`.
-        """
+        """Do as `Watcher.arm`, for keys of this server."""
         if not self._supported:
             return False
         self._watched.update(dict.fromkeys(keys))
@@ -107,7 +99,7 @@ class Watcher:
         return False
 
     def forget(self, *keys: str) -> None:
-        """Report no more changes of these keys; Redis is not asked to stop, and its next push is dropped."""
+        """Do as `Watcher.forget`."""
         for key in keys:
             self._watched.pop(key, None)
             self._armed_at.pop(key, None)
@@ -141,7 +133,7 @@ class Watcher:
                     self._connection = connection
                     self._change(self._watched)
                     await self._listen(connection)
-            except (ConnectionError, PyasynqError):  # broken, or an embedded server that does not start
+            except (ConnectionError, ForeignRedisError):  # broken, or not the server of the test kit in use
                 pass
             finally:
                 self._connection = None
@@ -151,8 +143,7 @@ class Watcher:
             failures += 1
 
     async def _connect(self, connection: AsyncConnection) -> bool:
-        target = await self._location.find_async()
-        refusal = await connection.open(target, self._timeout)
+        refusal = await self._location.open_async(connection, self._timeout)
         if refusal is None:
             named: list[tuple[str, ...]] = [("CLIENT", "SETNAME", self._client_name)]
             received = await connection.exchange([*named, ("CLIENT", "TRACKING", "ON")], self._timeout)
@@ -163,11 +154,7 @@ class Watcher:
             return refusal == b"OK"
         if refusal.code not in _NOT_YET:
             self._supported = False
-            message = (
-                f"Redis at {self._target.address} does not tell of changes ({refusal}): "
-                f"{self._instead} instead"
-            )
-            self._on_warning(ServerWarning("wakeup_refused", message))
+            self._on_refusal(refusal)
         return False
 
     async def _listen(self, connection: AsyncConnection) -> None:
@@ -178,6 +165,8 @@ class Watcher:
                     self._invalidate(reply.parts[1])
             elif self._expected:
                 confirmed = self._expected.popleft()
+                if isinstance(reply, ReplyError) and reply.code == "MOVED":
+                    self._on_elsewhere(reply)
                 if not confirmed.done():
                     confirmed.set_result(not isinstance(reply, ReplyError))
 
@@ -201,3 +190,129 @@ class Watcher:
             confirmed = self._expected.popleft()
             if not confirmed.done():
                 confirmed.set_result(False)
+
+
+class Watcher:
+    """Watches keys for one event loop, on whichever servers have them.
+
+    It connects with the first `arm` and again whenever a connection breaks. After each connection `on_change`
+    is called for every key of that server that was ever armed and not forgotten.
+
+    Args:
+        target: the server or cluster.
+        on_change: called in the event loop with the name of a key that may have changed; it must not raise.
+        client_name: what `CLIENT LIST` shows.
+        timeout: seconds that a server may take to connect or to confirm an `arm`.
+        instead: what is done where a server cannot do this, for the warning.
+        on_warning: told once if a server cannot do this; then `supported` is False.
+    """
+
+    def __init__(
+        self,
+        target: RedisTarget,
+        on_change: Callable[[str], object],
+        *,
+        client_name: str = "pyasynq-watcher",
+        timeout: float = 5.0,
+        instead: str = "empty queues are polled",
+        on_warning: Callable[[ServerWarning], object] = log_warning,
+    ) -> None:
+        self._target = target
+        self._on_change = on_change
+        self._client_name = client_name
+        self._timeout = timeout
+        self._instead = instead
+        self._on_warning = on_warning
+        self._nodes = map_of(target) if target.is_cluster else None
+        self._servers: dict[Address | None, ServerWatcher] = {}
+        self._places: dict[str, Address | None] = {}
+        self._supported = True
+
+    @property
+    def supported(self) -> bool:
+        """False once a server, or a proxy before it, has refused RESP3 or `CLIENT TRACKING`."""
+        return self._supported
+
+    async def arm(self, *keys: str) -> bool:
+        """Ask for `on_change` at the next change of each key, and wait until Redis has confirmed it.
+
+        A key that was armed within the last nine seconds and has not changed costs nothing. Later it is armed
+        anew, because a server that lost a key's slot while the key was empty does not say so.
+
+        Returns:
+            True if Redis watches all keys now: what is seen after that is not missed. False if it is not
+            connected; `on_change` is called when it is, unless this is not `supported`.
+        """
+        if not self._supported:
+            return False
+        nodes = self._nodes
+        if nodes is None:
+            return await self._server(None).arm(*keys)
+        if not nodes.primaries:
+            await learn_map(self._target, self._client_name, self._timeout)
+        known = nodes.redirections
+        if await self._arm_on_nodes(nodes, keys):
+            return True
+        # A node has said who serves a key that it serves no more.
+        return nodes.redirections != known and await self._arm_on_nodes(nodes, keys)
+
+    def forget(self, *keys: str) -> None:
+        """Report no more changes of these keys; Redis is not asked to stop, and its next push is dropped."""
+        for server in self._servers.values():
+            server.forget(*keys)
+        for key in keys:
+            self._places.pop(key, None)
+
+    async def close(self) -> None:
+        """Stop watching and close the connections."""
+        self._supported = False
+        for server in self._servers.values():
+            await server.close()
+
+    async def _arm_on_nodes(self, nodes: ClusterMap, keys: Sequence[str]) -> bool:
+        by_node: dict[Address, list[str]] = {}
+        for key in keys:
+            node = nodes.owner(slot_of(key))
+            self._move(key, node)
+            if node is not None:
+                by_node.setdefault(node, []).append(key)
+        await self._leave_nodes()
+        armed = await asyncio.gather(*(self._server(node).arm(*some) for node, some in by_node.items()))
+        return all(armed) and sum(map(len, by_node.values())) == len(keys)
+
+    def _move(self, key: str, node: Address | None) -> None:
+        before = self._places.get(key)
+        if before is not None and before != node and before in self._servers:
+            self._servers[before].forget(key)
+        self._places[key] = node
+
+    async def _leave_nodes(self) -> None:
+        """Close the connections to nodes that have none of our keys any more, and may not even exist."""
+        for node in self._servers.keys() - set(self._places.values()):
+            await self._servers.pop(node).close()
+
+    def _server(self, node: Address | None) -> ServerWatcher:
+        server = self._servers.get(node)
+        if server is None:
+            server = self._servers[node] = ServerWatcher(
+                self._target if node is None else self._target.node(node),
+                self._on_change,
+                client_name=self._client_name,
+                timeout=self._timeout,
+                on_refusal=self._refused,
+                on_elsewhere=partial(self._elsewhere, node),
+            )
+        return server
+
+    def _refused(self, refusal: ReplyError) -> None:
+        if self._supported:
+            self._supported = False
+            message = (
+                f"Redis at {self._target.address} does not tell of changes ({refusal}): "
+                f"{self._instead} instead"
+            )
+            self._on_warning(ServerWarning("wakeup_refused", message))
+
+    def _elsewhere(self, node: Address | None, reply: ReplyError) -> None:
+        if self._nodes is not None and node is not None:
+            self._nodes.redirected(str(reply), node)

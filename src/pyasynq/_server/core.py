@@ -36,14 +36,14 @@ from pyasynq._server.services.recoverer import Recoverer
 from pyasynq._server.services.subscriber import Subscriber
 from pyasynq._server.services.syncer import Syncer
 from pyasynq._server.settle_queue import SettleQueue
-from pyasynq._server.start_checks import check_server
+from pyasynq._server.start_checks import check_clock, check_eviction
 from pyasynq._server.wake_up import WakeUp
 from pyasynq._wire.keys import CANCEL_CHANNEL
 from pyasynq.errors import LeaseExpiredError
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from pyasynq._broker.redis_url import RedisTarget
     from pyasynq._broker.server_facts import ServerFacts
@@ -126,7 +126,8 @@ class EngineCore:
             facts = await self._driver.run(server_facts())
             require_supported(facts)
             self._redis_time.learn(facts.redis_now)
-            check_server(facts, self._clock, self._settings, self._events)
+            check_clock(facts, self._clock, self._settings, self._events)
+            await self._check_eviction(facts)
             await self._try_rights()
             for service in self._build(facts):
                 await service.start()
@@ -138,6 +139,17 @@ class EngineCore:
         self._record.status = "active"
         self.ready = True
         self._heartbeater.beat_now()
+
+    async def _check_eviction(self, facts: ServerFacts) -> None:
+        """Warn once if Redis, or a node of the cluster, evicts tasks."""
+        every: Sequence[ServerFacts | Exception] = [facts]
+        if self._target.is_cluster:
+            every = await self._driver.run_batch([server_facts(place) for place in self._driver.places])
+        for one in every:
+            if isinstance(one, Exception):
+                raise one
+            if check_eviction(one, self._events):
+                return
 
     async def _try_rights(self) -> None:
         """Run a script that changes nothing on the keys of each queue, as all services are about to do."""

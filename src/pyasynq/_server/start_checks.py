@@ -13,17 +13,23 @@ if TYPE_CHECKING:
     from pyasynq.events import Events
 
 
-def check_server(facts: ServerFacts, clock: Clock, settings: EngineSettings, events: Events) -> None:
-    """Warn about what endangers tasks: a Redis that evicts, a clock that is wrong."""
+def check_eviction(facts: ServerFacts, events: Events) -> bool:
+    """Warn about a Redis that evicts; return whether it does."""
     policy = facts.maxmemory_policy
-    if policy and policy != "noeviction":
-        events.emit(
-            ServerWarning(
-                "eviction",
-                f"Redis evicts keys when it is full (maxmemory-policy is {policy}), and tasks with them: "
-                "set maxmemory-policy to noeviction",
-            ),
-        )
+    if not policy or policy == "noeviction":
+        return False
+    events.emit(
+        ServerWarning(
+            "eviction",
+            f"Redis evicts keys when it is full (maxmemory-policy is {policy}), and tasks with them: "
+            "set maxmemory-policy to noeviction",
+        ),
+    )
+    return True
+
+
+def check_clock(facts: ServerFacts, clock: Clock, settings: EngineSettings, events: Events) -> None:
+    """Warn about a clock that is wrong."""
     skew = clock.now().timestamp - facts.redis_now.timestamp
     if abs(skew) > settings.max_clock_skew:
         direction = "ahead of" if skew > 0 else "behind"

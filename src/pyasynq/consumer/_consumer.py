@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import TracebackType
 
+    from pyasynq._broker.redis_clients import RedisSource
     from pyasynq._clock import Clock
     from pyasynq.options import Duration
 
@@ -35,7 +36,7 @@ class Consumer:
     once.
 
     Args:
-        url: where Redis is, such as `redis://localhost:6379/0`.
+        url: where Redis is, such as `redis://localhost:6379/0`; or as for `Client`.
         config: queues and everything else.
         clock: for tests.
         events: where to report what happens; the consumer makes its own unless given.
@@ -46,7 +47,7 @@ class Consumer:
 
     def __init__(
         self,
-        url: str,
+        url: RedisSource,
         config: ConsumerConfig | None = None,
         *,
         clock: Clock = SYSTEM_CLOCK,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pyasynq._broker.doctor_groups import GroupFacts
-    from pyasynq._broker.doctor_keys import LockFacts
+    from pyasynq._broker.doctor_keys import LockFacts, SlowScript
     from pyasynq._clock import Instant
     from pyasynq._wire.keys import QueueKeys
     from pyasynq._wire.messages import ServerInfo
@@ -159,20 +159,22 @@ class ServerChecks:
 
     async def redis(self) -> list[tuple[FindingKind, bytes, bytes]]:
         """Look at the settings of Redis, the clock of this host, and slow scripts."""
-        found = []
-        facts = await self._pace.run(server_facts())
+        found: list[tuple[FindingKind, bytes, bytes]] = []
+        every = await self._pace.run_all([server_facts(place) for place in self._pace.places])
+        facts = every[0]
         self._redis_now = facts.redis_now
-        if not facts.maxmemory_policy:
+        policies = {one.maxmemory_policy for one in every}
+        if "" in policies:
             self.skipped.append("whether Redis evicts tasks: this user may not use INFO")
-        elif facts.maxmemory_policy != "noeviction":
-            found.append((FindingKind.EVICTION, f"maxmemory-policy {facts.maxmemory_policy}".encode(), b""))
+        found += [
+            (FindingKind.EVICTION, f"maxmemory-policy {policy}".encode(), b"")
+            for policy in sorted(policies - {"", "noeviction"})
+        ]
         skew = self._now.timestamp - facts.redis_now.timestamp
         if abs(skew) > MAX_SKEW_SECONDS:
             found.append((FindingKind.CLOCK_SKEW, b"this host", f"{skew:+.1f} s".encode()))
         try:
-            slow = await self._pace.run(
-                slow_scripts(facts.redis_now, milliseconds=SLOW_MILLISECONDS, seconds=_SLOW_WITHIN_SECONDS)
-            )
+            slow = await self._slow_scripts(facts.redis_now)
         except RedisPermissionError:
             self.skipped.append("slow scripts: this user may not use SLOWLOG")
             slow = []
@@ -181,6 +183,15 @@ class ServerChecks:
             for one in slow
         ]
         return found
+
+    async def _slow_scripts(self, now: Instant) -> list[SlowScript]:
+        found = await self._pace.run_all(
+            [
+                slow_scripts(now, milliseconds=SLOW_MILLISECONDS, seconds=_SLOW_WITHIN_SECONDS, at=place)
+                for place in self._pace.places
+            ]
+        )
+        return [one for some in found for one in some]
 
     async def records(self, keys: Iterable[bytes]) -> list[tuple[FindingKind, bytes, bytes]]:
         """Look at the records of servers and schedulers."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
+    from pyasynq._broker.redis_clients import RedisSource
     from pyasynq._clock import Clock
     from pyasynq.options import Duration
 
@@ -54,7 +55,7 @@ class Doctor:
             findings = await doctor.repair(findings)
 
     Args:
-        url: where Redis is.
+        url: as for `Client`.
         queues: names of the queues to examine; all, and Redis and the servers too, unless given.
         pause: seconds between the two looks that each finding takes.
         archive_max_size: how many tasks an archive keeps, as in `ServerConfig`. The repair of a fuller one
@@ -72,7 +73,7 @@ class Doctor:
 
     def __init__(
         self,
-        url: str = "redis://localhost:6379/0",
+        url: RedisSource = "redis://localhost:6379/0",
         *,
         queues: Sequence[str] = (),
         pause: Duration = 2.0,
@@ -173,7 +174,8 @@ class Doctor:
         surveys: dict[str, QueueSurvey] = {}
         missing = set(self._queues)
         records: list[bytes] = []
-        for queue in sorted(self._queues) or await self._pace.run(queue_names()):
+        registered = await self._pace.run(queue_names())
+        for queue in sorted(self._queues) or registered:
             surveys[queue] = QueueSurvey(queue, self._pace)
         async for names in self._pages(progress):
             by_queue: defaultdict[str, list[bytes]] = defaultdict(list)
@@ -193,17 +195,21 @@ class Doctor:
         return surveys, records
 
     async def _pages(self, progress: Progress | None) -> AsyncIterator[list[bytes]]:
-        total = await self._pace.run(database_size())
-        looked_at, cursor = 0, b"0"
-        while True:
-            cursor, names = await self._pace.run(scan_keys(cursor, "asynq:*"))
+        places = self._driver.places
+        total = sum(await self._pace.run_all([database_size(place) for place in places]))
+        looked_at = 0
+        for place in places:
+            cursor, names = await self._pace.run(scan_keys(b"0", "asynq:*", at=place))
+            while cursor != b"0":
+                yield names
+                looked_at += len(names)
+                if progress:
+                    progress(min(looked_at, total), total)
+                cursor, names = await self._pace.run(scan_keys(cursor, "asynq:*", at=place))
             yield names
             looked_at += len(names)
-            is_over = cursor == b"0"
-            if progress:
-                progress(total if is_over else min(looked_at, total), total)
-            if is_over:
-                return
+        if progress:
+            progress(total, total)
 
     async def _check(self, surveys: Iterable[QueueSurvey], records: Sequence[bytes]) -> _Seen:
         seen: _Seen = {}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyasynq._broker.driver import AsyncDriver
-    from pyasynq._broker.plan import Plan
+    from pyasynq._broker.plan import Place, Plan
 
 T = TypeVar("T")
 
@@ -27,6 +27,11 @@ class Pace:
 
     def __init__(self, driver: AsyncDriver) -> None:
         self._driver = driver
+
+    @property
+    def places(self) -> list[Place]:
+        """A place on each server that has keys, as far as a call has met them."""
+        return self._driver.places
 
     async def run(self, plan: Plan[T]) -> T:
         """Run a plan; cancelled, it ends after the call that is under way."""

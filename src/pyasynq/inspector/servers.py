@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker import inspect_schedulers, server_views
+from pyasynq._broker import inspect_cluster, inspect_schedulers, server_views
 
 from ._base import InspectorBase
 
 if TYPE_CHECKING:
-    from pyasynq.info import SchedulerEntryInfo, SchedulerEvent, ServerInfo
+    from pyasynq.info import ClusterNode, SchedulerEntryInfo, SchedulerEvent, ServerInfo
 
 
 class ServerInspector(InspectorBase):
@@ -31,3 +31,23 @@ class ServerInspector(InspectorBase):
     ) -> list[SchedulerEvent]:
         """Return a page of what a scheduler entry enqueued, newest first; nothing for an unknown one."""
         return await self._run(server_views.scheduler_events(entry_id, page=page, page_size=page_size))
+
+    async def redis_info(self) -> dict[str, str]:
+        """Return what Redis tells of itself: the fields of INFO; of a cluster, those of CLUSTER INFO."""
+        return await self._run(inspect_cluster.redis_info(of_cluster=self._driver.target.is_cluster))
+
+    async def cluster_keyslot(self, queue: str) -> int:
+        """Return the slot of Redis Cluster that all keys of a queue are in; it need not exist.
+
+        Raises:
+            RedisReplyError: when Redis is no cluster.
+        """
+        return await self._run(inspect_cluster.cluster_keyslot(queue))
+
+    async def cluster_nodes(self, queue: str) -> list[ClusterNode]:
+        """Return the nodes of the cluster that have a queue's slot: its primary, then the replicas.
+
+        Raises:
+            RedisReplyError: when no node has it, or Redis is no cluster.
+        """
+        return await self._run(inspect_cluster.cluster_nodes(queue))

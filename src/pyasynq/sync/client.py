@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pyasynq._broker.chunks import BlockingTasks
+    from pyasynq._broker.redis_clients import RedisSource
     from pyasynq._broker.redis_url import RedisTarget
 
 DEFAULT_MAX_PAYLOAD = 8_000_000
@@ -61,7 +62,8 @@ class Client:
     Close it, or use it as a context manager; a client that is never closed gives a `ResourceWarning`.
 
     Args:
-        url: `redis://`, `rediss://`, `unix://` or `embedded://`.
+        url: where Redis is, as docs/redis.md says, or a client of redis-py, whose settings are read; its
+            connections are left alone.
         max_payload: bytes that the payload of one task may have.
         timeout: how long one round trip may take, with reconnecting and sending again.
         middleware: the first one is the outermost; see `use`.
@@ -76,7 +78,7 @@ class Client:
 
     def __init__(
         self,
-        url: str = "redis://localhost:6379/0",
+        url: RedisSource = "redis://localhost:6379/0",
         *,
         max_payload: int = DEFAULT_MAX_PAYLOAD,
         timeout: Duration = 5.0,

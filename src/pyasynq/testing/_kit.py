@@ -10,6 +10,7 @@ from pyasynq import sync
 from pyasynq._app.typed_task import TypedTask
 from pyasynq._broker.driver import BlockingDriver
 from pyasynq._broker.guard import only
+from pyasynq._broker.redis_clients import url_of
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._clock import Instant
 from pyasynq._server.logs import LogSubscriber
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import TracebackType
 
+    from pyasynq._broker.redis_clients import RedisSource
     from pyasynq._server.routes import Handler, Router
     from pyasynq.client import Client
     from pyasynq.options import Duration
@@ -58,7 +60,7 @@ class KitBase:
         config: ServerConfig | None,
         concurrency: int,
         start: datetime | None,
-        url: str | None,
+        url: RedisSource | None,
         allow: Iterable[str],
         patience: Duration,
         with_scheduler: bool,
@@ -70,7 +72,7 @@ class KitBase:
             raise InvalidOptionError("concurrency", concurrency, "must be a whole number, 1 or more")
         self._concurrency = concurrency
         self._start = start
-        self._given_url = url
+        self._given_url = None if url is None else url_of(url)
         self._allow = [parse_redis_url(one).address for one in allow]
         self._patience = seconds_of("patience", patience)
         self._with_scheduler = with_scheduler
@@ -405,7 +407,7 @@ def use(
     config: ServerConfig | None = None,
     concurrency: int = 1,
     start: datetime | None = None,
-    url: str | None = None,
+    url: RedisSource | None = None,
     allow: Iterable[str] = (),
     patience: Duration = 60.0,
     with_scheduler: bool = True,

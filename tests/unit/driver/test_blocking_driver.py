@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,18 +10,22 @@ from pyasynq._broker.health import ping
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq.errors import RedisUnavailableError
 
+if TYPE_CHECKING:
+    from pyasynq._broker.blocking_pool import BlockingPool
+
 
 def test_a_connection_is_back_before_the_next_thread_may_want_it() -> None:
     """Otherwise that thread finds none and opens one more: ten would not be the most there can be."""
     driver = BlockingDriver(parse_redis_url("redis://127.0.0.1:1"), timeout=0.01)
+    connections: BlockingPool = driver._home.connections  # type: ignore[assignment]
     idle_at_release: list[int] = []
 
     class Semaphore(threading.Semaphore):
         def release(self, n: int = 1) -> None:
-            idle_at_release.append(len(driver._home.idle))
+            idle_at_release.append(len(connections._idle))
             super().release(n)
 
-    driver._home.free = Semaphore(1)
+    connections._free = Semaphore(1)
     with pytest.raises(RedisUnavailableError):
         driver.run(ping())
     assert [1] == idle_at_release

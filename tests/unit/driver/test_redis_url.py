@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from pyasynq._broker.guard import check, only
 from pyasynq._broker.redis_url import RedisTarget, parse_redis_url
+from pyasynq._broker.sentinels import SentinelGroup
 from pyasynq._broker.tls import TLSOptions
-from pyasynq.errors import ConfigurationError
+from pyasynq.errors import ConfigurationError, ForeignRedisError
 
 SECRET = "s3cr3t"
 
@@ -41,12 +43,49 @@ SECRET = "s3cr3t"
                 tls=TLSOptions(cert_reqs="none", ca_certs="/ca.pem", check_hostname=False),
             ),
         ),
+        (
+            "redis-sentinel://h1,h2:7000,[::1]/3?master=m",
+            RedisTarget(
+                scheme="redis-sentinel",
+                database=3,
+                sentinels=SentinelGroup(addresses=(("h1", 26379), ("h2", 7000), ("::1", 26379)), primary="m"),
+            ),
+        ),
+        (
+            "rediss-sentinel://bob:p%40w@h?master=m%20m&db=1&sentinel_username=a&sentinel_password=s%2F",
+            RedisTarget(
+                scheme="rediss-sentinel",
+                username="bob",
+                password="p@w",
+                database=1,
+                tls=TLSOptions(),
+                sentinels=SentinelGroup(
+                    addresses=(("h", 26379),), primary="m m", username="a", password="s/"
+                ),
+            ),
+        ),
         ("unix:///run/r.sock", RedisTarget(scheme="unix", path="/run/r.sock")),
         (
             "unix://:pw@/run/r.sock?db=2",
             RedisTarget(scheme="unix", path="/run/r.sock", password="pw", database=2),
         ),
         ("redis-socket:///run/r%20s.sock", RedisTarget(scheme="redis-socket", path="/run/r s.sock")),
+        (
+            "redis-cluster://h1,h2:7001/0?db=0",
+            RedisTarget(scheme="redis-cluster", host="h1", seeds=(("h1", 6379), ("h2", 7001))),
+        ),
+        (
+            "rediss-cluster://bob:p%40w@[::1]:7000,h2?ssl_cert_reqs=none",
+            RedisTarget(
+                scheme="rediss-cluster",
+                host="::1",
+                port=7000,
+                username="bob",
+                password="p@w",
+                tls=TLSOptions(cert_reqs="none"),
+                seeds=(("::1", 7000), ("h2", 6379)),
+            ),
+        ),
         ("embedded://", RedisTarget(scheme="embedded", embedded="embedded://")),
         ("embedded://./data", RedisTarget(scheme="embedded", embedded="embedded://./data")),
     ],
@@ -64,8 +103,21 @@ def test_urls_that_work(url: str, target: RedisTarget) -> None:
         ("rediss//h", "begins with its scheme"),
         ("reddis://h", "did you mean 'redis'"),
         ("http://h", "the schemes are redis"),
-        ("redis-cluster://h", "redis://"),
-        ("redis-sentinel://h/0?master=m", "redis://"),
+        ("redis-cluster://", "malformed host or port"),
+        ("redis-cluster://h1,h2:x", "malformed host or port"),
+        ("redis-cluster://h1,h2/1", "database 0 alone"),
+        ("redis-cluster://h1,h2?db=2", "database 0 alone"),
+        ("redis-cluster://h1?ssl_cert_reqs=none", "has no parameter 'ssl_cert_reqs'"),
+        ("redis-sentinel://h/0", "add ?master=name"),
+        ("redis-sentinel://h/0?master=", "add ?master=name"),
+        ("redis-sentinel:///0?master=m", "malformed host or port"),
+        ("redis-sentinel://h:port?master=m", "malformed host or port"),
+        ("redis-sentinel://h/1?master=m&db=2", "twice"),
+        ("redis-sentinel://h/first?master=m", "a Redis database is a number"),
+        ("redis-sentinel://h?mastre=m", "did you mean 'master'"),
+        ("redis-sentinel://h?master=m&ssl_cert_reqs=none", "ssl_cert_reqs"),
+        ("redis-sentinel://h?master=m&sentinel_password=a@b", "%40"),
+        ("redis://h?master=m", "has no parameter 'master'"),
         ("redis://h:port", "malformed host or port"),
         ("redis://h:99999", "malformed host or port"),
         ("redis://h/first", "a Redis database is a number"),
@@ -104,6 +156,14 @@ def test_urls_that_cannot_work_say_why(url: str, hint: str) -> None:
         f"rediss://h/{SECRET}@h?db=1",
         f"unix://:12/{SECRET}@/run/r.sock",
         f"unix:///run/r.sock#{SECRET}",
+        f"redis-sentinel://:{SECRET}@h",
+        f"redis-sentinel://:12/{SECRET}@h?master=m",
+        f"redis-sentinel://:12?{SECRET}@h?master=m",
+        f"redis-sentinel://:12#{SECRET}@h?master=m",
+        f"redis-sentinel://h:{SECRET}?master=m",
+        f"redis-cluster://:12/{SECRET}@h1,h2",
+        f"redis-cluster://u:{SECRET}@h1,h2:x",
+        f"redis-cluster://u:{SECRET}/x@h1,h2",
     ],
 )
 def test_no_error_shows_the_password(url: str) -> None:
@@ -122,6 +182,11 @@ def test_no_error_shows_the_password(url: str) -> None:
         (f"unix://:{SECRET}@/run/r.sock", "/run/r.sock"),
         (f"rediss://h?ssl_certfile=/c&ssl_password={SECRET}", "h:6379"),
         ("embedded://./data", "embedded://./data"),
+        (
+            f"redis-sentinel://:{SECRET}@h,[::1]:7?master=m&sentinel_password={SECRET}",
+            "m (Sentinels h:26379, [::1]:7)",
+        ),
+        (f"redis-cluster://:{SECRET}@h1,[::1]:7000", "h1:6379,[::1]:7000"),
     ],
 )
 def test_addresses_and_reprs_keep_the_password_to_themselves(url: str, address: str) -> None:
@@ -129,3 +194,16 @@ def test_addresses_and_reprs_keep_the_password_to_themselves(url: str, address: 
     target = parse_redis_url(url)
     assert address == target.address
     assert SECRET not in repr(target)
+
+
+def test_a_node_of_a_cluster_is_a_server_that_the_cluster_has_led_to() -> None:
+    """As whom to speak to it, and how, is the same; a test that may use the cluster may use its nodes."""
+    cluster = parse_redis_url(f"rediss-cluster://bob:{SECRET}@h1,h2")
+    node = cluster.node(("10.0.0.7", 7002))
+    assert not node.is_cluster
+    assert ("10.0.0.7:7002", cluster.address) == (node.address, node.found_as)
+    assert (cluster.username, cluster.password, cluster.tls) == (node.username, node.password, node.tls)
+    with only({cluster.address}):
+        check(node)
+    with only({"h3:6379"}), pytest.raises(ForeignRedisError):
+        check(node)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pyasynq._broker.plan import Plan
+    from pyasynq._broker.redis_clients import RedisSource
     from pyasynq._clock import Clock, Instant
     from pyasynq.options import Duration
 
@@ -31,7 +32,7 @@ class InspectorBase:
 
     def __init__(
         self,
-        url: str = "redis://localhost:6379/0",
+        url: RedisSource = "redis://localhost:6379/0",
         *,
         timeout: float = 5.0,
         clock: Clock = SYSTEM_CLOCK,

@@ -1,0 +1,76 @@
+"""The part of a URL between `//` and the path, where it may name several hosts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+from urllib.parse import unquote
+
+Address: TypeAlias = tuple[str, int]
+"""A host and a port."""
+
+
+class Authority(NamedTuple):
+    """As whom to speak, and to which hosts.
+
+    Attributes:
+        username, password: None where there is none.
+        addresses: at least one, each once, in the URL's order.
+    """
+
+    username: str | None
+    password: str | None
+    addresses: tuple[Address, ...]
+
+
+def split_authority(url: str) -> tuple[str, str]:
+    """Return what stands between `//` and the path, and what follows it.
+
+    `urllib` takes the part for one host, and refuses several in brackets.
+    """
+    _, _, rest = url.partition("://")
+    end = min((position for mark in "/?#" if (position := rest.find(mark)) >= 0), default=len(rest))
+    return rest[:end], rest[end:]
+
+
+def parse_authority(text: str, default_port: int) -> Authority:
+    """Read `[[user]:password@]host[:port][,host[:port]]...`.
+
+    Raises:
+        ValueError: for a malformed host or port. It does not show the text, which may hold a password.
+    """
+    login, _, hosts = text.rpartition("@")
+    username, _, password = login.partition(":")
+    addresses = parse_addresses(hosts, default_port)
+    return Authority(unquote(username) or None, unquote(password) or None, addresses)
+
+
+def parse_addresses(text: str, default_port: int) -> tuple[Address, ...]:
+    """Read `host[:port][,host[:port]]...`; an IPv6 address stands in brackets.
+
+    Raises:
+        ValueError: for a malformed host or port. It does not show the text.
+    """
+    return tuple(dict.fromkeys(_address(part, default_port) for part in text.split(",")))
+
+
+def format_address(address: Address) -> str:
+    """Return `host:port`, with an IPv6 address in brackets."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _address(text: str, default_port: int) -> Address:
+    text = text.strip()
+    if text.startswith("["):
+        host, closed, port = text[1:].partition("]")
+        if not closed or (port and not port.startswith(":")):
+            raise ValueError("a bracket that is not closed")
+        port = port.removeprefix(":")
+    else:
+        host, _, port = text.partition(":")
+    if not host or any(character in host for character in "[]% \t"):
+        raise ValueError("a host without a name")
+    # The message of `int` would show the port, which a missing percent sign makes a part of the password.
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+        raise ValueError("a port that is no number of one")
+    return host.lower(), int(port) if port else default_port

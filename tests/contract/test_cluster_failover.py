@@ -1,0 +1,144 @@
+"""Primaries die, and replicas take their places."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyasynq import sync
+from pyasynq._broker.cluster_map import slot_of
+from pyasynq._wire.keys import queue_keys
+from pyasynq.config import ServerConfig
+from pyasynq.task import Task
+from tests.fix_cluster import wait_until
+from tests.fix_engine import serving
+from tests.invariants import check_invariants
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.fix_cluster import Cluster
+    from tests.fix_drivers import ClientFace
+
+PENDING = queue_keys("default").pending
+
+
+def queues_of_each_node(cluster: Cluster) -> list[str]:
+    """Return a queue on each primary."""
+    owners: dict[int, str] = {}
+    for number in range(100):
+        slot = slot_of(queue_keys(f"q{number}").pending)
+        owners.setdefault(cluster.owner(slot).address[1], f"q{number}")
+    assert 3 == len(owners)
+    return list(owners.values())
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_an_enqueue_waits_for_the_replica_that_takes_over(
+    own_cluster: Cluster, make_client: Callable[..., ClientFace], end: signal.Signals
+) -> None:
+    """Whatever the primary does, its slots are served again, and what it had confirmed is there."""
+    client = make_client(own_cluster.url, timeout=3.0)
+    client.enqueue(Task("t", task_id="before"))
+    primary = own_cluster.owner(slot_of(PENDING))
+    assert 1 == primary.client.wait(1, 10_000)
+    primary.signal(end)
+    wait_until(lambda: _enqueued(client), "an enqueue succeeds")
+    survivors = [node for node in own_cluster.nodes if node is not primary]
+    successor = own_cluster.owner(slot_of(PENDING), told_by=survivors[0])
+    assert successor is not primary
+    assert {b"before", b"after"} == set(successor.client.lrange(PENDING, 0, -1))
+
+
+def _enqueued(client: ClientFace) -> bool:
+    try:
+        client.enqueue(Task("t", task_id="after"))
+    except ConnectionError:  # it says so, and nothing was done, or it may have been
+        return False
+    return True
+
+
+@run_async
+async def test_a_worker_goes_on_when_a_primary_dies(own_cluster: Cluster) -> None:
+    """On the other nodes at once, on that one's slots when its replica has taken over."""
+    queues = await asyncio.to_thread(queues_of_each_node, own_cluster)
+    ran: asyncio.Queue[str] = asyncio.Queue()
+
+    async def handle(task: Task) -> None:
+        await ran.put((task.payload or b"").decode())
+
+    config = ServerConfig(queues=dict.fromkeys(queues, 1), concurrency=10)
+    async with serving(own_cluster.url, handle, config) as running:
+        for queue in queues:
+            await running.client.enqueue(Task("t", queue.encode(), queue=queue))
+        assert set(queues) == {await ran.get() for _ in queues}
+        await running.settled()
+        victim = own_cluster.owner(slot_of(queue_keys(queues[0]).pending))
+        await asyncio.to_thread(victim.kill)
+        for queue in queues[1:]:
+            await running.client.enqueue(Task("t", b"during", queue=queue))
+        assert ["during"] * 2 == [await ran.get() for _ in queues[1:]]
+        await asyncio.to_thread(_enqueue_patiently, own_cluster.url, queues[0])
+        assert "after" == await ran.get()
+        await running.settled()
+    with own_cluster.client() as client:
+        check_invariants(client)
+
+
+def _enqueue_patiently(url: str, queue: str) -> None:
+    with sync.Client(url, timeout=30.0) as client:
+        client.enqueue(Task("t", b"after", queue=queue))
+
+
+@run_async
+async def test_queues_on_all_nodes_wake_a_worker_that_rests(cluster: Cluster) -> None:
+    """Redis pushes on the connection to each node; polls would take half a second in the middle."""
+    queues = await asyncio.to_thread(queues_of_each_node, cluster)
+
+    async def handle(task: Task) -> None:
+        del task
+
+    latencies = []
+    config = ServerConfig(queues=dict.fromkeys(queues, 1), concurrency=10)
+    async with serving(cluster.url, handle, config) as running:
+        for number in range(10):
+            for queue in queues:
+                await running.settled()
+                task_id = f"{queue}-{number}"
+                began = time.monotonic()
+                await running.client.enqueue(Task("t", task_id=task_id, queue=queue))
+                await running.finished(task_id)
+                latencies.append(time.monotonic() - began)
+        await running.settled()
+    latencies.sort()
+    assert latencies[len(latencies) // 2] < 0.1
+
+
+@run_async
+async def test_a_worker_drains_queues_that_are_spread_over_the_nodes(cluster: Cluster) -> None:
+    """One worker, ten queues, a thousand tasks."""
+    queues = [f"drain{number}" for number in range(10)]
+    count = 0
+    over = asyncio.Event()
+
+    async def handle(task: Task) -> None:
+        nonlocal count
+        del task
+        count += 1
+        if count == 1_000:
+            over.set()
+
+    config = ServerConfig(queues=dict.fromkeys(queues, 1), concurrency=50)
+    async with serving(cluster.url, handle, config) as running:
+        await running.client.enqueue_many(Task("t", queue=queues[number % 10]) for number in range(1_000))
+        await over.wait()
+        await running.settled()
+    with sync.Inspector(cluster.url) as inspector:
+        assert [100] * 10 == [inspector.queue_info(queue).processed for queue in queues]
+    with cluster.client() as client:
+        check_invariants(client)

@@ -1,0 +1,209 @@
+"""Slots move while plans run and workers work."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq import sync
+from pyasynq._broker import wakeup
+from pyasynq._broker.cluster_map import slot_of
+from pyasynq._broker.dequeue import Dequeued, dequeue
+from pyasynq._broker.plan import CommandCall, Plan, Replay, ask
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.wakeup import Watcher
+from pyasynq._wire.keys import queue_keys
+from pyasynq.config import ServerConfig
+from pyasynq.errors import RedisUnavailableError
+from pyasynq.task import Task
+from tests.factories import TOKEN
+from tests.fix_cluster import wait_until
+from tests.fix_engine import serving
+from tests.invariants import check_invariants
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.fix_cluster import Cluster, Node
+    from tests.fix_drivers import ClientFace, DriverFace
+
+KEYS = queue_keys("default")
+SLOT = slot_of(KEYS.pending)
+
+
+@pytest.fixture
+def source(cluster: Cluster) -> Iterator[Node]:
+    """The node that has the queue; the queue's slot is brought back to it, empty."""
+    source = cluster.owner(SLOT)
+    yield source
+    with cluster.client() as client:
+        check_invariants(client)
+        client.flushall()
+    for node in cluster.primaries:
+        node.cluster("SETSLOT", SLOT, "STABLE")
+    cluster.move(SLOT, source)
+
+
+def get(key: str) -> Plan[Any]:
+    """Read a field of a task."""
+    return ask(CommandCall(("HGET", key, "state"), key, Replay.SAFE))
+
+
+def test_after_a_move_one_call_is_sent_on_and_the_others_know(
+    cluster: Cluster, source: Node, make_client: Callable[..., ClientFace]
+) -> None:
+    """MOVED is answered once to each who did not know."""
+    to = cluster.other_than(source)
+    client = make_client(cluster.url)
+    client.enqueue(Task("t", task_id="a"))
+    cluster.move(SLOT, to)
+    before = source.errors("MOVED")
+    for task_id in ("b", "c", "d"):
+        client.enqueue(Task("t", task_id=task_id))
+    assert before + 1 == source.errors("MOVED")
+    assert [b"d", b"c", b"b", b"a"] == to.client.lrange(KEYS.pending, 0, -1)
+
+
+def test_what_one_learns_all_of_the_process_know(cluster: Cluster, source: Node) -> None:
+    """The drivers of a worker, and its connection for wake-ups, share one map."""
+    to = cluster.other_than(source)
+    with sync.Client(cluster.url) as one, sync.Client(cluster.url) as other:
+        one.enqueue(Task("t", task_id="a"))
+        other.enqueue(Task("t", task_id="b"))
+        cluster.move(SLOT, to)
+        one.enqueue(Task("t", task_id="c"))
+        before = source.errors("MOVED")
+        other.enqueue(Task("t", task_id="d"))
+    assert before == source.errors("MOVED")
+
+
+def test_a_key_that_has_left_already_is_asked_for_where_it_is(
+    cluster: Cluster, source: Node, make_driver: Callable[..., DriverFace]
+) -> None:
+    """ASK is for this once: what is still at the source is read there."""
+    to = cluster.other_than(source)
+    driver = make_driver(cluster.url)
+    with sync.Client(cluster.url) as client:
+        client.enqueue_many([Task("t", task_id="gone"), Task("t", task_id="here")])
+    cluster.begin_move(SLOT, source, to)
+    cluster.move_keys(SLOT, source, to, KEYS.task("gone"))
+    before = source.errors("ASK")
+    found = driver.run_batch([get(KEYS.task(name)) for name in ("here", "gone", "here", "gone")])
+    assert [b"pending"] * 4 == found
+    assert before + 2 == source.errors("ASK")
+    cluster.move_keys(SLOT, source, to)
+    cluster.finish_move(SLOT, to)
+
+
+def test_w25_no_script_runs_on_half_of_its_keys(
+    cluster: Cluster, source: Node, make_driver: Callable[..., DriverFace]
+) -> None:
+    """The task has left and the list has not: an id taken from it now would be in no list any more."""
+    to = cluster.other_than(source)
+    driver = make_driver(cluster.url, timeout=30.0)
+    with sync.Client(cluster.url) as client:
+        client.enqueue(Task("t", task_id="a"))
+    cluster.begin_move(SLOT, source, to)
+    cluster.move_keys(SLOT, source, to, KEYS.task("a"))
+    refused = source.errors("TRYAGAIN")
+    taken: list[Dequeued] = []
+    take = dequeue("default", limit=1, token=TOKEN)
+    thread = threading.Thread(target=lambda: taken.append(driver.run(take)))
+    thread.start()
+    wait_until(lambda: source.errors("TRYAGAIN") > refused, "the script was refused")
+    assert [b"a"] == source.client.lrange(KEYS.pending, 0, -1)
+    cluster.move_keys(SLOT, source, to)
+    cluster.finish_move(SLOT, to)
+    thread.join()
+    assert [["a"]] == [[task.id for task in one.tasks] for one in taken]
+
+
+def test_a_move_that_lasts_longer_than_the_time_out_is_an_outage(
+    cluster: Cluster, source: Node, make_client: Callable[..., ClientFace]
+) -> None:
+    """Nothing has been done, and the error says why."""
+    to = cluster.other_than(source)
+    client = make_client(cluster.url, timeout=0.3)
+    client.enqueue(Task("t", task_id="a"))
+    cluster.begin_move(SLOT, source, to)
+    with pytest.raises(RedisUnavailableError, match="TRYAGAIN"):
+        client.enqueue(Task("t", task_id="b"))
+    cluster.move_keys(SLOT, source, to)
+    cluster.finish_move(SLOT, to)
+    assert [b"a"] == to.client.lrange(KEYS.pending, 0, -1)
+
+
+async def _arm(watcher: Watcher, changes: asyncio.Queue[str], key: str) -> None:
+    while not await watcher.arm(key):
+        assert key == await changes.get()  # it is connected now
+
+
+@run_async
+async def test_h14_who_watches_an_empty_list_that_moves_is_told_after_the_next_arm(
+    cluster: Cluster, source: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis pushes nothing then; the slow poll beside the watch arms anew."""
+    monkeypatch.setattr(wakeup, "_ARMED_SECONDS", 0.0)
+    changes: asyncio.Queue[str] = asyncio.Queue()
+    to = cluster.other_than(source)
+    watcher = Watcher(parse_redis_url(cluster.url), changes.put_nowait)
+    try:
+        await _arm(watcher, changes, KEYS.pending)
+        await asyncio.to_thread(cluster.move, SLOT, to)
+        assert changes.empty()
+        await _arm(watcher, changes, KEYS.pending)
+        assert 1 == len(watcher._servers)
+        await asyncio.to_thread(to.client.lpush, KEYS.pending, "x")
+        assert KEYS.pending == await changes.get()
+        await asyncio.to_thread(to.client.delete, KEYS.pending)
+    finally:
+        await watcher.close()
+
+
+@run_async
+async def test_h14_a_list_that_moves_with_its_tasks_is_a_change(cluster: Cluster, source: Node) -> None:
+    """MIGRATE deletes it at the source."""
+    changes: asyncio.Queue[str] = asyncio.Queue()
+    watcher = Watcher(parse_redis_url(cluster.url), changes.put_nowait)
+    try:
+        await asyncio.to_thread(source.client.set, KEYS.paused, 1)
+        await _arm(watcher, changes, KEYS.paused)
+        await asyncio.to_thread(cluster.move, SLOT, cluster.other_than(source))
+        assert KEYS.paused == await changes.get()
+    finally:
+        await watcher.close()
+
+
+@run_async
+async def test_a_worker_loses_nothing_while_its_queues_move_to_and_fro(
+    cluster: Cluster, source: Node
+) -> None:
+    """Producers enqueue and handlers run meanwhile; each task runs, and once, for nothing fails."""
+    to = cluster.other_than(source)
+    ran: list[str] = []
+
+    async def handle(task: Task) -> None:
+        ran.append((task.payload or b"").decode())
+
+    names = [str(number) for number in range(300)]
+    config = ServerConfig(queues={"default": 1, "other": 1}, concurrency=10)
+    async with serving(cluster.url, handle, config) as running:
+
+        async def produce() -> None:
+            for name in names:
+                await running.client.enqueue(
+                    Task("t", name.encode(), task_id=name, queue="other" if int(name) % 3 else "default")
+                )
+
+        producing = asyncio.create_task(produce())
+        for there in (to, source, to, source):
+            await asyncio.to_thread(cluster.move, SLOT, there)
+        await producing
+        while len(ran) < len(names):
+            await running.next_round("processor")
+        await running.settled()
+    assert sorted(names) == sorted(ran)

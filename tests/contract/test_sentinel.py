@@ -1,0 +1,370 @@
+"""A primary under Sentinel: what the connections do when another server becomes it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyasynq import sync
+from pyasynq._broker import primary_watch
+from pyasynq._broker.plan import CommandCall, Replay, ask
+from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.subscription import Subscription
+from pyasynq.client import Client
+from pyasynq.config import ServerConfig
+from pyasynq.context import context
+from pyasynq.errors import (
+    ConfigurationError,
+    EnqueueError,
+    RedisAuthenticationError,
+    RedisError,
+    RedisUnavailableError,
+)
+from pyasynq.events import Outcome
+from pyasynq.task import Task
+from tests.factories import Tasks
+from tests.fix_engine import do_nothing, serving
+from tests.fix_sentinel import NAME, wait_until
+from tests.invariants import check_invariants
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.fix_drivers import ClientFace
+    from tests.fix_sentinel import Node, SentinelGroup
+
+LONG = ("publish-period", "3000")
+"""Four of these pass until the Sentinels tell an old primary that it is a replica now."""
+_AFTER_FAIL_OVER = 20.0
+
+
+def ours(node: Node) -> set[str]:
+    """Return the names of our connections to a server."""
+    clients = node.client.client_list()
+    return {client["name"] for client in clients if client["name"].startswith("pyasynq")}
+
+
+def follows(url: str, node: Node) -> bool:
+    """Whether this process takes a server for the primary of a group."""
+    return not primary_watch.watch_of(parse_redis_url(url)).suspects(("127.0.0.1", node.port))
+
+
+def threads() -> list[str]:
+    """Return the names of the threads that watch over primaries."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("pyasynq watches")]
+
+
+@pytest.fixture
+def locked(sentinel_group: SentinelGroup) -> Iterator[SentinelGroup]:
+    """The group, with one password for Redis and another one for the Sentinels."""
+    for node in sentinel_group.servers:
+        node.client.execute_command("ACL", "SETUSER", "worker", "on", ">r3dis", "~*", "&*", "+@all")
+    for node in sentinel_group.sentinels:
+        node.client.execute_command("ACL", "SETUSER", "watcher", "on", ">s3ntinel", "+@all")
+        node.client.execute_command("ACL", "SETUSER", "default", "resetpass", ">only-peers")
+    yield sentinel_group
+    for node in sentinel_group.sentinels:
+        node.client.execute_command("ACL", "SETUSER", "default", "nopass")
+        node.client.execute_command("ACL", "DELUSER", "watcher")
+    for node in sentinel_group.servers:
+        node.client.execute_command("ACL", "DELUSER", "worker")
+
+
+def test_each_kind_of_server_gets_its_own_login(
+    locked: SentinelGroup, make_client: Callable[..., ClientFace]
+) -> None:
+    """What stands before the hosts is for Redis, the parameters are for the Sentinels."""
+    url = locked.url("worker:r3dis@", database=3, sentinel_username="watcher", sentinel_password="s3ntinel")
+    make_client(url).enqueue("t", task_id="1")
+    assert ["db3"] == list(locked.primary.client.info("keyspace"))
+    [user] = {
+        client["user"] for client in locked.primary.client.client_list() if client["name"] == "pyasynq-client"
+    }
+    assert "worker" == user
+
+
+@pytest.mark.parametrize(
+    ("login", "parameters", "says"),
+    [
+        ("worker:r3dis@", {}, "the Sentinel at 127.0.0.1:"),
+        ("worker:r3dis@", {"sentinel_password": "wr0ng"}, "the Sentinel at 127.0.0.1:"),
+        (
+            "worker:wr0ng@",
+            {"sentinel_username": "watcher", "sentinel_password": "s3ntinel"},
+            "Redis at 127.0.0.1:",
+        ),
+    ],
+)
+def test_a_wrong_login_is_an_error_at_once_that_says_whose(
+    locked: SentinelGroup,
+    make_client: Callable[..., ClientFace],
+    login: str,
+    parameters: dict[str, str],
+    says: str,
+) -> None:
+    """It names the parameter to correct, and no password."""
+    client = make_client(locked.url(login, database=0, **parameters), timeout=60)
+    with pytest.raises(RedisAuthenticationError) as error:
+        client.ping()
+    assert str(error.value).startswith(says)
+    assert "sentinel_username= and sentinel_password= are for the Sentinels" in str(error.value)
+    assert "wr0ng" not in str(error.value)
+
+
+def test_a_wrong_name_of_the_primary_is_an_error_at_once(
+    sentinel_group: SentinelGroup, make_client: Callable[..., ClientFace]
+) -> None:
+    """It names the one that the Sentinels know."""
+    client = make_client(sentinel_group.url(master="task"), timeout=60)
+    with pytest.raises(ConfigurationError, match=r"knows no primary 'task': correct master= .*'tasks'"):
+        client.ping()
+
+
+def test_a_redis_is_no_sentinel(
+    sentinel_group: SentinelGroup, make_client: Callable[..., ClientFace]
+) -> None:
+    """The likeliest wrong address of all."""
+    port = sentinel_group.primary.port
+    client = make_client(f"redis-sentinel://127.0.0.1:{port}?master={NAME}", timeout=60)
+    with pytest.raises(ConfigurationError, match=f"what answers at 127.0.0.1:{port} is no Sentinel"):
+        client.ping()
+
+
+def test_sentinels_that_are_away_are_named_when_the_time_is_over(
+    make_client: Callable[..., ClientFace],
+) -> None:
+    """They may come back, so they are asked until then."""
+    client = make_client("redis-sentinel://127.0.0.1:1,127.0.0.1:2?master=m", timeout=0.3)
+    begun = time.monotonic()
+    with pytest.raises(RedisUnavailableError) as error:
+        client.ping()
+    assert 0.25 < time.monotonic() - begun < 5
+    nothing = "nothing listens there; start Redis, or correct the address"
+    assert (
+        "Redis at m (Sentinels 127.0.0.1:1, 127.0.0.1:2) cannot be reached: none of its Sentinels answers "
+        f"(127.0.0.1:1: {nothing}; 127.0.0.1:2: {nothing}); "
+        "start them, or correct their addresses, whose port is 26379 unless given"
+    ) == str(error.value)
+
+
+def test_one_sentinel_that_answers_is_enough_and_is_asked_first_from_then_on(
+    sentinel_group: SentinelGroup, make_client: Callable[..., ClientFace]
+) -> None:
+    """The dead one costs time once."""
+    sentinel_group.sentinels[0].kill()
+    sentinel_group.sentinels[1].kill()
+    url = sentinel_group.url()
+    client = make_client(url)
+    client.ping()
+    first = primary_watch.watch_of(parse_redis_url(url)).sentinels()[0]
+    assert sentinel_group.sentinels[2].port == first.port
+
+
+def test_an_old_primary_that_still_works_gets_nothing_more(
+    sentinel_group: SentinelGroup, make_client: Callable[..., ClientFace]
+) -> None:
+    """What it takes is lost when it becomes a replica; idle connections to it are not used again."""
+    sentinel_group.tune(*LONG)
+    url = sentinel_group.url()
+    client = make_client(url)
+    client.enqueue("t", task_id="before")
+    old = sentinel_group.fail_over()
+    wait_until(lambda: not follows(url, old), "a process that knows of the new primary")
+    client.enqueue("t", task_id="after")
+    assert "master" == old.client.info("replication")["role"], "it was told before we looked"
+    assert ["after", "before"] == sorted(Tasks(sentinel_group.primary.client).ids("pending"))
+    assert set() == ours(old)
+
+
+@run_async
+async def test_everything_of_a_worker_leaves_an_old_primary_that_still_works(
+    sentinel_group: SentinelGroup,
+) -> None:
+    """Its tasks, its wake-up, its cancellations, its heartbeat, and a client that waits for a result."""
+    sentinel_group.tune(*LONG)
+    url = sentinel_group.url()
+    async with serving(url, do_nothing) as running:
+        await running.client.enqueue("t", task_id="before")
+        await running.finished("before")
+        await running.settled()
+        later = asyncio.create_task(running.client.wait("default", "later"))
+        await running.client.enqueue("t", task_id="later", process_in=3600, retention=60)
+        names = {"pyasynq-client", "pyasynq-server", "pyasynq-watcher", "pyasynq-subscriber"}
+        while ours(sentinel_group.primary) != names:
+            await running.next_round("heartbeater")
+        old = await asyncio.to_thread(sentinel_group.fail_over)
+        await asyncio.to_thread(wait_until, lambda: not ours(old), "nobody at the old primary")
+        assert "master" == old.client.info("replication")["role"], "it was told before we looked"
+        while ours(sentinel_group.primary) != names:
+            await running.next_round("heartbeater")
+        await running.client.enqueue("t", task_id="after")
+        assert Outcome.SUCCEEDED is (await running.finished("after")).outcome
+        with sync.Inspector(url) as inspector:
+            await asyncio.to_thread(inspector.run_task, "default", "later")
+        assert "later" == (await later).id
+        await running.settled()
+    check_invariants(sentinel_group.primary.client)
+
+
+@run_async
+async def test_a_subscription_ends_when_the_primary_changes(sentinel_group: SentinelGroup) -> None:
+    """So that its owner subscribes where messages come from now."""
+    sentinel_group.tune(*LONG)
+    target = parse_redis_url(sentinel_group.url())
+    async with Subscription(target, "asynq:cancel") as messages:
+        waiting = asyncio.ensure_future(anext(messages))
+        await asyncio.to_thread(sentinel_group.fail_over)
+        with pytest.raises(RedisUnavailableError):
+            await waiting
+
+
+def test_a_replica_that_a_sentinel_of_the_past_names_is_refused(
+    sentinel_group: SentinelGroup, make_client: Callable[..., ClientFace]
+) -> None:
+    """What it says of itself decides."""
+    past, present, _ = sentinel_group.sentinels
+    primary, replica = sentinel_group.primary, sentinel_group.replicas[0]
+    # Of the same name, the Sentinels would tell one another what they know.
+    for sentinel, named in ((past, replica), (present, primary)):
+        sentinel.client.execute_command("SENTINEL", "MONITOR", "other", "127.0.0.1", named.port, "3")
+    try:
+        client = make_client(f"redis-sentinel://127.0.0.1:{past.port}?master=other", timeout=0.3)
+        with pytest.raises(RedisUnavailableError, match=f"127.0.0.1:{replica.port}: it is a replica"):
+            client.ping()
+        client = make_client(sentinel_group.url(master="other"))
+        client.enqueue("t", task_id="1")
+        assert ["1"] == Tasks(primary.client).ids("pending")
+    finally:
+        for sentinel in (past, present):
+            sentinel.client.execute_command("SENTINEL", "REMOVE", "other")
+
+
+def test_the_watch_ends_with_the_last_client(sentinel_group: SentinelGroup) -> None:
+    """And begins anew with the next one."""
+    for _ in range(2):
+        with sync.Client(sentinel_group.url()) as one, sync.Client(sentinel_group.url()) as other:
+            one.ping()
+            other.ping()
+            assert 1 == len(threads())
+        wait_until(lambda: not threads(), "no thread that watches")
+
+
+def test_the_watch_ends_with_a_client_that_nobody_closed(sentinel_group: SentinelGroup) -> None:
+    """Nothing of it keeps the client alive."""
+    client = sync.Client(sentinel_group.url())
+    client.ping()
+    with pytest.warns(ResourceWarning):
+        del client
+    wait_until(lambda: not threads(), "no thread that watches")
+
+
+def test_a_forked_child_watches_for_itself(sentinel_group: SentinelGroup) -> None:
+    """Threads do not go over into it."""
+    with sync.Client(sentinel_group.url()) as client:
+        client.enqueue("t", task_id="parent")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            try:
+                client.enqueue("t", task_id="child")
+                is_watching = len(threads()) == 1
+                client.close()
+                os._exit(0 if is_watching else 2)
+            finally:
+                os._exit(1)
+        assert 0 == os.waitpid(child, 0)[1]
+        client.enqueue("t", task_id="parent, later")
+    assert 3 == len(Tasks(sentinel_group.primary.client).ids("pending"))
+
+
+class Producer:
+    """Enqueues without end, and knows which tasks two replicas had before the next was enqueued."""
+
+    def __init__(self, url: str) -> None:
+        self.client = Client(url, timeout=60)
+        self.acknowledged: list[str] = []
+        self.secured: set[str] = set()
+        self.over = False
+        self._news = asyncio.Condition()
+
+    async def run(self) -> None:
+        """Go on until it is over."""
+        while not self.over:
+            first = len(self.acknowledged)
+            for number in range(first, first + 10):
+                try:
+                    await self.client.enqueue(Task("t", task_id=str(number)))
+                except (RedisError, EnqueueError):  # a reply that was lost: who knows
+                    self.acknowledged.append("")
+                else:
+                    self.acknowledged.append(str(number))
+            await self._secure(self.acknowledged[first:])
+
+    async def _secure(self, task_ids: list[str]) -> None:
+        marked = ask(CommandCall(("SADD", "asynq:queues", "default"), None, Replay.SAFE))
+        mark = ask(CommandCall(("SET", "asynq:mark", "1"), None, Replay.SAFE))
+        wait = ask(CommandCall(("WAIT", 2, 200), None, Replay.SAFE))
+        *_, replicas = await self.client._driver.run_batch([marked, mark, wait])
+        async with self._news:
+            if replicas == 2:
+                self.secured.update(task_ids)
+                self.secured.discard("")
+            self._news.notify_all()
+
+    async def acknowledges(self, count: int) -> None:
+        """Wait until Redis has taken so many more tasks."""
+        wanted = len(self.acknowledged) + count
+        async with self._news:
+            await self._news.wait_for(lambda: len(self.acknowledged) >= wanted)
+
+    async def secures(self, count: int) -> None:
+        """Wait until so many more tasks are safe."""
+        wanted = len(self.secured) + count
+        async with self._news:
+            await self._news.wait_for(lambda: len(self.secured) >= wanted)
+
+
+@pytest.mark.parametrize("happens", ["kill_primary", "fail_over"])
+@run_async
+async def test_a_fail_over_loses_nothing_that_the_replicas_had(
+    sentinel_group: SentinelGroup, happens: str
+) -> None:
+    """While a client enqueues and a worker drains; both go on by themselves within seconds."""
+    url = sentinel_group.url()
+    runs: Counter[str] = Counter()
+
+    async def handle(task: Task) -> None:
+        del task
+        runs[context().task_id] += 1
+
+    config = ServerConfig(concurrency=10, shutdown_timeout=5)
+    async with serving(url, handle, config) as running:
+        producer = Producer(url)
+        producing = asyncio.create_task(producer.run())
+        await producer.secures(200)
+        await asyncio.to_thread(getattr(sentinel_group, happens))
+        async with asyncio.timeout(_AFTER_FAIL_OVER):
+            await producer.acknowledges(50)
+            await running.finished(next(filter(None, reversed(producer.acknowledged))))
+        await asyncio.to_thread(sentinel_group.heal)
+        await producer.secures(100)
+        producer.over = True
+        await producing
+        await producer.client.close()
+        for task_id in producer.secured:
+            while not runs[task_id]:
+                await running.next_round("heartbeater")
+        await running.settled()
+    client = sentinel_group.primary.client
+    client.delete("asynq:mark")
+    check_invariants(client)
+    # What the old primary alone knew is over; the recoverer finds these when their leases lapse.
+    assert set(Tasks(client).ids("active")) <= runs.keys()

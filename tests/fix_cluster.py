@@ -1,0 +1,281 @@
+"""A cluster on free ports of the loopback, from the same program as the server under test."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pytest
+import redis
+
+from pyasynq._broker.redis_addresses import format_address
+from pyasynq.embedded import find_server_binary
+from tests.cluster_client import ClusterClient, raw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
+
+SLOTS: Final = 16_384
+NODE_TIMEOUT_MILLISECONDS: Final = 1_000
+_HOST: Final = "127.0.0.1"
+_PATIENCE: Final = 30.0
+_OPTIONS: Final = (
+    "--cluster-enabled", "yes",
+    "--cluster-config-file", "nodes.conf",
+    "--cluster-node-timeout", str(NODE_TIMEOUT_MILLISECONDS),
+    "--cluster-replica-validity-factor", "0",
+    "--repl-diskless-sync-delay", "0",
+    "--bind", _HOST,
+    "--save", "",
+    "--appendonly", "no",
+)  # fmt: skip
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for something that no server tells of; fail after half a minute."""
+    deadline = time.monotonic() + _PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited in vain until {what}")
+        time.sleep(0.01)
+
+
+class Node:
+    """One server of a cluster."""
+
+    def __init__(self, folder: Path, port: int, bus_port: int) -> None:
+        self.address = (_HOST, port)
+        self._folder = folder
+        self.bus_port = bus_port
+        self._process: subprocess.Popen[bytes] | None = None
+        self.client = redis.Redis(host=_HOST, port=port, protocol=2)
+
+    def start(self) -> None:
+        """Start it; it dies with this process."""
+        self._folder.mkdir(exist_ok=True)
+        binary = find_server_binary(os.environ.get("PYASYNQ_TEST_BINARY"))
+        ports = ["--port", str(self.address[1]), "--cluster-port", str(self.bus_port)]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [binary.path, *ports, *_OPTIONS, "--dir", str(self._folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - it makes one system call
+            )
+        wait_until(self.answers, f"{format_address(self.address)} answers")
+
+    def answers(self) -> bool:
+        """Return whether it takes commands."""
+        try:
+            return bool(self.client.ping())
+        except redis.RedisError:
+            return False
+
+    @property
+    def id(self) -> str:
+        """Its name in the cluster."""
+        return str(self.cluster("MYID").decode())
+
+    def cluster(self, *command: object) -> Any:
+        """Run a command of CLUSTER, and return the reply as it came."""
+        return raw(self.client, "CLUSTER", *command)
+
+    def errors(self, code: str) -> int:
+        """Return how often it has answered with an error of this code."""
+        return int(self.client.info("errorstats").get(f"errorstat_{code}", {}).get("count", 0))
+
+    def signal(self, number: int) -> None:
+        """Send its process a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """Kill it, if it runs, and wait for its end."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+        self.client.close()
+
+
+class Cluster:
+    """Primaries with an equal share of the slots, and for each so many replicas; started on entering."""
+
+    def __init__(self, *, primaries: int = 3, replicas: int = 0) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="pyasynq-cluster-"))
+        ports = iter(_free_ports(2 * primaries * (1 + replicas)))
+        self.nodes = [
+            Node(self._folder / str(number), next(ports), next(ports))
+            for number in range(primaries * (1 + replicas))
+        ]
+        self._count = primaries
+        self.url = "redis-cluster://" + ",".join(format_address(node.address) for node in self.nodes)
+
+    @property
+    def primaries(self) -> list[Node]:
+        """The nodes that began as primaries."""
+        return self.nodes[: self._count]
+
+    def client(self) -> ClusterClient:
+        """Return a client that looks at the whole cluster."""
+        return ClusterClient([node.address for node in self.nodes])
+
+    def owner(self, slot: int, *, told_by: Node | None = None) -> Node:
+        """Return the node that serves a slot, in the eyes of a node."""
+        for first, last, primary, *_ in (told_by or self.nodes[0]).cluster("SLOTS"):
+            if first <= slot <= last:
+                return next(node for node in self.nodes if node.address[1] == primary[1])
+        raise LookupError(slot)
+
+    def other_than(self, node: Node) -> Node:
+        """Return another primary."""
+        return next(other for other in self.primaries if other is not node)
+
+    def begin_move(self, slot: int, source: Node, to: Node) -> None:
+        """Put a slot on its way; its keys stay where they are."""
+        to.cluster("SETSLOT", slot, "IMPORTING", source.id)
+        source.cluster("SETSLOT", slot, "MIGRATING", to.id)
+
+    def move_keys(self, slot: int, source: Node, to: Node, *names: str) -> None:
+        """Move these keys of a slot, or all of it."""
+        keys = names or source.cluster("GETKEYSINSLOT", slot, 10_000)
+        for key in keys:
+            raw(source.client, "MIGRATE", *to.address, key, 0, 5_000)
+
+    def finish_move(self, slot: int, to: Node) -> None:
+        """Tell all nodes whose slot it is, the new owner first."""
+        for node in [to, *(node for node in self.primaries if node is not to)]:
+            node.cluster("SETSLOT", slot, "NODE", to.id)
+
+    def move(self, slot: int, to: Node) -> None:
+        """Move a slot with all its keys."""
+        source = self.owner(slot, told_by=to)
+        if source is not to:
+            self.begin_move(slot, source, to)
+            self.move_keys(slot, source, to)
+            self.finish_move(slot, to)
+
+    def __enter__(self) -> Self:
+        try:
+            for node in self.nodes:
+                node.start()
+            self._join()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Kill all nodes."""
+        for node in self.nodes:
+            with contextlib.suppress(ProcessLookupError):
+                node.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _join(self) -> None:
+        share = SLOTS // self._count
+        for number, node in enumerate(self.nodes):
+            # Different from the start, or the nodes have to find out who is right.
+            node.cluster("SET-CONFIG-EPOCH", number + 1)
+            if number < self._count:
+                last = SLOTS - 1 if number == self._count - 1 else (number + 1) * share - 1
+                node.cluster("ADDSLOTSRANGE", number * share, last)
+        for node in self.nodes[1:]:
+            self.nodes[0].cluster("MEET", *node.address, node.bus_port)
+        self._wait_for_agreement()
+        for number, node in enumerate(self.nodes[self._count :]):
+            primary = self.nodes[number % self._count].id
+            wait_until(lambda node=node, primary=primary: _replicates(node, primary), "a replica follows")  # type: ignore[misc]
+        self.wait_for_replicas()
+
+    def _wait_for_agreement(self) -> None:
+        def agree() -> bool:
+            infos = [node.cluster("INFO") for node in self.nodes]
+            known = b"cluster_known_nodes:%d\r\n" % len(self.nodes)
+            return all(b"cluster_state:ok" in info and known in info for info in infos)
+
+        wait_until(agree, "the nodes agree")
+
+    def wait_for_replicas(self) -> None:
+        """Wait until every node that replicates has all that its primary has."""
+        for node in self.nodes[self._count :]:
+            wait_until(
+                lambda node=node: node.client.info("replication").get("master_link_status") == "up",  # type: ignore[misc]
+                "a replica is in step",
+            )
+
+        def all_know() -> bool:
+            replicated = len(self.nodes) // self._count
+            return all(
+                all(len(serving) == replicated for _, _, *serving in node.cluster("SLOTS"))
+                for node in self.nodes
+            )
+
+        wait_until(all_know, "all nodes know all replicas")
+
+
+def _replicates(node: Node, primary: str) -> bool:
+    try:
+        node.cluster("REPLICATE", primary)
+    except redis.ResponseError:  # it has not heard of the primary yet
+        return False
+    return True
+
+
+def _free_ports(count: int) -> Sequence[int]:
+    # All are held at once, so that none comes twice.
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind((_HOST, 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+_LIBC: Final = ctypes.CDLL(None) if os.uname().sysname == "Linux" else None
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def _die_with_parent() -> None:
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def cluster_server() -> Iterator[Cluster]:
+    """The cluster of this test process: three primaries."""
+    with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(cluster_server: Cluster) -> Cluster:
+    """The same, empty."""
+    with cluster_server.client() as client:
+        client.flushall()
+        client.script_flush()
+    return cluster_server
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[Cluster]:
+    """A cluster of the test's own, three primaries with a replica each, to do harm to."""
+    with Cluster(replicas=1) as cluster:
+        yield cluster
