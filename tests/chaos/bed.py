@@ -8,12 +8,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import psutil
+import redis
 
 from tests.fix_worker import RedisProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from tests.invariants import RedisClient
 
 
 class Bed(Protocol):
@@ -23,9 +26,8 @@ class Bed(Protocol):
     def url(self) -> str:
         """What clients and workers are given."""
 
-    @property
-    def urls_at_the_end(self) -> Sequence[str]:
-        """The servers that together hold all keys when the run is over; each is looked at."""
+    def client(self) -> RedisClient:
+        """Return a client that sees all keys, past everything that a scenario puts before Redis."""
 
     @property
     def processes(self) -> Sequence[psutil.Process]:
@@ -48,10 +50,9 @@ class OneRedis:
         self._server = RedisProcess(folder, *persistence)
         self.url = self._server.url
 
-    @property
-    def urls_at_the_end(self) -> Sequence[str]:
-        """This server's."""
-        return [self.url]
+    def client(self) -> RedisClient:
+        """Return a client of the server."""
+        return redis.Redis.from_url(self.url)
 
     @property
     def processes(self) -> Sequence[psutil.Process]:

@@ -57,8 +57,8 @@ class Verdict:
     """Seconds: from a fault until a task that it met ran again, or until anything ran to its end after it."""
 
 
-def check(history: History, final: FinalState) -> Verdict:
-    """Judge a run."""
+def check(history: History, final: FinalState, *, undoes: bool = False) -> Verdict:
+    """Judge a run. `undoes` is for faults that may undo what Redis had confirmed: a primary that is lost."""
     verdict = Verdict(faults=Counter(fault.kind for fault in history.faults))
     verdict.problems.extend(final.complaints)
     for task_id, fate in history.enqueues.items():
@@ -69,7 +69,7 @@ def check(history: History, final: FinalState) -> Verdict:
     faults = sorted(history.faults, key=lambda fault: fault.began)
     for task_id, runs in history.runs.items():
         for run, after in pairwise(runs):
-            _check_rerun(task_id, run, after, faults, verdict)
+            _check_rerun(task_id, run, after, faults, verdict, undoes=undoes)
     verdict.longest_recovery = max([verdict.longest_recovery, *_standstills(history)])
     return verdict
 
@@ -107,7 +107,9 @@ def _stuck(history: History, final: FinalState) -> Iterator[str]:
             yield f"task {task_id} is archived although it neither failed nor crashed its worker"
 
 
-def _check_rerun(task_id: str, run: Run, after: Run, faults: Sequence[Fault], verdict: Verdict) -> None:
+def _check_rerun(
+    task_id: str, run: Run, after: Run, faults: Sequence[Fault], verdict: Verdict, *, undoes: bool
+) -> None:
     if run.how is What.FAILED:
         return
     fault = _cause(run, after, faults)
@@ -115,7 +117,7 @@ def _check_rerun(task_id: str, run: Run, after: Run, faults: Sequence[Fault], ve
     if fault is None:
         verdict.problems.append(f"{where}, and no fault explains it")
         return
-    if run.settled is not None and run.settled < min(after.started, fault.began):
+    if not undoes and run.settled is not None and run.settled < min(after.started, fault.began):
         verdict.problems.append(f"{where}, although Redis had confirmed its outcome before any fault")
     verdict.again[fault.kind] += 1
     verdict.twice[fault.kind] += run.how is What.FINISHED

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import redis
-
 from pyasynq._wire.keys import queue_keys
 from pyasynq.doctor import Doctor, FindingKind, Severity
 from tests.chaos.checker import FinalState
@@ -13,8 +11,6 @@ from tests.chaos.settings import QUEUE
 from tests.invariants import violations
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tests.invariants import RedisClient
 
 _PAUSE_SECONDS: Final = 0.2
@@ -22,21 +18,15 @@ _OF_THE_MACHINE: Final = frozenset({FindingKind.SLOW_SCRIPT, FindingKind.CLOCK_S
 """They say something about the machine or the faults, and nothing about the data."""
 
 
-async def look(urls: Sequence[str]) -> FinalState:
+async def look(url: str, client: RedisClient) -> FinalState:
     """Read all tasks, and let the invariants and the doctor say what they have to say."""
-    states: dict[str, str] = {}
-    complaints: list[str] = []
-    for url in urls:
-        client: RedisClient
-        with redis.Redis.from_url(url) as client:
-            states |= _states(client)
-            complaints += violations(client)
-        async with Doctor(url, pause=_PAUSE_SECONDS, unowned_locks=True) as doctor:
-            complaints += [
-                f"doctor: {finding}"
-                for finding in await doctor.examine()
-                if finding.severity is not Severity.NOTICE and finding.kind not in _OF_THE_MACHINE
-            ]
+    states, complaints = _states(client), violations(client)
+    async with Doctor(url, pause=_PAUSE_SECONDS, unowned_locks=True) as doctor:
+        complaints += [
+            f"doctor: {finding}"
+            for finding in await doctor.examine()
+            if finding.severity is not Severity.NOTICE and finding.kind not in _OF_THE_MACHINE
+        ]
     return FinalState(states, complaints)
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pyasynq.task import Task
     from tests.chaos.bed import Bed
+    from tests.chaos.checker import FinalState
     from tests.chaos.records import History
     from tests.chaos.stage import Tell
     from tests.fix_proxy import Proxy
@@ -94,7 +95,9 @@ class Scenario:
     """Whether the clocks of the workers can be made to jump."""
     usual_engine: ClassVar[bool] = False
     """Whether the engine has the settings of production in every profile."""
-    limit_seconds: ClassVar[float] = 300.0
+    undoes: ClassVar[bool] = False
+    """Whether the fault may undo what Redis had confirmed, as the loss of a primary does."""
+    limit_seconds: ClassVar[float] = 600.0
 
     def bed(self, folder: Path) -> AbstractContextManager[Bed]:
         """Return the servers of Redis."""
@@ -132,10 +135,10 @@ def run_scenario(scenario: Scenario, seed: int, profile: Profile, tell: Tell) ->
     with tempfile.TemporaryDirectory(prefix="chaos-") as name:
         folder = Path(name)
         run = _ScenarioRun(scenario, seed, profile, folder, tell)
-        problems, complaints = asyncio.run(run.perform())
+        problems, final = asyncio.run(run.perform())
         history = read_history(folder)
         scenario.complete(history)
-        verdict = check(history, complaints)
+        verdict = check(history, final, undoes=scenario.undoes)
         verdict.problems += [*problems, *scenario.judge(history, verdict)]
         result = Result(scenario.name, verdict, time.monotonic() - started)
         if not result.is_well:
@@ -153,13 +156,14 @@ class _ScenarioRun:
         self._tell = tell
         self.log = folder / "workers.log"
 
-    async def perform(self) -> tuple[list[str], Any]:
+    async def perform(self) -> tuple[list[str], FinalState]:
         """Run it; return what went wrong on the way, and what Redis holds at the end."""
         data = self._folder / "r"
         data.mkdir()
         with self._scenario.bed(data) as bed:
             problems = await self._work(bed)
-            return problems, await look(bed.urls_at_the_end)
+            with bed.client() as client:
+                return problems, await look(bed.url, client)
 
     async def _work(self, bed: Bed) -> list[str]:
         """Start workers, load, inject, wait until everything is done, and stop the workers."""

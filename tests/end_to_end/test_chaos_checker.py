@@ -60,7 +60,8 @@ class SmallRun:
         self.served()
         await self._serve()
         self._recorder.close()
-        return check(read_history(self._folder), await look([self.url]))
+        with redis.Redis.from_url(self.url) as client:
+            return check(read_history(self._folder), await look(self.url, client))
 
     async def _serve(self) -> None:
         """Run what there is."""

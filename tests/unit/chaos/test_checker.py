@@ -107,6 +107,13 @@ def test_a_confirmed_outcome_must_not_be_undone_by_a_fault() -> None:
     assert "although Redis had confirmed its outcome before any fault" in verdict.problems[0]
 
 
+def test_a_primary_that_is_lost_may_undo_what_it_had_confirmed() -> None:
+    """Its replica did not have it yet."""
+    failover = Fault("failover", 20, 25)
+    made = history(finished(7, 10), finished(8, 40), faults=(failover,))
+    assert [] == check(made, NOTHING, undoes=True).problems
+
+
 def test_a_run_that_the_handler_asked_for_is_no_duplicate() -> None:
     """A failed try is followed by another one."""
     failed = Run(7, 10, 11, What.FAILED, 11.1)
