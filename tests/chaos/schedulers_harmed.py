@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SCHEDULERS: Final = 3
 _FAULTS: Final = 5
-_START_SECONDS: Final = 30.0
+_START_SECONDS: Final = 120.0
 
 
 class SchedulerKilled(NothingTwice):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     """Is told how many tasks have ended, of how many."""
 
 _LOOK_SECONDS: Final = 0.2
-_START_SECONDS: Final = 60.0
+_START_SECONDS: Final = 180.0
 
 
 @dataclass(slots=True)
