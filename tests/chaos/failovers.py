@@ -106,7 +106,7 @@ def _listening_on(port: int) -> psutil.Process:
     return next(
         psutil.Process(one.pid)
         for one in psutil.net_connections("tcp")
-        if one.laddr.port == port and one.status == psutil.CONN_LISTEN
+        if one.laddr and one.laddr.port == port and one.status == psutil.CONN_LISTEN
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from pyasynq._broker.cluster_map import SLOTS, ClusterMap, guard_key, slot_of
 from pyasynq._broker.cluster_routes import route
 from pyasynq._broker.cluster_visit import NO_ANSWER, Elsewhere, Visit
-from pyasynq._broker.plan import CommandCall, Replay, ScriptCall
+from pyasynq._broker.plan import CommandCall, DurableCall, Replay, ScriptCall
 from pyasynq._broker.session import DriverState
 from pyasynq._broker.steps import Pause
 from pyasynq._clock import SYSTEM_CLOCK
@@ -81,6 +81,8 @@ class ScriptedCluster:
 
 
 def _word(call: Call) -> Any:
+    if isinstance(call, DurableCall):
+        return _word(call.call)
     return call.script.name if isinstance(call, ScriptCall) else call.command[0]
 
 
