@@ -25,7 +25,7 @@ LIMIT_SECONDS: Final = 150.0
 READY_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.05
 # Of the others it is known that it takes longer, or does not happen at all.
-FAST_ENOUGH: Final = ("dramatiq", "streaq")
+FAST_ENOUGH: Final = ("streaq",)
 SUPERVISED: Final = Contestant(
     "pyasynq-2-processes",
     PLAIN.peer,
@@ -77,7 +77,7 @@ RECOVERY = Measurement(
     "Recovery: the process that runs a task is killed, another worker is there",
     (SECONDS,),
     _open,
-    notes=("Peers that are missing here take longer, or do not run the task again; see their set-up below.",),
+    notes=("Peers that are missing here take minutes, or do not run the task again: see the last table.",),
     by_default=False,
     most_rounds=3,
 )

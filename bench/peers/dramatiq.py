@@ -42,7 +42,8 @@ PEER = Peer(
     title="Dramatiq",
     packages=("dramatiq", "redis", "hiredis"),
     setup="one thread a process and dramatiq_queue_prefetch=500, which is its fastest setting here",
-    after_a_crash="run again when the heartbeat of the worker is missed (60 s)",
+    after_a_crash="run again when the heartbeat of the worker has been missed for 60 s and another worker "
+    "looks, which one of 1,000 commands does",
     at_least_once=True,
     modes={"one": one},
     fill="one",
