@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _SHORTEST_GAP: Final = 0.01
 _LONGEST_GAP: Final = 0.25
+_VAIN_WAKES: Final = 8
+"""So often in a row others are quicker by chance where few are idle."""
 
 
 class QueueView:
@@ -29,6 +31,9 @@ class QueueView:
     they have changed: after a gap, which grows while others are quicker, or at once when an attempt of
     this server has ended. So is one that is held by its order; there it is the lists of its active tasks and
     of those to be retried that are watched, unless the task in front is this server's own.
+
+    All idle servers are told of one task, and one of them gets it. A server that was told in vain many times
+    is one of many: it lets some time pass, ever more up to a quarter of a second, before it watches again.
 
     A queue that has tasks for which this server has no handler is left to others first: while it was empty,
     what comes into it is asked for after a courtesy. Redis tells us at once and those who poll later, so we
@@ -44,9 +49,12 @@ class QueueView:
         "_not_before",
         "_own_rules",
         "_turn",
+        "_vain",
+        "_woken",
         "active_key",
         "armed",
         "changes",
+        "damped",
         "deferred",
         "empty",
         "held",
@@ -87,6 +95,10 @@ class QueueView:
         self._courteous_until = 0.0
         self.deferred = False
         """It is empty no more, and left to others until `look_at`."""
+        self._woken = False
+        self._vain = 0
+        self.damped = False
+        """It is empty, and not watched until `look_at`."""
         self.unsure = False
         """The last question failed, so that nobody knows whether the queue is empty."""
         self.armed = False
@@ -141,11 +153,26 @@ class QueueView:
         """Note that Redis has reported a change of a queue that nothing holds."""
         self.changes += 1
         self.armed = self.leases_armed = self.unsure = False
+        self._woken = True
         self.deferred = self.empty and now < self._courteous_until
         if self.deferred:
             self.look_at = min(self.look_at, now + self._courtesy)
         else:
             self.empty = False
+
+    def rest(self, answer: Dequeued, now: float, look_at: float) -> None:
+        """Note an answer that nothing was reported after, of a queue that nothing holds."""
+        self.empty = answer.empty
+        self.look_at = look_at
+        if answer.tasks:
+            self._vain = 0
+        elif self._woken:
+            self._vain += 1
+        self.damped = self._woken and self.empty and self._vain > _VAIN_WAKES
+        self._woken = False
+        if self.damped:
+            gap = min(_LONGEST_GAP, _SHORTEST_GAP * 2.0 ** min(self._vain - _VAIN_WAKES, 32))
+            self.look_at = min(look_at, now + gap * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load
 
     def hold(self, answer: Dequeued, now: float, look_at: float) -> None:
         """Note that a limit keeps tasks back."""
@@ -270,7 +297,9 @@ class QueueBoard:
 
     def to_watch(self) -> list[QueueView]:
         """Return the queues that are empty and not watched."""
-        return [view for view in self._wanted if view.empty and not view.armed and not view.deferred]
+        return [
+            view for view in self._wanted if view.empty and not (view.armed or view.deferred or view.damped)
+        ]
 
     def changed(self, key: str, now: float = 0.0) -> bool:
         """Note that Redis reported a change of a key; return whether a queue is to be asked because of it."""
@@ -297,8 +326,7 @@ class QueueBoard:
             if view.changes != changes:
                 view.stir()
         elif view.changes == changes:
-            view.empty = answer.empty
-            view.look_at = look_at
+            view.rest(answer, now, look_at)
 
     def slot_freed(self, queue: str) -> None:
         """Note that an attempt of this server has ended; what it held is free once that is written."""

@@ -88,6 +88,9 @@ class Demand(Protocol):
     def start(self, attempt: Attempt, want: Want) -> None:
         """Take over an attempt that is on the roster. It may have come too late to be wanted."""
 
+    def fill(self) -> None:
+        """Begin with what was taken over; called when all answers of a pipeline are in."""
+
     @property
     def waiting(self) -> int:
         """How many attempts were taken over and have not been started."""
@@ -118,7 +121,7 @@ class Slots:
         self._concurrency = config.concurrency
         self._runner = runner
         self._running = runner.running
-        self._prefetch = Prefetch(config.prefetch, parts.settings)
+        self._prefetch = Prefetch(config.prefetch, parts.settings, config.priorities)
         self._prefetches = config.prefetch > 0 and may_prefetch(config)
         self._left = config.max_tasks
         self.taking = True
@@ -162,13 +165,16 @@ class Slots:
         return (Want(room, self._parts.settings.lease),) if room else ()
 
     def start(self, attempt: Attempt, want: Want) -> None:  # noqa: ARG002 - there is only one at a time
-        """Run the handler, at once or as soon as there is a slot."""
+        """Let the attempt wait for its turn at a slot."""
         if self._left is not None:
             self._left -= 1
-        if len(self._running) < self._concurrency:
-            self._runner.start(attempt)
-        else:
-            self._prefetch.add(attempt)
+        self._prefetch.add(attempt)
+
+    def fill(self) -> None:
+        """Run handlers in the free slots."""
+        now = self._clock.monotonic()
+        while self._prefetch and self.taking and len(self._running) < self._concurrency:
+            self._start_next(now)
 
     def withdraw(self) -> Sequence[Attempt]:
         """Let nobody wait any longer; what is to be cancelled is so, beyond all slots, and not put back."""
@@ -195,10 +201,9 @@ class Slots:
 
     def _ended(self, attempt: Attempt) -> None:
         if self._prefetches:
-            now = self._clock.monotonic()
-            self._prefetch.learn(now - attempt.started)
-            while self._prefetch and self.taking and len(self._running) < self._concurrency:
-                self._start_next(now)
+            self._prefetch.learn(self._clock.monotonic() - attempt.started)
+        if self._prefetch:
+            self.fill()
         self.on_end()
 
     def _start_next(self, now: float) -> None:

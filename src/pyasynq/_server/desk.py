@@ -149,6 +149,9 @@ class Desk:
         if parts.events.wants(TaskStarted):
             parts.events.emit(TaskStarted(attempt.queue, attempt.id, message.type, message.retried))
 
+    def fill(self) -> None:
+        """Do nothing: whatever was taken has begun."""
+
     def withdraw(self) -> Sequence[Attempt]:
         """Return nothing: whatever was taken has begun."""
         return ()

@@ -7,6 +7,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.settings import EngineSettings
 
@@ -17,22 +19,41 @@ _WEIGHT: Final = 0.02
 
 
 class Prefetch:
-    """How many tasks may wait for a slot, and those that do, in the order in which they were taken.
+    """How many tasks may wait for a slot, and those that do.
+
+    Each queue's go in the order in which they were taken, and the queues take turns by their weights: every
+    one pays for each task that goes, the less the more it weighs, and the one that has paid least is next.
 
     There are so few of them that all would be run within a short time, one after the other. When they wait
     for longer all the same, tasks are not what they were: they are to be put back, and it is learnt anew.
     """
 
-    __slots__ = ("_bytes", "_mean", "_most", "_most_bytes", "_patience", "_span", "_waiting")
+    __slots__ = (
+        "_bytes",
+        "_least_paid",
+        "_mean",
+        "_most",
+        "_most_bytes",
+        "_number",
+        "_paid",
+        "_patience",
+        "_prices",
+        "_span",
+        "_waiting",
+    )
 
-    def __init__(self, most: int, settings: EngineSettings) -> None:
+    def __init__(self, most: int, settings: EngineSettings, weights: Mapping[str, int]) -> None:
         self._most = most
         self._most_bytes = settings.prefetch_bytes
         self._span = settings.prefetch_span
         self._patience = settings.prefetch_patience
         self._mean = _LONGEST
-        self._bytes = 0
-        self._waiting: deque[Attempt] = deque()
+        self._bytes = self._number = 0
+        self._waiting: dict[str, deque[Attempt]] = {}
+        """Those of each queue that has any."""
+        self._prices = {queue: 1 / weight for queue, weight in weights.items()}
+        self._paid = dict.fromkeys(weights, 0.0)
+        self._least_paid = 0.0
 
     @property
     def allowed(self) -> int:
@@ -44,7 +65,9 @@ class Prefetch:
     @property
     def patient_until(self) -> float:
         """Monotonic time from which on the one that waits for longest has waited too long."""
-        return self._waiting[0].started + self._patience if self._waiting else math.inf
+        if not self._waiting:
+            return math.inf
+        return min(waiting[0].started for waiting in self._waiting.values()) + self._patience
 
     def learn(self, seconds: float) -> None:
         """Note how long a handler has run."""
@@ -55,15 +78,30 @@ class Prefetch:
         self._mean = _LONGEST
 
     def add(self, attempt: Attempt) -> None:
-        """Let an attempt wait behind the others."""
-        self._waiting.append(attempt)
+        """Let an attempt wait behind the others of its queue."""
+        queue = attempt.queue
+        waiting = self._waiting.get(queue)
+        if waiting is None:
+            waiting = self._waiting[queue] = deque()
+            # Nobody saves up for later while there is nothing to pay for.
+            self._paid[queue] = max(self._paid[queue], self._least_paid)
+        waiting.append(attempt)
+        self._number += 1
         self._bytes += attempt.size
 
     def next(self) -> Attempt:
-        """Return the attempt that has waited for longest; it waits no more."""
-        attempt = self._waiting.popleft()
+        """Return the attempt whose turn it is; it waits no more."""
+        queues = self._waiting
+        queue = next(iter(queues)) if len(queues) == 1 else min(queues, key=self._paid.__getitem__)
+        waiting = queues[queue]
+        attempt = waiting.popleft()
+        if not waiting:
+            del queues[queue]
+        self._least_paid = self._paid[queue]
+        self._paid[queue] += self._prices[queue]
+        self._number -= 1
         self._bytes -= attempt.size
         return attempt
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return self._number

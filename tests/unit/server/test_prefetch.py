@@ -19,7 +19,7 @@ def prefetch() -> Prefetch:
     settings = EngineSettings(
         prefetch_span=20 * MILLISECOND, prefetch_patience=50 * MILLISECOND, prefetch_bytes=1_000
     )
-    return Prefetch(100, settings)
+    return Prefetch(100, settings, {"default": 1, "light": 1, "heavy": 3})
 
 
 def learn(prefetch: Prefetch, seconds: float, times: int) -> None:
@@ -88,3 +88,36 @@ def test_patience_ends_with_the_one_that_waits_for_longest(prefetch: Prefetch) -
     assert 100.05 == prefetch.patient_until
     assert "1" == prefetch.next().id
     assert 200.05 == prefetch.patient_until
+
+
+def test_queues_take_turns_by_their_weights(prefetch: Prefetch) -> None:
+    """Though all tasks of a queue came at once; each queue's go in their order."""
+    for queue in ("light", "heavy"):
+        for number in range(12):
+            prefetch.add(attempt(f"{queue} {number}", queue=queue))
+    went = [prefetch.next() for _ in range(16)]
+    for begin in range(0, 16, 4):
+        assert 3 == sum(one.queue == "heavy" for one in went[begin : begin + 4])
+    assert [f"heavy {number}" for number in range(12)] == [one.id for one in went if one.queue == "heavy"]
+    assert ["light"] * 8 == [prefetch.next().queue for _ in range(8)]
+
+
+def test_a_queue_that_had_nothing_has_saved_nothing_up(prefetch: Prefetch) -> None:
+    """It takes turns from then on."""
+    for number in range(100):
+        prefetch.add(attempt(str(number), queue="default"))
+    for _ in range(50):
+        prefetch.next()
+    for number in range(50):
+        prefetch.add(attempt(str(number), queue="light"))
+    went = [prefetch.next().queue for _ in range(20)]
+    assert 10 == went.count("light")
+
+
+def test_patience_ends_with_the_longest_wait_of_all_queues(prefetch: Prefetch) -> None:
+    """Also of one whose turn is later."""
+    for queue, started in (("light", 200.0), ("heavy", 100.0)):
+        one = attempt(queue=queue)
+        one.started = started
+        prefetch.add(one)
+    assert 100.05 == prefetch.patient_until

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyasynq._broker.dequeue import Dequeued
+from pyasynq._broker.dequeue import Dequeued, DequeuedTask
 from pyasynq._clock import Instant
-from pyasynq._server.board import QueueBoard
+from pyasynq._server.board import QueueBoard, QueueView
 from pyasynq._server.roster import Roster
 from pyasynq._server.suspects import SuspectWatch, suspect_threshold
 from tests.attempts import attempt
@@ -157,3 +157,53 @@ def test_h06_a_waiting_suspect_stops_the_taking_until_all_others_are_old() -> No
     watch.waiting = QueueBoard(["one"]).views[0]
     assert watch.blocked([young, old], 105.0)
     assert not watch.blocked([old], 105.0)
+
+
+def wake_in_vain(board: QueueBoard, view: QueueView, now: float) -> None:
+    """Let Redis report a task of an empty queue that somebody else then gets."""
+    board.changed(view.pending_key, now)
+    board.answered(view, EMPTY, changes=view.changes, now=now, look_at=now + 5)
+    if view in board.to_watch():
+        board.watched(view, changes=view.changes)
+        board.answered(view, EMPTY, changes=view.changes, now=now, look_at=now + 5)
+
+
+def test_one_of_many_idle_servers_waits_before_it_watches_a_queue_again(board: QueueBoard) -> None:
+    """One task wakes all those that watch, and only one of them gets it."""
+    view = board.views[0]
+    for _ in range(8):
+        wake_in_vain(board, view, 100.0)
+        assert view.armed
+    rests = []
+    for _ in range(10):
+        wake_in_vain(board, view, 100.0)
+        assert not view.armed
+        assert [] == board.to_watch() == board.due(100.0)
+        rests.append(view.look_at - 100.0)
+        [due] = board.due(view.look_at)
+        board.watched(due, changes=due.changes)
+        assert view in board.worth_asking(100.0)
+        board.answered(view, EMPTY, changes=view.changes, now=100.0, look_at=105.0)
+        assert (True, 105.0) == (view.armed, view.look_at)
+    assert 0.01 <= rests[0] <= 0.02
+    assert 0.125 <= rests[-1] <= 0.25
+
+
+def test_a_server_that_gets_a_task_watches_at_once_again(board: QueueBoard) -> None:
+    """So there is always one that does, as long as it has room."""
+    view = board.views[0]
+    for _ in range(12):
+        wake_in_vain(board, view, 100.0)
+    task = DequeuedTask("a", b"", 0, 30)
+    board.changed(view.pending_key, 100.0)
+    board.answered(view, EMPTY._replace(tasks=[task]), changes=view.changes, now=100.0, look_at=105.0)
+    assert [view] == board.to_watch()
+
+
+def test_polls_that_find_nothing_are_no_vain_wakes(board: QueueBoard) -> None:
+    """Whoever is never told is one of none."""
+    view = board.views[0]
+    for _ in range(50):
+        board.answered(view, EMPTY, changes=view.changes, now=100.0, look_at=105.0)
+        assert [view] == board.to_watch()
+        assert 105.0 == view.look_at

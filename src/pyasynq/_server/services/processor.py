@@ -145,6 +145,7 @@ class Processor(Service):
             tasks = next(answers)
             if not isinstance(tasks, Exception):
                 intake.found(call, tasks)
+        self._demand.fill()
         for task, _ in parcel.quarantines:
             if not isinstance(next(answers), Exception):
                 intake.quarantined(task)
