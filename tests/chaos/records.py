@@ -31,7 +31,7 @@ class What(enum.StrEnum):
     REFUSED = "refused"
     """The enqueue failed, and its error says that the task is not in its queue."""
     UNKNOWN = "unknown"
-    """The enqueue failed, and its error says that the task may be in its queue."""
+    """The enqueue failed, and its error says that the task may be in its queue, or may not stay there."""
     STARTED = "started"
     FINISHED = "finished"
     FAILED = "failed"
