@@ -70,6 +70,7 @@ class Proxy:
         self._target = parse_redis_url(url)
         self._changed = threading.Condition()
         self._orders: list[_Order] = []
+        self._hidden: dict[bytes, bytes] = {}
         self._links: list[_Link] = []
         self._threads: list[threading.Thread] = []
         self._open = threading.Event()
@@ -115,6 +116,12 @@ class Proxy:
     def dribble(self, pause: float) -> None:
         """Pass on replies from now on byte by byte, with rests between them, until the proxy ends."""
         self._pause = pause
+
+    def hide(self, *commands: str) -> None:
+        """Have the server not know these commands: their last letter is changed on the way."""
+        for command in commands:
+            head = f"${len(command)}\r\n{command}".encode()
+            self._hidden[head] = head[:-1] + b"_"
 
     def refuse(self, refusing: bool = True) -> None:
         """Close new connections at once, or take them again."""
@@ -205,6 +212,8 @@ class Proxy:
             while data := link.client.recv(_PIECE):
                 self._open.wait()
                 cut = self._order_for(data)
+                for command, unknown in self._hidden.items():
+                    data = data.replace(command, unknown)
                 if cut is Cut.BEFORE_REQUEST:
                     self._count_cut()
                     break

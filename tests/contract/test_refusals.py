@@ -11,6 +11,8 @@ import pytest
 
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
+from pyasynq.doctor import Doctor
+from pyasynq.errors import RedisPermissionError
 from pyasynq.events import Outcome, RoundFailed, ServerWarning, TaskRecovered
 from tests.factories import Tasks
 from tests.fix_engine import QUICK, serving
@@ -18,9 +20,13 @@ from tests.invariants import check_invariants
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyasynq.task import Task
-    from tests.fix_drivers import OwnServer
+    from tests.fix_drivers import ClientFace, OwnServer
     from tests.fix_engine import Running
+    from tests.fix_proxy import Proxy
+    from tests.invariants import RedisClient
 
 SETTINGS = dataclasses.replace(QUICK, lease=30)
 POLLED = ServerConfig(
@@ -105,6 +111,75 @@ async def test_a_server_without_resp3_costs_one_warning(own_server: OwnServer) -
         await work(running)
         assert ["wakeup_refused"] == [warning.code for warning in running.recorder.of(ServerWarning)]
         assert [] == running.recorder.of(RoundFailed)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "warned"),
+    [
+        (["HELLO"], ["wakeup_refused"]),
+        (["CLIENT"], ["command_refused", "wakeup_refused"]),
+        (["INFO"], ["command_refused"]),
+        (["SCRIPT"], []),
+        (["HELLO", "CLIENT", "INFO", "SCRIPT", "CONFIG", "SLOWLOG"], ["command_refused", "wakeup_refused"]),
+    ],
+    ids=",".join,
+)
+@run_async
+async def test_a_proxy_that_does_not_know_a_command_costs_at_most_its_warning(
+    proxy: Proxy, redis_client: RedisClient, hidden: list[str], warned: list[str]
+) -> None:
+    """An unknown command is refused as a forbidden one is."""
+    proxy.hide(*hidden)
+    async with serving(proxy.url, handle, POLLED, SETTINGS) as running:
+        await work(running)
+        warnings = running.recorder.of(ServerWarning)
+        assert warned == sorted(warning.code for warning in warnings)
+        for warning in warnings:
+            assert re.fullmatch(WARNINGS[warning.code], warning.message), "docs/redis.md says otherwise"
+        assert [] == running.recorder.of(RoundFailed)
+    assert 1 == redis_client.exists("asynq:queues")
+
+
+@run_async
+async def test_the_doctor_does_without_commands_that_a_proxy_does_not_know(
+    proxy: Proxy, redis_client: RedisClient
+) -> None:
+    """It says what it did not look for."""
+    proxy.hide("INFO", "SLOWLOG", "CLIENT")
+    Tasks(redis_client).pending("1")
+    async with Doctor(proxy.url) as doctor:
+        assert [] == await doctor.examine()
+        assert 2 == len(doctor.skipped)
+        assert "slow scripts: this server, or a proxy before it, does not know SLOWLOG" in doctor.skipped
+
+
+@pytest.mark.parametrize("right", ["-info", "-client|tracking", "-client|setname"])
+@run_async
+async def test_a_missing_right_costs_its_warning(own_server: OwnServer, right: str) -> None:
+    """One at a time; tasks run all the same."""
+    with own_server.connect() as admin:
+        admin.execute_command("ACL", "SETUSER", "bob", "on", ">pw", "~*", "&*", "+@all", right)
+        url = own_server.url.replace("unix://", "unix://bob:pw@")
+        async with serving(url, handle, POLLED, SETTINGS) as running:
+            await work(running)
+            [warning] = running.recorder.of(ServerWarning)
+            assert ("wakeup_refused" if "tracking" in right else "command_refused") == warning.code
+            assert [] == running.recorder.of(RoundFailed)
+        check_invariants(admin)
+
+
+def test_scripts_that_may_only_be_called_by_name_must_be_there(
+    own_server: OwnServer, make_client: Callable[..., ClientFace]
+) -> None:
+    """Without SCRIPT and EVAL the error names what is missing; once others have loaded them it works."""
+    with own_server.connect() as admin:
+        admin.execute_command("ACL", "SETUSER", "bob", "on", ">pw", "~*", "+@all", "-script", "-eval")
+        client = make_client(own_server.url.replace("unix://", "unix://bob:pw@"))
+        with pytest.raises(RedisPermissionError, match="'eval' command"):
+            client.enqueue("t", task_id="1")
+        make_client(own_server.url).enqueue("t", task_id="2")
+        client.enqueue("t", task_id="3")
+        assert ["2", "3"] == sorted(Tasks(admin).ids("pending"))
 
 
 @pytest.mark.parametrize("database", [0, 5])

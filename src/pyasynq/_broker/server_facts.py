@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from pyasynq._broker.plan import CommandCall, Place, Plan, Replay
 from pyasynq._broker.stored import number_of
 from pyasynq._clock import Instant
-from pyasynq.errors import RedisPermissionError, RedisVersionError
+from pyasynq.errors import RedisPermissionError, RedisReplyError, RedisVersionError
 
 _OLDEST: Final = (6, 2)
 _VERSION_UNTOLD: Final = "7.0"
@@ -35,12 +35,12 @@ class ServerFacts(NamedTuple):
 def server_facts(at: Place = None) -> Plan[ServerFacts]:
     """Ask a server what it is, with INFO and TIME, which managed services allow.
 
-    INFO is one of Redis' dangerous commands, so users of strict access lists may lack it: the server is then
-    taken for a Redis 7 that says no more. The driver has warned about that.
+    INFO is one of Redis' dangerous commands, so users of strict access lists may lack it, and some proxies do
+    not know it: the server is then taken for a Redis 7 that says no more. The driver has warned about that.
     """
     try:
         info = _parse_info((yield CommandCall(("INFO",), at, Replay.SAFE)))
-    except RedisPermissionError:
+    except (RedisPermissionError, RedisReplyError):  # not allowed, or not known
         info = {"redis_version": _VERSION_UNTOLD}
     seconds, microseconds = yield CommandCall(("TIME",), at, Replay.SAFE)
     valkey = info.get("valkey_version")

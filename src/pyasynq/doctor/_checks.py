@@ -29,7 +29,7 @@ from pyasynq._wire.constants import SERVER_RECORD_SECONDS
 from pyasynq._wire.engine_text import decode_engine
 from pyasynq._wire.keys import SCHEDULERS
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
-from pyasynq.errors import RedisPermissionError
+from pyasynq.errors import RedisPermissionError, RedisReplyError
 
 from ._findings import FindingKind
 
@@ -178,6 +178,9 @@ class ServerChecks:
             slow = await self._slow_scripts(facts.redis_now)
         except RedisPermissionError:
             self.skipped.append("slow scripts: this user may not use SLOWLOG")
+            slow = []
+        except RedisReplyError:
+            self.skipped.append("slow scripts: this server, or a proxy before it, does not know SLOWLOG")
             slow = []
         found += [
             (FindingKind.SLOW_SCRIPT, f"{one.name} ({one.milliseconds} ms, entry {one.number})".encode(), b"")
