@@ -192,6 +192,17 @@ def _sums(answers: list[dict[str, Any]]) -> dict[str, Any]:
     return total
 
 
+def server_url_of(url: str) -> str:
+    """Return the URL of the server that is the primary now, where Sentinels are named."""
+    target = parse_redis_url(url)
+    if target.sentinels is None:
+        return url
+    with client_of(url) as client:
+        pool: Any = client.connection_pool
+        host, port = pool.get_master_address()
+    return f"redis://{host}:{port}/{target.database}"
+
+
 def client_of(url: str) -> redis.Redis:
     """Return a client that looks at what a URL names: a server, a primary under Sentinel or a cluster."""
     target = parse_redis_url(url)

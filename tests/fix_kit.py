@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import redis
-
 from pyasynq import App, testing
+from tests.cluster_client import client_of
 from tests.invariants import check_invariants
 
 if TYPE_CHECKING:
@@ -27,6 +26,6 @@ def sound_kit(handler: Any, **settings: Any) -> Iterator[testing.Kit]:
     """Use a kit, and check at the end that its database is sound."""
     with testing.use(handler, **settings) as kit:
         yield kit
-        with redis.Redis.from_url(kit.url) as client:
+        with client_of(kit.url) as client:
             client.delete("pyasynq:testing")
             check_invariants(client)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 from pyasynq._broker.redis_url import parse_redis_url
+from tests.cluster_client import server_url_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +68,7 @@ class Proxy:
     """Passes bytes between clients on a port of the loopback and the server of a URL."""
 
     def __init__(self, url: str) -> None:
-        self._target = parse_redis_url(url)
+        self._target = parse_redis_url(server_url_of(url))
         self._changed = threading.Condition()
         self._orders: list[_Order] = []
         self._hidden: dict[bytes, bytes] = {}

@@ -94,6 +94,7 @@ def used(admin: redis.Redis) -> set[str]:
     return {name.removeprefix("cmdstat_") for name in admin.info("commandstats")}
 
 
+@pytest.mark.single_server("replicas and Sentinels use commands of their own")
 @pytest.mark.parametrize("user", WORK)
 def test_the_documented_rights_are_enough_and_none_is_superfluous(
     admin: redis.Redis, redis_url: str, user: str

@@ -165,6 +165,7 @@ async def test_a_paused_queue_gives_nothing_and_wakes_when_it_is_resumed(
         await running.settled()
 
 
+@pytest.mark.single_server("replicas and Sentinels send commands of their own")
 @run_async
 async def test_an_idle_server_sends_few_commands(redis_url: str, redis_client: redis.Redis) -> None:
     """Redis hears from it now and then: a few commands a second, those inside scripts included."""
