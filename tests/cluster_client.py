@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 import redis
 from redis.crc import key_slot
 from redis.exceptions import AskError, MovedError
-from redis.sentinel import Sentinel
 
 from pyasynq._broker.redis_url import parse_redis_url
 
@@ -197,18 +196,17 @@ def server_url_of(url: str) -> str:
     target = parse_redis_url(url)
     if target.sentinels is None:
         return url
-    with client_of(url) as client:
-        pool: Any = client.connection_pool
-        host, port = pool.get_master_address()
-    return f"redis://{host}:{port}/{target.database}"
+    for host, port in target.sentinels.addresses:
+        with redis.Redis(host=host, port=port) as sentinel:
+            try:
+                reply = raw(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.sentinels.primary)
+            except redis.ConnectionError:
+                continue
+        return f"redis://{reply[0].decode()}:{int(reply[1])}/{target.database}"
+    raise redis.ConnectionError("no Sentinel answers")
 
 
 def client_of(url: str) -> redis.Redis:
     """Return a client that looks at what a URL names: a server, a primary under Sentinel or a cluster."""
     target = parse_redis_url(url)
-    if target.sentinels is not None:
-        make: Any = Sentinel
-        sentinels = make(list(target.sentinels.addresses))
-        client: redis.Redis = sentinels.master_for(target.sentinels.primary, db=target.database)
-        return client
-    return ClusterClient(target.seeds) if target.is_cluster else redis.Redis.from_url(url)
+    return ClusterClient(target.seeds) if target.is_cluster else redis.Redis.from_url(server_url_of(url))

@@ -19,6 +19,7 @@ import pytest
 import trustme
 
 from pyasynq._broker.redis_url import parse_redis_url
+from tests.cluster_client import server_url_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,7 @@ class TlsFront:
     """
 
     def __init__(self, url: str, certificate: tuple[str, str], client_authority: str | None = None) -> None:
-        self._target = parse_redis_url(url)
+        self._target = parse_redis_url(server_url_of(url))
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=client_authority)
         self._context.load_cert_chain(*certificate)
         if client_authority is not None:
