@@ -23,6 +23,7 @@ _EVERYWHERE: Final = {
     "ACL", "CLIENT", "CONFIG", "DBSIZE", "FLUSHALL", "FLUSHDB", "KEYS", "SCRIPT", "SLOWLOG"
 }  # fmt: skip
 _ANYWHERE: Final = {"INFO", "PING", "PUBLISH", "TIME", "PUBSUB", "COMMAND"}
+_SUMMED: Final = {"commandstats", "stats"}
 _SPLIT: Final = {"DEL", "EXISTS", "MGET"}
 _KEY_THIRD: Final = {"EVAL", "EVALSHA"}
 _KEY_SECOND: Final = {"MEMORY", "OBJECT"}
@@ -66,8 +67,8 @@ class ClusterClient(redis.Redis):
         if name in _EVERYWHERE:
             answers = [node.execute_command(*args, **options) for node in self.primaries()]
             return _together(answers)
-        if name == "INFO" and "commandstats" in args:
-            return _sums([node.execute_command(*args, **options) for node in self.primaries()])
+        if name == "INFO" and _SUMMED.intersection(args):
+            return _sum([node.execute_command(*args, **options) for node in self.primaries()])
         if name in _ANYWHERE:
             return self.primaries()[0].execute_command(*args, **options)
         if name in _SPLIT and len(args) > 2:
@@ -84,10 +85,10 @@ class ClusterClient(redis.Redis):
         for node in self.primaries():
             yield from node.scan_iter(*args, **options)
 
-    def pipeline(self, transaction: Any = None, shard_hint: Any = None) -> Any:
-        """Return what collects commands and runs them one by one."""
-        del transaction, shard_hint
-        return _Batch(self)
+    def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Any:
+        """Return what collects commands: those of one node run as on one server, others one by one."""
+        del shard_hint
+        return _Batch(self, transaction)
 
     def pubsub(self, **options: Any) -> Any:
         """Return a listener on one node, which hears what is published on any."""
@@ -135,9 +136,10 @@ class ClusterClient(redis.Redis):
 class _Batch(ClusterClient):
     """Commands that wait for `execute`."""
 
-    def __init__(self, client: ClusterClient) -> None:
+    def __init__(self, client: ClusterClient, transaction: Any) -> None:
         super().__init__(client._seeds)
         self._whole = client
+        self._transaction = transaction
         self._commands: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
     def __len__(self) -> int:
@@ -152,6 +154,11 @@ class _Batch(ClusterClient):
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
         commands, self._commands = self._commands, []
+        if node := self._only_node([args for args, _ in commands]):
+            with node.pipeline(transaction=self._transaction) as batch:
+                for args, options in commands:
+                    batch.execute_command(*args, **options)
+                return list(batch.execute(raise_on_error))
         answers: list[Any] = []
         for args, options in commands:
             try:
@@ -161,6 +168,17 @@ class _Batch(ClusterClient):
                     raise
                 answers.append(error)
         return answers
+
+    def _only_node(self, commands: list[tuple[Any, ...]]) -> RedisClient | None:
+        """Return the node that all of the commands are for, if it is one."""
+        if any(_names_many(str(args[0]).upper(), len(args)) for args in commands):
+            return None
+        nodes = [self._whole.node_for(*str(args[0]).split(), *args[1:]) for args in commands]
+        return nodes[0] if nodes and all(node is nodes[0] for node in nodes) else None
+
+
+def _names_many(name: str, words: int) -> bool:
+    return name in _EVERYWHERE or (name in _SPLIT | {"MSET"} and words > 2)
 
 
 def raw(client: RedisClient, *command: Any) -> Any:
@@ -181,14 +199,12 @@ def _together(answers: list[Any]) -> Any:
     return answers[0]
 
 
-def _sums(answers: list[dict[str, Any]]) -> dict[str, Any]:
-    total: dict[str, Any] = {}
-    for answer in answers:
-        for name, counts in answer.items():
-            seen = total.setdefault(name, {})
-            for field, value in counts.items():
-                seen[field] = seen.get(field, 0) + value
-    return total
+def _sum(answers: list[Any]) -> Any:
+    """Add up the numbers of dictionaries, and of those inside them; of all else take the first."""
+    if all(isinstance(answer, dict) for answer in answers):
+        names = dict.fromkeys(name for answer in answers for name in answer)
+        return {name: _sum([answer[name] for answer in answers if name in answer]) for name in names}
+    return sum(answers) if all(isinstance(answer, int | float) for answer in answers) else answers[0]
 
 
 def server_url_of(url: str) -> str:
