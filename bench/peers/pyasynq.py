@@ -13,7 +13,7 @@ import uvloop
 
 from bench.peers.counters import hit, started
 from bench.peers.shape import QUEUE, TASK, URL_VARIABLE, Arguments, Peer, in_flight, in_turn
-from pyasynq import App, Client, ServerConfig, Task, sync
+from pyasynq import App, Client, Task, sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -108,8 +108,7 @@ def work(settings: dict[str, Any]) -> None:
         arguments += ["--shutdown-timeout", str(settings["shutdown_timeout"])]
     if settings.get("one_call"):
         os.environ[ONE_CALL_VARIABLE] = "1"
-        if "prefetch" in ServerConfig.__dataclass_fields__:
-            arguments += ["--prefetch", "0"]
+        arguments += ["--prefetch", "0"]
     command = [sys.executable, "-m", "pyasynq.cli", "worker", "bench.peers.pyasynq:app", *arguments]
     os.execv(sys.executable, command)  # noqa: S606 - this process has nothing else to do
 
