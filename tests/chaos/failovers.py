@@ -1,7 +1,8 @@
 """Scenarios: a primary under Sentinel or of a cluster fails, and slots move while tasks run.
 
-Every task is enqueued with `durable`, so an enqueue is acknowledged when a replica has it, and no
-failover may lose it. What came of a run is not waited for, so a failover may undo it.
+Where a primary fails, every task is enqueued with `durable`: an enqueue is acknowledged when all replicas
+have it, and no failover may lose it. With fewer, the replica that takes over may be another one. What came
+of a run is not waited for, so a failover may undo it.
 """
 
 from __future__ import annotations
@@ -127,15 +128,16 @@ def _cluster_bed(*, replicas: int) -> Iterator[ClusterBed]:
 
 
 class _Durable(Scenario):
-    """Acknowledged is what a replica has."""
+    """Acknowledged is what all replicas of the primary have: any of them may take its place."""
 
     tasks: ClassVar = 30_000
     undoes: ClassVar = True
+    replicas: ClassVar[int] = 1
 
     def make_task(self, random: Random, task_id: str) -> Task:
         """Return a task of the usual kinds."""
         task = mixed_task(random, task_id)
-        task.options["durable"] = True
+        task.options["durable"] = self.replicas
         return task
 
 
@@ -143,6 +145,7 @@ class PrimaryKilled(_Durable):
     """The primary under Sentinel is killed, or has to step down for a replica."""
 
     name: ClassVar = "failover by Sentinel"
+    replicas: ClassVar = 2
 
     def bed(self, folder: Path) -> AbstractContextManager[Bed]:
         """Return a Sentinel group."""

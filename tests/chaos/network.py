@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from tests.chaos.scenario import NothingTwice, Scenario
@@ -10,6 +11,15 @@ from tests.fix_proxy import Cut, Proxy
 
 if TYPE_CHECKING:
     from tests.chaos.stage import Stage
+
+
+async def _cut(stage: Stage, cut: Cut, times: int) -> None:
+    """Cut the next calls of scripts, and wait until it is done: orders that pile up let no call through."""
+    proxy = cast("Proxy", stage.proxy)
+    done = proxy.cuts + times
+    proxy.cut(cut, containing=b"EVALSHA", times=times)
+    while proxy.cuts < done and stage.is_busy:  # noqa: ASYNC110 - the proxy lives in threads
+        await asyncio.sleep(0.01)
 
 
 class ConnectionsCut(Scenario):
@@ -23,11 +33,11 @@ class ConnectionsCut(Scenario):
         """Cut several times a second."""
         proxy, random = cast("Proxy", stage.proxy), stage.random
         while stage.is_busy:
-            await stage.pause(0.02, 0.5)
+            await stage.pause(0.05, 0.5)
             with stage.fault("connection cut"):
                 kind = random.random()
                 if kind < 0.7:
-                    proxy.cut(random.choice(list(Cut)), containing=b"EVALSHA")
+                    await _cut(stage, random.choice(list(Cut)), 1)
                 elif kind < 0.9:
                     proxy.cut_all()
                 else:
@@ -46,11 +56,10 @@ class RepliesLost(Scenario):
 
     async def inject(self, stage: Stage) -> None:
         """Lose several a second."""
-        proxy = cast("Proxy", stage.proxy)
         while stage.is_busy:
-            await stage.pause(0.0, 0.2)
+            await stage.pause(0.05, 0.3)
             with stage.fault("reply lost"):
-                proxy.cut(Cut.BEFORE_REPLY, containing=b"EVALSHA", times=stage.random.randrange(1, 4))
+                await _cut(stage, Cut.BEFORE_REPLY, stage.random.randrange(1, 4))
 
 
 class Latency(NothingTwice):

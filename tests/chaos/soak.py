@@ -129,6 +129,8 @@ def growth(soak: Soak) -> list[str]:
     early = Level.before(soak.seconds * EARLY, soak.samples, soak.seconds)
     late = Level.before(soak.samples[-1].at, soak.samples, soak.seconds)
     change = late.memory / early.memory - 1
+    levels = [Level.before(soak.seconds * part / 6, soak.samples, soak.seconds) for part in range(1, 7)]
+    print("memory in MB:", ", ".join(f"{level.memory / _MEGABYTE:.1f}" for level in levels))
     print(
         f"memory {early.memory / _MEGABYTE:.1f} MB after {soak.seconds * EARLY / 60:.2g} minutes, "
         f"{late.memory / _MEGABYTE:.1f} MB after {soak.seconds / 60:.2g} ({change:+.1%}); "
