@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pyasynq import sync
-from pyasynq._broker.cluster_map import slot_of
+from pyasynq._broker.cluster_map import SLOTS, map_of, slot_of
 from pyasynq._broker.health import ping
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ask
 from pyasynq._broker.redis_addresses import format_address
@@ -87,6 +89,20 @@ def test_a_slot_is_a_place_on_the_node_that_serves_it(
     assert sorted(node.id for node in cluster.primaries) == sorted(ids)
 
 
+def test_connections_to_nodes_that_serve_nothing_any_more_are_closed(
+    cluster: Cluster, make_driver: Callable[..., DriverFace]
+) -> None:
+    """As after a fail-over; the node may still be there, as a replica."""
+    face = make_driver(cluster.url)
+    face.run_batch([get(key) for key in ("{a}", "{b}", "{c}")])
+    connections: Any = face.driver._home.connections  # type: ignore[union-attr]
+    assert {node.address for node in cluster.primaries} == set(connections._pools)
+    stays = cluster.owner(slot_of("{a}")).address
+    map_of(face.driver.target).learn([[0, SLOTS - 1, [stays[0].encode(), stays[1], b"id"]]], stays)
+    assert None is face.run(get("{a}"))
+    assert {stays} == set(connections._pools)
+
+
 def test_seeds_that_do_not_answer_are_passed_over(
     cluster: Cluster, make_client: Callable[..., ClientFace]
 ) -> None:
@@ -134,6 +150,27 @@ def test_a_node_of_a_cluster_behind_the_url_of_a_server_says_so(
     driver = make_driver(f"redis://{format_address(stranger.address)}")
     with pytest.raises(RedisReplyError, match="node of a cluster: its URL begins with redis-cluster://"):
         driver.run(get("k"))
+
+
+AT_EXIT = """
+import atexit, sys
+from pyasynq import Task, sync
+
+def enqueue():
+    with sync.Client(sys.argv[1]) as client:
+        results = client.enqueue_many(Task("t", queue=f"q{number}") for number in range(30))
+    print(sum(result.error is None for result in results))
+
+atexit.register(enqueue)
+"""
+
+
+def test_a_program_may_enqueue_when_it_ends(cluster: Cluster) -> None:
+    """By `atexit`, when executors take no more work, and Python 3.12 starts no more threads."""
+    ended = subprocess.run(
+        [sys.executable, "-c", AT_EXIT, cluster.url], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ("30\n", "") == (ended.stdout, ended.stderr)
 
 
 def test_a_node_that_does_not_answer_keeps_nobody_else_waiting_in_vain(

@@ -120,6 +120,7 @@ class AsyncCluster:
         self._state = state
         self._nodes = map_of(target)
         self._pools: dict[Address, AsyncPool] = {}
+        self._generation = 0
 
     @property
     def is_used(self) -> bool:
@@ -139,7 +140,15 @@ class AsyncCluster:
                 else:
                     answer = await self._visit_all(step)
         except StopIteration as stop:
+            if self._generation != self._nodes.generation:
+                await self._leave_nodes()
             return stop.value  # type: ignore[no-any-return]
+
+    async def _leave_nodes(self) -> None:
+        """Close the connections to nodes that serve nothing any more."""
+        self._generation = self._nodes.generation
+        for node in self._pools.keys() - set(self._nodes.primaries):
+            await self._pools.pop(node).close()
 
     async def close(self) -> None:
         """Close the connections; one that is in use is closed when its exchange ends."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyasynq._broker.blocking_connection import BlockingConnection
@@ -107,6 +107,7 @@ class BlockingCluster:
         self._state = state
         self._nodes = map_of(target)
         self._pools: dict[Address, BlockingPool] = {}
+        self._generation = 0
         self._is_over = False
 
     def route(self, calls: Sequence[Call]) -> list[Outcome]:
@@ -124,8 +125,17 @@ class BlockingCluster:
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
         finally:
+            if self._generation != self._nodes.generation:
+                self._leave_nodes()
             if self._is_over:
                 self.abandon()
+
+    def _leave_nodes(self) -> None:
+        """Close the connections to nodes that serve nothing any more."""
+        self._generation = self._nodes.generation
+        for node in set(self._pools) - set(self._nodes.primaries):
+            if pool := self._pools.pop(node, None):
+                pool.close()
 
     def close(self) -> bool:
         """Close the connections; one that is in use is closed when its exchange ends."""
@@ -145,9 +155,8 @@ class BlockingCluster:
         """
         if len(visits) == 1:
             return [self._visit(visits[0])]
-        with ThreadPoolExecutor(len(visits) - 1, thread_name_prefix="pyasynq node") as threads:
-            others = [threads.submit(self._visit, one) for one in visits[1:]]
-            return [self._visit(visits[0]), *(other.result() for other in others)]
+        others = [_Beside(self._visit, one) for one in visits[1:]]
+        return [self._visit(visits[0]), *(other.result() for other in others)]
 
     def _visit(self, one: Visit) -> list[Outcome | Elsewhere]:
         return self._pool(one.node).perform(visit, one)
@@ -159,6 +168,37 @@ class BlockingCluster:
             made = BlockingPool(location, self._state.of_node(format_address(node)))
             pool = self._pools.setdefault(node, made)
         return pool
+
+
+class _Beside:
+    """A visit in a thread of its own.
+
+    No executor: those start no threads any more when functions of `atexit` run.
+    """
+
+    def __init__(self, make: Callable[[Visit], list[Outcome | Elsewhere]], one: Visit) -> None:
+        self._make = make
+        self._one = one
+        self._future: Future[list[Outcome | Elsewhere]] = Future()
+        self._thread: threading.Thread | None = threading.Thread(target=self._work, name="pyasynq node")
+        try:
+            self._thread.start()
+        except RuntimeError:
+            # The interpreter is ending and starts no threads.
+            self._thread = None
+            self._work()
+
+    def result(self) -> list[Outcome | Elsewhere]:
+        """Wait for the end of the visit, and return what came of it or raise what it raised."""
+        if self._thread is not None:
+            self._thread.join()
+        return self._future.result()
+
+    def _work(self) -> None:
+        try:
+            self._future.set_result(self._make(self._one))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is wanted
+            self._future.set_exception(error)
 
 
 def blocking_pool(
