@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.wakeup import Watcher
+from pyasynq._broker.wakeup import ServerWatcher
 from pyasynq._server.settings import EngineSettings
 from pyasynq.events import RoundFinished, TaskStarted
 from tests.fix_engine import QUICK, Running, do_nothing, serving
@@ -36,13 +36,13 @@ async def test_h14_a_task_that_nobody_was_told_of_starts_within_six_seconds(
     """As when a slot moves while its list is empty: Redis says nothing then. With production's settings."""
     swallowed = asyncio.Event()
 
-    def swallow(watcher: Watcher, keys: list[bytes] | None) -> None:
+    def swallow(watcher: ServerWatcher, keys: list[bytes] | None) -> None:
         del watcher, keys
         swallowed.set()
 
     async with serving(redis_url, do_nothing, settings=EngineSettings()) as running:
         await idle(running)
-        monkeypatch.setattr(Watcher, "_invalidate", swallow)
+        monkeypatch.setattr(ServerWatcher, "_invalidate", swallow)
         await running.client.enqueue("t", task_id="a")
         enqueued = time.monotonic()
         await swallowed.wait()
