@@ -8,7 +8,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq.errors import NotDurableError, PyasynqError, ReplyLostError, TaskIDConflictError
+from pyasynq.errors import NotDurableError, PyasynqError, ReplyLostError
 from pyasynq.task import Task
 from tests.chaos.records import What
 from tests.chaos.settings import QUEUE
@@ -130,9 +130,7 @@ def _id_of(task: Task) -> str:
 def _fate(error: BaseException | None) -> What:
     if error is None:
         return What.ACKNOWLEDGED
-    # No id is used twice: one that exists is that of the same call, which was sent again after its reply was
-    # lost, when the task had run, failed or been kept meanwhile.
-    if isinstance(error, ReplyLostError | NotDurableError | TaskIDConflictError):
+    if isinstance(error, ReplyLostError | NotDurableError):
         return What.UNKNOWN
     if isinstance(error, PyasynqError):
         return What.REFUSED

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
 from pyasynq._broker.plan import CommandCall
+from pyasynq._wire.messages import decode_task_message, encode_task_message
 from pyasynq.errors import TaskIDConflictError
 from pyasynq.task import TaskState
 from tests.contract.enqueueing import composed, enqueue, statuses
@@ -15,6 +16,8 @@ from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient
+
+BY_RULES = {"unique": 60, "on_duplicate": "ignore"}
 
 
 def test_tasks_join_the_end_of_the_queue_in_their_order(perform: Perform, tasks: Tasks) -> None:
@@ -95,6 +98,21 @@ def test_w25_a_task_stored_before_the_reply_was_lost_is_enqueued(
     assert ["conflict"] == statuses(enqueue(perform, composed("a"))), (
         "without a replay an equal message conflicts"
     )
+
+
+@pytest.mark.parametrize("options", [{}, {"unique": 60}, {"process_in": 9}, {"group": "g"}, BY_RULES])
+def test_w25_a_task_that_has_been_tried_before_the_replay_is_enqueued(
+    redis_client: RedisClient, tasks: Tasks, options: dict[str, Any]
+) -> None:
+    """Its message tells of the retry by then; one that differs in anything else stays a conflict."""
+    item, other = (composed("a", payload, headers={"k": "v"}, **options) for payload in (b"1", b"2"))
+    enqueue(BlockingPerformer(redis_client), item)
+    message = decode_task_message(item.encoded)
+    message.retried, message.error_msg, message.last_failed_at, message.completed_at = 1, "no", 7, 300
+    redis_client.hset(tasks.keys.task("a"), "msg", encode_task_message(message))
+    replaying = BlockingPerformer(redis_client, replay=True)
+    assert ["enqueued"] == statuses(enqueue(replaying, item))
+    assert ["enqueued"] != statuses(enqueue(replaying, other))
 
 
 def test_a_queue_is_registered_before_its_first_task(perform: Perform, redis_client: RedisClient) -> None:

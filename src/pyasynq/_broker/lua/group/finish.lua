@@ -28,7 +28,7 @@
 -- ARGV[18] payload: that is given to it
 -- ARGV[19...] member, unique_key: for each member that may own a lock
 -- Returns: 1 done, 2 done before, 3 done, because the holder of the lock stands for the new task, 0 the new id exists, -1 the lock is held, -2 the set is no more
--- Uses: now, release_lock, new_task, judge_task, place_task, replace_payload
+-- Uses: now, release_lock, new_task, is_same_task, judge_task, place_task, replace_payload
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets, set = unpack(KEYS)
 local replay, task_prefix, group_prefix, now_seconds, now_microseconds, own_id, id, message, state, score, group,
@@ -54,7 +54,7 @@ local function leaves(one)
 end
 
 if not redis.call('ZSCORE', aggregation_sets, set) then
-  return replay == '1' and redis.call('HGET', task_prefix .. id, 'msg') == message and 1 or -2
+  return replay == '1' and is_same_task(redis.call('HGET', task_prefix .. id, 'msg'), message) and 1 or -2
 end
 local code, holder = judge_task(places, '0', new, leaves)
 if own_id == '1' and redis.call('EXISTS', task_prefix .. id) == 1 and not leaves(id) then

@@ -27,7 +27,7 @@
 -- ARGV[18] process_at: that is given to a holder whose payload is replaced
 -- ARGV[19] payload: that is given to it
 -- Returns: 1, 0 if the id exists, -1 if the lock is held, 3 if its holder has the payload now or -2 if the tick was fired; the last tick; the holder of the lock, empty for none
--- Uses: now, new_task, judge_task, place_task, replace_payload
+-- Uses: now, new_task, is_same_task, judge_task, place_task, replace_payload
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets, ticks = unpack(KEYS)
 local replay, task_prefix, group_prefix, now_seconds, now_microseconds, entry, tick, id, message, state, score,
@@ -53,7 +53,7 @@ end
 
 local last = redis.call('HGET', ticks, entry)
 if (tonumber(last) or -1) >= tonumber(tick) then
-  local ours = replay == '1' and last == tick and redis.call('HGET', task_prefix .. id, 'msg') == message
+  local ours = replay == '1' and last == tick and is_same_task(redis.call('HGET', task_prefix .. id, 'msg'), message)
   return { ours and 1 or -2, last, '' }
 end
 redis.call('HSET', ticks, entry, tick)

@@ -1,9 +1,10 @@
 -- Creates the hash of a task with these further fields, and its lock if it has one; the hash names a lock that
 -- has a rule. Returns 1, or why not: 0 for an id that exists, -1 for a lock that is held, nothing for what the
 -- first run of a replay did.
+-- Uses: is_same_task
 local function create_task(replay, task, id, message, lock, lock_ttl, lock_rule, ...)
   if redis.call('EXISTS', task) == 1 then
-    if replay == '0' or redis.call('HGET', task, 'msg') ~= message then
+    if replay == '0' or not is_same_task(redis.call('HGET', task, 'msg'), message) then
       return 0
     end
   elseif lock == '' or redis.call('SET', lock, id, 'NX', 'EX', lock_ttl) then
