@@ -32,6 +32,9 @@ Answers: TypeAlias = "list[list[Outcome | Elsewhere]]"
 _LEARN: Final = CommandCall(("CLUSTER", "SLOTS"), None, Replay.SAFE)
 _SHORTEST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
+_SPARED_SHARE: Final = 0.1
+"""Of the time-out: what was refused is not sent again so late. An error that says "not done" is worth more than
+one that says "nobody knows"."""
 _FREE_REDIRECTS: Final = 3
 """So often a call follows a slot at once; nodes that send it back and forth are given time to agree."""
 
@@ -68,9 +71,11 @@ class _Routing:
     def go_on(self) -> Generator[RoutingStep, Any, None]:
         """Visit nodes, again and again, until nothing is unsettled or the deadline has passed."""
         while self._waiting:
+            spared = 0.0
             if self._must_pause:
                 yield from self._pause()
-            if self._is_over():
+                spared = _SPARED_SHARE * self._state.timeout
+            if self._is_over(spared):
                 self._give_up()
                 return
             if self._nodes.doubted:
@@ -175,8 +180,8 @@ class _Routing:
         self._pauses += 1
         yield Pause(max(0.0, min(seconds, self._deadline - self._state.monotonic())))
 
-    def _is_over(self) -> bool:
-        return self._state.monotonic() >= self._deadline
+    def _is_over(self, spared: float = 0.0) -> bool:
+        return self._state.monotonic() >= self._deadline - spared
 
     def _give_up(self, reason: Exception | None = None) -> None:
         address = self._state.address
