@@ -33,8 +33,10 @@ _LEARN: Final = CommandCall(("CLUSTER", "SLOTS"), None, Replay.SAFE)
 _SHORTEST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
 _SPARED_SHARE: Final = 0.1
-"""Of the time-out: what was refused is not sent again so late. An error that says "not done" is worth more than
-one that says "nobody knows"."""
+"""Of the time-out: what was refused is not sent again so late.
+
+An error that says "not done" is worth more than one that says "nobody knows".
+"""
 _FREE_REDIRECTS: Final = 3
 """So often a call follows a slot at once; nodes that send it back and forth are given time to agree."""
 
