@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyasynq._broker.async_pool import async_pool
 from pyasynq._broker.blocking_pool import blocking_pool
+from pyasynq._broker.driver_base import DriverBase
 from pyasynq._broker.exchange import advance
 from pyasynq._broker.guard import check
-from pyasynq._broker.session import DriverBase
 from pyasynq.errors import ReplyLostError
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from pyasynq._broker.blocking_connection import BlockingConnection
 from pyasynq._broker.sentinels import (
     Ask,
     Found,
@@ -131,8 +132,6 @@ class PrimaryWatch:
 
 
 def _watch(reference: weakref.ref[PrimaryWatch], over: threading.Event) -> None:
-    from pyasynq._broker.blocking_connection import BlockingConnection  # noqa: PLC0415 - it knows who knows us
-
     asking = BlockingConnection()
     try:
         while not over.wait(_INTERVAL):

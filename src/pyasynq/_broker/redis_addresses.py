@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote
 
@@ -74,3 +75,24 @@ def _address(text: str, default_port: int) -> Address:
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
         raise ValueError("a port that is no number of one")
     return host.lower(), int(port) if port else default_port
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentinelGroup:
+    """Whom to ask for a primary, and as whom.
+
+    Attributes:
+        addresses: of the Sentinels.
+        primary: the name under which they watch it.
+        username, password: the Sentinels' own; None where they ask for none.
+    """
+
+    addresses: tuple[Address, ...]
+    primary: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def address(self) -> str:
+        """What people may see."""
+        return f"{self.primary} (Sentinels {', '.join(map(format_address, self.addresses))})"

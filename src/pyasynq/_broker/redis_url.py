@@ -9,12 +9,12 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from pyasynq._broker.redis_addresses import (
     Address,
     Authority,
+    SentinelGroup,
     format_address,
     parse_authority,
     split_authority,
 )
 from pyasynq._broker.redis_clients import RedisSource, url_of
-from pyasynq._broker.sentinels import SentinelGroup
 from pyasynq._broker.tls import CERT_REQS, TLSOptions
 from pyasynq._embedded.address import parse_embedded_url
 from pyasynq._embedded.errors import EmbeddedServerError

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from pyasynq._broker.redis_addresses import Address, format_address
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError
 from pyasynq._broker.steps import Received
 from pyasynq.errors import ConfigurationError, PyasynqError, RedisAuthenticationError, nearest
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from pyasynq._broker.plan import Argument
+    from pyasynq._broker.redis_addresses import Address
     from pyasynq._broker.redis_url import RedisTarget
     from pyasynq._broker.steps import OpenAnswer
 
@@ -29,27 +28,6 @@ _WHOSE_LOGIN: Final = (
     "user name and password before the hosts of the URL are for Redis, "
     "sentinel_username= and sentinel_password= are for the Sentinels"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentinelGroup:
-    """Whom to ask for a primary, and as whom.
-
-    Attributes:
-        addresses: of the Sentinels.
-        primary: the name under which they watch it.
-        username, password: the Sentinels' own; None where they ask for none.
-    """
-
-    addresses: tuple[Address, ...]
-    primary: str
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-
-    @property
-    def address(self) -> str:
-        """What people may see."""
-        return f"{self.primary} (Sentinels {', '.join(map(format_address, self.addresses))})"
 
 
 class Ask(NamedTuple):

@@ -10,9 +10,9 @@ import redis.asyncio.sentinel
 import redis.sentinel
 
 from pyasynq import App
+from pyasynq._broker.redis_addresses import SentinelGroup
 from pyasynq._broker.redis_clients import url_of
 from pyasynq._broker.redis_url import RedisTarget, parse_redis_url
-from pyasynq._broker.sentinels import SentinelGroup
 from pyasynq._broker.tls import TLSOptions
 from pyasynq.errors import ConfigurationError
 

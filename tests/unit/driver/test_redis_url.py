@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from pyasynq._broker.guard import check, only
+from pyasynq._broker.redis_addresses import SentinelGroup
 from pyasynq._broker.redis_url import RedisTarget, parse_redis_url
-from pyasynq._broker.sentinels import SentinelGroup
 from pyasynq._broker.tls import TLSOptions
 from pyasynq.errors import ConfigurationError, ForeignRedisError
 
