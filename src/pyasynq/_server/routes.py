@@ -12,7 +12,8 @@ from pyasynq.errors import ConfigurationError, InvalidOptionError
 from pyasynq.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from pyasynq._server.children.order import Program
     from pyasynq._wire.messages import TaskMessage
@@ -138,3 +139,14 @@ def received_task(message: TaskMessage) -> Task:
     headers = message.headers
     task.options = {"headers": dict(headers)} if headers else {}
     return task
+
+
+@runtime_checkable
+class Hosted(Protocol):
+    """What stands at a handler's name when it is more than a function: a typed task of an app."""
+
+    def hosted_route(self, settings: Mapping[str, Any]) -> Route:
+        """Return how its tasks are run in this process, with the worker's settings."""
+
+    def hosted_lifespan(self) -> tuple[object, AbstractAsyncContextManager[Any]]:
+        """Return whose lifespan it needs, and a new one of it."""

@@ -6,26 +6,12 @@ import importlib
 import sys
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from contextlib import AbstractAsyncContextManager
-
-    from pyasynq._server.routes import Route
-
-
-@runtime_checkable
-class Hosted(Protocol):
-    """What stands at a handler's name when it is more than a function: a typed task of an app."""
-
-    def hosted_route(self, settings: Mapping[str, Any]) -> Route:
-        """Return how its tasks are run in this process, with the worker's settings."""
-
-    def hosted_lifespan(self) -> tuple[object, AbstractAsyncContextManager[Any]]:
-        """Return whose lifespan it needs, and a new one of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from pyasynq._server.children.carried_error import describe
 from pyasynq._server.children.carried_log import log_to
 from pyasynq._server.children.frames import Frame, pack
 from pyasynq._server.children.inside import HostedHome, HostedTask, Link, Reports
-from pyasynq._server.children.order import Hosted, find_handler
-from pyasynq._server.routes import Route, is_coroutine_handler, result_bytes
+from pyasynq._server.children.order import find_handler
+from pyasynq._server.routes import Hosted, Route, is_coroutine_handler, result_bytes
 from pyasynq._server.threads import HandlerThreads, current_threads
 from pyasynq.context import current_task
 from pyasynq.control import control_of
