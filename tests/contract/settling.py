@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -10,7 +10,6 @@ from pyasynq._broker.settle import (
     ArchiveTask,
     Claim,
     CompleteTask,
-    DoneTask,
     RequeueTask,
     RetryTask,
     Settled,
@@ -44,9 +43,18 @@ def failed_bytes(task_id: str, retried: int = 1) -> bytes:
     return message_bytes(task_id, retried=retried, error_msg="oops", last_failed_at=NOW.seconds)
 
 
+class DoneTask(NamedTuple):
+    """A claim to a finished task, and the message's lock, empty for none."""
+
+    id: str
+    token: str
+    lease_score: int
+    unique_key: str
+
+
 def done(claims: Sequence[Claim], unique_key: str = "") -> Plan[Settled]:
     """Settle attempts whose tasks are finished."""
-    return settle_done("default", [DoneTask(one, unique_key) for one in claims], now=NOW)
+    return settle_done("default", [DoneTask(*one, unique_key) for one in claims], now=NOW)
 
 
 def complete(claims: Sequence[Claim], unique_key: str = "", result: bytes | None = None) -> Plan[Settled]:

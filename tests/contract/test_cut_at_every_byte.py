@@ -14,13 +14,14 @@ from pyasynq import sync
 from pyasynq._broker.dequeue import dequeue, find_dequeued
 from pyasynq._broker.driver import AsyncDriver, BlockingDriver
 from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq._broker.settle import Claim, DoneTask, settle_done
+from pyasynq._broker.settle import Claim, settle_done
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.keys import queue_keys
 from pyasynq.client import Client
 from pyasynq.errors import ReplyLostError
 from pyasynq.task import Task
 from tests.byte_proxy import ByteProxy, Direction
+from tests.contract.settling import DoneTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -149,7 +150,7 @@ def test_a_settle_is_written_and_counted_once(
         nonlocal done
         done += 1
         claim = taken.pop(task_id)
-        line.run(settle_done("default", [DoneTask(claim, "")], now=SYSTEM_CLOCK.now()))
+        line.run(settle_done("default", [DoneTask(*claim, "")], now=SYSTEM_CLOCK.now()))
         assert not redis_client.exists(KEYS.task(task_id)), task_id
         assert not redis_client.zscore(KEYS.lease, task_id), task_id
         assert done == int(redis_client.get(KEYS.processed) or 0), task_id

@@ -29,7 +29,6 @@ from pyasynq._broker.settle import (
     ArchiveTask,
     Claim,
     CompleteTask,
-    DoneTask,
     RetryTask,
     settle_archive,
     settle_complete,
@@ -41,6 +40,7 @@ from pyasynq._wire.messages import SchedulerEnqueueEvent, SchedulerEntry, Server
 from pyasynq.task import Task
 from tests.contract.golden import VECTORS, Entry, Snapshot, differences, golden_snapshot, live_snapshot
 from tests.contract.intended_differences import INTENDED
+from tests.contract.settling import DoneTask
 
 if TYPE_CHECKING:
     from pyasynq.options import EnqueueOptions
@@ -177,7 +177,7 @@ class Worker:
         write_state(self._perform, "active", self.beat)
 
     def finish(self) -> None:
-        self._perform(settle_done("default", [DoneTask(self._claim("id-active"), "")], now=later(self.done)))
+        self._perform(settle_done("default", [DoneTask(*self._claim("id-active"), "")], now=later(self.done)))
 
     def outcomes(self) -> None:
         hashes = {

@@ -23,6 +23,7 @@ from pyasynq.events import (
     RoundFinished,
     TaskFinished,
     TaskSettled,
+    TaskStarted,
 )
 from pyasynq.server import Server
 from tests.fix_engine import QUICK, Gate, Recorder, serving
@@ -74,9 +75,7 @@ async def test_h09_the_heartbeat_renews_the_locks_of_running_tasks(
     async with serving(redis_url, gate) as running:
         await running.client.enqueue("t", b"plain", task_id="plain")
         await running.client.enqueue("t", b"", task_id="a", unique=600)
-        await gate.begun.wait()
-        while len(tasks.ids("lease")) < 2:
-            await running.next_round("heartbeater")
+        await running.recorder.wait(TaskStarted, lambda started: started.task_id == "a")
         redis_client.expire(lock, 60)
         # The one that is on its way may have been sent before.
         for _ in range(2):

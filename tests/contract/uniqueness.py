@@ -10,7 +10,7 @@ from pyasynq._broker.groups import GroupLimits
 from pyasynq._wire.messages import copy_task_message, encode_task_message
 from tests.contract.aggregating import check
 from tests.contract.enqueueing import composed, enqueue
-from tests.contract.settling import CUTOFF, EXPIRES_AT, RETENTION
+from tests.contract.settling import CUTOFF, EXPIRES_AT, RETENTION, DoneTask
 from tests.factories import NOW, TOKEN, claim
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _changed(item: Composed, **changes: Any) -> bytes:
 
 def done(item: Composed) -> Plan[Settled]:
     """Settle the attempt of a task that is finished."""
-    task = settle.DoneTask(claim(item.message.id), item.message.unique_key)
+    task = DoneTask(*claim(item.message.id), item.message.unique_key)
     return settle.settle_done("default", [task], now=NOW)
 
 

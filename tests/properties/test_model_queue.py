@@ -26,7 +26,6 @@ from pyasynq._broker.settle import (
     ArchiveTask,
     Claim,
     CompleteTask,
-    DoneTask,
     RequeueTask,
     RetryTask,
     settle_archive,
@@ -38,6 +37,7 @@ from pyasynq._broker.settle import (
 from pyasynq._wire.history import decode_attempts, encode_attempt
 from pyasynq._wire.messages import copy_task_message, decode_task_message, encode_task_message
 from pyasynq.task import Task, TaskState
+from tests.contract.settling import DoneTask
 from tests.invariants import RedisClient, check_invariants
 from tests.properties.group_rules import GROUPS, OPTIONS
 from tests.properties.inspector_rules import MAX_ARCHIVED
@@ -134,7 +134,7 @@ class QueueMachine(UniqueRules):
     @operation(numbers=CHOICES)
     def done(self, numbers: list[int]) -> None:
         attempts = self.chosen(numbers)
-        decisions = [DoneTask(claim(attempt), self.unique_key(attempt.id)) for attempt in attempts]
+        decisions = [DoneTask(*claim(attempt), self.unique_key(attempt.id)) for attempt in attempts]
         owned, _ = self.settle(attempts, settle_done("default", decisions, now=self.now))
         self.model.finish(owned, 0)
 

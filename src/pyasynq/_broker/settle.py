@@ -62,11 +62,12 @@ class Claimant(Protocol):
         """The latest lease end that was asked for."""
 
 
-class DoneTask(NamedTuple):
-    """Finished, nothing kept. `unique_key` is the message's, empty for none."""
+class Finished(Claimant, Protocol):
+    """A task of which nothing is kept: an attempt, since there is nothing to say beside the claim."""
 
-    claim: Claimant
-    unique_key: str
+    @property
+    def unique_key(self) -> str:
+        """The message's, empty for none."""
 
 
 class CompleteTask(NamedTuple):
@@ -136,7 +137,7 @@ class Settled(NamedTuple):
 Decision = TypeVar("Decision")
 
 
-def settle_done(queue: str, tasks: Sequence[DoneTask], *, now: Instant) -> Plan[Settled]:
+def settle_done(queue: str, tasks: Sequence[Finished], *, now: Instant) -> Plan[Settled]:
     """Delete finished tasks, release the locks they own, and count them as processed."""
     keys = queue_keys(queue)
     return (
@@ -282,9 +283,8 @@ def _settle(
     return Settled(frozenset(refused))
 
 
-def _done_arguments(task: DoneTask) -> tuple[Argument, ...]:
-    claim = task.claim
-    return claim.id, claim.token, claim.lease_score, task.unique_key
+def _done_arguments(task: Finished) -> tuple[Argument, ...]:
+    return task.id, task.token, task.lease_score, task.unique_key
 
 
 def _complete_arguments(task: CompleteTask) -> tuple[Argument, ...]:

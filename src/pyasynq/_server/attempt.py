@@ -161,6 +161,11 @@ class Attempt:
         """Queue and id: the same id may stand in two queues."""
         return self.queue, self.id
 
+    @property
+    def unique_key(self) -> str:
+        """The message's, empty for none."""
+        return self.message.unique_key
+
     def begin(self, *, monotonic: float, unix_time: float) -> None:
         """Start the attempt's time: its deadline is the earlier one of its timeout and its own deadline."""
         self.phase = RUNNING

@@ -135,7 +135,8 @@ class Desk:
         if self._closed or want.ready.done():
             self._end(attempt, PutBack())
             return
-        attempt.begin(monotonic=parts.clock.monotonic(), unix_time=parts.redis_time.timestamp())
+        now = parts.clock.monotonic()
+        attempt.begin(monotonic=now, unix_time=parts.redis_time.timestamp(now))
         self.hold(attempt)
         if attempt.deadline <= attempt.started:
             attempt.cause = TaskTimeoutError()

@@ -27,10 +27,13 @@ class RedisTime:
         """Take over the time of a reply that has just arrived."""
         self._ahead = redis_now.timestamp - self._clock.monotonic()
 
-    def timestamp(self) -> float:
-        """Return the estimate as Unix time in seconds; with a clock of a test, what that clock says."""
+    def timestamp(self, monotonic: float) -> float:
+        """Return the estimate for the present, a monotonic time, as Unix time in seconds.
+
+        With a clock of a test it is what that clock says.
+        """
         given = self._clock.redis_now()
-        return self._clock.monotonic() + self._ahead if given is None else given.timestamp
+        return monotonic + self._ahead if given is None else given.timestamp
 
     def now(self) -> Instant:
         """Return the estimate; with a clock of a test, what that clock says."""

@@ -28,7 +28,7 @@ class Roster:
 
     def remove(self, attempt: Attempt) -> None:
         """Strike an attempt off, unless its task has been taken anew."""
-        key = attempt.key
+        key = attempt.queue, attempt.id
         if self._attempts.get(key) is attempt:
             del self._attempts[key]
 

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import inspect
 import logging
+from types import CoroutineType
 from typing import TYPE_CHECKING
 
 from pyasynq._server.attempt import RUNNING
@@ -72,7 +73,8 @@ class Runner:
 
     async def _run(self, attempt: Attempt) -> None:
         try:
-            attempt.begin(monotonic=self._clock.monotonic(), unix_time=self._redis_time.timestamp())
+            now = self._clock.monotonic()
+            attempt.begin(monotonic=now, unix_time=self._redis_time.timestamp(now))
             current_task.set(attempt)
             task = received_task(attempt.message)
             route = self._router.route(task.type)
@@ -112,7 +114,7 @@ class Runner:
         else:
             result = route.call(task)
         # A plain callable may also return an awaitable, as functools.partial of a coroutine function does.
-        if result is not None and inspect.isawaitable(result):
+        if type(result) is CoroutineType or (result is not None and inspect.isawaitable(result)):
             result = await result
         if result is None:
             return NO_RESULT

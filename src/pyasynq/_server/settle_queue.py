@@ -221,7 +221,7 @@ class SettleQueue:
         now = self._redis_time.now()
         kind = type(entries[0].decision)
         if kind is Done:
-            return settle.settle_done(queue, [_done(entry) for entry in entries], now=now)
+            return settle.settle_done(queue, [entry.attempt for entry in entries], now=now)
         if kind is Complete:
             return settle.settle_complete(queue, [_complete(entry) for entry in entries], now=now)
         if kind is Retry or kind is Snooze:
@@ -236,10 +236,6 @@ class SettleQueue:
             cutoff=now.seconds - self._archive_max_age,
             now=now,
         )
-
-
-def _done(entry: Entry) -> settle.DoneTask:
-    return settle.DoneTask(entry.attempt, entry.attempt.message.unique_key)
 
 
 def _complete(entry: Entry) -> settle.CompleteTask:

@@ -143,7 +143,8 @@ class Children:
 
     async def _run(self, child: Child, attempt: Attempt, program: Program, task: Task) -> Frame:
         # What came before is no part of the time that the handler has.
-        attempt.begin(monotonic=self._clock.monotonic(), unix_time=self._redis_time.timestamp())
+        now = self._clock.monotonic()
+        attempt.begin(monotonic=now, unix_time=self._redis_time.timestamp(now))
         child.tasks += 1
         order = {
             "number": child.tasks,
