@@ -149,7 +149,8 @@ def facts(options: argparse.Namespace, binaries: Mapping[str, ServerBinary], rou
         "machine": f"{psutil.cpu_count()} processors ({_processor()}), {memory:.0f} GiB, "
         f"{platform.system()} {platform.release()}",
         "load before the run": f"{psutil.getloadavg()[0]:.2f}",
-        "interpreter": f"{platform.python_implementation()} {platform.python_version()}, {platform.python_compiler()}",
+        "interpreter": f"{platform.python_implementation()} {platform.python_version()}, "
+        f"{platform.python_compiler()}",
         "servers": f"{servers}, on the loopback, without persistence; one of them measures at a time",
         "rounds": f"{rounds}, interleaved; medians [least-most]",
         "ratios": "medians of the ratios within each round",
