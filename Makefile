@@ -23,7 +23,7 @@ STAMP := $(VENV)/made-$(shell { pwd; cat pyproject.toml requirements/dev.txt; } 
 # Each writes files that are checked in, and with --check says whether they are current.
 GENERATORS := $(wildcard tools/generate_wire.py tools/unasync.py)
 
-.PHONY: help demo test check fix bench bench-smoke sync mutants model chaos soak chaos-limits chaos-ordered chaos-schedulers interop interop-nightly interop-faults chaos-doctor fuzz pins clean
+.PHONY: help demo test test-cluster test-sentinel check fix bench bench-smoke sync mutants model chaos soak chaos-limits chaos-ordered chaos-schedulers interop interop-nightly interop-faults chaos-doctor fuzz pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -33,6 +33,12 @@ demo: $(STAMP) ## watch two workers process real files, one of them killed halfw
 
 test: $(STAMP) ## run the tests that need neither Go nor a browser [PYTEST_ARGS="tests/unit -k lease"]
 	@$(PYTHON) -m pytest -rs -n auto --dist loadfile $(PYTEST_ARGS)
+
+test-cluster test-sentinel: test-%: $(STAMP)
+	@PYASYNQ_TEST_BED=$* $(PYTHON) -m pytest -rs -n auto --dist loadfile tests/contract $(PYTEST_ARGS)
+
+test-cluster: ## run the contract tier on a cluster of three primaries with replicas
+test-sentinel: ## run the contract tier on a primary with replicas under Sentinel
 
 check: $(STAMP) ## lint, format, types, floors, generated files; print the size report
 	$(PYTHON) -m ruff check

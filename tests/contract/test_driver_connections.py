@@ -201,3 +201,17 @@ def test_a_driver_that_nobody_closed_is_free_without_the_collector(redis_url: st
         assert pool() is None
     finally:
         gc.enable()
+
+
+def test_what_redis_py_keeps_of_a_closed_connection_is_free_without_the_collector(
+    connect: Callable[[str], Face], redis_url: str
+) -> None:
+    """In a worker the collector hardly ever runs, and each lost connection would keep 64 KB or a stream."""
+    face = connect(redis_url)
+    gc.disable()
+    try:
+        parser = weakref.ref(face.connection._connection._parser)
+        face.close()
+        assert parser() is None
+    finally:
+        gc.enable()

@@ -67,8 +67,8 @@ def async_connection(target: RedisTarget, protocol: int, seconds: float) -> Any:
     check(target)
     options = _options(target, protocol, seconds)
     if target.tls is not None:
-        return _without_introduction(_AsyncTLS(target.tls, options))
-    return _without_introduction((_AsyncTCP if target.path is None else _AsyncUnix)(**options))
+        return _prepared(_AsyncTLS(target.tls, options))
+    return _prepared((_AsyncTCP if target.path is None else _AsyncUnix)(**options))
 
 
 def blocking_connection(target: RedisTarget, seconds: float) -> Any:
@@ -81,10 +81,10 @@ def blocking_connection(target: RedisTarget, seconds: float) -> Any:
     check(target)
     options = _options(target, 2, seconds) | {"socket_timeout": seconds}
     if target.tls is not None:
-        return _without_introduction(_BlockingTLS(target.tls, options))
+        return _prepared(_BlockingTLS(target.tls, options))
     # To mypy the one for unix sockets is abstract: redis-py gives it no `host`.
     kind: Any = _BlockingTCP if target.path is None else _BlockingUnix
-    return _without_introduction(kind(**options))
+    return _prepared(kind(**options))
 
 
 class _AsyncSilent:
@@ -174,9 +174,16 @@ def _options(target: RedisTarget, protocol: int, seconds: float) -> dict[str, An
     return options | {"socket_keepalive": True, "socket_keepalive_options": _KEEP_ALIVE}
 
 
-def _without_introduction(connection: Any) -> Any:
+def _prepared(connection: Any) -> Any:
     # CLIENT SETINFO costs a round trip, and some refuse it. Which attribute stops it depends on the version.
     connection.driver_info = None
     connection.lib_name = None
     connection.lib_version = None
+    # A parser that holds a method of its own is freed by the garbage collector alone, and with it 64 KB or a
+    # stream; in a worker, which leaves no other cycles, the collector hardly ever runs.
+    connection._parser.set_pubsub_push_handler(_passed_on)
     return connection
+
+
+async def _passed_on(push: object) -> object:
+    return push
