@@ -181,7 +181,7 @@ def _prepared(connection: Any) -> Any:
     connection.lib_version = None
     # A parser that holds a method of its own is freed by the garbage collector alone, and with it 64 KB or a
     # stream; in a worker, which leaves no other cycles, the collector hardly ever runs.
-    connection._parser.set_pubsub_push_handler(_passed_on)
+    connection._parser.set_pubsub_push_handler(_passed_on)  # noqa: SLF001 - there is no public way to it
     return connection
 
 
