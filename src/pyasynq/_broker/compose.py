@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import TaskMessage, encode_task_message, new_task_message
 from pyasynq.options import (
+    DEFAULT_SETTINGS,
     EnqueueSettings,
     OnConflict,
     OnDuplicate,
@@ -17,7 +18,7 @@ from pyasynq.options import (
     merge_options,
     resolve_options,
 )
-from pyasynq.task import Task, TaskInfo, TaskState
+from pyasynq.task import EnqueueStatus, Task, TaskInfo, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -124,12 +125,14 @@ def compose(
         queue=settings.queue,
         retry=settings.max_retry,
         timeout=settings.timeout,
-        deadline=settings.deadline,
-        unique_key=lock if is_named else "",
-        retention=settings.retention,
-        headers=settings.headers,
-        group_key=settings.group,
     )
+    if settings is not DEFAULT_SETTINGS:
+        # Protobuf takes its time also for fields that are empty, headers above all.
+        message.deadline = settings.deadline
+        message.unique_key = lock if is_named else ""
+        message.retention = settings.retention
+        message.headers.update(settings.headers or {})
+        message.group_key = settings.group
     process_at = settings.process_at
     if settings.process_in is not None:
         process_at = check_representable("process_in", settings.process_in, now.plus(settings.process_in))
@@ -176,8 +179,21 @@ def _whole_seconds_between(earlier: Instant, later: Instant) -> int:
     return later.seconds - earlier.seconds + (later.microseconds > earlier.microseconds)
 
 
-def task_info(composed: Composed, now: Instant) -> TaskInfo:
-    """Describe a task that has just been enqueued: a pending one is due `now`, one of a group is not yet."""
+def task_info(
+    composed: Composed,
+    now: Instant,
+    *,
+    task_id: str | None = None,
+    status: EnqueueStatus = EnqueueStatus.ENQUEUED,
+) -> TaskInfo:
+    """Describe a task that has just been enqueued: a pending one is due `now`, one of a group is not yet.
+
+    Args:
+        composed: the task.
+        now: when that was.
+        task_id: None for the task's own.
+        status: what became of the call.
+    """
     message = composed.message
     due: datetime | None = None
     if composed.state is TaskState.SCHEDULED:
@@ -185,7 +201,7 @@ def task_info(composed: Composed, now: Instant) -> TaskInfo:
     elif composed.state is TaskState.PENDING:
         due = now.to_datetime()
     return TaskInfo(
-        id=message.id,
+        id=task_id or message.id,
         queue=message.queue,
         type=message.type,
         payload=message.payload,
@@ -198,4 +214,5 @@ def task_info(composed: Composed, now: Instant) -> TaskInfo:
         retention=timedelta(seconds=message.retention),
         headers=dict(message.headers),
         group=message.group_key,
+        enqueue_status=status,
     )

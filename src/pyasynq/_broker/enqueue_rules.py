@@ -89,7 +89,7 @@ def info_of_result(item: Composed, result: EnqueueResult, now: Instant) -> TaskI
     """Return what a caller is told of a task that was not refused."""
     if result.holder is not None:
         return result.holder
-    return replace(info_of_new(item, now), id=result.task_id or item.message.id, enqueue_status=result.status)
+    return info_of_new(item, now, task_id=result.task_id, status=result.status)
 
 
 class _Holder(NamedTuple):
