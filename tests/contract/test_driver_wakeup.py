@@ -83,6 +83,28 @@ def test_h14_a_change_is_reported_once_for_each_arm(redis_url: str, redis_client
     watch(test, redis_url)
 
 
+def test_a_confirmed_watch_tells_whether_the_key_is_there(redis_url: str, redis_client: redis.Redis) -> None:
+    """As of that moment; of keys that are not watched nothing is said."""
+
+    async def test(watching: Watching) -> None:
+        redis_client.lpush(PENDING, "x")
+        await watching.connected(PENDING, PAUSED)
+        assert (True, False) == (watching.watcher.exists(PENDING), watching.watcher.exists(PAUSED))
+        redis_client.delete(PENDING)
+        assert PENDING == await watching.change()
+        assert await watching.watcher.arm(PENDING, PAUSED)
+        assert (False, False) == (watching.watcher.exists(PENDING), watching.watcher.exists(PAUSED))
+        redis_client.lpush(PENDING, "x")
+        assert PENDING == await watching.change()
+        assert await watching.watcher.arm(PENDING)
+        assert watching.watcher.exists(PENDING)
+        watching.watcher.forget(PENDING)
+        assert not watching.watcher.exists(PENDING)
+        redis_client.delete(PENDING)
+
+    watch(test, redis_url)
+
+
 def test_h14_arming_an_armed_key_costs_nothing(redis_url: str, redis_client: redis.Redis) -> None:
     """A server that looks at its queues often does not read each time."""
 

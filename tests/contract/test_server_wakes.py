@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.wakeup import ServerWatcher
+from pyasynq._server.intake import Intake
 from pyasynq._server.settings import EngineSettings
 from pyasynq.events import RoundFinished, TaskStarted
 from tests.fix_engine import QUICK, Running, do_nothing, serving
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import redis
 
     from pyasynq._server.board import QueueView
+    from pyasynq._server.intake import Ask
     from tests.factories import Tasks
 
 
@@ -27,6 +29,14 @@ async def idle(running: Running) -> QueueView:
     while not (view.empty and view.armed):
         await running.recorder.wait(RoundFinished, new=True)
     return view
+
+
+def wake_in_vain(redis_client: redis.Redis, tasks: Tasks) -> None:
+    """Have Redis tell of a task that is gone by then."""
+    with redis_client.pipeline() as pipeline:
+        pipeline.lpush(tasks.keys.pending, "somebody else's")
+        pipeline.rpop(tasks.keys.pending)
+        pipeline.execute()
 
 
 @run_async
@@ -60,14 +70,59 @@ async def test_a_server_that_is_told_in_vain_again_and_again_listens_less_often(
         view = await idle(running)
         while not view.damped:
             changes = view.changes
-            with redis_client.pipeline() as pipeline:
-                pipeline.lpush(tasks.keys.pending, "somebody else's")
-                pipeline.rpop(tasks.keys.pending)
-                pipeline.execute()
+            wake_in_vain(redis_client, tasks)
             while view.changes == changes or not (view.armed or view.damped):
                 await running.recorder.wait(RoundFinished, new=True)
         enqueued = time.monotonic()
         await running.client.enqueue("t", task_id="a")
         await running.finished("a")
         assert time.monotonic() - enqueued < QUICK.safety_poll / 2
+        await running.settled()
+
+
+@run_async
+async def test_a_server_that_is_told_in_vain_asks_once(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch that it renews shows that nothing has come meanwhile."""
+    asked = []
+    ask = Intake._ask
+
+    def counting(intake: Intake, *arguments: Any, **settings: Any) -> Ask:
+        asked.append(ask(intake, *arguments, **settings))
+        return asked[-1]
+
+    async with serving(redis_url, do_nothing, settings=EngineSettings()) as running:
+        view = await idle(running)
+        monkeypatch.setattr(Intake, "_ask", counting)
+        changes = view.changes
+        wake_in_vain(redis_client, tasks)
+        while view.changes == changes:
+            await running.recorder.wait(RoundFinished, new=True)
+        await idle(running)
+    assert 1 == len(asked)
+
+
+@run_async
+async def test_h14_a_task_that_comes_before_the_watch_is_taken_at_once(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the queue was found empty, and before Redis was asked to report the next one."""
+    read_tracked = ServerWatcher._read_tracked
+    late = asyncio.Event()
+
+    async with serving(redis_url, do_nothing, settings=EngineSettings()) as running:
+        await idle(running)
+
+        async def enqueue_first(watcher: ServerWatcher, *arguments: Any) -> bool:
+            if not late.is_set():
+                late.set()
+                await running.client.enqueue("t", task_id="late")
+            return await read_tracked(watcher, *arguments)
+
+        monkeypatch.setattr(ServerWatcher, "_read_tracked", enqueue_first)
+        enqueued = time.monotonic()
+        await running.client.enqueue("t", task_id="early")
+        await running.finished("late")
+        assert time.monotonic() - enqueued < EngineSettings().safety_poll / 2
         await running.settled()

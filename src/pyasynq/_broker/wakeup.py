@@ -73,7 +73,9 @@ class ServerWatcher:
         self._runner: asyncio.Task[None] | None = None
         self._watched: dict[str, None] = {}
         self._armed_at: dict[str, float] = {}
-        self._expected: deque[asyncio.Future[bool]] = deque()
+        self._expected: deque[asyncio.Future[bool | None]] = deque()
+        self._existing: set[str] = set()
+        """The keys that were there when they were armed."""
         self._supported = True
 
     async def arm(self, *keys: str) -> bool:
@@ -98,11 +100,16 @@ class ServerWatcher:
             pass  # the reader meets the same and connects anew
         return False
 
+    def exists(self, key: str) -> bool:
+        """Do as `Watcher.exists`, for a key of this server."""
+        return key in self._existing
+
     def forget(self, *keys: str) -> None:
         """Do as `Watcher.forget`."""
         for key in keys:
             self._watched.pop(key, None)
             self._armed_at.pop(key, None)
+            self._existing.discard(key)
 
     async def close(self) -> None:
         """Stop watching and close the connection."""
@@ -115,13 +122,18 @@ class ServerWatcher:
 
     async def _read_tracked(self, connection: AsyncConnection, keys: list[str]) -> bool:
         now = time.monotonic()
-        replies = [asyncio.get_running_loop().create_future() for _ in keys]
+        replies: list[asyncio.Future[bool | None]] = [
+            asyncio.get_running_loop().create_future() for _ in keys
+        ]
         self._expected.extend(replies)
         for key in keys:
             # Before the reply: an invalidation may come with it, and has the last word.
             self._armed_at[key] = now
         await connection.send([("EXISTS", key) for key in keys])
-        return all(await asyncio.gather(*replies))
+        existing = await asyncio.gather(*replies)
+        self._existing.difference_update(keys)
+        self._existing.update(key for key, exists in zip(keys, existing, strict=True) if exists)
+        return None not in existing
 
     async def _run(self) -> None:
         failures = 0
@@ -168,7 +180,7 @@ class ServerWatcher:
                 if isinstance(reply, ReplyError) and reply.code == "MOVED":
                     self._on_elsewhere(reply)
                 if not confirmed.done():
-                    confirmed.set_result(not isinstance(reply, ReplyError))
+                    confirmed.set_result(None if isinstance(reply, ReplyError) else bool(reply))
 
     def _invalidate(self, keys: list[bytes] | None) -> None:
         if keys is None:  # the whole database was emptied
@@ -189,7 +201,7 @@ class ServerWatcher:
         while self._expected:
             confirmed = self._expected.popleft()
             if not confirmed.done():
-                confirmed.set_result(False)
+                confirmed.set_result(None)
 
 
 class Watcher:
@@ -255,6 +267,11 @@ class Watcher:
             return True
         # A node has said who serves a key that it serves no more.
         return nodes.redirections != known and await self._arm_on_nodes(nodes, keys)
+
+    def exists(self, key: str) -> bool:
+        """Return whether a key was there when `arm` confirmed it; it still is unless `on_change` says so."""
+        server = self._servers.get(self._places.get(key))
+        return server is not None and server.exists(key)
 
     def forget(self, *keys: str) -> None:
         """Report no more changes of these keys; Redis is not asked to stop, and its next push is dropped."""

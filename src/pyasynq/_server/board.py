@@ -23,8 +23,8 @@ _VAIN_WAKES: Final = 8
 class QueueView:
     """One queue as this server sees it.
 
-    A queue is asked until it says that it is empty. Then it is watched, asked once more (something may
-    have come before the watch was in place), and left alone until Redis reports a change or `look_at`.
+    A queue is asked until it says that it is empty. Then it is watched, asked once more if something has come
+    before the watch was in place, and left alone until Redis reports a change or `look_at`.
 
     A queue that a limit keeps from giving more is held. Held by its rate, it is left alone until the turn
     that Redis has given this server. Held by its concurrency, its leases are watched, and it is asked when
@@ -344,6 +344,15 @@ class QueueBoard:
         else:
             view.leases_armed = True
             view.release()
+
+    def watched_empty(self, view: QueueView, *, changes: int, look_at: float) -> None:
+        """Note that Redis will report the next change, and has said that there is nothing to take by now."""
+        if view.held is not LimitedBy.NOTHING:
+            self.watched(view, changes=changes)
+        elif view.changes == changes:
+            view.armed = True
+            view.damped = view.deferred = False
+            view.look_at = look_at
 
     def unwatchable(self, view: QueueView, *, look_at: float) -> None:
         """Note that Redis cannot report changes: an empty queue is asked again later."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyasynq._broker.plan import Plan
+    from pyasynq._server.board import QueueView
     from pyasynq._server.demand import Demand
     from pyasynq._server.intake import Ask, Intake, Unclear, Unreadable
     from pyasynq._server.parts import Parts
@@ -196,14 +197,17 @@ class Processor(Service):
             raise error
 
     async def _renew_watches(self) -> None:
-        """Watch the queues again whose safety poll is due; the poll then is the look that follows a watch."""
+        """Watch the queues again whose safety poll is due; the poll then is the look that follows a watch.
+
+        That a queue was not watched for a while, because others are quicker, calls for no poll.
+        """
         if self._parts.config.burst or not self._intake.room:
             return
         board = self._intake.board
         for view in board.due(self._parts.clock.monotonic()):
             changes = view.changes
             if await self._wake_up.watch(*view.watched_keys):
-                board.watched(view, changes=changes)
+                self._watched(view, changes, may_rest=view.damped)
 
     async def _watch_empty_queues(self) -> None:
         if self._parts.config.burst:
@@ -212,11 +216,20 @@ class Processor(Service):
         for view in board.to_watch():
             changes = view.changes
             if await self._wake_up.watch(*view.watched_keys):
-                board.watched(view, changes=changes)
+                self._watched(view, changes, may_rest=True)
             else:
                 # Without a push from Redis, a queue is looked at after a jittered interval, as Asynq does.
                 rest = self._poll * random.uniform(0.5, 1.5)  # noqa: S311 - spreads load, guards nothing
                 board.unwatchable(view, look_at=self._parts.clock.monotonic() + rest)
+
+    def _watched(self, view: QueueView, changes: int, *, may_rest: bool) -> None:
+        """Note a new watch; without need of another look if it has shown that there is nothing to take."""
+        exists = self._wake_up.exists
+        if may_rest and (not exists(view.pending_key) or exists(view.paused_key)):
+            look_at = self._parts.clock.monotonic() + self._parts.settings.safety_poll
+            self._intake.board.watched_empty(view, changes=changes, look_at=look_at)
+        else:
+            self._intake.board.watched(view, changes=changes)
 
     def _rest(self) -> float:
         if self._parts.settles.fresh or self._intake.unclear or self._intake.unreadable:
