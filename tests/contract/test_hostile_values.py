@@ -143,6 +143,13 @@ def test_a_lock_rule_of_very_many_digits_is_the_longest_there_is(
     assert redis_client.ttl(lock) > 10**11
 
 
+def test_a_lock_rule_without_a_lock_hides_no_task(perform: Perform, tasks: Tasks) -> None:
+    """On a cluster the empty key is in another slot than the queue."""
+    tasks.put(TaskState.PENDING, "one", extra={"x:unique_ttl": "60"})
+    taken = perform(dequeue("default", limit=1, token=TOKEN, now=NOW))
+    assert ["one"] == [task.id for task in taken.tasks]
+
+
 @pytest.mark.parametrize("crashed", [False, True])
 def test_a_task_whose_id_is_no_utf8_is_quarantined_and_the_others_run(*, crashed: bool) -> None:
     """Whether a worker takes it, or finds it with a dead one."""

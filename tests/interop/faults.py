@@ -54,7 +54,7 @@ FAULTS = (
     ),
     Fault(
         "task/done",
-        "if unique_key ~= '' and redis.call('GET', unique_key) == ARGV[at] then",
+        "if unique_key ~= '' and owns_lock(task_prefix .. ARGV[at], ARGV[at], unique_key) then",
         "if unique_key == 'none' then",
         "a task that is done keeps its lock",
     ),

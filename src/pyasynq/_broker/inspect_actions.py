@@ -136,8 +136,8 @@ def _release_locks(keys: QueueKeys, grouped: Sequence[bytes]) -> Plan[None]:
         except UndecodableMessageError:
             continue
         if message.unique_key:
-            names = (keys.task(message.id), message.unique_key)
-            yield ScriptCall(INSPECT_RELEASE_LOCK, names, (message.id,), Replay.SAFE)
+            args = (message.id, message.unique_key)
+            yield ScriptCall(INSPECT_RELEASE_LOCK, (keys.task(message.id),), args, Replay.SAFE)
 
 
 def act_on_one(action: str, queue: str, task_id: str, act: Act) -> Plan[Moved]:

@@ -41,8 +41,9 @@ def update_payload(queue: str, task_id: str, payload: bytes | None, *, relock: b
         message = decode_task_message(seen)
         message.payload = payload or b""
         unique_key = ""
-        # A lock that the user named has nothing to do with the payload.
-        if relock and message.unique_key and not message.unique_key.startswith(keys.own_unique_prefix):
+        lock = message.unique_key
+        # What is outside the queue is no lock; one that the user named has nothing to do with the payload.
+        if relock and lock.startswith(keys.prefix) and not lock.startswith(keys.own_unique_prefix):
             unique_key = message.unique_key = keys.unique(message.type, payload)
         args = (task_id, seen, encode_task_message(message), unique_key)
         reply = yield ScriptCall(INSPECT_REWRITE, (keys.task(task_id),), args, Replay.SAFE)

@@ -149,7 +149,7 @@ for at = 7, #ARGV, 12 do
     if state == '' then
       redis.call('ZREM', lease, id)
       redis.call('DEL', task)
-      release_lock(values[4] or '', id)
+      release_lock(task, id, values[4] or '')
     else
       dress(task, id, state, group, unique_key)
       rewrite(task, id, place, score, reason, message, is_there)

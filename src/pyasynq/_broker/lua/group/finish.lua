@@ -75,7 +75,7 @@ end
 redis.call('ZREM', aggregation_sets, set)
 for at = 19, #ARGV, 2 do
   local member, unique_key = ARGV[at], ARGV[at + 1]
-  release_lock(unique_key, member)
+  release_lock(task_prefix .. member, member, unique_key)
 end
 local ids = redis.call('ZRANGE', set, 0, -1)
 for _, member in ipairs(ids) do

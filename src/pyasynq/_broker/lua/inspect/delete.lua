@@ -14,7 +14,7 @@
 -- ARGV[5] with_sets: 1 to delete members of aggregation sets too
 -- ARGV[6...] id: for each task
 -- Returns: how many are gone, a list of id, reason: for each that is not, and of the messages of grouped tasks that may own a lock which their hash did not name
--- Uses: take_out
+-- Uses: owns_lock, take_out
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets = unpack(KEYS)
 local replay, task_prefix, group_prefix, from_state, with_sets = unpack(ARGV, 1, 5)
@@ -36,8 +36,9 @@ for at = 6, #ARGV, 1 do
   local fields, reason = take_out(places, id, from_state, '', with_sets == '1')
   if fields then
     local group, lock = fields[3] or '', fields[4] or ''
-    doomed[#doomed + 1] = task_prefix .. id
-    if lock ~= '' and redis.call('GET', lock) == id then
+    local task = task_prefix .. id
+    doomed[#doomed + 1] = task
+    if owns_lock(task, id, lock) then
       doomed[#doomed + 1] = lock
     elseif lock == '' and group ~= '' then
       grouped[#grouped + 1] = fields[1]

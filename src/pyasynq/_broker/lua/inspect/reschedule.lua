@@ -9,7 +9,7 @@
 -- ARGV[3] now_seconds: empty for the clock of Redis
 -- ARGV[4] now_microseconds: within the second
 -- Returns: `done`, `missing`, or the state that forbids it
--- Uses: now, rename_group
+-- Uses: now, owns_lock, rename_group
 
 local task, scheduled, retry, archived = unpack(KEYS)
 local id, process_at, now_seconds, now_microseconds = unpack(ARGV)
@@ -35,7 +35,7 @@ if state == 'archived' then
 end
 redis.call('ZADD', target, process_at, id)
 local later = process_at - math.max(due, (now(now_seconds, now_microseconds)))
-if later > 0 and lock ~= '' and redis.call('GET', lock) == id then
+if later > 0 and owns_lock(task, id, lock) then
   redis.call('PEXPIRE', lock, redis.call('PTTL', lock) + later * 1000)
 end
 return 'done'

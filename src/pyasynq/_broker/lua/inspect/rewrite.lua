@@ -6,6 +6,7 @@
 -- ARGV[3] message: the one to write
 -- ARGV[4] unique_key: the lock to move to; empty to leave the lock as it is
 -- Returns: `done`, `missing`, `changed` when the message is not what was seen, `locked`, or the state that forbids it
+-- Uses: owns_lock
 
 local task = KEYS[1]
 local id, seen, message, unique_key = unpack(ARGV)
@@ -33,7 +34,7 @@ redis.call('HSET', task, 'msg', message)
 if unique_key ~= '' then
   redis.call('HSET', task, 'unique_key', unique_key)
   -- A lock that has lapsed is not taken anew: a task that nobody updates would not take it either.
-  if lock ~= '' and redis.call('GET', lock) == id then
+  if owns_lock(task, id, lock) then
     redis.call('RENAME', lock, unique_key)
   end
 end

@@ -1,7 +1,7 @@
 -- Creates the hash of a task with these further fields, and its lock if it has one; the hash names a lock that
 -- has a rule. Returns 1, or why not: 0 for an id that exists, -1 for a lock that is held, nothing for what the
 -- first run of a replay did.
--- Uses: is_same_task
+-- Uses: is_same_task, owns_lock
 local function create_task(replay, task, id, message, lock, lock_ttl, lock_rule, ...)
   if redis.call('EXISTS', task) == 1 then
     if replay == '0' or not is_same_task(redis.call('HGET', task, 'msg'), message) then
@@ -13,7 +13,7 @@ local function create_task(replay, task, id, message, lock, lock_ttl, lock_rule,
       redis.call('HSET', task, 'unique_key', lock, 'x:unique_ttl', lock_rule)
     end
     return 1
-  elseif replay == '0' or redis.call('GET', lock) ~= id then
+  elseif replay == '0' or not owns_lock(task, id, lock) then
     return -1
   end
 end

@@ -5,7 +5,7 @@ local function place_task(places, new, seconds, microseconds)
   local task = places.task_prefix .. id
   local old = take_out(places, id, '', '')
   if old then
-    release_lock(old[4] or '', id)
+    release_lock(task, id, old[4] or '')
     redis.call('DEL', task)
   end
   redis.call('HSET', task, 'msg', new.message, 'state', new.state)

@@ -3,6 +3,6 @@
 local function release_finished(task, id)
   local fields = redis.call('HMGET', task, 'unique_key', 'x:unique_ttl')
   if fields[1] and fields[2] and fields[2]:find(' ', 1, true) then
-    release_lock(fields[1], id)
+    release_lock(task, id, fields[1])
   end
 end

@@ -1,6 +1,7 @@
 -- Releases a lock if this task owns it; there is none for an empty key.
-local function release_lock(lock, id)
-  if lock ~= '' and redis.call('GET', lock) == id then
+-- Uses: owns_lock
+local function release_lock(task, id, lock)
+  if owns_lock(task, id, lock) then
     redis.call('DEL', lock)
   end
 end

@@ -5,7 +5,7 @@ local function start_lock(task, id, rule)
   local lock = redis.call('HGET', task, 'unique_key') or ''
   if rule:find(' start', 1, true) then
     redis.call('HDEL', task, 'x:unique_ttl')
-    release_lock(lock, id)
+    release_lock(task, id, lock)
   else
     prolong_lock(task, id, lock, 0, 60)
   end

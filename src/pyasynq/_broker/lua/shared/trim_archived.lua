@@ -1,5 +1,6 @@
 -- Deletes up to 1,000 archived tasks, oldest first, from the cutoff or before, or beyond `keep`, with the
 -- locks they own. Returns how many, and 1 if there are more.
+-- Uses: owns_lock
 local function trim_archived(archived, task_prefix, keep, cutoff)
   local surplus = redis.call('ZCARD', archived) - keep
   local old = redis.call('ZCOUNT', archived, '-inf', cutoff)
@@ -10,11 +11,12 @@ local function trim_archived(archived, task_prefix, keep, cutoff)
   local ids = redis.call('ZRANGE', archived, 0, number - 1)
   local doomed = {}
   for _, id in ipairs(ids) do
-    local lock = redis.call('HGET', task_prefix .. id, 'unique_key')
-    if lock and lock ~= '' and redis.call('GET', lock) == id then
+    local task = task_prefix .. id
+    local lock = redis.call('HGET', task, 'unique_key') or ''
+    if owns_lock(task, id, lock) then
       doomed[#doomed + 1] = lock
     end
-    doomed[#doomed + 1] = task_prefix .. id
+    doomed[#doomed + 1] = task
   end
   redis.call('DEL', unpack(doomed))
   redis.call('ZREM', archived, unpack(ids))

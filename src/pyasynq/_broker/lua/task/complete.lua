@@ -10,7 +10,7 @@
 -- ARGV[3] day_end: second at which the day's counters go
 -- ARGV[4...] id, token, lease_score, unique_key, message, expires_at, has_result, result, progress: for each task; the last may be empty
 -- Returns: the ids of tasks that the claims do not hold
--- Uses: take_claimed, count
+-- Uses: take_claimed, count, owns_lock
 
 local active, lease, completed, processed, processed_today = unpack(KEYS)
 local replay, task_prefix, day_end = unpack(ARGV, 1, 3)
@@ -28,7 +28,7 @@ for _, at in ipairs(held) do
   if progress ~= '' then
     redis.call('HSET', task, 'x:progress', progress)
   end
-  if unique_key ~= '' and redis.call('GET', unique_key) == id then
+  if owns_lock(task, id, unique_key) then
     locks[#locks + 1] = unique_key
   end
   added[#added + 1] = expires_at

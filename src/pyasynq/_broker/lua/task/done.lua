@@ -9,7 +9,7 @@
 -- ARGV[3] day_end: second at which the day's counters go
 -- ARGV[4...] id, token, lease_score, unique_key: for each task; the key is empty for a task without a lock
 -- Returns: the ids of tasks that the claims do not hold
--- Uses: take_claimed, count
+-- Uses: take_claimed, count, owns_lock
 
 local active, lease, processed, processed_today = unpack(KEYS)
 local replay, task_prefix, day_end = unpack(ARGV, 1, 3)
@@ -17,7 +17,7 @@ local replay, task_prefix, day_end = unpack(ARGV, 1, 3)
 local held, refused, doomed = take_claimed(active, lease, task_prefix, replay, 'done', 4, 4)
 for _, at in ipairs(held) do
   local unique_key = ARGV[at + 3]
-  if unique_key ~= '' and redis.call('GET', unique_key) == ARGV[at] then
+  if unique_key ~= '' and owns_lock(task_prefix .. ARGV[at], ARGV[at], unique_key) then
     doomed[#doomed + 1] = unique_key
   end
 end
