@@ -201,7 +201,8 @@ class Slots:
 
     def _ended(self, attempt: Attempt) -> None:
         if self._prefetches:
-            self._prefetch.learn(self._clock.monotonic() - attempt.started)
+            now = self._clock.monotonic()
+            self._prefetch.learn(now - attempt.started, now)
         if self._prefetch:
             self.fill()
         self.on_end()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _LONGEST: Final = 1.0
 """Seconds that an attempt counts as at most; also what is assumed before anything is known."""
 _WEIGHT: Final = 0.02
-"""Of the newest attempt in the mean: a single long one, or some hundred short ones, change its mind."""
+"""Of the newest attempt in the means: a single long one, or some hundred short ones, change its mind."""
 
 
 class Prefetch:
@@ -24,14 +24,18 @@ class Prefetch:
     Each queue's go in the order in which they were taken, and the queues take turns by their weights: every
     one pays for each task that goes, the less the more it weighs, and the one that has paid least is next.
 
-    There are so few of them that all would be run within a short time, one after the other. When they wait
-    for longer all the same, tasks are not what they were: they are to be put back, and it is learnt anew.
+    There are so few of them that each gets a slot within a short time: slots become free as fast as they did
+    of late, or at the latest when the one before has run. Nobody waits for tasks that take as long as that.
+    When they wait for longer all the same, tasks are not what they were: they are to be put back, and it is
+    learnt anew.
     """
 
     __slots__ = (
         "_bytes",
+        "_last_end",
         "_least_paid",
         "_mean",
+        "_mean_gap",
         "_most",
         "_most_bytes",
         "_number",
@@ -47,7 +51,8 @@ class Prefetch:
         self._most_bytes = settings.prefetch_bytes
         self._span = settings.prefetch_span
         self._patience = settings.prefetch_patience
-        self._mean = _LONGEST
+        self._mean = self._mean_gap = _LONGEST
+        self._last_end = -math.inf
         self._bytes = self._number = 0
         self._waiting: dict[str, deque[Attempt]] = {}
         """Those of each queue that has any."""
@@ -58,9 +63,10 @@ class Prefetch:
     @property
     def allowed(self) -> int:
         """How many tasks may wait, those that do among them."""
-        if self._bytes >= self._most_bytes:
+        if self._bytes >= self._most_bytes or self._mean >= self._span:
             return 0
-        return self._most if self._most * self._mean <= self._span else int(self._span / self._mean)
+        each = min(self._mean, self._mean_gap)
+        return self._most if self._most * each <= self._span else int(self._span / each)
 
     @property
     def patient_until(self) -> float:
@@ -69,9 +75,11 @@ class Prefetch:
             return math.inf
         return min(waiting[0].started for waiting in self._waiting.values()) + self._patience
 
-    def learn(self, seconds: float) -> None:
-        """Note how long a handler has run."""
+    def learn(self, seconds: float, ended: float) -> None:
+        """Note how long a handler has run, and the monotonic time at which it has ended."""
         self._mean += _WEIGHT * (min(seconds, _LONGEST) - self._mean)
+        self._mean_gap += _WEIGHT * (min(ended - self._last_end, _LONGEST) - self._mean_gap)
+        self._last_end = ended
 
     def forget(self) -> None:
         """Assume that tasks are long, until some hundred of them have been short."""

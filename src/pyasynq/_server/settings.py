@@ -74,7 +74,7 @@ class EngineSettings:
     server_record_bytes: int = 1_048_576
     settle_bytes: int = 4_194_304
     prefetch_span: float = 0.02
-    """Tasks that wait for a slot are so few that all would be run in this time, one after the other."""
+    """Tasks that wait for a slot are so few that each is likely to get one in this time."""
     prefetch_patience: float = 0.05
     """How long a task waits for a slot at most; then all that wait are put back."""
     prefetch_bytes: int = 4_194_304

@@ -22,10 +22,10 @@ def prefetch() -> Prefetch:
     return Prefetch(100, settings, {"default": 1, "light": 1, "heavy": 3})
 
 
-def learn(prefetch: Prefetch, seconds: float, times: int) -> None:
-    """Let so many attempts end."""
-    for _ in range(times):
-        prefetch.learn(seconds)
+def learn(prefetch: Prefetch, seconds: float, times: int, *, slots: int = 1) -> None:
+    """Let so many attempts end, one after the other in each of so many slots."""
+    for number in range(times):
+        prefetch.learn(seconds, 1_000.0 + number * seconds / slots)
 
 
 def test_nothing_is_taken_ahead_before_some_hundred_tasks_have_been_short(prefetch: Prefetch) -> None:
@@ -39,15 +39,29 @@ def test_nothing_is_taken_ahead_before_some_hundred_tasks_have_been_short(prefet
 
 @pytest.mark.parametrize(("milliseconds", "allowed"), [(0.1, 100), (1, 19), (5, 3), (20, 0), (10_000, 0)])
 def test_the_longer_tasks_are_the_fewer_wait(prefetch: Prefetch, milliseconds: float, allowed: int) -> None:
-    """One after the other they would be run in the span of time that is set."""
+    """In one slot they would be run in the span of time that is set."""
     learn(prefetch, milliseconds * MILLISECOND, 1_000)
     assert allowed == prefetch.allowed
+
+
+@pytest.mark.parametrize(("milliseconds", "allowed"), [(1, 100), (10, 19), (19, 10), (21, 0), (1_000, 0)])
+def test_many_slots_are_free_more_often(prefetch: Prefetch, milliseconds: float, allowed: int) -> None:
+    """So more tasks may wait, as long as they are short at all."""
+    learn(prefetch, milliseconds * MILLISECOND, 2_000, slots=10)
+    assert allowed == prefetch.allowed
+
+
+def test_a_worker_that_had_little_to_do_may_take_short_tasks_ahead(prefetch: Prefetch) -> None:
+    """Its slots were free: that nothing ended for long says nothing of the next tasks."""
+    for number in range(1_000):
+        prefetch.learn(MILLISECOND, 10.0 * number)
+    assert 19 == prefetch.allowed
 
 
 def test_one_long_task_among_many_short_ones_ends_it(prefetch: Prefetch) -> None:
     """Until some hundred have been short again."""
     learn(prefetch, 0.0, 1_000)
-    prefetch.learn(60.0)
+    prefetch.learn(60.0, 1_060.0)
     assert 0 == prefetch.allowed
     learn(prefetch, 0.0, 300)
     assert 100 == prefetch.allowed
