@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+pytestmark = pytest.mark.single_server("its proxy stands before one server")
+
 KEYS = queue_keys("default")
 _DIGITS = 8
 _SAMPLE = 1 if os.environ.get("PYASYNQ_TEST_DRIVERS") == "all" else 7
