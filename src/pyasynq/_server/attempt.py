@@ -157,11 +157,6 @@ class Attempt:
         self._cancel_event: threading.Event | None = None
 
     @property
-    def key(self) -> tuple[str, str]:
-        """Queue and id: the same id may stand in two queues."""
-        return self.queue, self.id
-
-    @property
     def unique_key(self) -> str:
         """The message's, empty for none."""
         return self.message.unique_key

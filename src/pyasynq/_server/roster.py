@@ -21,6 +21,7 @@ class Roster:
     def __init__(self, queues: Iterable[str]) -> None:
         self._queues = tuple(queues)
         self._attempts: dict[tuple[str, str], Attempt] = {}
+        """By queue and id: the same id may stand in two queues."""
 
     def add(self, attempt: Attempt) -> None:
         """Enter an attempt that was just taken."""
