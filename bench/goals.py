@@ -70,17 +70,18 @@ def _times_fastest_peer(results: Results) -> float | None:
 
 
 def _per_wake(results: Results) -> float | None:
-    """Return what Redis spends on a worker that is woken in vain: with 20 idle workers, 19 are."""
+    """Return what Redis spends on a worker that is woken in vain: such a one makes one script call."""
     one, some, _ = _of_fleets(results, COST)
-    return (some - one) / (FLEETS[1] - 1) if one is not None and some is not None else None
+    own, calls, _ = _of_fleets(results, CALLS)
+    if one is None or some is None or own is None or calls is None or calls <= own:
+        return None
+    return (some - one) / (calls - own)
 
 
 def _woken(results: Results) -> float | None:
-    """Return how many of 200 idle workers a task wakes, from the script calls that each of 20 makes."""
-    one, some, many = _of_fleets(results, CALLS)
-    if one is None or some is None or many is None or some <= one:
-        return None
-    return 1 + (many - one) / (some - one) * (FLEETS[1] - 1)
+    """Return how many of 200 idle workers a task wakes: one that is woken in vain makes one script call."""
+    one, _, many = _of_fleets(results, CALLS)
+    return 1 + many - one if one is not None and many is not None else None
 
 
 def _of_fleets(results: Results, figure: Figure) -> list[float | None]:
