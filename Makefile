@@ -37,8 +37,9 @@ demo: $(STAMP) ## watch two workers process real files, one of them killed halfw
 test: $(STAMP) ## run the tests that need neither Go nor a browser [PYTEST_ARGS="tests/unit -k lease"]
 	@$(PYTHON) -m pytest -rs -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
+# Each process has servers of its own, so no more processes than processors.
 test-cluster test-sentinel: test-%: $(STAMP)
-	@PYASYNQ_TEST_BED=$* $(PYTHON) -m pytest -rs -n $(TEST_PROCESSES) --dist loadfile tests/contract $(PYTEST_ARGS)
+	@PYASYNQ_TEST_BED=$* $(PYTHON) -m pytest -rs -n auto --dist loadfile tests/contract $(PYTEST_ARGS)
 
 test-cluster: ## run the contract tier on a cluster of three primaries with replicas
 test-sentinel: ## run the contract tier on a primary with replicas under Sentinel

@@ -8,6 +8,7 @@ sockets, streams and parsers inside. Contract tests hold all of it to what it sa
 
 from __future__ import annotations
 
+import inspect
 import socket
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -41,6 +42,13 @@ _KEEP_ALIVE: Final = {
     )
     if hasattr(socket, name)
 }
+# CLIENT SETINFO costs a round trip, and some refuse it. To find out what to say costs half a millisecond
+# for each connection, and leaves garbage. Which argument stops it depends on the version.
+_NO_INTRODUCTION: Final[dict[str, None]] = (
+    {"driver_info": None}
+    if "driver_info" in inspect.signature(redis_async.AbstractConnection).parameters
+    else {"lib_name": None, "lib_version": None}
+)
 _pack: Callable[[tuple[Argument, ...]], bytes] = cast("Any", hiredis.pack_command)
 
 
@@ -67,8 +75,8 @@ def async_connection(target: RedisTarget, protocol: int, seconds: float) -> Any:
     check(target)
     options = _options(target, protocol, seconds)
     if target.tls is not None:
-        return _prepared(_AsyncTLS(target.tls, options))
-    return _prepared((_AsyncTCP if target.path is None else _AsyncUnix)(**options))
+        return _without_cycle(_AsyncTLS(target.tls, options))
+    return _without_cycle((_AsyncTCP if target.path is None else _AsyncUnix)(**options))
 
 
 def blocking_connection(target: RedisTarget, seconds: float) -> Any:
@@ -81,10 +89,10 @@ def blocking_connection(target: RedisTarget, seconds: float) -> Any:
     check(target)
     options = _options(target, 2, seconds) | {"socket_timeout": seconds}
     if target.tls is not None:
-        return _prepared(_BlockingTLS(target.tls, options))
+        return _without_cycle(_BlockingTLS(target.tls, options))
     # To mypy the one for unix sockets is abstract: redis-py gives it no `host`.
     kind: Any = _BlockingTCP if target.path is None else _BlockingUnix
-    return _prepared(kind(**options))
+    return _without_cycle(kind(**options))
 
 
 class _AsyncSilent:
@@ -163,6 +171,7 @@ def _options(target: RedisTarget, protocol: int, seconds: float) -> dict[str, An
         "socket_timeout": None,
         "socket_connect_timeout": seconds,
         "health_check_interval": 0,
+        **_NO_INTRODUCTION,
     }
     if target.path is not None:
         if not hasattr(socket, "AF_UNIX"):
@@ -174,11 +183,7 @@ def _options(target: RedisTarget, protocol: int, seconds: float) -> dict[str, An
     return options | {"socket_keepalive": True, "socket_keepalive_options": _KEEP_ALIVE}
 
 
-def _prepared(connection: Any) -> Any:
-    # CLIENT SETINFO costs a round trip, and some refuse it. Which attribute stops it depends on the version.
-    connection.driver_info = None
-    connection.lib_name = None
-    connection.lib_version = None
+def _without_cycle(connection: Any) -> Any:
     # A parser that holds a method of its own is freed by the garbage collector alone, and with it 64 KB or a
     # stream; in a worker, which leaves no other cycles, the collector hardly ever runs.
     connection._parser.set_pubsub_push_handler(_passed_on)  # noqa: SLF001 - there is no public way to it
