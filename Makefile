@@ -20,9 +20,6 @@ JOBS       ?= 1
 # at no other time: not on a checkout that only touches files, and never from the network without a reason.
 STAMP := $(VENV)/made-$(shell { pwd; cat pyproject.toml requirements/dev.txt; } | cksum | tr ' ' '-')
 
-# Half of the time of a test is waiting, so there are twice as many processes as processors.
-TEST_PROCESSES := $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
-
 # Each writes files that are checked in, and with --check says whether they are current.
 GENERATORS := $(wildcard tools/generate_wire.py tools/unasync.py)
 
@@ -35,9 +32,8 @@ demo: $(STAMP) ## watch two workers process real files, one of them killed halfw
 	@$(VENV)/bin/pyasynq demo $(FOLDER)
 
 test: $(STAMP) ## run the tests that need neither Go nor a browser [PYTEST_ARGS="tests/unit -k lease"]
-	@$(PYTHON) -m pytest -rs -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -rs -n auto --dist loadfile $(PYTEST_ARGS)
 
-# Each process has servers of its own, so no more processes than processors.
 test-cluster test-sentinel: test-%: $(STAMP)
 	@PYASYNQ_TEST_BED=$* $(PYTHON) -m pytest -rs -n auto --dist loadfile tests/contract $(PYTEST_ARGS)
 
