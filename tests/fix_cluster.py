@@ -90,6 +90,12 @@ class Node:
         """Run a command of CLUSTER, and return the reply as it came."""
         return raw(self.client, "CLUSTER", *command)
 
+    def epoch_of(self, other: Node) -> int:
+        """Return the epoch of another node's slots, as far as this one has heard."""
+        # A line is: id, address, flags, primary, ping sent, pong received, epoch, ...
+        lines = str(self.cluster("NODES").decode()).splitlines()
+        return next(int(fields[6]) for fields in map(str.split, lines) if fields[0] == other.id)
+
     def errors(self, code: str) -> int:
         """Return how often it has answered with an error of this code."""
         return int(self.client.info("errorstats").get(f"errorstat_{code}", {}).get("count", 0))
@@ -157,9 +163,19 @@ class Cluster:
             raw(source.client, "MIGRATE", *to.address, key, 0, 5_000)
 
     def finish_move(self, slot: int, to: Node) -> None:
-        """Tell all nodes whose slot it is, the new owner first."""
+        """Tell all nodes whose slot it is, the new owner first, and wait until none of them can forget it.
+
+        The new owner gives itself a higher epoch. Until a node has heard of that, a late message of the
+        old owner takes the slot back there.
+        """
         for node in [to, *(node for node in self.primaries if node is not to)]:
             node.cluster("SETSLOT", slot, "NODE", to.id)
+
+        def agreed() -> bool:
+            epochs = {node.epoch_of(to) for node in self.nodes}
+            return len(epochs) == 1 and all(self.owner(slot, told_by=node) is to for node in self.nodes)
+
+        wait_until(agreed, f"all nodes know that slot {slot} is at {format_address(to.address)}")
 
     def move(self, slot: int, to: Node) -> None:
         """Move a slot with all its keys."""
