@@ -45,7 +45,7 @@ class Instant(NamedTuple):
 
     def to_datetime(self) -> datetime:
         """Return the instant as an aware datetime in UTC."""
-        return datetime.fromtimestamp(self.seconds, UTC).replace(microsecond=self.microseconds)
+        return _EPOCH + timedelta(0, self.seconds, self.microseconds)
 
     def plus(self, seconds: float) -> "Instant":
         """Return the instant that many seconds later."""

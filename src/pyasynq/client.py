@@ -278,7 +278,7 @@ class Client:
     async def _enqueue(self, task: Task, options: Mapping[str, object]) -> TaskInfo:
         now = self._clock.now()
         composed = compose_checked(task, options, now=now, max_payload=self._max_payload)
-        batcher = self._durable_batcher if composed.replicas else self._batcher
+        batcher = self._durable_batcher if composed.settings.replicas else self._batcher
         result = await batcher.enqueue(composed)
         if result.error is not None:
             raise result.error.with_traceback(None)  # one error may be the result of many calls
@@ -292,7 +292,7 @@ class Client:
         if self._middleware:
             return [result_of(outcome) for outcome in await outcomes_async(self._through(options), tasks)]
         chunk = Chunk(tasks, options, now=self._clock.now(), max_payload=self._max_payload)
-        is_durable = any(item.replicas for item in chunk.composed)
+        is_durable = any(item.settings.replicas for item in chunk.composed)
         batcher = self._durable_batcher if is_durable else self._batcher
         return chunk.results(await batcher.enqueue_all(chunk.composed))
 

@@ -105,8 +105,8 @@ def test_w25_a_lock_of_the_same_id_counts_only_on_a_replay(
 ) -> None:
     """Sees the loss of the GET: a task that has come and gone may leave its lock; another's is no excuse."""
     own, other = composed("a", unique=600, **when), composed("b", b"b", unique=600, **when)
-    redis_client.set(own.message.unique_key, "a", ex=600)
-    redis_client.set(other.message.unique_key, "c", ex=600)
+    redis_client.set(own.lock, "a", ex=600)
+    redis_client.set(other.lock, "c", ex=600)
     assert ["duplicate", "duplicate"] == statuses(enqueue(perform, own, other))
     replay = BlockingPerformer(redis_client, replay=True)
     assert ["enqueued", "duplicate"] == statuses(enqueue(replay, own, other))

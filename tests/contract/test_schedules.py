@@ -153,7 +153,7 @@ def test_h18_a_unique_task_takes_its_lock_with_the_tick(
     """Of pending and of scheduled tasks."""
     wanted = composed("a", unique=30, **options)
     assert "enqueued" == status(perform(fire_tick(unique=30, **options)))
-    lock = wanted.message.unique_key
+    lock = wanted.lock
     assert lock.encode() == tasks.fields("a")["unique_key"]
     assert (b"a", wanted.lock_ttl) == (redis_client.get(lock), redis_client.ttl(lock))
 
@@ -181,7 +181,7 @@ def test_h18_a_tick_whose_task_id_exists_counts_as_fired(
     assert before == tasks.fields("a")
     assert (["a"], []) == (tasks.ids("pending"), tasks.ids("scheduled"))
     assert {b"e": b"100"} == redis_client.hgetall(TICKS)
-    assert 0 == redis_client.exists(composed("a", unique=30).message.unique_key)
+    assert 0 == redis_client.exists(composed("a", unique=30).lock)
 
 
 @pytest.mark.parametrize("options", [{}, {"process_in": 60}, {"unique": 30}, {"group": "g"}])

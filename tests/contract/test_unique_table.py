@@ -11,7 +11,7 @@ import pytest
 from pyasynq.errors import DuplicateTaskError
 from pyasynq.options import OnDuplicate, Until
 from tests.contract.enqueueing import enqueue, statuses
-from tests.contract.uniqueness import KEY, bring_into, unique
+from tests.contract.uniqueness import KEY, bring_into, named_lock, unique
 from tests.fix_broker import BlockingPerformer
 from tests.snapshots import snapshot
 
@@ -73,6 +73,6 @@ def test_what_go_reads_of_a_lock(redis_client: RedisClient, until: str) -> None:
     item = unique("a", until=until)
     enqueue(BlockingPerformer(redis_client), item)
     named = None if until == "expiry" else KEY.encode()
-    assert (named or b"").decode() == item.message.unique_key
+    assert (named or b"").decode() == named_lock(item)
     assert named == redis_client.hget("asynq:{default}:t:a", "unique_key")
     assert b"a" == redis_client.get(KEY)

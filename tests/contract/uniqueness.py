@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._broker import settle
 from pyasynq._broker.dequeue import dequeue
 from pyasynq._broker.groups import GroupLimits
-from pyasynq._wire.messages import copy_task_message, encode_task_message
+from pyasynq._wire.messages import decode_task_message, encode_task_message
 from tests.contract.aggregating import check
 from tests.contract.enqueueing import composed, enqueue
 from tests.contract.settling import CUTOFF, EXPIRES_AT, RETENTION, DoneTask
@@ -32,8 +32,13 @@ def unique(task_id: str, payload: bytes = b"{}", **options: Any) -> Composed:
     return composed(task_id, payload, **({"unique": 600, "unique_key": "k"} | options))
 
 
+def named_lock(item: Composed) -> str:
+    """Return the lock that the message names; one that only time ends is not named."""
+    return decode_task_message(item.encoded).unique_key
+
+
 def _changed(item: Composed, **changes: Any) -> bytes:
-    message = copy_task_message(item.message)
+    message = decode_task_message(item.encoded)
     for name, value in changes.items():
         setattr(message, name, value)
     return encode_task_message(message)
@@ -41,29 +46,29 @@ def _changed(item: Composed, **changes: Any) -> bytes:
 
 def done(item: Composed) -> Plan[Settled]:
     """Settle the attempt of a task that is finished."""
-    task = DoneTask(*claim(item.message.id), item.message.unique_key)
+    task = DoneTask(*claim(item.id), named_lock(item))
     return settle.settle_done("default", [task], now=NOW)
 
 
 def complete(item: Composed) -> Plan[Settled]:
     """Settle the attempt of a task that is finished and kept."""
     message = _changed(item, completed_at=NOW.seconds, retention=RETENTION)
-    task = settle.CompleteTask(claim(item.message.id), item.message.unique_key, message, EXPIRES_AT, None)
+    task = settle.CompleteTask(claim(item.id), named_lock(item), message, EXPIRES_AT, None)
     return settle.settle_complete("default", [task], now=NOW)
 
 
 def retry(item: Composed, retry_at: int = RETRY_AT) -> Plan[Settled]:
     """Settle the attempt of a task that is to be tried again."""
     message = _changed(item, retried=1, last_failed_at=NOW.seconds)
-    key = item.message.unique_key
-    task = settle.RetryTask(claim(item.message.id), message, retry_at, True, b"", unique_key=key)
+    key = named_lock(item)
+    task = settle.RetryTask(claim(item.id), message, retry_at, True, b"", unique_key=key)
     return settle.settle_retry("default", [task], now=NOW)
 
 
 def archive(item: Composed) -> Plan[Settled]:
     """Settle the attempt of a task that failed for good."""
     message = _changed(item, last_failed_at=NOW.seconds)
-    task = settle.ArchiveTask(claim(item.message.id), message, NOW.ceiling, b"")
+    task = settle.ArchiveTask(claim(item.id), message, NOW.ceiling, b"")
     return settle.settle_archive("default", [task], max_size=9_999, cutoff=CUTOFF, now=NOW)
 
 

@@ -90,10 +90,7 @@ class GroupRules(RuleBasedStateMachine):
         members = self.perform(read_set(one)) or []
         locks = [(member.id, decode_task_message(member.message).unique_key) for member in members]
         plan = finish_set(one, item, locks=locks, now=self.now, registry=QueueRegistry())
-        message = item.message
-        expected = self.model.aggregate(
-            one.id, message.unique_key, item.score, message.group_key, self.now.seconds
-        )
+        expected = self.model.aggregate(one.id, item.lock, item.score, item.settings.group, self.now.seconds)
         assert expected == self.perform(plan).name
 
     @precondition(lambda self: self.sets)

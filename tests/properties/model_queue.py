@@ -98,7 +98,7 @@ class ModelQueue:
     def enqueue_by_rules(self, item: Composed, until: str, now: int) -> tuple[str, str]:
         """Add a task, or do what its rules say about those in its way; return a word and an id."""
         rules = item.rules or Rules("raise", "raise", None, b"")
-        task_id = item.message.id
+        task_id = item.id
         task, holder = self.tasks.get(task_id), self.locks.get(item.lock)
         goes = task and rules.on_conflict == "replace_finished" and task.state in _FINISHED
         if goes and holder == task_id:
@@ -110,20 +110,20 @@ class ModelQueue:
         if goes:
             self._release(task_id)
             del self.tasks[task_id]
-        word = self.enqueue(task_id, item.lock, item.score, item.message.group_key, now, until)
-        self.tasks[task_id].payload = item.message.payload
+        word = self.enqueue(task_id, item.lock, item.score, item.settings.group, now, until)
+        self.tasks[task_id].payload = item.payload
         return word, task_id
 
     def _meet(self, item: Composed, rules: Rules, holder: str, now: int) -> tuple[str, str]:
         task = self.tasks.get(holder)
         waits = task and not task.set_id and task.state not in {TaskState.ACTIVE, *_FINISHED}
         if rules.on_duplicate == "ignore":
-            return "ignored", item.message.id
+            return "ignored", item.id
         if rules.on_duplicate == "return_existing" and task:
             return "existing", holder
         if rules.on_duplicate != "replace_payload" or not task or not waits:
-            return "duplicate", item.message.id
-        task.payload = item.message.payload
+            return "duplicate", item.id
+        task.payload = item.payload
         is_timed = task.state in {TaskState.SCHEDULED, TaskState.RETRY}
         if rules.process_at:
             self._leave_pending(holder)

@@ -35,14 +35,15 @@ def test_what_is_composed_can_be_read_and_is_never_early(
 ) -> None:
     """The bytes say what the message says; a scheduled task is due at or after its time, within a second."""
     result = compose(Task(task_type, payload, **options), call_options, now=now)
-    assert result.message == decode_task_message(result.encoded)
+    message = decode_task_message(result.encoded)
+    assert (result.id, task_type, payload or b"") == (message.id, message.type, message.payload)
     settings = options | call_options
-    assert settings.get("queue", "default") == result.message.queue
+    assert settings.get("queue", "default") == result.settings.queue == message.queue
     process_at = now.plus(settings.get("process_in", 0))
     assert (TaskState.SCHEDULED if process_at > now else TaskState.PENDING) == result.state
     if result.state is TaskState.SCHEDULED:
         assert 0 <= result.score - process_at.timestamp < 1
-    assert ("unique" in settings) == (result.lock_ttl > 0) == bool(result.message.unique_key)
+    assert ("unique" in settings) == (result.lock_ttl > 0) == bool(message.unique_key)
     if result.lock_ttl:
         wanted = settings["unique"] + process_at.timestamp - now.timestamp
         assert -1e-5 <= result.lock_ttl - wanted < 2 + 1e-5
@@ -66,4 +67,4 @@ def test_runs_hold_every_task_once_and_keep_the_order_of_each_queue(kinds: list[
         positions = [position for run in runs if run.queue == queue for position in run.positions]
         assert positions == sorted(positions)
     for run in runs:
-        assert 1 == len({(item.message.queue, item.state, item.lock_ttl > 0) for item in run.tasks})
+        assert 1 == len({(item.settings.queue, item.state, item.lock_ttl > 0) for item in run.tasks})

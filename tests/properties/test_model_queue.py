@@ -75,9 +75,8 @@ class QueueMachine(UniqueRules):
             item = compose(Task("t", payload, task_id=task_id, **options), {}, now=self.now)
             [run] = split_runs([item])
             [result] = self.perform(enqueue_run(run, now=self.now, registry=QueueRegistry()))
-            message = item.message
             expected = self.model.enqueue(
-                task_id, message.unique_key, item.score, message.group_key, self.now.seconds
+                task_id, item.lock, item.score, item.settings.group, self.now.seconds
             )
             assert expected == result.status.value
 

@@ -155,7 +155,7 @@ def finish_set(
         again: a call before this one may have taken effect.
         now: the present; None is Redis' own.
     """
-    keys, message = queue_keys(one.queue), aggregate.message
+    keys = queue_keys(one.queue)
     # The name stands there already unless somebody has just removed the queue; what makes room in a full
     # Redis does not fail because of it, and the next call tries again.
     with suppress(RedisOutOfMemoryError):
@@ -168,7 +168,7 @@ def finish_set(
             keys.task_prefix,
             keys.group_prefix,
             *time_arguments(now),
-            int(message.id == one.id),
+            int(aggregate.id == one.id),
             *new_task_arguments(aggregate),
             *(argument for lock in locks for argument in lock),
         ),

@@ -71,7 +71,7 @@ class RunBatch:
         found: dict[int, EnqueueResult] = {}
         for run, outcome in zip(self._runs, outcomes, strict=True):
             if isinstance(outcome, PyasynqError):
-                results = [failed(item.message.id, run.queue, outcome) for item in run.tasks]
+                results = [failed(item.id, run.queue, outcome) for item in run.tasks]
             elif isinstance(outcome, Exception):
                 raise outcome
             else:

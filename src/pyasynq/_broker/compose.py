@@ -70,10 +70,13 @@ class Rules(NamedTuple):
 
 
 class Composed(NamedTuple):
-    """A task as it goes to Redis; queue, id and group stand in the message.
+    """A task as it goes to Redis.
 
     Attributes:
-        message: the message; its fields are not to be changed, since `encoded` would not follow.
+        id: its own, or a new one.
+        type: the task's.
+        payload: the task's.
+        settings: its options and those of the call; queue and group among them.
         encoded: the message's bytes.
         state: pending, aggregating or scheduled.
         score: Unix time in whole seconds from which a scheduled task may run; 0 for another one.
@@ -82,10 +85,12 @@ class Composed(NamedTuple):
         lock_rule: what the hash says about a lock that the message names: how many seconds it was asked for,
             and when it goes unless that is at success.
         rules: None to refuse the task if another one stands in its way.
-        replicas: how many are to have the task before its caller goes on.
     """
 
-    message: TaskMessage
+    id: str
+    type: str
+    payload: bytes | None
+    settings: EnqueueSettings
     encoded: bytes
     state: TaskState
     score: int = 0
@@ -93,7 +98,6 @@ class Composed(NamedTuple):
     lock_ttl: int = 0
     lock_rule: str = ""
     rules: Rules | None = None
-    replicas: int = 0
 
 
 def compose(
@@ -115,38 +119,42 @@ def compose(
     """
     options = merge_options(task.options, call_options) if call_options else task.options
     settings = resolve_options(options)
-    check_combination(options)
-    lock = _lock(task, settings) if settings.unique_ttl else ""
-    is_named = lock and settings.until != "expiry"
+    task_id = settings.task_id or new_id()
     message = TaskMessage(
         type=task.type,
         payload=task.payload,
-        id=settings.task_id or new_id(),
+        id=task_id,
         queue=settings.queue,
         retry=settings.max_retry,
         timeout=settings.timeout,
     )
-    if settings is not DEFAULT_SETTINGS:
+    if settings is DEFAULT_SETTINGS:
         # Protobuf takes its time also for fields that are empty, headers above all.
-        message.deadline = settings.deadline
-        message.unique_key = lock if is_named else ""
-        message.retention = settings.retention
-        message.headers.update(settings.headers or {})
-        message.group_key = settings.group
+        encoded = message.SerializeToString()
+        return Composed(task_id, task.type, task.payload, settings, encoded, TaskState.PENDING)
+    check_combination(options)
+    lock = _lock(task, settings) if settings.unique_ttl else ""
+    is_named = lock and settings.until != "expiry"
+    message.deadline = settings.deadline
+    message.unique_key = lock if is_named else ""
+    message.retention = settings.retention
+    message.headers.update(settings.headers or {})
+    message.group_key = settings.group
     process_at = settings.process_at
     if settings.process_in is not None:
         process_at = check_representable("process_in", settings.process_in, now.plus(settings.process_in))
-    waits = process_at is not None and process_at > now
     composed = Composed(
-        message,
+        task_id,
+        task.type,
+        task.payload,
+        settings,
         encode_task_message(message),
         TaskState.AGGREGATING if settings.group else TaskState.PENDING,
         lock=lock,
         lock_ttl=settings.unique_ttl,
         lock_rule=_lock_rule(settings) if is_named else "",
-        replicas=settings.replicas,
     )
-    if process_at is not None and waits:
+    if process_at is not None and process_at > now:
         lock_ttl = settings.unique_ttl and settings.unique_ttl + _whole_seconds_between(now, process_at)
         composed = composed._replace(state=TaskState.SCHEDULED, score=process_at.ceiling, lock_ttl=lock_ttl)
     if settings.on_duplicate == "raise" and settings.on_conflict == "raise":
@@ -194,25 +202,25 @@ def task_info(
         task_id: None for the task's own.
         status: what became of the call.
     """
-    message = composed.message
+    settings = composed.settings
     due: datetime | None = None
     if composed.state is TaskState.SCHEDULED:
         due = datetime.fromtimestamp(composed.score, UTC)
     elif composed.state is TaskState.PENDING:
         due = now.to_datetime()
     return TaskInfo(
-        id=task_id or message.id,
-        queue=message.queue,
-        type=message.type,
-        payload=message.payload,
+        id=task_id or composed.id,
+        queue=settings.queue,
+        type=composed.type,
+        payload=composed.payload or b"",
         state=composed.state,
-        max_retry=message.retry,
-        retried=message.retried,
-        timeout=timedelta(seconds=message.timeout) if message.timeout else None,
-        deadline=datetime.fromtimestamp(message.deadline, UTC) if message.deadline else None,
+        max_retry=settings.max_retry,
+        retried=0,
+        timeout=timedelta(seconds=settings.timeout) if settings.timeout else None,
+        deadline=datetime.fromtimestamp(settings.deadline, UTC) if settings.deadline else None,
         next_process_at=due,
-        retention=timedelta(seconds=message.retention),
-        headers=dict(message.headers),
-        group=message.group_key,
+        retention=timedelta(seconds=settings.retention),
+        headers=dict(settings.headers or {}),
+        group=settings.group,
         enqueue_status=status,
     )

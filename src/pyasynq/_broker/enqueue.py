@@ -85,10 +85,10 @@ def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
     runs: list[EnqueueRun] = []
     open_runs: dict[str, tuple[EnqueueRun, int]] = {}
     for position, item in enumerate(composed):
-        queue, size = item.message.queue, len(item.encoded)
+        queue, size = item.settings.queue, len(item.encoded)
         if item.rules is not None:
             script = TASK_ENQUEUE_BY_RULES
-        elif item.message.group_key:
+        elif item.settings.group:
             script = GROUP_ADD if item.state is TaskState.AGGREGATING else GROUP_SCHEDULE
         else:
             script = _SCRIPTS[item.state, bool(item.lock)]
@@ -134,9 +134,9 @@ def enqueue_run(
         target = keys.groups
         args += (keys.group_prefix, *time_arguments(now))
     for item in run.tasks:
-        args += _group_arguments(item) if item.message.group_key else _task_arguments(item)
+        args += _group_arguments(item) if item.settings.group else _task_arguments(item)
     refusals = yield ScriptCall(run.script, (target,), tuple(args), Replay.BY_TOKEN)
-    results = [EnqueueResult(EnqueueStatus.ENQUEUED, item.message.id, queue) for item in run.tasks]
+    results = [EnqueueResult(EnqueueStatus.ENQUEUED, item.id, queue) for item in run.tasks]
     for position, code in zip(refusals[::2], refusals[1::2], strict=True):
         results[position] = refusal(run.tasks[position], code)
     return results
@@ -149,7 +149,7 @@ def _enqueue_by_rules(run: EnqueueRun, now: Instant | None) -> Plan[list[Enqueue
     reply = yield ScriptCall(
         TASK_ENQUEUE_BY_RULES, (*keys.places, keys.lease), (*head, *tail), Replay.BY_TOKEN
     )
-    results = [EnqueueResult(EnqueueStatus.ENQUEUED, item.message.id, run.queue) for item in run.tasks]
+    results = [EnqueueResult(EnqueueStatus.ENQUEUED, item.id, run.queue) for item in run.tasks]
     for position, code, *holder in reply:
         results[position] = result_by_rules(run.tasks[position], code, holder, now)
     return results
@@ -163,8 +163,7 @@ def register_queue(queue: str, registry: QueueRegistry) -> Plan[None]:
 
 
 def _task_arguments(item: Composed) -> list[Argument]:
-    message = item.message
-    args: list[Argument] = [message.id, item.encoded]
+    args: list[Argument] = [item.id, item.encoded]
     if item.state is TaskState.SCHEDULED:
         args.append(item.score)
     if item.lock:
@@ -173,8 +172,7 @@ def _task_arguments(item: Composed) -> list[Argument]:
 
 
 def _group_arguments(item: Composed) -> list[Argument]:
-    message = item.message
-    args: list[Argument] = [message.id, item.encoded, message.group_key]
+    args: list[Argument] = [item.id, item.encoded, item.settings.group]
     args += (item.lock, item.lock_ttl, item.lock_rule)
     if item.state is TaskState.SCHEDULED:
         args.append(item.score)

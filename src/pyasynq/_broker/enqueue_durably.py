@@ -30,7 +30,7 @@ def enqueue_durably(
 
     Replicas are waited for once, for as many as the most demanding task wants.
     """
-    wanted = max(item.replicas for item in run.tasks)
+    wanted = max(item.settings.replicas for item in run.tasks)
     if not wanted:
         return (yield from enqueue(run))
     marker = queue_keys(run.queue).fence
@@ -40,7 +40,7 @@ def enqueue_durably(
 
 
 def _judged(item: Composed, result: EnqueueResult, known: Confirmation, now: Instant) -> EnqueueResult:
-    if result.status not in _IN_REDIS or known.replicas >= item.replicas:
+    if result.status not in _IN_REDIS or known.replicas >= item.settings.replicas:
         return result
     info = info_of_result(item, result, now)
-    return replace(result, error=NotDurableError(info, known.replicas, item.replicas, known.cause))
+    return replace(result, error=NotDurableError(info, known.replicas, item.settings.replicas, known.cause))

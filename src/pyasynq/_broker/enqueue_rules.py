@@ -38,14 +38,13 @@ _REASONS: Final = {
 
 def new_task_arguments(item: Composed) -> tuple[Argument, ...]:
     """Return what a script is told of a new task: itself, its lock, and its rules about others."""
-    message = item.message
     rules = item.rules or _REFUSE
     return (
-        message.id,
+        item.id,
         item.encoded,
         item.state.value,
         item.score,
-        message.group_key,
+        item.settings.group,
         item.lock,
         item.lock_ttl,
         item.lock_rule,
@@ -58,12 +57,12 @@ def new_task_arguments(item: Composed) -> tuple[Argument, ...]:
 
 def refusal(item: Composed, code: int, holder: str = "", reason: str = "") -> EnqueueResult:
     """Return the result of a task that a script refused with this code: 0 for its id, -1 for its lock."""
-    message = item.message
+    queue = item.settings.queue
     if code == _CONFLICT:
-        conflict = TaskIDConflictError(message.queue, message.id)
-        return EnqueueResult(EnqueueStatus.CONFLICT, message.id, message.queue, conflict)
-    duplicate = DuplicateTaskError(message.queue, item.lock, holder, reason)
-    return EnqueueResult(EnqueueStatus.DUPLICATE, message.id, message.queue, duplicate)
+        conflict = TaskIDConflictError(queue, item.id)
+        return EnqueueResult(EnqueueStatus.CONFLICT, item.id, queue, conflict)
+    duplicate = DuplicateTaskError(queue, item.lock, holder, reason)
+    return EnqueueResult(EnqueueStatus.DUPLICATE, item.id, queue, duplicate)
 
 
 def result_by_rules(item: Composed, code: int, holder: Reply, now: Instant | None) -> EnqueueResult:
@@ -71,7 +70,7 @@ def result_by_rules(item: Composed, code: int, holder: Reply, now: Instant | Non
     if code == _CONFLICT:
         return refusal(item, code)
     info, state = _described(holder, now or SYSTEM_CLOCK.now())
-    if info is not None and info.type != item.message.type:
+    if info is not None and info.type != item.type:
         state = f"of type {info.type!r}"
     return _result(item, code, _Holder(shown(holder[0]), state, info))
 
@@ -79,7 +78,7 @@ def result_by_rules(item: Composed, code: int, holder: Reply, now: Instant | Non
 def result_of_tick(item: Composed, code: int, holder: str) -> EnqueueResult:
     """Return the result of a task that nobody waits for; of the holder of its lock no more is known."""
     if code == _CREATED:
-        return EnqueueResult(EnqueueStatus.ENQUEUED, item.message.id, item.message.queue)
+        return EnqueueResult(EnqueueStatus.ENQUEUED, item.id, item.settings.queue)
     if code == _CONFLICT:
         return refusal(item, code)
     return _result(item, code, _Holder(holder, "not one of its type that waits", None))
@@ -119,6 +118,6 @@ def _result(item: Composed, code: int, holder: _Holder) -> EnqueueResult:
     if rule == "raise" or is_impossible.get(rule):
         return refusal(item, code, holder.id, _REASONS.get(rule, "").format(holder.state))
     status = _STATUSES[rule]
-    task_id = item.message.id if rule == "ignore" else holder.id
+    task_id = item.id if rule == "ignore" else holder.id
     info = replace(holder.info, enqueue_status=status) if holder.info and rule != "ignore" else None
-    return EnqueueResult(status, task_id, item.message.queue, holder=info)
+    return EnqueueResult(status, task_id, item.settings.queue, holder=info)

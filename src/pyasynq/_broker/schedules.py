@@ -108,8 +108,7 @@ def fire(
     otherwise each scheduler would try again. A call that is sent again after a lost reply enqueues nothing
     twice; if the task is gone by then, its tick is reported as fired before.
     """
-    message = composed.message
-    queue = message.queue
+    queue = composed.settings.queue
     keys = queue_keys(queue)
     yield from register_queue(queue, registry)
     head = (FIRST_SEND, keys.task_prefix, keys.group_prefix, *time_arguments(now))

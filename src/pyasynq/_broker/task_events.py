@@ -88,7 +88,7 @@ def enqueue_and_publish(
     """Put tasks into their queue, then publish which ones were; that this fails changes nothing for them."""
     results = yield from enqueue_run(run, now=now, registry=registry)
     events = [
-        encode_event("enqueued", run.queue, now, task_id=item.message.id, type=item.message.type)
+        encode_event("enqueued", run.queue, now, task_id=item.id, type=item.type)
         for item, result in zip(run.tasks, results, strict=True)
         if result.status is EnqueueStatus.ENQUEUED
     ]

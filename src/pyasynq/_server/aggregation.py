@@ -134,16 +134,15 @@ class Aggregation:
             now=parts.redis_time.now(),
             new_id=lambda: one.id,
         )
-        message = aggregate.message
         self.can_be_cut = False
         finish = await self._write(aggregate, locks)
         if finish is Finish.LOST:
             return AggregationLost(one.queue, one.group)
         if finish is Finish.CONFLICT:
-            raise TaskIDConflictError(one.queue, message.id)
+            raise TaskIDConflictError(one.queue, aggregate.id)
         if finish is Finish.DUPLICATE:
             raise DuplicateTaskError(one.queue, aggregate.lock)
-        task_id = "" if finish is Finish.STOOD_IN else message.id
+        task_id = "" if finish is Finish.STOOD_IN else aggregate.id
         return TasksAggregated(one.queue, one.group, tasks, task_id)
 
     async def _write(self, aggregate: Composed, locks: list[tuple[str, str]]) -> Finish:

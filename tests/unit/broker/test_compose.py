@@ -28,7 +28,7 @@ def composed(task: Task, options: Mapping[str, object] | None = None, now: Insta
 def test_a_task_without_options_has_asynqs_defaults() -> None:
     """25 retries, 30 minutes, queue `default`, at once, and nothing else."""
     result = composed(Task("t", b"p"))
-    message = result.message
+    message = decode_task_message(result.encoded)
     assert ("t", b"p", "new", "default", 25, 1800) == (
         message.type,
         message.payload,
@@ -50,8 +50,8 @@ def test_a_task_without_options_has_asynqs_defaults() -> None:
 def test_a_task_with_a_group_waits_in_it() -> None:
     """Unless its process time lies ahead; the message names the group in both cases."""
     now, later = composed(Task("t", group="g")), composed(Task("t", group="g", process_in=60))
-    assert (TaskState.AGGREGATING, 0, "g") == (now.state, now.score, now.message.group_key)
-    assert (TaskState.SCHEDULED, NOW.ceiling + 60, "g") == (later.state, later.score, later.message.group_key)
+    assert (TaskState.AGGREGATING, 0, "g") == (now.state, now.score, now.settings.group)
+    assert (TaskState.SCHEDULED, NOW.ceiling + 60, "g") == (later.state, later.score, later.settings.group)
     assert TaskState.AGGREGATING is composed(Task("t", group="g", process_in=0)).state
 
 
@@ -62,16 +62,23 @@ def test_a_blank_group_is_refused(group: Any) -> None:
         composed(Task("t"), {"group": group})
 
 
-def test_the_bytes_are_those_of_the_message() -> None:
-    """They are encoded once."""
-    result = composed(Task("t", b"p", headers={"b": "1", "a": "2"}))
-    assert result.message == decode_task_message(result.encoded)
+def test_what_is_known_of_it_is_what_the_message_says() -> None:
+    """Nobody has to decode what has just been encoded."""
+    result = composed(Task("t", b"p", headers={"b": "1", "a": "2"}, queue="low", group="g"))
+    message = decode_task_message(result.encoded)
+    assert ("new", "t", b"p") == (result.id, result.type, result.payload)
+    assert ("new", "t", b"p") == (message.id, message.type, message.payload)
+    assert (
+        ("low", "g") == (result.settings.queue, result.settings.group) == (message.queue, message.group_key)
+    )
+    assert result.settings.headers == dict(message.headers)
 
 
 def test_options_of_the_call_win_over_those_of_the_task() -> None:
     """Setting by setting; headers are merged key by key."""
     task = Task("t", queue="low", max_retry=1, headers={"a": "task", "b": "task"})
-    message = composed(task, {"max_retry": 2, "headers": {"b": "call", "c": "call"}}).message
+    result = composed(task, {"max_retry": 2, "headers": {"b": "call", "c": "call"}})
+    message = decode_task_message(result.encoded)
     assert ("low", 2) == (message.queue, message.retry)
     assert {"a": "task", "b": "call", "c": "call"} == dict(message.headers)
 
@@ -125,8 +132,9 @@ def test_w24_a_lock_counts_whole_seconds_that_fractions_add_up_to() -> None:
 def test_the_lock_of_a_unique_task_is_that_of_its_queue_type_and_payload() -> None:
     """No payload and an empty one are two locks."""
     for payload in (None, b"", b"{}"):
-        message = composed(Task("t", payload, unique=60), {"queue": "low"}).message
-        assert queue_keys("low").unique("t", payload) == message.unique_key
+        result = composed(Task("t", payload, unique=60), {"queue": "low"})
+        named = decode_task_message(result.encoded).unique_key
+        assert queue_keys("low").unique("t", payload) == result.lock == named
 
 
 def test_wrong_options_are_named() -> None:
