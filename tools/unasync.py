@@ -37,6 +37,7 @@ RULES = [
         (r"\bAsyncDriver\b", "BlockingDriver"),
         (r"\bAsyncTasks\b", "BlockingTasks"),
         (r"(?<!Blocking)\bEnqueueBatcher\b", "BlockingEnqueueBatcher"),
+        (r"\bChunkSender\b", "BlockingChunkSender"),
         (r"\bTaskWaits\b", "BlockingTaskWaits"),
         (r"\b(\w+)_async\b", r"\1_blocking"),
     )

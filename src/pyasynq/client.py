@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
+from pyasynq._broker.chunk_sender import ChunkSender
 from pyasynq._broker.chunks import (
-    Chunk,
     as_task,
     chunks_async,
     compose_checked,
@@ -33,7 +33,7 @@ from pyasynq.options import (
 from pyasynq.task import EnqueueResult, FinishedTask, Task, TaskInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from types import TracebackType
 
     from pyasynq._broker.chunks import AsyncTasks
@@ -56,7 +56,7 @@ class Client:
     It connects with the first call. The asyncio client (`pyasynq.Client`) belongs to the event loop and the
     process that use it; used from another loop it connects anew there. The blocking one
     (`pyasynq.sync.Client`) may be shared by any number of threads. After a fork, neither touches the
-    sockets of the parent. Calls that are made at the same time travel together.
+    sockets of the parent. Calls that are made at the same time travel together, and may arrive in any order.
 
     Close it, or use it as a context manager; a client that is never closed gives a `ResourceWarning`.
 
@@ -152,7 +152,8 @@ class Client:
 
         Args:
             tasks: anything that yields tasks, also an async iterable for the asyncio client; it is
-                read as it is sent, so a generator may yield more than fits into memory.
+                read as it is sent, by asyncio one chunk ahead, so a generator may yield more than fits into
+                memory.
             **shared: options for all of them, which win over a task's own, setting by setting.
 
         Returns:
@@ -167,10 +168,17 @@ class Client:
         """
         self._driver.check_open()
         resolve_options(shared)
-        results: list[EnqueueResult] = []
-        async for chunk in chunks_async(tasks):
-            results += await self._enqueue_chunk(chunk, shared)
-        return results
+        if self._middleware:
+            return await self._enqueue_through_middleware(tasks, shared)
+        batchers = self._batcher, self._durable_batcher
+        sender = ChunkSender(batchers, shared, clock=self._clock, max_payload=self._max_payload)
+        try:
+            async for chunk in chunks_async(tasks):
+                await sender.send(chunk)
+        except Exception:
+            await sender.finish()
+            raise
+        return await sender.finish()
 
     async def wait(self, queue: str, task_id: str, timeout: Duration | None = None) -> FinishedTask:
         """Wait until a task has ended: it succeeded, it failed for good, or it is gone.
@@ -284,17 +292,14 @@ class Client:
             raise result.error.with_traceback(None)  # one error may be the result of many calls
         return info_of_result(composed, result, now)
 
-    async def _enqueue_chunk(
-        self,
-        tasks: Sequence[Task],
-        options: Mapping[str, object],
+    async def _enqueue_through_middleware(
+        self, tasks: AsyncTasks, options: Mapping[str, object]
     ) -> list[EnqueueResult]:
-        if self._middleware:
-            return [result_of(outcome) for outcome in await outcomes_async(self._through(options), tasks)]
-        chunk = Chunk(tasks, options, now=self._clock.now(), max_payload=self._max_payload)
-        is_durable = any(item.settings.replicas for item in chunk.composed)
-        batcher = self._durable_batcher if is_durable else self._batcher
-        return chunk.results(await batcher.enqueue_all(chunk.composed))
+        results: list[EnqueueResult] = []
+        async for chunk in chunks_async(tasks):
+            outcomes = await outcomes_async(self._through(options), chunk)
+            results += [result_of(outcome) for outcome in outcomes]
+        return results
 
     def _through(self, options: Mapping[str, object]) -> CallNext:
         """Return the way of a task through all middleware into its queue."""

@@ -94,11 +94,15 @@ class Chunk:
         self.composed: list[Composed] = []
         self._refused: dict[int, EnqueueResult] = {}
         self._count = len(tasks)
+        self.is_durable = False
         for position, task in enumerate(tasks):
             try:
-                self.composed.append(compose_checked(task, options, now=now, max_payload=max_payload))
+                composed = compose_checked(task, options, now=now, max_payload=max_payload)
             except PyasynqError as error:
                 self._refused[position] = failed(None, None, error)
+            else:
+                self.composed.append(composed)
+                self.is_durable = self.is_durable or composed.settings.replicas > 0
 
     def results(self, sent: Sequence[EnqueueResult]) -> list[EnqueueResult]:
         """Return a result for each task, from those of the composed ones."""

@@ -1,6 +1,8 @@
 """Coalescing: enqueue calls made while one batch is on its way leave together as the next batch.
 
-There is no timer. A lone call leaves at once, as a batch of one; under load batches grow by themselves.
+There is no timer. A lone call leaves at once, as a batch of one; under load batches grow by themselves. Where
+many coroutines call, two batches are on their way: while Redis takes one half of the calls, the callers of
+the other half go on.
 Only so many calls and bytes are taken in; then callers wait, and past the time-out they get an error, so
 memory stays bounded while Redis is away.
 """
@@ -11,6 +13,7 @@ import asyncio
 import os
 import threading
 from collections import deque
+from math import ceil
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyasynq._broker.chunks import RunBatch
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 MAX_CALLS: Final = 10_000
 MAX_BYTES: Final = 16_000_000
+_WORTH_A_BATCH: Final = 32
+"""So many calls wait for a second batch; fewer cost more as two batches than Redis is kept waiting by one."""
 
 
 class _Room:
@@ -41,6 +46,11 @@ class _Room:
     def fits(self, size: int) -> bool:
         """Whether one more call fits; a call larger than the whole room fits when it is alone."""
         return not self._calls or (self._calls < self._max_calls and self._bytes + size <= self._max_bytes)
+
+    @property
+    def calls(self) -> int:
+        """How many calls that is."""
+        return self._calls
 
     def take(self, size: int) -> None:
         self._calls += 1
@@ -70,7 +80,13 @@ class _AsyncQueue:
         self.room = room
         self.calls: list[_Call] = []
         self.outside: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self.flusher: asyncio.Task[None] | None = None
+        self.flushers = 0
+
+    def take_batch(self, at_once: int) -> list[_Call]:
+        """Take the calls of the next batch, those that came first: of many, each batch has an equal share."""
+        count = max(_WORTH_A_BATCH, ceil(self.room.calls / at_once))
+        batch, self.calls = self.calls[:count], self.calls[count:]
+        return batch
 
     def let_in(self) -> None:
         """Take in who waits outside, in the order of arrival, as far as there is room."""
@@ -101,6 +117,7 @@ class EnqueueBatcher:
         self._driver = driver
         self._events_kept = events_kept
         self._durable = durable
+        self._batches_at_once = 1 if durable else 2
         self._clock = clock
         self._limits = (max_calls, max_bytes)
         self._registry = QueueRegistry()
@@ -123,26 +140,35 @@ class EnqueueBatcher:
             queue.room.take(size)
         call: asyncio.Future[EnqueueResult] = queue.loop.create_future()
         queue.calls.append((composed, call))
-        if queue.flusher is None:
-            queue.flusher = self._driver.start_task(self._flush(queue))
+        at_once = self._batches_at_once if len(queue.calls) >= _WORTH_A_BATCH else 1
+        if queue.flushers < at_once:
+            queue.flushers += 1
+            self._driver.start_task(self._flush(queue))
         return await call
 
-    async def enqueue_all(self, composed: Sequence[Composed]) -> list[EnqueueResult]:
-        """Enqueue tasks as a batch of their own; return a result for each."""
+    def start_all(self, composed: Sequence[Composed]) -> asyncio.Task[list[EnqueueResult]]:
+        """Start to enqueue tasks as a batch of their own, with a result for each; `wait_for` has them."""
+        self._driver.check_open()
+        return self._driver.start_task(self._send_all(composed))
+
+    async def wait_for(self, started: asyncio.Task[list[EnqueueResult]]) -> list[EnqueueResult]:
+        """Wait for what `start_all` has started. Cancelled, it leaves that on its way."""
+        return await self._driver.wait_for(started)
+
+    async def _send_all(self, composed: Sequence[Composed]) -> list[EnqueueResult]:
         if not composed:
             return []
         batch = self._batch(composed)
-        return batch.results(await self._driver.run_batch(batch.plans))
+        return batch.results(await self._driver.run_unshielded(batch.plans))
 
     async def _flush(self, queue: _AsyncQueue) -> None:
         try:
             while queue.calls:
-                calls, queue.calls = queue.calls, []
-                await self._send(queue, calls)
+                await self._send(queue, queue.take_batch(self._batches_at_once))
                 # Who was answered or let in goes on before the next batch leaves, and may join it.
                 await asyncio.sleep(0)
         finally:
-            queue.flusher = None
+            queue.flushers -= 1
             # There are none unless this task was cancelled.
             _fail(queue.calls, RedisUnavailableError(self._driver.target.address, _CLOSED))
 

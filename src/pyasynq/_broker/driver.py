@@ -88,7 +88,14 @@ class AsyncDriver(DriverBase):
             ReplyLostError: when `close` had no more patience.
         """
         self.check_open()
-        work = self.start_task(self.run_unshielded(plans))
+        return await self.wait_for(self.start_task(self.run_unshielded(plans)))
+
+    async def wait_for(self, work: asyncio.Task[T]) -> T:
+        """Wait for what `start_task` has started. Cancelled, it leaves that running.
+
+        Raises:
+            ReplyLostError: when `close` had no more patience.
+        """
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:

@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
+from pyasynq._broker.chunk_sender import BlockingChunkSender
 from pyasynq._broker.chunks import (
-    Chunk,
     as_task,
     chunks_blocking,
     compose_checked,
@@ -34,7 +34,7 @@ from pyasynq.options import (
 from pyasynq.task import EnqueueResult, FinishedTask, Task, TaskInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from types import TracebackType
 
     from pyasynq._broker.chunks import BlockingTasks
@@ -57,7 +57,7 @@ class Client:
     It connects with the first call. The asyncio client (`pyasynq.Client`) belongs to the event loop and the
     process that use it; used from another loop it connects anew there. The blocking one
     (`pyasynq.sync.Client`) may be shared by any number of threads. After a fork, neither touches the
-    sockets of the parent. Calls that are made at the same time travel together.
+    sockets of the parent. Calls that are made at the same time travel together, and may arrive in any order.
 
     Close it, or use it as a context manager; a client that is never closed gives a `ResourceWarning`.
 
@@ -153,7 +153,8 @@ class Client:
 
         Args:
             tasks: anything that yields tasks, also an async iterable for the asyncio client; it is
-                read as it is sent, so a generator may yield more than fits into memory.
+                read as it is sent, by asyncio one chunk ahead, so a generator may yield more than fits into
+                memory.
             **shared: options for all of them, which win over a task's own, setting by setting.
 
         Returns:
@@ -168,10 +169,17 @@ class Client:
         """
         self._driver.check_open()
         resolve_options(shared)
-        results: list[EnqueueResult] = []
-        for chunk in chunks_blocking(tasks):
-            results += self._enqueue_chunk(chunk, shared)
-        return results
+        if self._middleware:
+            return self._enqueue_through_middleware(tasks, shared)
+        batchers = self._batcher, self._durable_batcher
+        sender = BlockingChunkSender(batchers, shared, clock=self._clock, max_payload=self._max_payload)
+        try:
+            for chunk in chunks_blocking(tasks):
+                sender.send(chunk)
+        except Exception:
+            sender.finish()
+            raise
+        return sender.finish()
 
     def wait(self, queue: str, task_id: str, timeout: Duration | None = None) -> FinishedTask:
         """Wait until a task has ended: it succeeded, it failed for good, or it is gone.
@@ -285,17 +293,14 @@ class Client:
             raise result.error.with_traceback(None)  # one error may be the result of many calls
         return info_of_result(composed, result, now)
 
-    def _enqueue_chunk(
-        self,
-        tasks: Sequence[Task],
-        options: Mapping[str, object],
+    def _enqueue_through_middleware(
+        self, tasks: BlockingTasks, options: Mapping[str, object]
     ) -> list[EnqueueResult]:
-        if self._middleware:
-            return [result_of(outcome) for outcome in outcomes_blocking(self._through(options), tasks)]
-        chunk = Chunk(tasks, options, now=self._clock.now(), max_payload=self._max_payload)
-        is_durable = any(item.settings.replicas for item in chunk.composed)
-        batcher = self._durable_batcher if is_durable else self._batcher
-        return chunk.results(batcher.enqueue_all(chunk.composed))
+        results: list[EnqueueResult] = []
+        for chunk in chunks_blocking(tasks):
+            outcomes = outcomes_blocking(self._through(options), chunk)
+            results += [result_of(outcome) for outcome in outcomes]
+        return results
 
     def _through(self, options: Mapping[str, object]) -> CallNext:
         """Return the way of a task through all middleware into its queue."""

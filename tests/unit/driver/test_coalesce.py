@@ -8,6 +8,7 @@ import pytest
 
 from pyasynq._broker.coalesce import BlockingEnqueueBatcher, EnqueueBatcher
 from pyasynq._broker.compose import Composed, compose
+from pyasynq._broker.driver import AsyncDriver
 from pyasynq._broker.exchange import advance
 from pyasynq._broker.redis_url import RedisTarget
 from pyasynq._clock import SYSTEM_CLOCK
@@ -36,30 +37,28 @@ def answer(plans: Sequence[Plan[Any]]) -> list[Any]:
         return list(stop.value)
 
 
-class WaitingDriver:
+class WaitingDriver(AsyncDriver):
     """An asyncio driver whose batches are answered when the test lets them."""
 
-    target = RedisTarget()
-
     def __init__(self, timeout: float = 5.0) -> None:
-        self.timeout = timeout
+        super().__init__(RedisTarget(), timeout=timeout)
         self.batches: list[int] = []
         self.open = asyncio.Event()
         self.error: Exception | None = None
-
-    def check_open(self) -> None:
-        pass
+        self.started: list[asyncio.Task[Any]] = []
 
     def start_task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        return asyncio.get_running_loop().create_task(work)
+        self.started.append(super().start_task(work))
+        return self.started[-1]
 
     async def run_unshielded(self, plans: Sequence[Plan[Any]]) -> list[Any]:
+        position = len(self.batches)
         self.batches.append(0)
         await self.open.wait()
         if self.error is not None:
             raise self.error
         outcomes = answer(plans)
-        self.batches[-1] = sum(map(len, outcomes))
+        self.batches[position] = sum(map(len, outcomes))
         return outcomes
 
 
@@ -69,9 +68,9 @@ async def settle_down() -> None:
         await asyncio.sleep(0)
 
 
-def batcher_of(driver: WaitingDriver, **limits: int) -> EnqueueBatcher:
+def batcher_of(driver: WaitingDriver, **settings: int) -> EnqueueBatcher:
     """Make a batcher over a driver of the test."""
-    return EnqueueBatcher(driver, SYSTEM_CLOCK, **limits)  # type: ignore[arg-type]
+    return EnqueueBatcher(driver, SYSTEM_CLOCK, **settings)  # type: ignore[arg-type] # one of them is a switch
 
 
 def test_what_is_asked_while_a_batch_is_on_its_way_leaves_together() -> None:
@@ -82,13 +81,32 @@ def test_what_is_asked_while_a_batch_is_on_its_way_leaves_together() -> None:
         batcher = batcher_of(driver)
         calls = [asyncio.create_task(batcher.enqueue(task()))]
         await settle_down()
-        calls += [asyncio.create_task(batcher.enqueue(task())) for _ in range(99)]
+        calls += [asyncio.create_task(batcher.enqueue(task())) for _ in range(31)]
         await settle_down()
         driver.open.set()
         assert all(await asyncio.gather(*calls))
-        assert [1, 99] == driver.batches
+        assert [1, 31] == driver.batches
 
     asyncio.run(run())
+
+
+def test_of_many_calls_one_half_is_with_redis_while_the_callers_of_the_other_go_on() -> None:
+    """Two batches are on their way; of tasks that replicas are to have, one with all that wait."""
+
+    async def run(*, durable: bool) -> list[int]:
+        driver = WaitingDriver()
+        batcher = batcher_of(driver, durable=durable)
+        first = asyncio.create_task(batcher.enqueue(task()))
+        await settle_down()
+        calls = [asyncio.create_task(batcher.enqueue(task())) for _ in range(99)]
+        await settle_down()
+        under_way = len(driver.batches)
+        driver.open.set()
+        assert all(await asyncio.gather(first, *calls))
+        return [under_way, *driver.batches]
+
+    assert [2, 1, 50, 32, 17] == asyncio.run(run(durable=False))
+    assert [1, 1, 99] == asyncio.run(run(durable=True))
 
 
 @pytest.mark.parametrize(("limits", "size"), [({"max_calls": 3}, 0), ({"max_bytes": 3_500}, 1_000)])
@@ -187,9 +205,8 @@ def test_calls_end_with_a_task_that_is_cancelled_from_outside() -> None:
         await settle_down()
         calls.append(asyncio.create_task(batcher.enqueue(task())))
         await settle_down()
-        assert batcher._queue is not None
-        assert batcher._queue.flusher is not None
-        batcher._queue.flusher.cancel()
+        [flusher] = driver.started
+        flusher.cancel()
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert [ReplyLostError, RedisUnavailableError] == [type(outcome) for outcome in outcomes]
 
