@@ -6,6 +6,7 @@ Redis-py bounds each wait for bytes, but not the time that a server may take whi
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import ssl
 import time
@@ -36,13 +37,15 @@ _INCOMPLETE: Final = object()
 class BlockingConnection:
     """One connection to Redis for threads, one exchange at a time."""
 
-    __slots__ = ("__weakref__", "_buffer", "_connection", "_reader", "session")
+    __slots__ = ("__weakref__", "_buffer", "_connection", "_poll", "_reader", "_seconds", "session")
 
     def __init__(self) -> None:
         self.session = Session()
         self._connection: Any = None
         self._buffer = bytearray(_PIECE)
         self._reader: Any = None
+        self._poll: select.poll | None = None
+        self._seconds = 0.0
 
     def open(self, target: RedisTarget, seconds: float) -> OpenAnswer:
         """Connect, authenticate and select the database; return None, or why it failed."""
@@ -60,6 +63,10 @@ class BlockingConnection:
             connection.disconnect()
             raise
         self._connection = connection
+        if hasattr(select, "poll"):  # on Windows, and under eventlet, there is none
+            self._poll = select.poll()
+            self._poll.register(connection._sock, select.POLLIN)  # noqa: SLF001 - there is no public way to it
+        self._seconds = 0.0
         self._reader = hiredis.Reader(replyError=read_reply_error, notEnoughData=_INCOMPLETE)
         if commands := login_commands(target, protocol=2):
             received = self.exchange(commands, deadline - time.monotonic())
@@ -78,8 +85,8 @@ class BlockingConnection:
         commands = list(commands)
         replies: list[Reply | ReplyError] = []
         try:
-            sock: socket.socket = self._connection._sock  # noqa: SLF001 - there is no public way to it
-            sock.settimeout(seconds)
+            sock: socket.socket = self._connection._sock  # noqa: SLF001 - as above
+            self._wait_at_most(seconds, sock)
             sock.sendall(pack(commands))
             while len(replies) < len(commands):
                 reply = self._reader.gets()
@@ -103,19 +110,28 @@ class BlockingConnection:
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             raise TimeoutError
-        sock.settimeout(remaining)
+        self._wait_at_most(remaining, sock)
         size = sock.recv_into(self._buffer)
         if not size:
             raise ConnectionError("the server closed the connection")
         self._reader.feed(self._buffer, 0, size)
 
+    def _wait_at_most(self, seconds: float, sock: socket.socket) -> None:
+        """Have the socket give up after this time; a tenth more or less is not worth a system call."""
+        if not 0.9 * self._seconds <= seconds <= 1.1 * self._seconds:
+            sock.settimeout(seconds)
+            self._seconds = seconds
+
     def _is_fresh(self) -> bool:
         """Whether the connection is open, and nothing is left to read from it.
 
-        Over TLS a socket may have something to read that is not for us, so this is asked by reading.
+        Over TLS a socket may have something to read that is not for us, so that this is found by reading.
         """
+        if self._poll is not None and not self._poll.poll(0):
+            return not self._reader.has_data()
         try:
             sock = self._connection._sock  # noqa: SLF001 - as above
+            self._seconds = 0.0
             sock.settimeout(0)
             sock.recv(1)
         except (BlockingIOError, ssl.SSLWantReadError):
