@@ -31,6 +31,7 @@ DEFAULT_MAX_RETRY: Final = 25
 DEFAULT_TIMEOUT_SECONDS: Final = 1800
 DEFAULT_EVENTS_KEPT: Final = 10_000
 _LARGEST_PAYLOAD: Final = 500_000_000
+_MOST_DIGITS: Final = 100
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -297,6 +298,14 @@ def events_kept(name: str, value: object) -> int:
     if not is_whole(value, 1):
         raise InvalidOptionError(name, value, "must be True, False, or how many events to keep, 1 at least")
     return int(value)  # type: ignore[call-overload, no-any-return] # it is a whole number
+
+
+def whole_number_of(text: str) -> int | None:
+    """Return the number that ASCII digits stand for; None for other text, and for thousands of digits.
+
+    `str.isdigit` alone takes digits that `int` refuses, and Python reads no more than 4,300 of them.
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 def is_whole(value: object, least: int) -> bool:

@@ -51,6 +51,8 @@ def test_a_misspelt_command_is_a_usage_error_with_a_suggestion() -> None:
         (["shop:app", "--processes", "2", "--max-tasks", "5"], "with children use --max-tasks-per-child"),
         (["shop:app", "--max-memory", "much"], "'much' is no size: write 512M or 1.5G"),
         (["shop:app", "--max-memory", "0"], "'0' is no size"),
+        (["shop:app", "--max-memory", "9" * 400], "9' is no size"),
+        (["shop:app", "--max-memory", "9" * 40], "9' is no size"),
         (["shop:app", "--health-port", "65536"], "65536 is not in the range 0<=x<=65535"),
         (["shop:app", "--reload", "--burst"], "--reload waits for changes and --burst exits"),
     ],

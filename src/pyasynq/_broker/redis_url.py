@@ -19,6 +19,7 @@ from pyasynq._broker.tls import CERT_REQS, TLSOptions
 from pyasynq._embedded.address import parse_embedded_url
 from pyasynq._embedded.errors import EmbeddedServerError
 from pyasynq.errors import ConfigurationError, nearest
+from pyasynq.options import whole_number_of
 
 _DEFAULT_PORT: Final = 6379
 _SENTINEL_PORT: Final = 26379
@@ -259,11 +260,12 @@ def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> Non
 def _database(text: str) -> int:
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit()):
+    number = whole_number_of(text)
+    if number is None:
         raise ConfigurationError(
             f"{text!r} is no database: a Redis database is a number, as in redis://localhost:6379/0"
         )
-    return int(text)
+    return number
 
 
 def _unquoted(text: str | None) -> str | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError
 from pyasynq._broker.steps import Received
 from pyasynq.errors import ConfigurationError, PyasynqError, RedisAuthenticationError, nearest
+from pyasynq.options import whole_number_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -89,8 +90,9 @@ def question(target: RedisTarget) -> tuple[Argument, ...]:
 def address_in(reply: Any) -> Address | None:
     """Return the address that a Sentinel answered with."""
     match reply:
-        case [bytes(host), bytes(port)] if port.isdigit():
-            return host.decode(errors="replace"), int(port)
+        case [bytes(host), bytes(port)]:
+            number = whole_number_of(port.decode(errors="replace"))
+            return None if number is None else (host.decode(errors="replace"), number)
     return None
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SUPERVISED: Final = "--supervised"
 _SIZE: Final = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[KMGT]?)(i?B)?", re.IGNORECASE)
+_MOST: Final = 2**63
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -32,10 +33,10 @@ def memory_size(_ctx: click.Context, _param: click.Parameter, value: str | None)
     if value is None:
         return None
     match = _SIZE.fullmatch(value.strip())
-    size = int(float(match["number"]) * _UNITS[match["unit"].upper()]) if match else 0
-    if size < 1:
+    size = float(match["number"]) * _UNITS[match["unit"].upper()] if match else 0
+    if not 1 <= size < _MOST:
         raise click.BadParameter(f"{value!r} is no size: write 512M or 1.5G")
-    return size
+    return int(size)
 
 
 def is_supervisor(settings: dict[str, Any]) -> bool:

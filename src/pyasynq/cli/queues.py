@@ -9,6 +9,7 @@ import click
 
 from pyasynq.errors import InvalidOptionError
 from pyasynq.limits import Queue
+from pyasynq.options import whole_number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,9 +28,10 @@ def queue_weights(_ctx: click.Context, _param: click.Parameter, value: str | Non
         return None
     weights: dict[str, int] = {}
     for name, weight in _parts(value, "critical=6,default=3"):
-        if weight is not None and not (weight.isascii() and weight.isdigit() and int(weight)):
+        number = 1 if weight is None else whole_number_of(weight)
+        if not number:
             raise click.BadParameter(f"'{name}={weight}': a weight is a whole number of at least 1")
-        weights[name] = 1 if weight is None else int(weight)
+        weights[name] = number
     return weights
 
 
@@ -43,7 +45,8 @@ def queue_concurrency(
     """
     settings: dict[str, dict[str, Any]] = {}
     for name, text in _parts(value, "deliver=1"):
-        settings[name] = {"concurrency": int(text) if text and text.isdigit() else text or ""}
+        number = whole_number_of(text or "")
+        settings[name] = {"concurrency": (text or "") if number is None else number}
         _check(name, settings[name])
     return settings
 
@@ -66,7 +69,8 @@ def queue_rates(_ctx: click.Context, _param: click.Parameter, value: str | None)
             raise click.BadParameter(f"'{name}={text}': {error}") from None
         settings[name] = {"rate": rate, "period": period}
         if match["burst"]:
-            settings[name]["burst"] = int(match["burst"])
+            number = whole_number_of(match["burst"])
+            settings[name]["burst"] = match["burst"] if number is None else number
         _check(name, settings[name])
     return settings
 

@@ -6,7 +6,7 @@ import pytest
 
 from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._broker.reply_errors import ReplyError
-from pyasynq._broker.sentinels import Ask, Enter, Found, search
+from pyasynq._broker.sentinels import Ask, Enter, Found, address_in, search
 from pyasynq._broker.steps import Received
 from pyasynq.errors import ConfigurationError, RedisAuthenticationError, RedisTLSError
 
@@ -32,6 +32,13 @@ def perform(*answers: Any, seconds: float = 4.0) -> tuple[list[Ask | Enter], Any
         assert len(steps) == len(answers), "an answer was not asked for"
         return steps, stop.value
     pytest.fail(f"it wants more: {steps[-1]}")
+
+
+@pytest.mark.parametrize("port", [b"x", b"-1", b"9" * 5_000, "²".encode(), b"\xff", None])
+def test_an_address_that_is_none_is_no_answer(port: bytes | None) -> None:
+    """Then the next Sentinel is asked."""
+    assert address_in([b"h", port]) is None
+    assert address_in([b"h", b"6379"]) == ("h", 6379)
 
 
 def test_the_first_sentinel_that_answers_leads_to_the_primary() -> None:
