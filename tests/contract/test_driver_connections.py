@@ -218,6 +218,8 @@ def test_what_redis_py_keeps_of_a_closed_connection_is_free_without_the_collecto
 ) -> None:
     """In a worker the collector hardly ever runs, and each lost connection would keep 64 KB or a stream."""
     face = connect(redis_url)
+    [error] = face.exchange([("EVALSHA", "0" * 40, 0)], 5.0).replies
+    assert isinstance(error, ReplyError)
     gc.disable()
     try:
         parser = weakref.ref(face.connection._connection._parser)

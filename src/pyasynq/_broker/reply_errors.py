@@ -66,6 +66,8 @@ class ReplyError(Exception):
 
 def reply_error(error: Exception) -> ReplyError:
     """Bring an error reply from redis-py's classes back to the server's code and text, without arguments."""
+    # The frame that raised it still holds it: only the collector would find both, and a connection with them.
+    error.__traceback__ = None
     read = read_reply_error(str(error))
     code = _CODES.get(type(error))
     return read if code is None or read.code == "NOPERM" else ReplyError(code, read.message)
