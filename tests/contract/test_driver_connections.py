@@ -213,6 +213,25 @@ def test_a_driver_that_nobody_closed_is_free_without_the_collector(redis_url: st
         gc.enable()
 
 
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "rediss://127.0.0.1:{port}"])
+@pytest.mark.parametrize("kind", [AsyncConnection, BlockingConnection])
+def test_a_refused_connection_leaves_nothing_to_the_collector(
+    kind: type[AsyncConnection | BlockingConnection], runner: asyncio.Runner, redis_url: str, url: str
+) -> None:
+    """While Redis is away there are many of them."""
+    connection = kind()
+    face = Face(connection, runner)
+    target = parse_redis_url(url.format(port=parse_redis_url(redis_url).port))
+    reference = weakref.ref(connection)
+    gc.disable()
+    try:
+        assert face.open(target, 5.0) is not None
+        del connection, face
+        assert reference() is None
+    finally:
+        gc.enable()
+
+
 def test_what_redis_py_keeps_of_a_closed_connection_is_free_without_the_collector(
     connect: Callable[[str], Face], redis_url: str
 ) -> None:

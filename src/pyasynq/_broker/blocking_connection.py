@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import hiredis
 
-from pyasynq._broker.failures import cause_of, refusal_of
+from pyasynq._broker.failures import cause_of, let_go, refusal_of
 from pyasynq._broker.login import login_commands, login_refusal
 from pyasynq._broker.redis_py import BROKEN, blocking_connection, pack
 from pyasynq._broker.reply_errors import read_reply_error
@@ -58,7 +58,9 @@ class BlockingConnection:
             connection.connect()
         except BROKEN as error:
             connection.disconnect()
-            return refusal_of(error, target, seconds)
+            refusal = refusal_of(error, target, seconds)
+            let_go(error)
+            return refusal
         except BaseException:
             connection.disconnect()
             raise

@@ -64,6 +64,15 @@ def cause_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+def let_go(error: BaseException) -> None:
+    """Have an error and those behind it hold no frames, once it is known what they say.
+
+    Frames of redis-py hold the errors in turn: only the collector would free them, and their connection.
+    """
+    for one in _chain(error):
+        one.__traceback__ = None
+
+
 def _remedy(error: BaseException) -> str | None:
     for one in _chain(error):
         if isinstance(one, ssl.SSLError) and (alert := _alert(one)):
