@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from typing import TYPE_CHECKING
 
 from pyasynq._server.bell import Backoff, Bell
@@ -116,6 +117,8 @@ class Service:
         except Exception as error:  # noqa: BLE001 - an event, and another try
             rest = self._backoff.next()
             self.events.emit(RoundFailed(self.name, error, rest))
+            # They hold the error, and it holds them; the collector would have to find both.
+            traceback.clear_frames(error.__traceback__)
             return rest
         self._backoff.reset()
         if self.events.wants(RoundFinished):

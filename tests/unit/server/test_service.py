@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import random
+import weakref
 
 import pytest
 
@@ -169,6 +171,34 @@ async def test_a_round_that_raises_becomes_an_event_and_a_rest() -> None:
     assert 0 < event.rest <= 0.1
     await next_round(service)
     await service.stop()
+
+
+@run_async
+async def test_what_a_failed_round_held_is_free_without_the_collector() -> None:
+    """Its error came out of a list, as replies of Redis do, and the list was the round's."""
+
+    class Held:
+        pass
+
+    class Failing(Counting):
+        async def round(self) -> float:
+            if references:
+                return math.inf
+            held = Held()
+            references.append(weakref.ref(held))
+            errors = [ValueError("broken")]
+            raise errors[0]
+
+    references: list[weakref.ref[Held]] = []
+    service = Failing()
+    gc.disable()
+    try:
+        await service.start()
+        await next_round(service)
+        assert references[0]() is None
+    finally:
+        gc.enable()
+        await service.stop()
 
 
 @run_async
