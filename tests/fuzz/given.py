@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -106,8 +107,11 @@ LIKELY: dict[str, st.SearchStrategy[Any]] = {
     "task_id": TEXTS,
     "group": TEXTS,
 }
+_PARAMETERS = inspect.signature(Task.__init__).parameters
 OPTIONS = st.dictionaries(
-    st.sampled_from(sorted(OPTION_NAMES)) | TEXTS, VALUES, max_size=4
+    st.sampled_from(sorted(OPTION_NAMES)) | TEXTS.filter(lambda name: name not in _PARAMETERS),
+    VALUES,
+    max_size=4,
 ) | st.fixed_dictionaries({}, optional=LIKELY)
 
 

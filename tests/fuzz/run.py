@@ -117,7 +117,7 @@ def main() -> int:
         engines = ["hypothesis"]
     print(f"{datetime.now(UTC):%Y-%m-%d}, seed {first_seed}, {', '.join(engines)}\n", flush=True)
     print("| Fuzzer | Drawn | Guided | CPU minutes | Findings |\n|---|---|---|---|---|", flush=True)
-    findings = []
+    findings = 0
     with ThreadPoolExecutor(options.jobs) as pool:
         rows = pool.map(
             lambda name: fuzz(name, first_seed, options.minutes, engines), options.names or list(FUZZERS)
@@ -128,8 +128,9 @@ def main() -> int:
                 f"| {row.name} | {row.drawn:,} | {row.guided:,} | {row.seconds / 60:.1f} | {found} |",
                 flush=True,
             )
-            findings += [f"\n{row.name}:\n{row.finding}"] * found
-    print("\n".join(findings))
+            if row.finding:
+                findings += 1
+                print(f"\n{row.name}:\n{row.finding}\n", file=sys.stderr, flush=True)
     return 1 if findings else 0
 
 
