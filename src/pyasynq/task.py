@@ -116,7 +116,7 @@ class TaskProgress:
     """When it said so; the attempt that did may be over."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TaskInfo:
     """What Redis knows of a task, at the time it was asked. Times are aware; None is "never" or "not set"."""
 

@@ -53,7 +53,6 @@ class RunBatch:
         events_kept: int = 0,
         durable: bool = False,
     ) -> None:
-        self._composed = composed
         self._runs: list[EnqueueRun] = split_runs(composed)
         enqueue = partial(enqueue_run, now=now, registry=registry)
         if events_kept:
@@ -68,16 +67,20 @@ class RunBatch:
         Raises:
             Exception: what a plan ended with, unless it is one of pyasynq's errors: those are results.
         """
+        if len(outcomes) == 1:
+            return _results_of(self._runs[0], outcomes[0])
         found: dict[int, EnqueueResult] = {}
         for run, outcome in zip(self._runs, outcomes, strict=True):
-            if isinstance(outcome, PyasynqError):
-                results = [failed(item.id, run.queue, outcome) for item in run.tasks]
-            elif isinstance(outcome, Exception):
-                raise outcome
-            else:
-                results = outcome
-            found.update(zip(run.positions, results, strict=True))
-        return [found[position] for position in range(len(self._composed))]
+            found.update(zip(run.positions, _results_of(run, outcome), strict=True))
+        return [found[position] for position in range(len(found))]
+
+
+def _results_of(run: EnqueueRun, outcome: list[EnqueueResult] | Exception) -> list[EnqueueResult]:
+    if isinstance(outcome, PyasynqError):
+        return [failed(item.id, run.queue, outcome) for item in run.tasks]
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 class Chunk:

@@ -337,9 +337,10 @@ class BlockingEnqueueBatcher:
         )
 
     def _take_room(self, queue: _ThreadQueue, size: int) -> None:
-        if not queue.changed.wait_for(lambda: queue.room.fits(size), self._driver.timeout):
-            raise queue.room.full(self._driver.target.address, self._driver.timeout)
-        queue.room.take(size)
+        room = queue.room
+        if not room.fits(size) and not queue.changed.wait_for(lambda: room.fits(size), self._driver.timeout):
+            raise room.full(self._driver.target.address, self._driver.timeout)
+        room.take(size)
 
     def _lead(self, queue: _ThreadQueue) -> None:
         tickets: list[_Ticket] = []

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import copy
+import dataclasses
 import os
+import pickle
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,7 +15,7 @@ from pyasynq._clock import Instant
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.errors import InvalidOptionError, UnknownOptionError
-from pyasynq.task import Task, TaskState
+from pyasynq.task import Task, TaskInfo, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -187,3 +190,14 @@ def test_a_task_that_was_just_enqueued_is_described() -> None:
     scheduled = task_info(composed(Task("t", process_in=60)), NOW)
     assert datetime.fromtimestamp(NOW.ceiling + 60, UTC) == scheduled.next_process_at
     assert (timedelta(minutes=30), None) == (scheduled.timeout, scheduled.deadline)
+
+
+def test_a_description_is_like_one_that_was_constructed() -> None:
+    """It is made without the constructor, for speed; nobody can tell."""
+    info = task_info(composed(Task("t", b"p", queue="low", headers={"a": "1"}, retention=60)), NOW)
+    values = {field.name: getattr(info, field.name) for field in dataclasses.fields(TaskInfo)}
+    assert TaskInfo(**values) == info == pickle.loads(pickle.dumps(info)) == copy.copy(info)
+    assert repr(TaskInfo(**values)) == repr(info)
+    assert "u" == dataclasses.replace(info, type="u").type
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        info.type = "u"  # type: ignore[misc] # that is the point
