@@ -32,13 +32,13 @@ class BreakingDriver(AsyncDriver):
 
     breaks: list[str]
 
-    async def run_batch(self, plans: Any) -> Any:
+    async def run_unshielded(self, plans: Any) -> Any:
         if not self.breaks or not any(_name(plan) == self.breaks[0].partition(":")[0] for plan in plans):
-            return await super().run_batch(plans)
+            return await super().run_unshielded(plans)
         when = self.breaks.pop(0).partition(":")[2]
         error: Exception = RedisUnavailableError("test", "cut")
         if when == "after":
-            await super().run_batch(plans)
+            await super().run_unshielded(plans)
             error = ReplyLostError("test", "cut")
         return [error for _ in plans]
 

@@ -153,8 +153,11 @@ class Processor(Service):
         return [result for result in results if isinstance(result, Exception)]
 
     async def _send(self, plans: Sequence[Plan[Any]]) -> list[Any]:
+        driver = self._parts.driver
         try:
-            return await self._parts.driver.run_batch(plans)
+            driver.check_open()
+            # In this task, which nobody cancels: a task of its own is two turns of the loop more.
+            return await driver.run_unshielded(plans)
         except PyasynqError as error:
             # An outcome that was handed over must come back, whatever happens to the driver.
             return [error] * len(plans)
