@@ -22,7 +22,7 @@ from pyasynq._broker.schedules import (
     write_scheduler_entries,
 )
 from pyasynq._wire.messages import SchedulerEnqueueEvent, SchedulerEntry
-from pyasynq.errors import DuplicateTaskError
+from pyasynq.errors import DuplicateTaskError, RedisReplyError
 from pyasynq.task import EnqueueResult, EnqueueStatus, TaskState
 from tests.contract.enqueueing import composed
 from tests.factories import NOW, PENDING_SINCE, Tasks
@@ -90,6 +90,20 @@ def test_h18_a_tick_enqueues_its_task(perform: Perform, tasks: Tasks, redis_clie
     assert composed("a").encoded == fields["msg"]
     assert {b"e": b"100"} == redis_client.hgetall(TICKS)
     assert {b"default"} == redis_client.smembers("asynq:queues")
+
+
+def test_h18_a_tick_whose_lock_is_no_string_is_not_lost(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
+) -> None:
+    """The script is broken off before it has written anything: the tick is fired when the key is mended."""
+    lock = composed("a", unique=30).lock
+    redis_client.rpush(lock, "x")
+    with pytest.raises(RedisReplyError, match="WRONGTYPE"):
+        perform(fire_tick(unique=30))
+    assert 0 == redis_client.exists(TICKS)
+    redis_client.delete(lock)
+    assert "enqueued" == status(perform(fire_tick(unique=30)))
+    assert ["a"] == tasks.ids("pending")
 
 
 @pytest.mark.parametrize("tick", [100, 99])

@@ -91,6 +91,8 @@ def _collections(keys: QueueKeys) -> Plan[list[tuple[str, TaskState, int]]]:
     all_sets = ("ZRANGE", keys.aggregation_sets, 0, -1)
     for key in (yield CommandCall(all_sets, keys.aggregation_sets, Replay.SAFE)):
         aggregation_set = name_of(key)
+        if not aggregation_set.startswith(keys.group_prefix):
+            continue  # somebody else's, perhaps on another node
         size = yield CommandCall(("ZCARD", aggregation_set), aggregation_set, Replay.SAFE)
         found.append((aggregation_set, TaskState.AGGREGATING, size))
     return found

@@ -18,7 +18,7 @@
 -- ARGV[3] now_seconds: empty for the clock of Redis
 -- ARGV[4] now_microseconds: within the second
 -- Returns: tasks in the six states, tasks in groups and in sets of groups, groups, the four counters, paused, milliseconds until the pause ends (negative if it is not to end by itself), latency in microseconds
--- Uses: now
+-- Uses: now, aggregation_set_keys
 
 local pending, active, scheduled, retry, archived, completed, groups, aggregation_sets, processed_today,
   failed_today, processed, failed, paused = unpack(KEYS)
@@ -28,7 +28,7 @@ local aggregating, names = 0, redis.call('SMEMBERS', groups)
 for _, name in ipairs(names) do
   aggregating = aggregating + redis.call('ZCARD', group_prefix .. name)
 end
-for _, set in ipairs(redis.call('ZRANGE', aggregation_sets, 0, -1)) do
+for _, set in ipairs(aggregation_set_keys(aggregation_sets, group_prefix)) do
   aggregating = aggregating + redis.call('ZCARD', set)
 end
 local latency = 0

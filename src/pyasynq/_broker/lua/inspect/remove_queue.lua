@@ -15,6 +15,7 @@
 -- ARGV[1] group_prefix: what stands before a name in the key of a group
 -- ARGV[2...] leftover: for each further key
 -- Returns: active tasks, and tasks in all; if there are any, nothing was deleted
+-- Uses: aggregation_set_keys
 
 local pending, active, scheduled, retry, archived, completed, groups, aggregation_sets, lease, paused, processed,
   failed = unpack(KEYS)
@@ -28,7 +29,7 @@ end
 for _, name in ipairs(redis.call('SMEMBERS', groups)) do
   tasks = tasks + redis.call('ZCARD', group_prefix .. name)
 end
-for _, key in ipairs(redis.call('ZRANGE', aggregation_sets, 0, -1)) do
+for _, key in ipairs(aggregation_set_keys(aggregation_sets, group_prefix)) do
   tasks = tasks + redis.call('ZCARD', key)
 end
 if tasks == 0 then

@@ -56,9 +56,9 @@ if (tonumber(last) or -1) >= tonumber(tick) then
   local ours = replay == '1' and last == tick and is_same_task(redis.call('HGET', task_prefix .. id, 'msg'), message)
   return { ours and 1 or -2, last, '' }
 end
-redis.call('HSET', ticks, entry, tick)
 local seconds, microseconds = now(now_seconds, now_microseconds)
 local code, holder = judge_task(places, '0', new, leaves)
+redis.call('HSET', ticks, entry, tick)
 if code == 1 then
   place_task(places, new, seconds, microseconds)
 elseif code == -1 and on_duplicate == 'replace_payload'

@@ -2,6 +2,7 @@
 -- `groups` and of `aggregation_sets`, and the two prefixes. Returns the task's fields, or nothing and why not:
 -- `missing`, `aggregated` for a member of an aggregation set (unless `with_sets`), or the state it is in, for
 -- an active task, one in the state `refused`, and one not in `from_state` if that is given.
+-- Uses: aggregation_set_keys
 local function take_out(places, id, from_state, refused, with_sets)
   local fields = redis.call('HMGET', places.task_prefix .. id, 'msg', 'state', 'group', 'unique_key')
   local state, group = fields[2], places.group_prefix .. (fields[3] or '')
@@ -18,7 +19,7 @@ local function take_out(places, id, from_state, refused, with_sets)
       redis.call('SREM', places.groups, fields[3])
     end
   elseif state == 'aggregating' then
-    for _, set in ipairs(redis.call('ZRANGE', places.aggregation_sets, 0, -1)) do
+    for _, set in ipairs(aggregation_set_keys(places.aggregation_sets, places.group_prefix)) do
       if redis.call('ZSCORE', set, id) then
         if not with_sets then
           return nil, 'aggregated'

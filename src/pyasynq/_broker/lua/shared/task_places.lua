@@ -2,7 +2,7 @@
 -- each, empty for lists; the values of its hash; what its lease is: `held`, `over` or empty; a digest that
 -- changes whenever one of these does; and its positions in pending and in active, as far as they are near an end:
 -- only these are looked through. `listed` is how often the id was counted in all of pending and active.
--- Uses: list_positions
+-- Uses: list_positions, aggregation_set_keys
 local function task_places(places, id, seen_in, listed, seconds)
   local values = redis.call('HMGET', places.task_prefix .. id, 'msg', 'state', 'group', 'unique_key', 'x:attempt',
     'x:group', 'pending_since', 'x:crashes')
@@ -14,7 +14,7 @@ local function task_places(places, id, seen_in, listed, seconds)
       scores[#scores + 1] = ''
     end
   end
-  local sets = redis.call('ZRANGE', places.aggregation_sets, 0, -1)
+  local sets = aggregation_set_keys(places.aggregation_sets, places.group_prefix)
   for _, set in ipairs({ places.scheduled, places.retry, places.archived, places.completed,
     places.group_prefix .. (values[3] or ''), seen_in }) do
     sets[#sets + 1] = set
