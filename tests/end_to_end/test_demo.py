@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FILES = 40
 PATIENCE = 30.0
+PATIENCE_AFTER_A_KILL = 90.0
+"""Workers let their tasks finish, and look for a Redis that may end before them."""
 
 
 @pytest.fixture
@@ -71,7 +73,9 @@ class RunningDemo:
 
     def wait_until_nothing_runs(self) -> None:
         """Wait until every process that it started, directly or not, has ended."""
-        wait_until(lambda: not marked_processes(self.mark), seconds=PATIENCE, what="all have ended")
+        wait_until(
+            lambda: not marked_processes(self.mark), seconds=PATIENCE_AFTER_A_KILL, what="all have ended"
+        )
 
 
 @pytest.fixture
