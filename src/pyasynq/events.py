@@ -174,6 +174,7 @@ class RoundFailed(NamedTuple):
 
     service: str
     error: Exception
+    """With its traceback while subscribers are called, and without it afterwards."""
     rest: float
 
 

@@ -67,7 +67,8 @@ def cause_of(error: BaseException) -> str:
 def let_go(error: BaseException) -> None:
     """Have an error and those behind it hold no frames, once it is known what they say.
 
-    Frames of redis-py hold the errors in turn: only the collector would free them, and their connection.
+    A frame that keeps the error which was raised in it, in a variable or a list, is held by it in turn: only
+    the collector would free both, and a connection with them.
     """
     for one in _chain(error):
         one.__traceback__ = None

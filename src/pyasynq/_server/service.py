@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import traceback
 from typing import TYPE_CHECKING
 
+from pyasynq._broker.failures import let_go
 from pyasynq._server.bell import Backoff, Bell
 from pyasynq.events import RoundFailed, RoundFinished
 
@@ -117,8 +117,7 @@ class Service:
         except Exception as error:  # noqa: BLE001 - an event, and another try
             rest = self._backoff.next()
             self.events.emit(RoundFailed(self.name, error, rest))
-            # They hold the error, and it holds them; the collector would have to find both.
-            traceback.clear_frames(error.__traceback__)
+            let_go(error)
             return rest
         self._backoff.reset()
         if self.events.wants(RoundFinished):
