@@ -140,9 +140,7 @@ def compose(
     message.retention = settings.retention
     message.headers.update(settings.headers or {})
     message.group_key = settings.group
-    process_at = settings.process_at
-    if settings.process_in is not None:
-        process_at = check_representable("process_in", settings.process_in, now.plus(settings.process_in))
+    process_at = _process_at(settings, now)
     composed = Composed(
         task_id,
         task.type,
@@ -161,6 +159,12 @@ def compose(
         return composed
     due = None if process_at is None else composed.score
     return composed._replace(rules=_rules(settings, task.payload, due))
+
+
+def _process_at(settings: EnqueueSettings, now: Instant) -> Instant | None:
+    if settings.process_in is None:
+        return settings.process_at
+    return check_representable("process_in", settings.process_in, now.plus(settings.process_in))
 
 
 def _lock(task: Task, settings: EnqueueSettings) -> str:
