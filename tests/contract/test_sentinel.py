@@ -182,7 +182,7 @@ def test_an_old_primary_that_still_works_gets_nothing_more(
     sentinel_group.tune(*LONG)
     url = sentinel_group.url()
     client = make_client(url)
-    client.enqueue("t", task_id="before")
+    client.enqueue("t", task_id="before", durable=2)
     old = sentinel_group.fail_over()
     wait_until(lambda: not follows(url, old), "a process that knows of the new primary")
     client.enqueue("t", task_id="after")
@@ -203,7 +203,7 @@ async def test_everything_of_a_worker_leaves_an_old_primary_that_still_works(
         await running.finished("before")
         await running.settled()
         later = asyncio.create_task(running.client.wait("default", "later"))
-        await running.client.enqueue("t", task_id="later", process_in=3600, retention=60)
+        await running.client.enqueue("t", task_id="later", process_in=3600, retention=60, durable=2)
         names = {"pyasynq-client", "pyasynq-server", "pyasynq-watcher", "pyasynq-subscriber"}
         while ours(sentinel_group.primary) != names:
             await running.next_round("heartbeater")
