@@ -8,15 +8,17 @@ import zlib
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pytest
-from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
+from redis.exceptions import NoScriptError, ResponseError
 
 from pyasynq._broker.driver import AsyncDriver, BlockingDriver
 from pyasynq._broker.plan import Call, DurableCall, Plan, Replay, ScriptCall
 from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq.errors import RedisError, RedisOutOfMemoryError, RedisReplyError
+from pyasynq._broker.reply_errors import reply_error, translate
+from pyasynq.errors import RedisError
 from tests.cluster_client import ClusterClient, client_of, raw
 from tests.factories import Tasks
 from tests.invariants import RedisClient, check_invariants
+from tests.redis_6 import is_redis_6
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,13 +35,14 @@ class Perform(Protocol):
 class BlockingPerformer:
     """The simplest driver there can be: one call after another over one connection.
 
-    `flags` is False for a server that knows no flags line. With `replay`, each call is sent twice, as after
-    a lost reply, and only the second reply is seen. `calls` is what was sent.
+    `flags` is False for a server that knows no flags line; unless it is given, the server is asked. With
+    `replay`, each call is sent twice, as after a lost reply, and only the second reply is seen. `calls` is
+    what was sent.
     """
 
-    def __init__(self, client: RedisClient, *, flags: bool = True, replay: bool = False) -> None:
+    def __init__(self, client: RedisClient, *, flags: bool | None = None, replay: bool = False) -> None:
         self._client = client
-        self._flags = flags
+        self._flags = not is_redis_6(client) if flags is None else flags
         self._replay = replay
         self.calls: list[Call] = []
 
@@ -78,10 +81,8 @@ class BlockingPerformer:
                 return self._exchange(call, "EVALSHA", sha, *arguments)
             except NoScriptError:
                 return self._exchange(call, "EVAL", text, *arguments)
-        except OutOfMemoryError as error:
-            raise RedisOutOfMemoryError(str(error)) from error
         except ResponseError as error:
-            raise RedisReplyError(str(error)) from error
+            raise translate(reply_error(error), "this call") from error
 
     def _exchange(self, call: Call, *command: Any) -> Any:
         client = self._client

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 SLOTS: Final = 16_384
 _HOST: Final = "127.0.0.1"
 _PATIENCE: Final = 30.0
+_BUS_OFFSET: Final = 10_000
 _OPTIONS: Final = (
     "--cluster-enabled", "yes",
     "--cluster-config-file", "nodes.conf",
@@ -51,11 +52,10 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 class Node:
     """One server of a cluster."""
 
-    def __init__(self, folder: Path, port: int, bus_port: int, timeout: float) -> None:
+    def __init__(self, folder: Path, port: int, timeout: float) -> None:
         self.address = (_HOST, port)
         self._timeout = timeout
         self._folder = folder
-        self.bus_port = bus_port
         self._process: subprocess.Popen[bytes] | None = None
         self.client = redis.Redis(host=_HOST, port=port, protocol=2)
 
@@ -63,11 +63,10 @@ class Node:
         """Start it; it dies with this process."""
         self._folder.mkdir(exist_ok=True)
         binary = find_server_binary(os.environ.get("PYASYNQ_TEST_BINARY"))
-        ports = ["--port", str(self.address[1]), "--cluster-port", str(self.bus_port)]
-        timeout = ["--cluster-node-timeout", str(int(self._timeout * 1_000))]
+        options = ["--port", str(self.address[1]), "--cluster-node-timeout", str(int(self._timeout * 1_000))]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [binary.path, *ports, *timeout, *_OPTIONS, "--dir", str(self._folder)],
+                [binary.path, *options, *_OPTIONS, "--dir", str(self._folder)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - it makes one system call
@@ -123,10 +122,9 @@ class Cluster:
 
     def __init__(self, *, primaries: int = 3, replicas: int = 0, node_timeout: float = 30.0) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pyasynq-cluster-"))
-        ports = iter(_free_ports(2 * primaries * (1 + replicas)))
         self.nodes = [
-            Node(self._folder / str(number), next(ports), next(ports), node_timeout)
-            for number in range(primaries * (1 + replicas))
+            Node(self._folder / str(port), port, node_timeout)
+            for port in _free_ports(primaries * (1 + replicas))
         ]
         self._count = primaries
         self.url = "redis-cluster://" + ",".join(format_address(node.address) for node in self.nodes)
@@ -217,9 +215,9 @@ class Cluster:
             node.cluster("SET-CONFIG-EPOCH", number + 1)
             if number < self._count:
                 last = SLOTS - 1 if number == self._count - 1 else (number + 1) * share - 1
-                node.cluster("ADDSLOTSRANGE", number * share, last)
+                node.cluster("ADDSLOTS", *range(number * share, last + 1))
         for node in self.nodes[1:]:
-            self.nodes[0].cluster("MEET", *node.address, node.bus_port)
+            self.nodes[0].cluster("MEET", *node.address)
         self._wait_for_agreement()
         for number, node in enumerate(self.nodes[self._count :]):
             primary = self.nodes[number % self._count].id
@@ -261,12 +259,18 @@ def _replicates(node: Node, primary: str) -> bool:
 
 
 def _free_ports(count: int) -> Sequence[int]:
+    """Return ports for nodes, which speak with one another on ports that are 10,000 higher."""
+    ports: list[int] = []
     # All are held at once, so that none comes twice.
     with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((_HOST, 0))
-        return [one.getsockname()[1] for one in sockets]
+        while len(ports) < count:
+            port, bus = held.enter_context(socket.socket()), held.enter_context(socket.socket())
+            port.bind((_HOST, 0))
+            number = port.getsockname()[1]
+            with contextlib.suppress(OSError, OverflowError):
+                bus.bind((_HOST, number + _BUS_OFFSET))
+                ports.append(number)
+    return ports
 
 
 _LIBC: Final = ctypes.CDLL(None) if os.uname().sysname == "Linux" else None

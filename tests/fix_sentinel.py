@@ -245,6 +245,10 @@ def running_sentinel_group(tmp_path_factory: pytest.TempPathFactory) -> Iterator
     try:
         group.start()
         yield group
+    except redis.ResponseError as error:
+        if "'DEBUG'" not in str(error):
+            raise
+        pytest.skip("only on servers whose Sentinels can be told to make haste")
     finally:
         group.stop()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyasynq._wire.messages import SchedulerEnqueueEvent, ServerInfo, WorkerInfo
+from tests.redis_6 import expiry_of
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient
@@ -73,7 +74,7 @@ def live_snapshot(client: RedisClient) -> Snapshot:
             parts = {"value": client.get(name)}
         else:
             parts = {"value": client.lrange(name, 0, -1) if kind == "list" else client.smembers(name)}
-        milliseconds = client.pexpiretime(name) if _is_counter(key) else client.pttl(name)
+        milliseconds = expiry_of(client, name) if _is_counter(key) else client.pttl(name)
         snapshot[key] = Entry(kind, parts, None if milliseconds < 0 else milliseconds / 1000)
     return snapshot
 

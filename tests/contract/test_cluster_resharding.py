@@ -23,6 +23,7 @@ from pyasynq.task import Task
 from tests.fix_cluster import wait_until
 from tests.fix_engine import serving
 from tests.invariants import check_invariants
+from tests.redis_6 import is_redis_6
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -99,6 +100,14 @@ def test_a_key_that_has_left_already_is_asked_for_where_it_is(
     cluster.finish_move(SLOT, to)
 
 
+def refusal_of(node: Node) -> str:
+    """Return how a node refuses a call of which some keys have left.
+
+    Redis 6.2 sends it on to the other node, which refuses it because some have not come yet.
+    """
+    return "ASK" if is_redis_6(node.client) else "TRYAGAIN"
+
+
 def test_w38_no_script_runs_on_half_of_its_keys(
     cluster: Cluster, source: Node, make_driver: Callable[..., DriverFace]
 ) -> None:
@@ -116,12 +125,13 @@ def test_w38_no_script_runs_on_half_of_its_keys(
             client.enqueue("t", task_id=task_id, process_in=60)
     cluster.begin_move(SLOT, source, to)
     cluster.move_keys(SLOT, source, to, KEYS.task("b"))
-    refused = source.errors("TRYAGAIN")
+    refusal = refusal_of(source)
+    refused = source.errors(refusal)
     moved: list[int] = []
     plan = forward("default", now=SYSTEM_CLOCK.now().plus(120))
     thread = threading.Thread(target=lambda: moved.append(driver.run(plan).moved))
     thread.start()
-    wait_until(lambda: source.errors("TRYAGAIN") > refused, "the script was refused")
+    wait_until(lambda: source.errors(refusal) > refused, "the script was refused")
     assert [b"a", b"b"] == source.client.zrange(KEYS.scheduled, 0, -1)
     cluster.move_keys(SLOT, source, to)
     cluster.finish_move(SLOT, to)
@@ -138,7 +148,7 @@ def test_a_move_that_lasts_longer_than_the_time_out_is_an_outage(
     client = make_client(cluster.url, timeout=1.0)
     client.enqueue(Task("t", task_id="a"))
     cluster.begin_move(SLOT, source, to)
-    with pytest.raises(RedisUnavailableError, match="TRYAGAIN"):
+    with pytest.raises(RedisUnavailableError, match=f"{refusal_of(source)}|TRYAGAIN"):
         client.enqueue(Task("t", task_id="b"))
     cluster.move_keys(SLOT, source, to)
     cluster.finish_move(SLOT, to)

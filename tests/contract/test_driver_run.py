@@ -200,4 +200,4 @@ def test_connections_have_a_name_and_speak_resp2(make_driver: MakeDriver, redis_
     driver.run(increment())
     with redis.Redis.from_url(redis_url) as other:
         [mine] = [one for one in other.client_list() if one["name"] == "me"]
-    assert ("2", "") == (mine["resp"], mine.get("lib-name", ""))
+    assert ("2", "") == (mine.get("resp", "2"), mine.get("lib-name", ""))

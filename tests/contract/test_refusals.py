@@ -17,6 +17,7 @@ from pyasynq.events import Outcome, RoundFailed, ServerWarning, TaskRecovered
 from tests.factories import Tasks
 from tests.fix_engine import QUICK, serving
 from tests.invariants import check_invariants
+from tests.redis_6 import is_redis_6
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -158,6 +159,8 @@ async def test_the_doctor_does_without_commands_that_a_proxy_does_not_know(
 async def test_a_missing_right_costs_its_warning(own_server: OwnServer, right: str) -> None:
     """One at a time; tasks run all the same."""
     with own_server.connect() as admin:
+        if is_redis_6(admin) and "|" in right:
+            pytest.skip("only on servers that can take away a subcommand alone")
         admin.execute_command("ACL", "SETUSER", "bob", "on", ">pw", "~*", "&*", "+@all", right)
         url = own_server.url.replace("unix://", "unix://bob:pw@")
         async with serving(url, handle, POLLED, SETTINGS) as running:

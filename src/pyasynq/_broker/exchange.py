@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from pyasynq._broker.backoff import jittered_pause
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
-from pyasynq._broker.reply_errors import WAITED_OUT, ReplyError, denied_commands, translate
+from pyasynq._broker.reply_errors import (
+    WAITED_OUT,
+    ReplyError,
+    cannot_read_flags,
+    denied_commands,
+    translate,
+)
 from pyasynq._broker.session import greet
 from pyasynq._broker.steps import Close, Open, Pause, Send
 from pyasynq.errors import PyasynqError, RedisUnavailableError, ReplyLostError
@@ -171,6 +177,9 @@ class Round:
             if times == 1:
                 self._scripts_to_load.add(call.script.form(self._session.script_flags).text)
             return times <= 2  # loaded the first time, sent with its text the second
+        if self._session.script_flags and cannot_read_flags(reply):
+            self._session.script_flags = False
+            return True
         if reply.code not in WAITED_OUT:
             return False
         self._cause = str(reply)
@@ -236,11 +245,12 @@ class Round:
             return
         commands = [("SCRIPT", "LOAD", text) for text in texts]
         received: Received = yield Send(commands, self._seconds_for_a_step())
+        errors = [reply for reply in received.replies if isinstance(reply, ReplyError)]
         if received.broken is not None:
             self._note_break(received)
-        elif any(
-            isinstance(reply, ReplyError) and reply.code not in WAITED_OUT for reply in received.replies
-        ):
+        elif any(cannot_read_flags(error) for error in errors):
+            self._session.script_flags = False
+        elif any(error.code not in WAITED_OUT for error in errors):
             self._session.scripts_refused = True
 
     def _command(self, position: int) -> tuple[Argument, ...]:

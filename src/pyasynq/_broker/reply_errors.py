@@ -52,7 +52,10 @@ _QUOTED_ARGUMENTS: Final = re.compile(r",? with args beginning with:.*", re.DOTA
 _SCRIPT_DENIED: Final = ("ACL failure in script", "The user executing the script can't")
 
 
-_RIGHTS: Final = "a user for pyasynq has ~asynq:* &asynq:* +@all -@dangerous +info"
+_RIGHTS: Final = (
+    "a user for pyasynq has "
+    "~asynq:* resetchannels &asynq:* +@all -@dangerous +info +client|setname +client|tracking"
+)
 
 
 class ReplyError(Exception):
@@ -83,6 +86,11 @@ def read_reply_error(text: str) -> ReplyError:
     if found := _CODE.match(text):
         return ReplyError(found[1], text[found.end() :])
     return ReplyError("ERR", text)
+
+
+def cannot_read_flags(error: ReplyError) -> bool:
+    """Return whether the server took the flags line of a script for Lua, as Redis 6.2 does; nothing ran."""
+    return "Error compiling script" in error.message and "near '#'" in error.message
 
 
 def denied_commands(error: ReplyError, script: bytes) -> list[str]:

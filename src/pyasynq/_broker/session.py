@@ -95,7 +95,7 @@ def greet(
     """Name the connection and learn the server's version; return None, or why it cannot be used.
 
     Managed servers and proxies may refuse either command: then one warning is given, and the server is
-    taken for a Redis 7.
+    taken for a Redis 7 until it cannot read a script's flags.
     """
     commands: list[tuple[Argument, ...]] = [("CLIENT", "SETNAME", state.client_name), ("INFO", "server")]
     received: Received = yield Send(commands, seconds)

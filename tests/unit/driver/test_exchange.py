@@ -254,6 +254,33 @@ def test_refused_client_and_info_commands_give_one_warning_and_no_more() -> None
     assert "INFO" in warning.message
 
 
+NO_LUA = ReplyError("ERR", "Error compiling script (new function): user_script:1: unexpected symbol near '#'")
+
+
+def test_a_redis_6_2_that_does_not_tell_its_version_is_known_by_its_answer() -> None:
+    """Behind a proxy that refuses INFO; the session remembers, so the next script goes in its plain form."""
+    server = ScriptedServer([1, NOSCRIPT], [NO_LUA], [NOSCRIPT], [7], [NOSCRIPT], [b"sha"], [8])
+    assert [1, 7] == server.perform([command("GET", "k"), call()])
+    assert [("EVAL", ONE.form(False).text, 1, "{q}:key", "0", "x")] == server.sent[-1]
+    assert [8] == server.exchange(call(of=TWO))
+    assert [("SCRIPT", "LOAD", TWO.form(False).text)] == server.sent[-2]
+
+
+def test_it_is_known_too_where_scripts_cannot_be_loaded() -> None:
+    """The text of the script is refused, and sent again without its flags."""
+    refused = ReplyError("ERR", "unknown command 'SCRIPT'")
+    server = ScriptedServer([NOSCRIPT], [refused], [NO_LUA], [7])
+    assert [7] == server.exchange(call(Replay.NEVER))
+    assert [("EVAL", ONE.form(False).text, 1, "{q}:key", "0", "x")] == server.sent[-1]
+
+
+def test_a_script_that_cannot_be_compiled_without_flags_either_is_an_error() -> None:
+    """It is not sent for ever."""
+    server = ScriptedServer([NO_LUA], [NO_LUA])
+    [outcome] = server.exchange(call())
+    assert isinstance(outcome, RedisReplyError)
+
+
 def test_a_server_that_is_busy_during_the_greeting_is_waited_for() -> None:
     """BUSY is not a refusal of the INFO command."""
     busy = ReplyError("BUSY", "Redis is busy running a script")
