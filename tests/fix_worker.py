@@ -22,7 +22,7 @@ from pyasynq._embedded.binary import find_server_binary
 from tests.invariants import check_invariants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from pyasynq import Task
@@ -249,11 +249,15 @@ class Monitor(threading.Thread):
 
 
 class RedisProcess:
-    """A server of the test's own, on a unix socket, that can be killed and started again on its data."""
+    """A server of the test's own, on a unix socket, that can be killed and started again on its data.
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    `environment` holds variables that it gets beside those of this process.
+    """
+
+    def __init__(self, folder: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
         self._folder = folder
         self._options = options
+        self._environment = {**os.environ, **(environment or {})}
         self._socket = folder / "s"
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"unix://{self._socket}"
@@ -268,6 +272,7 @@ class RedisProcess:
                 *("--save", "", "--appendonly", "yes", "--appendfsync", "always", *self._options),
             ],
             stdout=subprocess.DEVNULL,
+            env=self._environment,
             # As Python does, it ignores the signal that a limit on the size of files sends.
             restore_signals=False,
         )

@@ -23,5 +23,5 @@ def expiry_of(client: RedisClient, key: str | bytes) -> int:
         return milliseconds
     # Redis 6.2 tells only what is left; what was given as seconds is then found by rounding.
     seconds, microseconds = client.time()
-    left = client.pttl(key)
+    left: int = client.pttl(key)
     return left if left < 0 else round((seconds * 1_000 + microseconds / 1_000 + left) / 1_000) * 1_000

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from tests.chaos.faketime import MovedClock
     from tests.invariants import RedisClient
 
 
@@ -43,11 +44,14 @@ class OneRedis:
     Args:
         folder: for its data.
         fsync: how it writes its append-only file: `always`, `everysec`, or `off` for none.
+        clock: what it takes for its own.
     """
 
-    def __init__(self, folder: Path, *, fsync: str = "off") -> None:
+    def __init__(self, folder: Path, *, fsync: str = "off", clock: MovedClock | None = None) -> None:
         persistence = ("--appendonly", "no") if fsync == "off" else ("--appendfsync", fsync)
-        self._server = RedisProcess(folder, *persistence)
+        environment = None if clock is None else clock.environment
+        self._server = RedisProcess(folder, *persistence, environment=environment)
+        self.clock = clock
         self.url = self._server.url
 
     def client(self) -> RedisClient:
@@ -73,9 +77,9 @@ class OneRedis:
 
 
 @contextmanager
-def one_redis(folder: Path, *, fsync: str = "off") -> Iterator[OneRedis]:
+def one_redis(folder: Path, *, fsync: str = "off", clock: MovedClock | None = None) -> Iterator[OneRedis]:
     """Have a single server for the time of a block."""
-    bed = OneRedis(folder, fsync=fsync)
+    bed = OneRedis(folder, fsync=fsync, clock=clock)
     try:
         yield bed
     finally:

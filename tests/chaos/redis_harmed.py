@@ -1,4 +1,4 @@
-"""Scenarios: Redis itself is killed, cut off, emptied of scripts, and filled up."""
+"""Scenarios: Redis itself is killed, cut off, emptied of scripts, filled up, and its clock jumps."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 import redis.asyncio
 import redis.exceptions
 
+from tests.chaos import faketime
 from tests.chaos.bed import one_redis
+from tests.chaos.load import make_task, mixed_task
 from tests.chaos.scenario import NothingTwice, Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
+    from random import Random
 
+    from pyasynq.task import Task
     from tests.chaos.bed import Bed, OneRedis
     from tests.chaos.stage import Stage
 
 _ROOM_BYTES: Final = 50_000
+_TEN_MINUTES: Final = 600
+_SHARE_OF_LONG_TASKS: Final = 0.005
 
 
 class RedisKilled(Scenario):
@@ -128,4 +134,43 @@ class ScriptsFlushed(NothingTwice):
                     await client.script_flush()
 
 
-SCENARIOS = (RedisKilled, DiskFull, MemoryFull, ConnectionsKilled, ScriptsFlushed)
+class ClockJumps(Scenario):
+    """The clock by which leases, retries and limits go jumps ahead by ten minutes, and back again."""
+
+    name: ClassVar = "Redis' clock jumps by 10 min"
+    tasks: ClassVar = 60_000
+
+    @classmethod
+    def lacks(cls) -> str:
+        """Return what is missing for it."""
+        return "" if faketime.library() else "libfaketime (a package of that name in most distributions)"
+
+    def bed(self, folder: Path) -> AbstractContextManager[Bed]:
+        """Return a server with such a clock."""
+        return one_redis(folder, clock=faketime.MovedClock(folder / "clock"))
+
+    def make_task(self, random: Random, task_id: str) -> Task:
+        """Return now and then one that runs while the clock jumps, and seems to have outlived its lease."""
+        if random.random() < _SHARE_OF_LONG_TASKS:
+            return make_task("work", task_id, {"milliseconds": 3_000})
+        return mixed_task(random, task_id)
+
+    async def inject(self, stage: Stage) -> None:
+        """Let it jump while there is work; it ends ahead, so that what was put off while it was is due."""
+        async with redis.asyncio.Redis.from_url(stage.bed.url) as client:
+            while stage.is_busy:
+                await self._jump(stage, client, 0)
+                await stage.pause(0.5, 2)
+                await self._jump(stage, client, _TEN_MINUTES)
+                await stage.pause(0.5, 2)
+
+    async def _jump(self, stage: Stage, client: redis.asyncio.Redis, seconds: int) -> None:
+        clock = cast("OneRedis", stage.bed).clock
+        assert clock is not None
+        with stage.fault("clock jump of Redis"):
+            clock.move(seconds)
+            while not faketime.is_off_by((await client.time())[0], seconds):
+                await stage.pause(0.05, 0.1)
+
+
+SCENARIOS = (RedisKilled, DiskFull, MemoryFull, ConnectionsKilled, ScriptsFlushed, ClockJumps)

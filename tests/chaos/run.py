@@ -4,7 +4,8 @@
 
 Each scenario has servers of Redis, workers and a load of its own; some run at the same time. What was done,
 and to whom, depends on the seed, so the same seed repeats it as far as a machine can. Exit code 1 if a task
-was lost or anything else is wrong, 2 for wrong usage, 130 after Ctrl-C.
+was lost or anything else is wrong, 2 for wrong usage, 130 after Ctrl-C. A scenario for which the machine
+lacks something is left out, which is an error in CI and for one that was asked for by name.
 """
 
 # ruff: noqa: T201 - it talks to a person at a terminal
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import random
 import sys
 import time
@@ -164,6 +166,13 @@ def main() -> int:
     seed = random.SystemRandom().randrange(1_000_000) if arguments.seed is None else arguments.seed
     print(f"seed {seed}, profile {arguments.profile}", flush=True)
     names = arguments.scenarios or list(SCENARIOS)
+    lacking = {name: lacks for name in names if (lacks := SCENARIOS[name].lacks())}
+    for name, lacks in lacking.items():
+        print(f"{name} is left out: this machine has no {lacks}", file=sys.stderr)
+    # Who names a scenario wants it, and in CI everything runs.
+    if lacking and (arguments.scenarios or os.environ.get("CI")):
+        return 1
+    names = [name for name in names if name not in lacking]
     started = time.monotonic()
     results = list(run_all(names, seed, arguments.profile, arguments.lanes))
     results.sort(key=lambda result: names.index(result.name))

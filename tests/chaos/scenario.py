@@ -100,6 +100,11 @@ class Scenario:
     limit_seconds: ClassVar[float] = 900.0
     """Much more than it takes, since other work may share the machine."""
 
+    @classmethod
+    def lacks(cls) -> str:
+        """Return what this machine does not have and the scenario cannot do without; empty for nothing."""
+        return ""
+
     def bed(self, folder: Path) -> AbstractContextManager[Bed]:
         """Return the servers of Redis."""
         return one_redis(folder)

@@ -268,6 +268,7 @@ async def test_a_server_works_over_tls(tls: TlsFront, certificates: Certificates
         await running.settled()
 
 
+# Without the debug mode of asyncio, which writes down what took long on a busy machine.
 ENDS = {
     "asyncio": """
 import asyncio, sys
@@ -277,7 +278,7 @@ async def main():
     async with Client(sys.argv[1]) as client:
         await client.enqueue("t")
 
-asyncio.run(main())
+asyncio.run(main(), debug=False)
 """,
     "blocking": """
 import sys
@@ -291,11 +292,11 @@ import asyncio, sys
 from pyasynq.client import Client
 
 client = Client(sys.argv[1])
-asyncio.run(client.enqueue("t"))
+asyncio.run(client.enqueue("t"), debug=False)
 async def main():
     await client.enqueue("t")
     await client.close()
-asyncio.run(main())
+asyncio.run(main(), debug=False)
 """,
 }
 
