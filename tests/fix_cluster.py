@@ -54,6 +54,7 @@ class Node:
 
     def __init__(self, folder: Path, port: int, timeout: float) -> None:
         self.address = (_HOST, port)
+        self._announced_port = port
         self._timeout = timeout
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -79,6 +80,15 @@ class Node:
             return bool(self.client.ping())
         except redis.RedisError:
             return False
+
+    def announce(self, port: int) -> None:
+        """Be named by another port in what all nodes tell clients, from some moment soon."""
+        self.client.config_set("cluster-announce-port", port)
+        self._announced_port = port
+
+    def is_named(self, port: int) -> bool:
+        """Return whether clients are told this port for it."""
+        return port == self._announced_port
 
     @property
     def id(self) -> str:
@@ -142,7 +152,7 @@ class Cluster:
         """Return the node that serves a slot, in the eyes of a node."""
         for first, last, primary, *_ in (told_by or self.nodes[0]).cluster("SLOTS"):
             if first <= slot <= last:
-                return next(node for node in self.nodes if node.address[1] == primary[1])
+                return next(node for node in self.nodes if node.is_named(primary[1]))
         raise LookupError(slot)
 
     def other_than(self, node: Node) -> Node:
