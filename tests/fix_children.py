@@ -11,7 +11,7 @@ import pytest
 from pyasynq import Inspector, ServerConfig
 from tests import child_tasks
 from tests.fix_engine import serving
-from tests.processes import wait_until
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

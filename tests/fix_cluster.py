@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -20,9 +19,10 @@ import redis
 from pyasynq._broker.redis_addresses import format_address
 from pyasynq.embedded import find_server_binary
 from tests.cluster_client import ClusterClient, raw
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
 SLOTS: Final = 16_384
@@ -38,15 +38,6 @@ _OPTIONS: Final = (
     "--save", "",
     "--appendonly", "no",
 )  # fmt: skip
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that no server tells of; fail after half a minute."""
-    deadline = time.monotonic() + _PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited in vain until {what}")
-        time.sleep(0.01)
 
 
 class Node:

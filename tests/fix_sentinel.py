@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +16,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyasynq.embedded import find_server_binary
+from tests import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,15 +43,14 @@ def _free_ports(count: int) -> list[int]:
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
     """Look until a condition holds; a server that does not listen yet is no answer."""
-    deadline = time.monotonic() + _PATIENCE
-    while True:
+
+    def holds() -> bool:
         try:
-            if condition():
-                return
+            return bool(condition())
         except redis.RedisError:
-            pass
-        assert time.monotonic() < deadline, f"after {_PATIENCE:g} s still not: {what}"
-        time.sleep(0.02)
+            return False
+
+    waiting.wait_until(holds, what, seconds=_PATIENCE)
 
 
 class Node:

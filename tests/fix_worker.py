@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,17 +19,16 @@ import redis
 from pyasynq import sync
 from pyasynq._embedded.binary import find_server_binary
 from tests.invariants import check_invariants
+from tests.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
     from pyasynq import Task
     from tests.invariants import RedisClient
 
 ROOT = Path(__file__).parent.parent
-PATIENCE = 30.0
-"""Seconds after which what a test waits for is taken not to come."""
 QUICK: dict[str, Any] = {
     "lease": 2,
     "heartbeat_interval": 0.5,
@@ -297,14 +295,6 @@ def _answers(client: redis.Redis) -> bool:
         return bool(client.ping())
     except redis.ConnectionError:
         return False
-
-
-def wait_until(condition: Callable[[], object], *, within: float = PATIENCE) -> None:
-    """Look until a condition holds; fail when it does not within so many seconds."""
-    end = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < end, f"it did not happen within {within} s"
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING
-
 import psutil
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MARK = "PYASYNQ_TEST_MARK"
 """Name of the environment variable by which a test marks the processes that it starts and their children."""
@@ -24,11 +18,3 @@ def marked_processes(mark: str) -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
     return found
-
-
-def wait_until(condition: Callable[[], object], *, seconds: float, what: str) -> None:
-    """Look at a condition until it is true, at most so many seconds; then fail with `what` was waited for."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"after {seconds:g} s still not: {what}"
-        time.sleep(0.02)

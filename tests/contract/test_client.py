@@ -25,8 +25,8 @@ from pyasynq.errors import (
     UnknownOptionError,
 )
 from pyasynq.task import EnqueueStatus, Task, TaskState
-from tests.fix_cluster import wait_until
 from tests.fix_proxy import Cut
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

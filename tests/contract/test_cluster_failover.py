@@ -14,10 +14,10 @@ from pyasynq._broker.cluster_map import slot_of
 from pyasynq._wire.keys import queue_keys
 from pyasynq.config import ServerConfig
 from pyasynq.task import Task
-from tests.fix_cluster import wait_until
 from tests.fix_engine import serving
 from tests.invariants import check_invariants
 from tests.run_async import run_async
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,11 +20,11 @@ from pyasynq._wire.keys import queue_keys
 from pyasynq.config import ServerConfig
 from pyasynq.errors import RedisUnavailableError
 from pyasynq.task import Task
-from tests.fix_cluster import wait_until
 from tests.fix_engine import serving
 from tests.invariants import check_invariants
 from tests.redis_6 import is_redis_6
 from tests.run_async import run_async
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

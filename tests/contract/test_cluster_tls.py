@@ -16,10 +16,11 @@ from pyasynq.config import ServerConfig
 from pyasynq.errors import RedisTLSError
 from pyasynq.events import Outcome
 from pyasynq.task import Task
-from tests.fix_cluster import Cluster, wait_until
+from tests.fix_cluster import Cluster
 from tests.fix_engine import do_nothing, serving
 from tests.fix_tls import TlsFront
 from tests.run_async import run_async
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

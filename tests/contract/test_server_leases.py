@@ -26,8 +26,8 @@ from pyasynq.events import (
 )
 from pyasynq.server import Server
 from tests.fix_engine import QUICK, Gate, Recorder, serving
-from tests.processes import wait_until
 from tests.run_async import run_async
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     import redis

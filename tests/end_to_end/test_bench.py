@@ -8,7 +8,8 @@ import sys
 import uuid
 from pathlib import Path
 
-from tests.processes import MARK, marked_processes, wait_until
+from tests.processes import MARK, marked_processes
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tests.fix_worker import QUICK, Program, Worker, active, enqueue, pending, task_field, wait_until
+from tests.fix_worker import QUICK, Program, Worker, active, enqueue, pending, task_field
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient

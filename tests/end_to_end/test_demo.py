@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pyasynq
-from tests.processes import MARK, marked_processes, wait_until
+from tests.processes import MARK, marked_processes
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

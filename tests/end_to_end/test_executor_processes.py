@@ -13,7 +13,8 @@ import pytest
 
 from pyasynq import sync
 from tests.fix_children import lives, wait_for_end, written
-from tests.fix_worker import CONTAINER, ROOT, Program, may_unshare, task_field, wait_until
+from tests.fix_worker import CONTAINER, ROOT, Program, may_unshare, task_field
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,17 +16,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from tests.fix_worker import (
-    CONTAINER,
-    ROOT,
-    Program,
-    active,
-    enqueue,
-    may_unshare,
-    pending,
-    task_field,
-    wait_until,
-)
+from tests.fix_worker import CONTAINER, ROOT, Program, active, enqueue, may_unshare, pending, task_field
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient
@@ -152,7 +143,7 @@ def test_h08_tasks_of_a_killed_child_are_pending_at_once(
         workers.wait_for("^started", times=2)
         victim = workers.children[0]
         os.kill(victim, signal.SIGKILL)
-        wait_until(lambda: pending(redis_client), within=SOON)
+        wait_until(lambda: pending(redis_client), seconds=SOON)
         [task_id] = pending(redis_client)
         assert b"1" == task_field(redis_client, task_id, "x:crashes")
         workers.wait_for(rf"worker \d \(pid {victim}\) was ended by SIGKILL; another one starts in 1 s")
@@ -277,7 +268,7 @@ def test_a_supervisor_is_content_to_be_process_1(
         enqueue(redis_url, "orphan")
         workers.wait_for("^left")
         inside = Path(f"/proc/{init}/task/{init}/children")
-        wait_until(lambda: 1 == len(inside.read_text().split()), within=SOON)
+        wait_until(lambda: 1 == len(inside.read_text().split()), seconds=SOON)
         os.kill(int(init), signal.SIGTERM)
         assert 0 == workers.end()
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fix_worker import Program, wait_until
+from tests.fix_worker import Program
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient

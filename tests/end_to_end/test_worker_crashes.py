@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._wire.messages import decode_task_message
-from tests.fix_worker import QUICK, Worker, active, enqueue, pending, task_field, wait_until
+from tests.fix_worker import QUICK, Worker, active, enqueue, pending, task_field
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient

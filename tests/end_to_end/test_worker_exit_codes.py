@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
-from tests.fix_worker import QUICK, RedisProcess, Worker, active, enqueue, pending, wait_until
+from tests.fix_worker import QUICK, RedisProcess, Worker, active, enqueue, pending
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fix_worker import Program, Worker, active, enqueue, task_field, wait_until
+from tests.fix_worker import Program, Worker, active, enqueue, task_field
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient

@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from pyasynq import Task, sync
-from tests.fix_worker import Worker, wait_until
+from tests.fix_worker import Worker
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient

@@ -10,7 +10,8 @@ import redis
 
 from pyasynq import sync
 from pyasynq.errors import RedisOutOfMemoryError
-from tests.fix_worker import RedisProcess, Worker, enqueue, pending, wait_until
+from tests.fix_worker import RedisProcess, Worker, enqueue, pending
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fix_worker import Monitor, Worker, active, enqueue, pending, task_field, wait_until
+from tests.fix_worker import Monitor, Worker, active, enqueue, pending, task_field
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.fix_proxy import Proxy

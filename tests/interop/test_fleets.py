@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq import Task, sync
-from tests.fix_worker import PATIENCE, QUICK, Worker, active, enqueue, task_field, wait_until
+from tests.fix_worker import QUICK, Worker, active, enqueue, task_field
 from tests.interop.go_peer import GoPeer, task
 from tests.interop.sequences import COUNT, NIGHTLY
 from tests.invariants import violations
+from tests.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -216,6 +217,6 @@ def test_a_go_task_is_recovered_after_its_lease_and_thirty_seconds(
         assert task_id == _held(victim, "s")
         lease_end = redis_client.zscore(_LEASES, task_id)
         victim.kill()
-        wait_until(lambda: active(redis_client) == set(), within=90)
+        wait_until(lambda: active(redis_client) == set(), seconds=90)
         late = time.time() - lease_end
     assert _GO_SLACK <= late < _GO_SLACK + 10

@@ -11,12 +11,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyasynq._server.services.heartbeater import Heartbeater
-from tests.fix_worker import PATIENCE, wait_until
 from tests.interop.go_peer import GoPeer, task
 from tests.interop.intended import QUIET
 from tests.interop.normal import differences, normalize
 from tests.interop.our_side import OurSide
 from tests.interop.steps import LEASE, SLOTS, Step
+from tests.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

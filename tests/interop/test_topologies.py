@@ -8,10 +8,11 @@ import pytest
 
 from pyasynq import Task, sync
 from tests.fix_sentinel import NAME
-from tests.fix_worker import Program, Worker, wait_until
+from tests.fix_worker import Program, Worker
 from tests.interop.go_peer import SOURCE as PEER
 from tests.interop.go_peer import build_program
 from tests.invariants import check_invariants
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from bench.peers import counters as counting
 from bench.peers.counters import hit, hit_from_thread
 from bench.peers.shape import Order, arguments, in_turn
 from bench.stage import Counters
-from tests.processes import wait_until
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
