@@ -250,9 +250,9 @@ async def test_h26_a_blocked_loop_renews_and_is_reported_with_its_stack(redis_ur
     async with serving(redis_url, block_the_loop, settings=settings) as running:
         await running.client.enqueue("t", task_id="a")
         assert Outcome.SUCCEEDED is (await running.finished("a")).outcome
-        blocked = await running.recorder.wait(LoopBlocked)
+        # A busy machine may block the loop elsewhere as well.
+        blocked = await running.recorder.wait(LoopBlocked, lambda event: "block_the_loop" in event.stack)
         await running.settled()
-    assert "block_the_loop" in blocked.stack
     assert blocked.seconds >= 0.2
     assert max(leases) > min(leases)
 
