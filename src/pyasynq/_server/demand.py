@@ -140,7 +140,7 @@ class Slots:
     @property
     def waiting(self) -> int:
         """How many tasks wait for a slot."""
-        return len(self._prefetch)
+        return self._prefetch.number
 
     @property
     def patient_until(self) -> float:
@@ -155,7 +155,7 @@ class Slots:
     @property
     def room(self) -> int:
         """How many tasks may be taken now, beside those that calls under way may bring."""
-        free = self._capacity - len(self._running) - len(self._prefetch)
+        free = self._capacity - len(self._running) - self._prefetch.number
         return max(0, (free if self._left is None else min(free, self._left)) - self.reserved)
 
     def wants(self) -> Sequence[Want]:
@@ -173,14 +173,15 @@ class Slots:
     def fill(self) -> None:
         """Run handlers in the free slots."""
         now = self._clock.monotonic()
-        while self._prefetch and self.taking and len(self._running) < self._concurrency:
+        prefetch, running = self._prefetch, self._running
+        while prefetch.number and self.taking and len(running) < self._concurrency:
             self._start_next(now)
 
     def withdraw(self) -> Sequence[Attempt]:
         """Let nobody wait any longer; what is to be cancelled is so, beyond all slots, and not put back."""
         self._prefetch.forget()
         returned = []
-        while self._prefetch:
+        while self._prefetch.number:
             attempt = self._prefetch.next()
             if attempt.cause is None or attempt.lost:
                 if self._left is not None:
@@ -203,7 +204,7 @@ class Slots:
         if self._prefetches:
             now = self._clock.monotonic()
             self._prefetch.learn(now - attempt.started, now)
-        if self._prefetch:
+        if self._prefetch.number:
             self.fill()
         self.on_end()
 

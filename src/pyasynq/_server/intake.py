@@ -229,9 +229,10 @@ class Intake:
         self._plenty = len(answer.tasks) == ask.limit
         parts.redis_time.learn(answer.redis_now)
         now = parts.clock.monotonic()
+        queue, taking = ask.view.name, self.taking
         for task in answer.tasks:
-            attempt = self._attempt(ask.view.name, task, ask, now)
-            if attempt is not None and self.taking:
+            attempt = self._attempt(queue, task, ask, now)
+            if attempt is not None and taking:
                 self._start(attempt, ask.want)
             elif attempt is not None:
                 # The shutdown, which may not wait for handlers any more, has overtaken the answer.

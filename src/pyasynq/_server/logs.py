@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyasynq import events as happened
@@ -35,7 +36,7 @@ class LogSubscriber:
     def attach(self, events: Events) -> None:
         """Begin to write."""
         events.subscribe(
-            happened.TaskFinished, self._finished, routine=lambda: _log.isEnabledFor(logging.DEBUG)
+            happened.TaskFinished, self._finished, routine=partial(_log.isEnabledFor, logging.DEBUG)
         )
         events.subscribe(happened.ServerStateChanged, self._state)
         events.subscribe(happened.RoundFailed, self._round_failed)

@@ -21,8 +21,8 @@ _WEIGHT: Final = 0.02
 class Prefetch:
     """How many tasks may wait for a slot, and those that do.
 
-    Each queue's go in the order in which they were taken, and the queues take turns by their weights: every
-    one pays for each task that goes, the less the more it weighs, and the one that has paid least is next.
+    Each queue's go in the order in which they were taken, and queues that have some take turns by their
+    weights: each pays for every task that goes, the less the more it weighs, and who has paid least is next.
 
     There are so few of them that each gets a slot within a short time: slots become free as fast as they did
     of late, or at the latest when the one before has run. Nobody waits for tasks that take as long as that.
@@ -38,12 +38,12 @@ class Prefetch:
         "_mean_gap",
         "_most",
         "_most_bytes",
-        "_number",
         "_paid",
         "_patience",
         "_prices",
         "_span",
         "_waiting",
+        "number",
     )
 
     def __init__(self, most: int, settings: EngineSettings, weights: Mapping[str, int]) -> None:
@@ -53,7 +53,9 @@ class Prefetch:
         self._patience = settings.prefetch_patience
         self._mean = self._mean_gap = _LONGEST
         self._last_end = -math.inf
-        self._bytes = self._number = 0
+        self._bytes = 0
+        self.number = 0
+        """How many tasks wait."""
         self._waiting: dict[str, deque[Attempt]] = {}
         """Those of each queue that has any."""
         self._prices = {queue: 1 / weight for queue, weight in weights.items()}
@@ -94,22 +96,23 @@ class Prefetch:
             # Nobody saves up for later while there is nothing to pay for.
             self._paid[queue] = max(self._paid[queue], self._least_paid)
         waiting.append(attempt)
-        self._number += 1
+        self.number += 1
         self._bytes += attempt.size
 
     def next(self) -> Attempt:
         """Return the attempt whose turn it is; it waits no more."""
         queues = self._waiting
-        queue = next(iter(queues)) if len(queues) == 1 else min(queues, key=self._paid.__getitem__)
+        if len(queues) == 1:
+            # Nobody pays where there is nothing to share.
+            queue = next(iter(queues))
+        else:
+            queue = min(queues, key=self._paid.__getitem__)
+            self._least_paid = self._paid[queue]
+            self._paid[queue] += self._prices[queue]
         waiting = queues[queue]
         attempt = waiting.popleft()
         if not waiting:
             del queues[queue]
-        self._least_paid = self._paid[queue]
-        self._paid[queue] += self._prices[queue]
-        self._number -= 1
+        self.number -= 1
         self._bytes -= attempt.size
         return attempt
-
-    def __len__(self) -> int:
-        return self._number
