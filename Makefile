@@ -26,7 +26,7 @@ GENERATORS := $(wildcard tools/generate_wire.py tools/unasync.py)
 .PHONY: help demo test test-cluster test-sentinel test-redis-6 check fix bench bench-smoke sync mutants model chaos soak chaos-limits chaos-ordered chaos-schedulers interop interop-nightly interop-faults chaos-doctor fuzz pins clean
 
 help: ## print this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 demo: $(STAMP) ## watch two workers process real files, one of them killed halfway [FOLDER=path]
 	@$(VENV)/bin/pyasynq demo $(FOLDER)
