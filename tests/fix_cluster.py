@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 SLOTS: Final = 16_384
 _HOST: Final = "127.0.0.1"
-_PATIENCE: Final = 30.0
 _BUS_OFFSET: Final = 10_000
 _OPTIONS: Final = (
     "--cluster-enabled", "yes",

@@ -10,12 +10,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _FOLDERS: Final = (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib"))
+# Debian has a folder for each kind of processor.
+_PLACES: Final = ("faketime/libfaketimeMT.so.1", "*/faketime/libfaketimeMT.so.1")
 _CACHE_SECONDS: Final = 1
 
 
 def library() -> Path | None:
     """Return the library that answers instead of the system when a program asks for the time."""
-    return next((path for folder in _FOLDERS for path in folder.glob("**/faketime/libfaketimeMT.so.1")), None)
+    found = (path for folder in _FOLDERS for place in _PLACES for path in folder.glob(place))
+    return next(found, None)
 
 
 class MovedClock:
