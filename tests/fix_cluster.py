@@ -44,7 +44,8 @@ class Node:
 
     def __init__(self, folder: Path, port: int, timeout: float) -> None:
         self.address = (_HOST, port)
-        self._announced_port = port
+        self.announced_port = port
+        """What all nodes tell clients of it, once it has started."""
         self._timeout = timeout
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -55,6 +56,8 @@ class Node:
         self._folder.mkdir(exist_ok=True)
         binary = find_server_binary(os.environ.get("PYASYNQ_TEST_BINARY"))
         options = ["--port", str(self.address[1]), "--cluster-node-timeout", str(int(self._timeout * 1_000))]
+        if self.announced_port != self.address[1]:
+            options += ["--cluster-announce-port", str(self.announced_port)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [binary.path, *options, *_OPTIONS, "--dir", str(self._folder)],
@@ -70,15 +73,6 @@ class Node:
             return bool(self.client.ping())
         except redis.RedisError:
             return False
-
-    def announce(self, port: int) -> None:
-        """Be named by another port in what all nodes tell clients, from some moment soon."""
-        self.client.config_set("cluster-announce-port", port)
-        self._announced_port = port
-
-    def is_named(self, port: int) -> bool:
-        """Return whether clients are told this port for it."""
-        return port == self._announced_port
 
     @property
     def id(self) -> str:
@@ -142,7 +136,7 @@ class Cluster:
         """Return the node that serves a slot, in the eyes of a node."""
         for first, last, primary, *_ in (told_by or self.nodes[0]).cluster("SLOTS"):
             if first <= slot <= last:
-                return next(node for node in self.nodes if node.is_named(primary[1]))
+                return next(node for node in self.nodes if node.announced_port == primary[1])
         raise LookupError(slot)
 
     def other_than(self, node: Node) -> Node:

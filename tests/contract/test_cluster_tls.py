@@ -50,13 +50,15 @@ class Fronted(NamedTuple):
 @pytest.fixture(scope="module")
 def fronted_cluster(certificates: Certificates) -> Iterator[Fronted]:
     """A cluster of this module: its nodes know one another by the ports of what ends TLS before them."""
-    with Cluster() as cluster, ExitStack() as opened:
+    cluster = Cluster()
+    with ExitStack() as opened:
         fronts = [
             opened.enter_context(TlsFront(f"redis://{host}:{port}", certificates.server))
             for host, port in (node.address for node in cluster.nodes)
         ]
         for node, front in zip(cluster.nodes, fronts, strict=True):
-            node.announce(front.port)
+            node.announced_port = front.port
+        opened.enter_context(cluster)
         ports = {front.port for front in fronts}
         wait_until(
             lambda: all(_ports_told_by(node) == ports for node in cluster.nodes), "all nodes name the fronts"
