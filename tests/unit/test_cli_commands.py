@@ -55,6 +55,9 @@ def test_a_misspelt_command_is_a_usage_error_with_a_suggestion() -> None:
         (["shop:app", "--max-memory", "9" * 40], "9' is no size"),
         (["shop:app", "--health-port", "65536"], "65536 is not in the range 0<=x<=65535"),
         (["shop:app", "--reload", "--burst"], "--reload waits for changes and --burst exits"),
+        (["shop:app", "--supervised", "-1"], "-1 is no socket of a supervisor"),
+        (["shop:app", "--supervised", "0"], "0 is no socket of a supervisor"),
+        (["shop:app", "--supervised", "9" * 40], "9 is no socket of a supervisor"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str], message: str) -> None:

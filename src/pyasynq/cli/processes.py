@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,6 +38,23 @@ def memory_size(_ctx: click.Context, _param: click.Parameter, value: str | None)
     if not 1 <= size < _MOST:
         raise click.BadParameter(f"{value!r} is no size: write 512M or 1.5G")
     return int(size)
+
+
+def inherited_socket(_ctx: click.Context, _param: click.Parameter, value: int | None) -> int | None:
+    """Take the number of a socket that the supervisor has handed over.
+
+    Raises:
+        BadParameter: for what is none.
+    """
+    try:
+        is_socket = value is None or stat.S_ISSOCK(os.fstat(value).st_mode)
+    except (OSError, OverflowError):
+        is_socket = False
+    if not is_socket:
+        raise click.BadParameter(
+            f"{value} is no socket of a supervisor, which alone says this: use --processes"
+        )
+    return value
 
 
 def is_supervisor(settings: dict[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from pyasynq.cli.logs import LogFormat, install_logging
 from pyasynq.cli.processes import (
     SUPERVISED,
     health_settings,
+    inherited_socket,
     is_supervisor,
     memory_size,
     run_server,
@@ -144,7 +145,7 @@ _GC_THRESHOLD = (20_000, 10, 10)
     metavar="PATH",
     help="Touch this file every second while /live would say yes; it is removed at the end.",
 )
-@click.option(SUPERVISED, type=int, hidden=True)
+@click.option(SUPERVISED, type=int, callback=inherited_socket, hidden=True)
 @click.option("--with-scheduler", is_flag=True, help="Also enqueue what the app's cron expressions say.")
 @click.option(
     "--publish-events", is_flag=True, help="Publish what happens to tasks, as a stream that others follow."
