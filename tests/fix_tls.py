@@ -77,6 +77,11 @@ class TlsFront:
         parameters = "&".join(f"{name}={quote(value, safe='')}" for name, value in options.items())
         return f"rediss://{host}:{self.port}/{self._target.database}?{parameters}"
 
+    @property
+    def connections(self) -> int:
+        """How many there are now."""
+        return len(self._links)
+
     def cut_all(self) -> None:
         """Cut every connection that there is."""
         self._loop.call_soon_threadsafe(self._cut_all)
