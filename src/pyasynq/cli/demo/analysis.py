@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tokenize
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,8 +37,10 @@ def analyze_file(path: Path) -> SourceFacts:
         tokenize.TokenError: for a string or bracket that is never closed.
         OSError: when the file cannot be read.
     """
-    with path.open("rb") as file:
-        return analyze_tokens(tokenize.tokenize(file.readline))
+    # From Python 3.12 on, the tokenizer takes bytes that it cannot decode for the end of the file.
+    with tokenize.open(path) as file:
+        text = file.read()
+    return analyze_tokens(tokenize.generate_tokens(io.StringIO(text).readline))
 
 
 def analyze_tokens(tokens: Iterable[tokenize.TokenInfo]) -> SourceFacts:
