@@ -85,7 +85,7 @@ def learn(server: Server, *, seconds: float, times: int) -> None:
     """Tell a server that so many tasks have taken so long, whatever they take on this machine."""
     assert server._engine is not None
     for _ in range(times):
-        server._engine._slots._prefetch.learn(seconds, time.monotonic())
+        server._engine._slots._prefetch.learn(1, seconds, time.monotonic())
 
 
 async def enqueue_long(running: Running, **options: object) -> None:

@@ -7,6 +7,7 @@ After a lost reply a call is sent again; what its first run settled is not refus
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
@@ -277,7 +278,7 @@ def _settle(
 ) -> Plan[Settled]:
     refused: list[str] = []
     for chunk in chunks(tasks, size_of=size_of):
-        tail = [argument for task in chunk for argument in arguments_of(task)]
+        tail = chain.from_iterable(map(arguments_of, chunk))
         reply = yield ScriptCall(script, keys, (FIRST_SEND, *head, *tail), Replay.BY_TOKEN)
         refused += read_ids(reply)
     return Settled(frozenset(refused))

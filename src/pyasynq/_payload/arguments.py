@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _NO_ARGUMENTS = b"{}"
+_MOST_SHAPES = 64
 _REFUSED_KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only and payloads carry names; remove the '/'",
     inspect.Parameter.VAR_POSITIONAL: "collects positional arguments; take one list instead",
@@ -46,7 +47,16 @@ class ArgumentsCodec:
         ConfigurationError: for a parameter that a payload cannot carry; it names the parameter.
     """
 
-    __slots__ = ("_converters", "_decoders", "_defaults", "_encoders", "_owner", "_parameters", "_signature")
+    __slots__ = (
+        "_converters",
+        "_decoders",
+        "_defaults",
+        "_encoders",
+        "_known_shapes",
+        "_owner",
+        "_parameters",
+        "_signature",
+    )
 
     def __init__(self, function: Callable[..., Any], hints: Mapping[str, Any], *, owner: str) -> None:
         self._owner = owner
@@ -69,6 +79,8 @@ class ArgumentsCodec:
             for name, one in self._converters.items()
             if one.decode is not as_is
         ]
+        self._known_shapes: set[object] = set()
+        """Names and types of payloads that fit as they are: those of one producer are nearly always alike."""
         self._check_defaults()
 
     def _compile(self, parameter: inspect.Parameter, hint: Any, compiler: Compiler) -> Converter:
@@ -153,16 +165,23 @@ class ArgumentsCodec:
             raise PayloadDecodingError(
                 f"{self._owner}: the payload is unusable: {mismatch.message}"
             ) from None
+        shape = (tuple(values), tuple(map(type, values.values()))) if type(values) is dict else None
+        if shape in self._known_shapes:
+            return values
         if type(values) is not dict or values.keys() != self._parameters:
             self._check_names(values)
+        converts = False
         for name, plain, convert in self._decoders:
             if name in values and type(values[name]) not in plain:
+                converts = True
                 try:
                     values[name] = convert(values[name])
                 except Mismatch as mismatch:
                     raise PayloadDecodingError(
                         f"{self._owner}, argument {name}{mismatch.path}: {mismatch.message}",
                     ) from mismatch.__cause__
+        if not converts and len(self._known_shapes) < _MOST_SHAPES:
+            self._known_shapes.add(shape)
         return values
 
     def _check_names(self, values: Json) -> None:

@@ -13,7 +13,7 @@ from pyasynq.task import TaskProgress
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pyasynq._wire.messages import TaskMessage
     from pyasynq.context import Home
@@ -80,6 +80,7 @@ class Attempt:
         on_cancel: called when an attempt that runs is cancelled, for those that are no task of asyncio.
         settled: done when nothing is left to write: with whether it was written, or with what went wrong.
         size: of the message, in bytes; 0 where nobody asks.
+        started: monotonic time at which it began; until then, at which it was taken.
         threads: how many threads run handlers of this attempt right now; they keep it themselves.
         progress: what the handler said last, from whatever thread.
         progress_queued: whether it is on its way to the service that writes it.
@@ -166,16 +167,17 @@ class Attempt:
         self.phase = RUNNING
         self.started = monotonic
         self.started_at = unix_time
-        timeout, deadline = self.message.timeout, self.message.deadline
-        left: float | None = timeout if timeout > 0 else None
+        left: float = self.message.timeout
+        deadline = self.message.deadline
         if deadline:
             until_deadline = deadline - unix_time
-            left = until_deadline if left is None else min(left, until_deadline)
-        if left is None:
+            left = min(left, until_deadline) if left > 0 else until_deadline
+        elif left <= 0:
             left = DEFAULT_TIMEOUT_SECONDS
         self.deadline = monotonic + left
+        at = unix_time + left
         # A peer that gives milliseconds for seconds asks for a time that no datetime can show.
-        self.deadline_at = min(unix_time + left, LAST_SECOND)
+        self.deadline_at = at if at < LAST_SECOND else LAST_SECOND
 
     def wait_to_begin(self) -> None:
         """Stop the time of an attempt that waits for its turn to run, until it begins anew."""
@@ -186,10 +188,6 @@ class Attempt:
     def has_lease(self, monotonic: float) -> bool:
         """Return whether the attempt may still write, as far as this process can tell."""
         return monotonic < self.lease_until
-
-    def expect_renewals(self, redis_seconds: int, lease: int) -> None:
-        """Let claims that are made now hold although a renewal may overtake them on the way to Redis."""
-        self.lease_score = max(self.lease_score, redis_seconds + lease + LEASE_SCORE_MARGIN)
 
     def cancel(self, cause: BaseException, *, monotonic: float) -> bool:
         """Break the attempt off; return False when it has ended or is being cancelled already.
@@ -236,3 +234,11 @@ class Attempt:
             return float("-inf")
         since = min(self.deadline, self.cancelled_at) if self.cause is not None else self.deadline
         return monotonic - since
+
+
+def expect_renewals(attempts: Iterable[Attempt], redis_seconds: int, lease: int) -> None:
+    """Let claims that are made now hold although a renewal may overtake them on the way to Redis."""
+    latest = redis_seconds + lease + LEASE_SCORE_MARGIN
+    for attempt in attempts:
+        if attempt.lease_score < latest:
+            attempt.lease_score = latest

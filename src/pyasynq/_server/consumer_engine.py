@@ -9,7 +9,7 @@ from pyasynq._broker.find_attempt import find_attempt
 from pyasynq._broker.leases import renew
 from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._broker.settle import Claim
-from pyasynq._server.attempt import Attempt
+from pyasynq._server.attempt import Attempt, expect_renewals
 from pyasynq._server.conclusion import ServerStopping
 from pyasynq._server.core import EngineCore
 from pyasynq._server.desk import Desk, Take
@@ -86,7 +86,7 @@ class ConsumerEngine(EngineCore):
         seconds = max(1, min(seconds, math.ceil(attempt.deadline - asked_at)))
         claim = Claim(attempt.id, attempt.token, attempt.lease_score)
         # A settle may overtake the reply: it must then know the score that Redis has by now.
-        attempt.expect_renewals(self._redis_time.now().ceiling, seconds)
+        expect_renewals([attempt], self._redis_time.now().ceiling, seconds)
         renewed = await self._driver.run(
             renew(attempt.queue, [claim], lease_seconds=seconds, now=self._clock.redis_now())
         )

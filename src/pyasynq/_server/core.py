@@ -16,7 +16,7 @@ from pyasynq._broker.results import write_result
 from pyasynq._broker.server_facts import require_supported, server_facts
 from pyasynq._broker.subscription import Subscription
 from pyasynq._broker.wakeup import Watcher
-from pyasynq._server.attempt import Report
+from pyasynq._server.attempt import Report, expect_renewals
 from pyasynq._server.intake import Intake
 from pyasynq._server.loop_watch import LoopWatch
 from pyasynq._server.overdue import OverdueRule
@@ -296,7 +296,7 @@ class EngineCore:
         if attempt is not task:
             raise LeaseExpiredError
         # The heartbeat's thread may renew before this arrives.
-        attempt.expect_renewals(self._redis_time.now().ceiling, self._settings.lease)
+        expect_renewals([attempt], self._redis_time.now().ceiling, self._settings.lease)
         if not await self._driver.run(
             write_result(task.queue, task.id, attempt.token, data, lease_score=attempt.lease_score),
         ):

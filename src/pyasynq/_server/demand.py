@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from pyasynq._server.attempt import SETTLING
@@ -85,8 +86,8 @@ class Demand(Protocol):
     def wants(self) -> Sequence[Want]:
         """Return what is wanted now, most urgent first; together no more than there is room for."""
 
-    def start(self, attempt: Attempt, want: Want) -> None:
-        """Take over an attempt that is on the roster. It may have come too late to be wanted."""
+    def start(self, queue: str, attempts: Sequence[Attempt], want: Want) -> None:
+        """Take over a queue's attempts that are on the roster. They may have come too late to be wanted."""
 
     def fill(self) -> None:
         """Begin with what was taken over; called when all answers of a pipeline are in."""
@@ -127,6 +128,10 @@ class Slots:
         self.taking = True
         self.reserved = 0
         self.may_prefetch = False
+        self._loop = asyncio.get_running_loop()
+        self._fills_soon = False
+        self._ends, self._seconds = 0, 0.0
+        """How many handlers have ended of late, and how long those have run together."""
         self.on_end: Callable[[], None] = lambda: None
         """Called when a handler has ended."""
         runner.on_end = self._ended
@@ -164,25 +169,33 @@ class Slots:
         room = min(self.room, self._most)
         return (Want(room, self._parts.settings.lease),) if room else ()
 
-    def start(self, attempt: Attempt, want: Want) -> None:  # noqa: ARG002 - there is only one at a time
-        """Let the attempt wait for its turn at a slot."""
+    def start(self, queue: str, attempts: Sequence[Attempt], want: Want) -> None:  # noqa: ARG002 - there is only one
+        """Let the attempts wait for their turn at a slot."""
         if self._left is not None:
-            self._left -= 1
-        self._prefetch.add(attempt)
+            self._left -= len(attempts)
+        self._prefetch.add(queue, attempts)
 
     def fill(self) -> None:
         """Run handlers in the free slots."""
+        self._fills_soon = False
+        free = self._concurrency - len(self._running)
+        if free <= 0 or not self._prefetch.number or not self.taking:
+            return
         now = self._clock.monotonic()
-        prefetch, running = self._prefetch, self._running
-        while prefetch.number and self.taking and len(running) < self._concurrency:
-            self._start_next(now)
+        for attempt in self._prefetch.take(free):
+            if attempt.lost or now >= attempt.lease_until:
+                # Nothing has run: if nobody has the task, its lease is renewed and it is put back.
+                attempt.phase = SETTLING
+                self._parts.settles.put(attempt, LetGo() if attempt.lost else Requeue())
+            else:
+                self._runner.start(attempt)
+        self._fill_soon()
 
     def withdraw(self) -> Sequence[Attempt]:
         """Let nobody wait any longer; what is to be cancelled is so, beyond all slots, and not put back."""
         self._prefetch.forget()
         returned = []
-        while self._prefetch.number:
-            attempt = self._prefetch.next()
+        for attempt in self._prefetch.take(self._prefetch.number):
             if attempt.cause is None or attempt.lost:
                 if self._left is not None:
                     self._left += 1
@@ -193,6 +206,9 @@ class Slots:
 
     def _resize(self) -> None:
         """Look how many tasks may be here at a time, and how many of them one call may ask for."""
+        if self._ends:
+            self._prefetch.learn(self._ends, self._seconds, self._clock.monotonic())
+            self._ends, self._seconds = 0, 0.0
         ahead = self._prefetch.allowed if self.may_prefetch and self._prefetches else 0
         self._capacity = self._most = self._concurrency + ahead
         self.may_overlap = self._capacity >= _LEAST_OVERLAPPED
@@ -201,21 +217,17 @@ class Slots:
         self.least_aside = self._most // 2
 
     def _ended(self, attempt: Attempt) -> None:
-        if self._prefetches:
-            now = self._clock.monotonic()
-            self._prefetch.learn(now - attempt.started, now)
+        self._ends += 1
+        self._seconds += self._clock.monotonic() - attempt.started
         if self._prefetch.number:
-            self.fill()
+            self._fill_soon()
         self.on_end()
 
-    def _start_next(self, now: float) -> None:
-        attempt = self._prefetch.next()
-        if attempt.lost or not attempt.has_lease(now):
-            # Nothing has run: if nobody has the task, its lease is renewed and it is put back.
-            attempt.phase = SETTLING
-            self._parts.settles.put(attempt, LetGo() if attempt.lost else Requeue())
-        else:
-            self._runner.start(attempt)
+    def _fill_soon(self) -> None:
+        """Fill the slots in the next turn of the loop, once for all that become free in this one."""
+        if not self._fills_soon and self._prefetch.number and len(self._running) < self._concurrency:
+            self._fills_soon = True
+            self._loop.call_soon(self.fill)
 
 
 def may_prefetch(config: ServerConfig) -> bool:

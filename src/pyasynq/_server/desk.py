@@ -128,9 +128,13 @@ class Desk:
                 wants.append(take)
         return wants
 
-    def start(self, attempt: Attempt, want: Want) -> None:
-        """Hand an attempt out; put its task back when nobody waits for it any more."""
+    def start(self, queue: str, attempts: Sequence[Attempt], want: Want) -> None:  # noqa: ARG002 - each knows it
+        """Hand attempts out; put their tasks back when nobody waits for them any more."""
         assert isinstance(want, Take)  # noqa: S101 - `wants` returns no others
+        for attempt in attempts:
+            self._hand_out(attempt, want)
+
+    def _hand_out(self, attempt: Attempt, want: Take) -> None:
         parts = self._parts
         if self._closed or want.ready.done():
             self._end(attempt, PutBack())

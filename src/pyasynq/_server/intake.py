@@ -22,7 +22,7 @@ from pyasynq.events import GhostsDropped, MessageQuarantined
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from pyasynq._broker.dequeue import Dequeued, DequeuedTask
     from pyasynq._broker.plan import Plan
@@ -156,6 +156,10 @@ class Intake:
         """
         if self.next_return > self._parts.clock.monotonic():
             return
+        # Slots may have become free in this turn of the loop.
+        self._demand.fill()
+        if self.next_return > self._parts.clock.monotonic():
+            return
         withdrawn = self._demand.withdraw()
         self.taken -= len(withdrawn)
         late, self._late = self._late, []
@@ -229,15 +233,13 @@ class Intake:
         self._plenty = len(answer.tasks) == ask.limit
         parts.redis_time.learn(answer.redis_now)
         now = parts.clock.monotonic()
-        queue, taking = ask.view.name, self.taking
-        for task in answer.tasks:
-            attempt = self._attempt(queue, task, ask, now)
-            if attempt is not None and taking:
-                self._start(attempt, ask.want)
-            elif attempt is not None:
-                # The shutdown, which may not wait for handlers any more, has overtaken the answer.
-                self._parts.roster.add(attempt)
-                self._late.append(attempt)
+        attempts = self._attempts(ask.view.name, answer.tasks, ask, now)
+        if self.taking:
+            self._start(ask.view.name, attempts, ask.want)
+        else:
+            # The shutdown, which may not wait for handlers any more, has overtaken the answer.
+            self._parts.roster.add_all(attempts)
+            self._late += attempts
         ask.want.heard(None)
         if answer.suspect_waiting:
             self._suspects.waiting = ask.view
@@ -269,16 +271,13 @@ class Intake:
         """Run the tasks of a lost reply, or put them back in front when their leases have aged."""
         self.unclear.remove(call)
         now = self._parts.clock.monotonic()
-        age = now - call.asked_at
-        for task in tasks:
-            attempt = self._attempt(call.queue, task, call, now)
-            if attempt is None:
-                continue
-            if self.taking and age < call.want.lease / 2:
-                self._start(attempt, call.want)
-            else:
-                self._parts.roster.add(attempt)
-                self._put_back(attempt)
+        attempts = self._attempts(call.queue, tasks, call, now)
+        if self.taking and now - call.asked_at < call.want.lease / 2:
+            self._start(call.queue, attempts, call.want)
+            return
+        self._parts.roster.add_all(attempts)
+        for attempt in attempts:
+            self._put_back(attempt)
 
     def quarantines(self) -> list[tuple[Unreadable, Plan[object]]]:
         """Return the calls that archive what cannot be decoded."""
@@ -303,37 +302,43 @@ class Intake:
         self.unreadable.remove(task)
         self._parts.events.emit(MessageQuarantined(task.queue, task.claim.id, task.reason))
 
-    def _attempt(self, queue: str, task: DequeuedTask, call: Ask | Unclear, now: float) -> Attempt | None:
-        want = call.want
-        try:
-            check_task_id(task.id, task.message)
-            message = decode_task_message(task.message)
-        except UndecodableMessageError as error:
-            claim = Claim(task.id, call.token, task.lease_score)
-            self.unreadable.append(Unreadable(queue, claim, error.reason))
-            return None
-        attempt = Attempt(
-            self._home,
-            queue,
-            message,
-            call.token,
-            # What stands in the list counts, whatever the message says.
-            task_id=task.id,
-            crashes=task.crashes,
-            # Counted from before the call: the lease in Redis began later.
-            lease_until=call.asked_at + want.lease,
-            lease_score=task.lease_score,
-        )
-        attempt.renewed = want.renewed
-        attempt.size = len(task.message)
-        attempt.started = now
-        return attempt
+    def _attempts(
+        self, queue: str, tasks: Iterable[DequeuedTask], call: Ask | Unclear, now: float
+    ) -> list[Attempt]:
+        """Return attempts at the tasks, and remember those that cannot be decoded."""
+        home, token, want = self._home, call.token, call.want
+        # Counted from before the call: the lease in Redis began later.
+        lease_until = call.asked_at + want.lease
+        attempts = []
+        for task_id, data, crashes, lease_score in tasks:
+            try:
+                check_task_id(task_id, data)
+                message = decode_task_message(data)
+            except UndecodableMessageError as error:
+                self.unreadable.append(Unreadable(queue, Claim(task_id, token, lease_score), error.reason))
+                continue
+            attempt = Attempt(
+                home,
+                queue,
+                message,
+                token,
+                # What stands in the list counts, whatever the message says.
+                task_id=task_id,
+                crashes=crashes,
+                lease_until=lease_until,
+                lease_score=lease_score,
+            )
+            attempt.renewed = want.renewed
+            attempt.size = len(data)
+            attempt.started = now
+            attempts.append(attempt)
+        return attempts
 
-    def _start(self, attempt: Attempt, want: Want) -> None:
-        self.taken += 1
-        self._parts.roster.add(attempt)
-        self._suspects.took(attempt)
-        self._demand.start(attempt, want)
+    def _start(self, queue: str, attempts: Sequence[Attempt], want: Want) -> None:
+        self.taken += len(attempts)
+        self._parts.roster.add_all(attempts)
+        self._suspects.took(attempts)
+        self._demand.start(queue, attempts, want)
 
     def _put_back(self, attempt: Attempt) -> None:
         attempt.phase = Phase.SETTLING

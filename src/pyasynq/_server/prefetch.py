@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.settings import EngineSettings
@@ -77,42 +77,53 @@ class Prefetch:
             return math.inf
         return min(waiting[0].started for waiting in self._waiting.values()) + self._patience
 
-    def learn(self, seconds: float, ended: float) -> None:
-        """Note how long a handler has run, and the monotonic time at which it has ended."""
-        self._mean += _WEIGHT * (min(seconds, _LONGEST) - self._mean)
-        self._mean_gap += _WEIGHT * (min(ended - self._last_end, _LONGEST) - self._mean_gap)
+    def learn(self, number: int, seconds: float, ended: float) -> None:
+        """Note how many handlers have ended, how long they have run together, and the monotonic time now."""
+        weight = 1.0 - (1.0 - _WEIGHT) ** number
+        gap = (ended - self._last_end) / number
         self._last_end = ended
+        self._mean += weight * (min(seconds / number, _LONGEST) - self._mean)
+        self._mean_gap += weight * (min(gap, _LONGEST) - self._mean_gap)
 
     def forget(self) -> None:
         """Assume that tasks are long, until some hundred of them have been short."""
         self._mean = _LONGEST
 
-    def add(self, attempt: Attempt) -> None:
-        """Let an attempt wait behind the others of its queue."""
-        queue = attempt.queue
+    def add(self, queue: str, attempts: Sequence[Attempt]) -> None:
+        """Let attempts of a queue wait behind its others."""
+        if not attempts:
+            return
         waiting = self._waiting.get(queue)
         if waiting is None:
             waiting = self._waiting[queue] = deque()
             # Nobody saves up for later while there is nothing to pay for.
             self._paid[queue] = max(self._paid[queue], self._least_paid)
-        waiting.append(attempt)
-        self.number += 1
-        self._bytes += attempt.size
+        waiting.extend(attempts)
+        self.number += len(attempts)
+        self._bytes += sum([attempt.size for attempt in attempts])
 
-    def next(self) -> Attempt:
-        """Return the attempt whose turn it is; it waits no more."""
-        queues = self._waiting
-        if len(queues) == 1:
+    def take(self, most: int) -> list[Attempt]:
+        """Return at most so many attempts, in the order of their turns; they wait no more."""
+        number = min(most, self.number)
+        if len(self._waiting) == 1:
             # Nobody pays where there is nothing to share.
-            queue = next(iter(queues))
+            [(queue, waiting)] = self._waiting.items()
+            taken = [waiting.popleft() for _ in range(number)]
+            if not waiting:
+                del self._waiting[queue]
         else:
-            queue = min(queues, key=self._paid.__getitem__)
-            self._least_paid = self._paid[queue]
-            self._paid[queue] += self._prices[queue]
+            taken = [self._next() for _ in range(number)]
+        self.number -= number
+        self._bytes -= sum([attempt.size for attempt in taken])
+        return taken
+
+    def _next(self) -> Attempt:
+        queues = self._waiting
+        queue = min(queues, key=self._paid.__getitem__)
+        self._least_paid = self._paid[queue]
+        self._paid[queue] += self._prices[queue]
         waiting = queues[queue]
         attempt = waiting.popleft()
         if not waiting:
             del queues[queue]
-        self.number -= 1
-        self._bytes -= attempt.size
         return attempt

@@ -8,7 +8,7 @@ from pyasynq._broker.cancellation import read_requests
 from pyasynq._broker.leases import renew
 from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._broker.settle import Claim
-from pyasynq._server.attempt import Attempt, Phase
+from pyasynq._server.attempt import Attempt, Phase, expect_renewals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -98,9 +98,7 @@ class Renewal:
     def _claims(self, attempts: Sequence[Attempt]) -> list[Claim]:
         claims = [Claim(attempt.id, attempt.token, attempt.lease_score) for attempt in attempts]
         # A settle may overtake the reply of this renewal: it must then know the score that Redis has by now.
-        now = self._redis_time.now().ceiling
-        for attempt in attempts:
-            attempt.expect_renewals(now, self._settings.lease)
+        expect_renewals(attempts, self._redis_time.now().ceiling, self._settings.lease)
         return claims
 
     def _renewed(self, attempts: Sequence[Attempt], result: Renewed, asked_at: float) -> list[Attempt]:

@@ -27,11 +27,21 @@ class Roster:
         """Enter an attempt that was just taken."""
         self._attempts[attempt.queue, attempt.id] = attempt
 
+    def add_all(self, attempts: Iterable[Attempt]) -> None:
+        """Enter attempts that were just taken."""
+        self._attempts.update([((attempt.queue, attempt.id), attempt) for attempt in attempts])
+
     def remove(self, attempt: Attempt) -> None:
         """Strike an attempt off, unless its task has been taken anew."""
-        key = attempt.queue, attempt.id
-        if self._attempts.get(key) is attempt:
-            del self._attempts[key]
+        self.remove_all((attempt,))
+
+    def remove_all(self, attempts: Iterable[Attempt]) -> None:
+        """Strike attempts off, but for those whose tasks have been taken anew."""
+        entered = self._attempts
+        for attempt in attempts:
+            key = attempt.queue, attempt.id
+            if entered.get(key) is attempt:
+                del entered[key]
 
     def get(self, queue: str, task_id: str) -> Attempt | None:
         """Return the attempt at a task."""

@@ -6,6 +6,8 @@ import asyncio
 import contextvars
 import inspect
 import logging
+import sys
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,6 @@ from pyasynq._server.outcome import (
     NO_RESULT,
     Ending,
     Failed,
-    PutBack,
     Succeeded,
     Unhandled,
     wish_of,
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.children.pool import Children
     from pyasynq._server.parts import Parts
-    from pyasynq._server.routes import Route
+    from pyasynq._server.routes import Handler, Route
     from pyasynq._server.threads import HandlerThreads
     from pyasynq.task import Task
+
 
 _log = logging.getLogger("pyasynq")
 
@@ -53,7 +55,7 @@ class Runner:
         self._clock = parts.clock
         self._redis_time = parts.redis_time
         self._threads = threads
-        self._loop = asyncio.get_running_loop()
+        self._begin_task = _task_maker(asyncio.get_running_loop())
         self._context = contextvars.copy_context()
         """What the context of every attempt begins as."""
         self._context.run(current_threads.set, threads)
@@ -69,7 +71,12 @@ class Runner:
     def start(self, attempt: Attempt) -> None:
         """Run an attempt in an asyncio task of its own."""
         self.running.add(attempt)
-        attempt.task = self._loop.create_task(self._run(attempt), context=self._context.copy())
+        task = self._begin_task(self._run(attempt), context=self._context.copy())
+        # An eager task has taken its first step by now, and often its last.
+        if not task.done():
+            attempt.task = task
+            if attempt.cause is not None and attempt.phase is RUNNING:
+                task.cancel()
 
     async def _run(self, attempt: Attempt) -> None:
         try:
@@ -78,14 +85,25 @@ class Runner:
             current_task.set(attempt)
             task = received_task(attempt.message)
             route = self._router.route(task.type)
-            ending: Ending
-            try:
-                ending = await self._call(attempt, task, route)
-            except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
-                ending = self._failed(task, error)
+            ending: Ending = NO_RESULT
+            if attempt.cause is None and now < attempt.lease_until and now < attempt.deadline:
+                try:
+                    result = self._call(attempt, task, route)
+                    if type(result) is CoroutineType or inspect.isawaitable(result):
+                        result = await result
+                    if result is not None:
+                        ending = _ending_of(result, task.type)
+                except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
+                    ending = self._failed(task, error)
+            else:
+                self._refuse(attempt)
             if attempt.cause is not None:
                 ending = broken_off(attempt)
-            self._conclude(attempt, task, route, ending)
+            # Otherwise shutdown has put the task back already, or nobody is left to write anything.
+            if attempt.phase is RUNNING:
+                if type(ending) is Unhandled:
+                    self.on_unknown(attempt.queue)
+                conclude(self._parts, attempt, task, route, ending)
             if type(ending) is Failed and self._config.error_handler is not None:
                 await self._tell_error_handler(task, ending.error)
         finally:
@@ -96,44 +114,35 @@ class Runner:
             self.running.remove(attempt)
             self.on_end(attempt)
 
-    async def _call(self, attempt: Attempt, task: Task, route: Route | None) -> Ending:
-        if attempt.cause is None and not attempt.has_lease(attempt.started):
-            # This process stood still since it took the task; by now another worker may run it.
-            attempt.cause = LeaseExpiredError()
-            self._events.emit(LeaseLost(attempt.queue, attempt.id))
-        if attempt.cause is None and attempt.deadline <= attempt.started:
-            attempt.cause = TaskTimeoutError()
-        if attempt.cause is not None:
-            return PutBack()
+    def _call(self, attempt: Attempt, task: Task, route: Route | None) -> object:
+        """Call the handler. What it gives back, now or when it is awaited, is the result."""
         if route is None:
             raise HandlerNotFoundError(task.type)
         if self._events.wants(TaskStarted):
             self._events.emit(TaskStarted(attempt.queue, attempt.id, task.type, attempt.message.retried))
-        if route.plain:
-            result = await self._threads.call(route.call, task)
-        else:
-            result = route.call(task)
+        return self._call_in_thread(route.call, task) if route.plain else route.call(task)
+
+    async def _call_in_thread(self, handler: Handler, task: Task) -> object:
+        result: object = await self._threads.call(handler, task)
         # A plain callable may also return an awaitable, as functools.partial of a coroutine function does.
-        if type(result) is CoroutineType or (result is not None and inspect.isawaitable(result)):
-            result = await result
-        if result is None:
-            return NO_RESULT
-        wish = control_of(result)
-        return Succeeded(result_bytes(result, task.type)) if wish is None else Failed(wish)
+        return await result if inspect.isawaitable(result) else result
+
+    def _refuse(self, attempt: Attempt) -> None:
+        """Say why an attempt whose time is over before it has begun is broken off."""
+        if attempt.cause is not None:
+            return
+        if attempt.has_lease(attempt.started):
+            attempt.cause = TaskTimeoutError()
+        else:
+            # This process stood still since it took the task; by now another worker may run it.
+            attempt.cause = LeaseExpiredError()
+            self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
     def _failed(self, task: Task, error: BaseException) -> Ending:
         unknown = isinstance(error, HandlerNotFoundError) and error.task_type == task.type
         if unknown and self._config.on_unknown == "return":
             return Unhandled(error)
         return Failed(error)
-
-    def _conclude(self, attempt: Attempt, task: Task, route: Route | None, ending: Ending) -> None:
-        # Otherwise shutdown has put the task back already, or nobody is left to write anything.
-        if attempt.phase is not RUNNING:
-            return
-        if type(ending) is Unhandled:
-            self.on_unknown(attempt.queue)
-        conclude(self._parts, attempt, task, route, ending)
 
     async def _tell_error_handler(self, task: Task, error: BaseException) -> None:
         handler = self._config.error_handler
@@ -146,3 +155,18 @@ class Runner:
                 await told
         except BaseException:  # noqa: BLE001 - reported; the outcome is decided and does not change
             _log.exception("the error handler raised for a task of type %r", task.type)
+
+
+def _ending_of(result: object, task_type: str) -> Ending:
+    wish = control_of(result)
+    return Succeeded(result_bytes(result, task_type)) if wish is None else Failed(wish)
+
+
+def _task_maker(loop: asyncio.AbstractEventLoop) -> Callable[..., asyncio.Task[None]]:
+    """Return what makes asyncio tasks: eager ones, where Python has them and the loop asks for no others.
+
+    Most handlers end at their first step, or wait soon: eager tasks take that step without the loop.
+    """
+    if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
+        return partial(asyncio.Task, loop=loop, eager_start=True)
+    return loop.create_task

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyasynq._broker import settle
 from pyasynq._broker.order import retry_in_order
 from pyasynq._broker.settle import Claim
-from pyasynq._server.outcome import Archive, Complete, Decision, Done, LetGo, Requeue, Retry, Snooze
+from pyasynq._server.attempt import expect_renewals
+from pyasynq._server.outcome import DONE, Archive, Complete, Decision, Done, LetGo, Requeue, Retry, Snooze
 from pyasynq._server.written import NOTHING, Written
 from pyasynq.errors import LeaseExpiredError
 from pyasynq.events import ArchiveTrimmed, LeaseLost, SettleDelayed, TaskSettled
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pyasynq._broker.plan import Plan
     from pyasynq._broker.settle import Settled
@@ -48,12 +49,15 @@ class Entry:
 class Batch(NamedTuple):
     """Outcomes of one queue and one kind, and the plan that writes them.
 
-    With `in_steps` the plan takes several calls: what is sent beside it sees the state in between.
+    Attributes:
+        entries: the outcomes; empty for attempts that are done, and sent for the first time.
+        in_steps: the plan takes several calls: what is sent beside it sees the state in between.
     """
 
     queue: str
-    entries: Sequence[Entry]
+    attempts: Sequence[Attempt]
     plan: Plan[Settled]
+    entries: Sequence[Entry] = ()
     in_steps: bool = False
 
 
@@ -82,7 +86,10 @@ class SettleQueue:
         self._events = events
         self._clock = clock
         self._redis_time = redis_time
+        self._done: dict[str, list[Attempt]] = {}
+        """Of each queue, attempts that are done: nearly all end so, and no more is to be known of them."""
         self._fresh: list[Entry] = []
+        """All other new outcomes."""
         self._delayed: list[Entry] = []
         self._held: list[Entry] | None = None
         self._in_flight = 0
@@ -94,7 +101,7 @@ class SettleQueue:
     @property
     def fresh(self) -> int:
         """How many outcomes have not been sent yet."""
-        return len(self._fresh)
+        return len(self._fresh) + sum([len(attempts) for attempts in self._done.values()])
 
     @property
     def delayed(self) -> int:
@@ -104,15 +111,24 @@ class SettleQueue:
     @property
     def outstanding(self) -> int:
         """How many outcomes Redis has not confirmed."""
-        return len(self._fresh) + len(self._delayed) + len(self._held or ()) + self._in_flight
+        return self.fresh + len(self._delayed) + len(self._held or ()) + self._in_flight
 
     def put(self, attempt: Attempt, decision: Decision, written: Written = NOTHING) -> None:
         """Take over what came of an attempt, and what is to be written about it."""
-        if isinstance(decision, LetGo):
+        kind = type(decision)
+        if kind is Done:
+            done = self._done.get(attempt.queue)
+            if done is not None:
+                done.append(attempt)
+            else:
+                self._done[attempt.queue] = [attempt]
+                self.on_put()
+            return
+        if kind is LetGo:
             self._drop(attempt)
             return
         entry = Entry(attempt, decision, written)
-        if self._held is not None and isinstance(decision, Requeue):
+        if self._held is not None and kind is Requeue:
             self._held.append(entry)
             return
         self._fresh.append(entry)
@@ -132,10 +148,12 @@ class SettleQueue:
 
     def take_fresh(self) -> list[Batch]:
         """Return the new outcomes as batches; each must be confirmed or failed."""
-        if not self._fresh:
-            return []
-        entries, self._fresh = self._fresh, []
-        return self._batches(self._sendable(entries), together=True)
+        done, self._done = self._done, {}
+        batches = [batch for queue, attempts in done.items() if (batch := self._done_batch(queue, attempts))]
+        if self._fresh:
+            entries, self._fresh = self._fresh, []
+            batches += self._batches(self._sendable(entries), together=True)
+        return batches
 
     def take_delayed(self) -> list[Batch]:
         """Return the outcomes that failed before, each as a batch of its own."""
@@ -144,54 +162,75 @@ class SettleQueue:
 
     def confirm(self, batch: Batch, result: Settled | Exception) -> None:
         """Take the answer to a batch: strike the attempts off, or keep the outcomes for the syncer."""
-        self._in_flight -= len(batch.entries)
+        self._in_flight -= len(batch.attempts)
         if isinstance(result, Exception):
             self.last_error = result
-            for entry in batch.entries:
+            entries = batch.entries or _done_entries(batch.attempts)
+            for entry in entries:
                 entry.sent = True
-            self._delayed.extend(batch.entries)
-            self._events.emit(SettleDelayed(len(batch.entries), result))
+            self._delayed.extend(entries)
+            self._events.emit(SettleDelayed(len(entries), result))
             return
-        refused = result.refused
-        for entry in batch.entries:
-            if refused and entry.attempt.id in refused and not entry.sent:
-                self._drop(entry.attempt)
-            else:
-                self._close(entry.attempt)
+        if not result.refused:
+            self._close(batch.attempts)
+        else:
+            self._close_or_drop(batch.entries or _done_entries(batch.attempts), result.refused)
         if result.trimmed:
             self._events.emit(ArchiveTrimmed(batch.queue, result.trimmed))
 
-    def _close(self, attempt: Attempt, *, written: bool = True) -> None:
-        self._roster.remove(attempt)
-        if self._events.wants(TaskSettled):
-            self._events.emit(TaskSettled(attempt.queue, attempt.id, written))
-        if attempt.settled is not None and not attempt.settled.done():
-            attempt.settled.set_result(written)
+    def _close_or_drop(self, entries: Iterable[Entry], refused: Collection[str]) -> None:
+        for entry in entries:
+            if entry.attempt.id in refused and not entry.sent:
+                self._drop(entry.attempt)
+            else:
+                self._close([entry.attempt])
+
+    def _close(self, attempts: Sequence[Attempt], *, written: bool = True) -> None:
+        self._roster.remove_all(attempts)
+        wanted = self._events.wants(TaskSettled)
+        for attempt in attempts:
+            if wanted:
+                self._events.emit(TaskSettled(attempt.queue, attempt.id, written))
+            if attempt.settled is not None and not attempt.settled.done():
+                attempt.settled.set_result(written)
 
     def _drop(self, attempt: Attempt) -> None:
-        self._close(attempt, written=False)
+        self._close([attempt], written=False)
         # An attempt that was cancelled for it has been reported then.
         if not isinstance(attempt.cause, LeaseExpiredError):
             self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
+    def _done_batch(self, queue: str, attempts: list[Attempt]) -> Batch | None:
+        """Return attempts that are done as a batch, or none when something is to be known of some."""
+        now = self._clock.monotonic()
+        if any(attempt.lost or now >= attempt.lease_until for attempt in attempts):
+            self._fresh += _done_entries(attempts)
+            return None
+        redis_now = self._redis_time.now()
+        self._in_flight += len(attempts)
+        # The heartbeat's thread may renew before this arrives, and must not make it look stale.
+        expect_renewals(attempts, redis_now.ceiling, self._settings.lease)
+        return Batch(queue, attempts, settle.settle_done(queue, attempts, now=redis_now))
+
     def _sendable(self, entries: Iterable[Entry]) -> list[Entry]:
         now = self._clock.monotonic()
-        redis_now = self._redis_time.now().ceiling
         sendable = []
         for entry in entries:
             attempt = entry.attempt
             if attempt.lost:
                 # If it has been sent it may have been written just before, and there is nothing to tell.
                 if entry.sent:
-                    self._close(attempt)
+                    self._close([attempt])
                 else:
                     self._drop(attempt)
             elif attempt.has_lease(now):
-                # The heartbeat's thread may renew before this arrives, and must not make it look stale.
-                attempt.expect_renewals(redis_now, self._settings.lease)
                 sendable.append(entry)
             else:
                 self._delayed.append(entry)
+        # The heartbeat's thread may renew before this arrives, and must not make it look stale.
+        expect_renewals(
+            [entry.attempt for entry in sendable], self._redis_time.now().ceiling, self._settings.lease
+        )
         return sendable
 
     def _batches(self, entries: Sequence[Entry], *, together: bool) -> list[Batch]:
@@ -209,13 +248,13 @@ class SettleQueue:
         return [self._batch(queue, group) for (queue, _), group in groups.items()]
 
     def _batch(self, queue: str, entries: Sequence[Entry]) -> Batch:
+        attempts = [entry.attempt for entry in entries]
         if isinstance(entries[0].decision, Retry | Snooze) and self.is_ordered(queue):
             tasks = [_retry(entry) for entry in entries]
             now, redis_now = self._redis_time.now(), self._clock.redis_now()
-            return Batch(
-                queue, entries, retry_in_order(queue, tasks, now=now, redis_now=redis_now), in_steps=True
-            )
-        return Batch(queue, entries, self._plan(queue, entries))
+            plan = retry_in_order(queue, tasks, now=now, redis_now=redis_now)
+            return Batch(queue, attempts, plan, entries, in_steps=True)
+        return Batch(queue, attempts, self._plan(queue, entries), entries)
 
     def _plan(self, queue: str, entries: Sequence[Entry]) -> Plan[Settled]:
         now = self._redis_time.now()
@@ -236,6 +275,10 @@ class SettleQueue:
             cutoff=now.seconds - self._archive_max_age,
             now=now,
         )
+
+
+def _done_entries(attempts: Iterable[Attempt]) -> list[Entry]:
+    return [Entry(attempt, DONE, NOTHING) for attempt in attempts]
 
 
 def _complete(entry: Entry) -> settle.CompleteTask:

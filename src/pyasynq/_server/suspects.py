@@ -33,10 +33,12 @@ class SuspectWatch:
         self.waiting: QueueView | None = None
         """The queue at whose front a suspect waits."""
 
-    def took(self, attempt: Attempt) -> None:
-        """Note that a task was taken."""
-        if self.threshold and attempt.crashes >= self.threshold:
-            self._alone = attempt
+    def took(self, attempts: Iterable[Attempt]) -> None:
+        """Note which tasks were taken."""
+        threshold = self.threshold
+        for attempt in attempts if threshold else ():
+            if attempt.crashes >= threshold:
+                self._alone = attempt
 
     def blocked(self, running: Collection[Attempt], now: float) -> bool:
         """Return whether nothing may be taken now."""

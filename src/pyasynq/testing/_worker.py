@@ -17,7 +17,7 @@ from pyasynq._broker.leases import renew
 from pyasynq._broker.server_facts import server_facts
 from pyasynq._broker.settle import Claim
 from pyasynq._clock import Instant
-from pyasynq._server.attempt import Phase
+from pyasynq._server.attempt import Phase, expect_renewals
 from pyasynq._server.conclusion import ServerStopping
 from pyasynq._server.engine import Engine
 from pyasynq._server.settings import EngineSettings
@@ -258,7 +258,7 @@ class HandWorker(Engine):
         queues: dict[str, list[Claim]] = {}
         for attempt in self._roster.snapshot():
             queues.setdefault(attempt.queue, []).append(Claim(attempt.id, attempt.token, attempt.lease_score))
-            attempt.expect_renewals(now.plus(seconds).ceiling, SETTINGS.lease)
+            expect_renewals([attempt], now.plus(seconds).ceiling, SETTINGS.lease)
             attempt.lease_until += seconds
         driver = BlockingDriver(self._target, client_name=_CLIENT_NAME, clock=self._clock)
         try:

@@ -25,7 +25,7 @@ def prefetch() -> Prefetch:
 def learn(prefetch: Prefetch, seconds: float, times: int, *, slots: int = 1) -> None:
     """Let so many attempts end, one after the other in each of so many slots."""
     for number in range(times):
-        prefetch.learn(seconds, 1_000.0 + number * seconds / slots)
+        prefetch.learn(1, seconds, 1_000.0 + number * seconds / slots)
 
 
 def test_nothing_is_taken_ahead_before_some_hundred_tasks_have_been_short(prefetch: Prefetch) -> None:
@@ -54,14 +54,14 @@ def test_many_slots_are_free_more_often(prefetch: Prefetch, milliseconds: float,
 def test_a_worker_that_had_little_to_do_may_take_short_tasks_ahead(prefetch: Prefetch) -> None:
     """Its slots were free: that nothing ended for long says nothing of the next tasks."""
     for number in range(1_000):
-        prefetch.learn(MILLISECOND, 10.0 * number)
+        prefetch.learn(1, MILLISECOND, 10.0 * number)
     assert 19 == prefetch.allowed
 
 
 def test_one_long_task_among_many_short_ones_ends_it(prefetch: Prefetch) -> None:
     """Until some hundred have been short again."""
     learn(prefetch, 0.0, 1_000)
-    prefetch.learn(60.0, 1_060.0)
+    prefetch.learn(1, 60.0, 1_060.0)
     assert 0 == prefetch.allowed
     learn(prefetch, 0.0, 300)
     assert 100 == prefetch.allowed
@@ -86,9 +86,9 @@ def test_no_more_are_taken_while_large_messages_wait(prefetch: Prefetch) -> None
     for number in range(2):
         large = attempt(str(number))
         large.size = 600
-        prefetch.add(large)
+        prefetch.add("default", [large])
     assert (0, 2) == (prefetch.allowed, prefetch.number)
-    assert "0" == prefetch.next().id
+    assert "0" == prefetch.take(1)[0].id
     assert (100, 1) == (prefetch.allowed, prefetch.number)
 
 
@@ -98,9 +98,9 @@ def test_patience_ends_with_the_one_that_waits_for_longest(prefetch: Prefetch) -
     for number in (1, 2):
         one = attempt(str(number))
         one.started = 100.0 * number
-        prefetch.add(one)
+        prefetch.add(one.queue, [one])
     assert 100.05 == prefetch.patient_until
-    assert "1" == prefetch.next().id
+    assert "1" == prefetch.take(1)[0].id
     assert 200.05 == prefetch.patient_until
 
 
@@ -108,23 +108,23 @@ def test_queues_take_turns_by_their_weights(prefetch: Prefetch) -> None:
     """Though all tasks of a queue came at once; each queue's go in their order."""
     for queue in ("light", "heavy"):
         for number in range(12):
-            prefetch.add(attempt(f"{queue} {number}", queue=queue))
-    went = [prefetch.next() for _ in range(16)]
+            prefetch.add(queue, [attempt(f"{queue} {number}", queue=queue)])
+    went = prefetch.take(16)
     for begin in range(0, 16, 4):
         assert 3 == sum(one.queue == "heavy" for one in went[begin : begin + 4])
     assert [f"heavy {number}" for number in range(12)] == [one.id for one in went if one.queue == "heavy"]
-    assert ["light"] * 8 == [prefetch.next().queue for _ in range(8)]
+    assert ["light"] * 8 == [prefetch.take(1)[0].queue for _ in range(8)]
 
 
 def test_a_queue_that_had_nothing_has_saved_nothing_up(prefetch: Prefetch) -> None:
     """It takes turns from then on."""
     for number in range(100):
-        prefetch.add(attempt(str(number), queue="default"))
+        prefetch.add("default", [attempt(str(number), queue="default")])
     for _ in range(50):
-        prefetch.next()
+        prefetch.take(1)
     for number in range(50):
-        prefetch.add(attempt(str(number), queue="light"))
-    went = [prefetch.next().queue for _ in range(20)]
+        prefetch.add("light", [attempt(str(number), queue="light")])
+    went = [prefetch.take(1)[0].queue for _ in range(20)]
     assert 10 == went.count("light")
 
 
@@ -133,5 +133,5 @@ def test_patience_ends_with_the_longest_wait_of_all_queues(prefetch: Prefetch) -
     for queue, started in (("light", 200.0), ("heavy", 100.0)):
         one = attempt(queue=queue)
         one.started = started
-        prefetch.add(one)
+        prefetch.add(one.queue, [one])
     assert 100.05 == prefetch.patient_until

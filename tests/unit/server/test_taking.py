@@ -142,10 +142,10 @@ def test_h06_nothing_is_taken_beside_a_young_suspect() -> None:
     watch = SuspectWatch(2, age=10.0)
     suspect = attempt(crashes=2)
     suspect.started = 100.0
-    watch.took(suspect)
+    watch.took([suspect])
     assert watch.blocked([suspect], 105.0)
     assert not watch.blocked([suspect], 110.0)
-    watch.took(suspect)
+    watch.took([suspect])
     assert not watch.blocked([], 105.0)
 
 

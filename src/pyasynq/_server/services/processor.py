@@ -103,7 +103,7 @@ class Processor(Service):
 
     def wake(self) -> None:
         """End the rest; while a pipeline is on its way, see whether it is worth sending a second one."""
-        super().wake()
+        self._bell.ring()
         if self._sending:
             self._start_side()
 

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.results import write_progress
-from pyasynq._server.attempt import Phase
+from pyasynq._server.attempt import Phase, expect_renewals
 from pyasynq._server.service import Service
 from pyasynq.errors import PyasynqError
 
@@ -63,7 +63,7 @@ class ProgressWriter(Service):
 
     def _plan(self, attempt: Attempt) -> Plan[bool]:
         # The heartbeat's thread may renew before this arrives.
-        attempt.expect_renewals(self._parts.redis_time.now().ceiling, self._parts.settings.lease)
+        expect_renewals([attempt], self._parts.redis_time.now().ceiling, self._parts.settings.lease)
         return write_progress(
             attempt.queue,
             attempt.id,
