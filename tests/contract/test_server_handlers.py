@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import logging
 import weakref
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
-from pyasynq.context import context
+from pyasynq.context import context, current_task
+from pyasynq.errors import TaskTimeoutError
 from pyasynq.events import Outcome
 from pyasynq.mux import Mux
 from tests.fix_engine import serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
+    from pyasynq._server.attempt import Attempt
     from pyasynq.task import Task
     from tests.factories import Tasks
 
@@ -140,15 +144,83 @@ async def test_a_result_can_be_written_while_the_handler_runs(redis_url: str, ta
     assert b"partial" == tasks.fields("a")["result"]
 
 
+@run_async
+async def test_handlers_that_never_wait_have_tasks_and_contexts_of_their_own(redis_url: str) -> None:
+    """As those that wait: what one leaves in a context variable, or keeps by its task, no other one sees."""
+    variable = ContextVar("variable", default="nothing")
+    seen: list[tuple[str, asyncio.Task[Any] | None]] = []
+
+    async def handle(task: Task) -> None:
+        del task
+        seen.append((variable.get(), asyncio.current_task()))
+        variable.set(context().task_id)
+
+    async with serving(redis_url, handle) as running:
+        for name in ("a", "b", "c"):
+            await running.client.enqueue("t", task_id=name)
+            await running.finished(name)
+    assert ["nothing"] * 3 == [value for value, _ in seen]
+    assert 3 == len({id(task) for _, task in seen})
+    assert all(task is not None and task is not asyncio.current_task() for _, task in seen)
+
+
+@run_async
+async def test_an_attempt_that_is_cancelled_in_its_first_step_is_broken_off(
+    redis_url: str, tasks: Tasks
+) -> None:
+    """Its asyncio task may not be known before it waits."""
+    broken_off: list[str] = []
+
+    async def handle(task: Task) -> None:
+        del task
+        attempt = cast("Attempt", current_task.get())
+        attempt.cancel(TaskTimeoutError(), monotonic=attempt.started)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            broken_off.append(attempt.id)
+            raise
+
+    async with serving(redis_url, handle) as running:
+        await running.client.enqueue("t", task_id="a")
+        await running.finished("a")
+        await running.settled()
+    assert ["a"] == broken_off == tasks.ids("retry")
+
+
+@run_async
+async def test_the_task_factory_of_the_loop_makes_the_tasks_of_handlers(redis_url: str) -> None:
+    """Whoever traces or names tasks sees these too."""
+    made: list[str] = []
+
+    def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **settings: Any) -> asyncio.Task[Any]:
+        made.append(coroutine.__qualname__)
+        return asyncio.Task(coroutine, loop=loop, **settings)
+
+    async def handle(task: Task) -> None:
+        """Do nothing."""
+
+    asyncio.get_running_loop().set_task_factory(factory)
+    async with serving(redis_url, handle) as running:
+        await running.client.enqueue("t", task_id="a")
+        await running.finished("a")
+    assert 1 == made.count("Runner._run")
+
+
+@pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("fails", [False, True])
 @run_async
-async def test_a_finished_attempt_is_freed_without_the_garbage_collector(redis_url: str, fails: bool) -> None:
+async def test_a_finished_attempt_is_freed_without_the_garbage_collector(
+    redis_url: str, fails: bool, waits: bool
+) -> None:
     """No reference cycle holds it: neither its asyncio task, nor its context, nor its error's traceback."""
     references = []
 
     async def handle(task: Task) -> None:
         del task
         references.append(weakref.ref(context()._task))
+        if waits:
+            await asyncio.sleep(0)
         if fails:
             raise ValueError("no")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pyasynq._server.attempt import Phase
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
@@ -147,6 +148,44 @@ async def test_tasks_that_would_wait_too_long_go_back_to_idle_servers(
         handler.open.set()
         await running.settled()
     assert [] == tasks.ids("active") + tasks.ids("pending")
+
+
+@run_async
+async def test_slots_that_have_become_free_are_filled_before_anything_goes_back(
+    redis_url: str,
+) -> None:
+    """Handlers that keep the event loop busy free their slots and use up the patience in one turn of it."""
+    handler = Handler()
+    async with two_slots(redis_url, handler) as running:
+        await enqueue_long(running)
+        await taken_ahead(running, handler, 8)
+        engine = running.server._engine
+        assert engine is not None
+        await running.next_round("heartbeater")
+        assert 0 == engine._slots.reserved
+        engine._slots._concurrency = 6
+        engine._slots._prefetch._patience = 0.0
+        engine._intake.put_back_unstarted()
+        assert NAMES[6:] == [one.id for one in engine._roster if one.phase is Phase.SETTLING]
+        await handler.have_begun(6)
+        assert NAMES[:6] == handler.begun[:6]
+
+
+@run_async
+async def test_what_ended_before_tasks_went_back_says_nothing_of_those_after_it(redis_url: str) -> None:
+    """However many short ones have ended since the last call."""
+    handler = Handler()
+    async with two_slots(redis_url, handler) as running:
+        await enqueue_long(running)
+        await taken_ahead(running, handler, 8)
+        engine = running.server._engine
+        assert engine is not None
+        await running.next_round("heartbeater")
+        engine._slots._ends = 1_000
+        engine._slots._prefetch._patience = 0.0
+        engine._intake.put_back_unstarted()
+        engine._slots.wants()
+        assert engine._slots._prefetch._mean == 1.0
 
 
 @pytest.mark.parametrize("how", ["stop", "shutdown"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import typing
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,34 @@ def test_a_payload_that_does_not_fit_is_a_failure_that_names_the_argument(
     with pytest.raises(PayloadDecodingError, match=message) as caught:
         codec_of(deliver).decode(payload)
     assert "secret" not in str(caught.value)
+
+
+def test_payloads_are_checked_one_by_one_however_alike_those_before_were() -> None:
+    """The same names with other types are converted or refused, also when many kinds of payload have been."""
+    codec = codec_of(deliver)
+    for _ in range(2):
+        assert {"user_id": 1} == codec.decode(b'{"user_id":1}')
+        assert date(2026, 1, 2) == codec.decode(b'{"user_id":1,"on":"2026-01-02"}')["on"]
+        with pytest.raises(PayloadDecodingError, match="argument user_id: expected int, got text"):
+            codec.decode(b'{"user_id":"1"}')
+        with pytest.raises(PayloadDecodingError, match="missing 'user_id'"):
+            codec.decode(b'{"on":null}')
+    assert {"user_id": 1, "on": None} == codec.decode(b'{"user_id":1,"on":null}')
+
+
+def test_more_kinds_of_payload_than_are_remembered_are_decoded_all_the_same() -> None:
+    """Optional arguments may be left out in many ways."""
+
+    def handler(
+        a: int = 0, b: int = 0, c: int = 0, d: int = 0, e: int = 0, f: int = 0, g: int = 0
+    ) -> None: ...
+
+    codec = codec_of(handler)
+    for number in range(2**7):
+        given = {name: 1 for at, name in enumerate("abcdefg") if number >> at & 1}
+        assert given == codec.decode(json.dumps(given).encode())
+    with pytest.raises(PayloadDecodingError, match="argument a: expected int, got text"):
+        codec.decode(b'{"a":"1"}')
 
 
 @pytest.mark.parametrize(

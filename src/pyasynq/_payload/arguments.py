@@ -79,7 +79,7 @@ class ArgumentsCodec:
             for name, one in self._converters.items()
             if one.decode is not as_is
         ]
-        self._known_shapes: set[object] = set()
+        self._known_shapes: set[tuple[tuple[str, ...], tuple[type, ...]]] = set()
         """Names and types of payloads that fit as they are: those of one producer are nearly always alike."""
         self._check_defaults()
 
@@ -165,10 +165,12 @@ class ArgumentsCodec:
             raise PayloadDecodingError(
                 f"{self._owner}: the payload is unusable: {mismatch.message}"
             ) from None
-        shape = (tuple(values), tuple(map(type, values.values()))) if type(values) is dict else None
+        if type(values) is not dict:
+            raise PayloadDecodingError(f"{self._owner}: the payload is no JSON object of arguments by name")
+        shape = tuple(values), tuple(map(type, values.values()))
         if shape in self._known_shapes:
             return values
-        if type(values) is not dict or values.keys() != self._parameters:
+        if values.keys() != self._parameters:
             self._check_names(values)
         converts = False
         for name, plain, convert in self._decoders:
@@ -184,9 +186,7 @@ class ArgumentsCodec:
             self._known_shapes.add(shape)
         return values
 
-    def _check_names(self, values: Json) -> None:
-        if type(values) is not dict:
-            raise PayloadDecodingError(f"{self._owner}: the payload is no JSON object of arguments by name")
+    def _check_names(self, values: dict[str, Json]) -> None:
         missing = [name for name in self._parameters if name not in values and name not in self._defaults]
         unknown = [name for name in values if name not in self._parameters]
         problems = []

@@ -131,7 +131,7 @@ class Slots:
         self._loop = asyncio.get_running_loop()
         self._fills_soon = False
         self._ends, self._seconds = 0, 0.0
-        """How many handlers have ended of late, and how long those have run together."""
+        """How many handlers have ended since it was last learnt from, and how long they have run together."""
         self.on_end: Callable[[], None] = lambda: None
         """Called when a handler has ended."""
         runner.on_end = self._ended
@@ -193,6 +193,7 @@ class Slots:
 
     def withdraw(self) -> Sequence[Attempt]:
         """Let nobody wait any longer; what is to be cancelled is so, beyond all slots, and not put back."""
+        self._learn()
         self._prefetch.forget()
         returned = []
         for attempt in self._prefetch.take(self._prefetch.number):
@@ -206,15 +207,18 @@ class Slots:
 
     def _resize(self) -> None:
         """Look how many tasks may be here at a time, and how many of them one call may ask for."""
-        if self._ends:
-            self._prefetch.learn(self._ends, self._seconds, self._clock.monotonic())
-            self._ends, self._seconds = 0, 0.0
+        self._learn()
         ahead = self._prefetch.allowed if self.may_prefetch and self._prefetches else 0
         self._capacity = self._most = self._concurrency + ahead
         self.may_overlap = self._capacity >= _LEAST_OVERLAPPED
         if self.may_overlap:
             self._most = min(self._capacity // 2, _MOST_AT_ONCE)
         self.least_aside = self._most // 2
+
+    def _learn(self) -> None:
+        if self._ends:
+            self._prefetch.learn(self._ends, self._seconds, self._clock.monotonic())
+            self._ends, self._seconds = 0, 0.0
 
     def _ended(self, attempt: Attempt) -> None:
         self._ends += 1
