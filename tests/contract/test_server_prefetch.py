@@ -86,7 +86,8 @@ def learn(server: Server, *, seconds: float, times: int) -> None:
     """Tell a server that so many tasks have taken so long, whatever they take on this machine."""
     assert server._engine is not None
     for _ in range(times):
-        server._engine._slots._prefetch.learn(1, seconds, time.monotonic())
+        server._engine._slots._prefetch.ended(seconds)
+        server._engine._slots._prefetch.learn(time.monotonic())
 
 
 async def enqueue_long(running: Running, **options: object) -> None:
@@ -169,23 +170,6 @@ async def test_slots_that_have_become_free_are_filled_before_anything_goes_back(
         assert NAMES[6:] == [one.id for one in engine._roster if one.phase is Phase.SETTLING]
         await handler.have_begun(6)
         assert NAMES[:6] == handler.begun[:6]
-
-
-@run_async
-async def test_what_ended_before_tasks_went_back_says_nothing_of_those_after_it(redis_url: str) -> None:
-    """However many short ones have ended since the last call."""
-    handler = Handler()
-    async with two_slots(redis_url, handler) as running:
-        await enqueue_long(running)
-        await taken_ahead(running, handler, 8)
-        engine = running.server._engine
-        assert engine is not None
-        await running.next_round("heartbeater")
-        engine._slots._ends = 1_000
-        engine._slots._prefetch._patience = 0.0
-        engine._intake.put_back_unstarted()
-        engine._slots.wants()
-        assert engine._slots._prefetch._mean == 1.0
 
 
 @pytest.mark.parametrize("how", ["stop", "shutdown"])

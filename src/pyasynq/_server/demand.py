@@ -86,8 +86,8 @@ class Demand(Protocol):
     def wants(self) -> Sequence[Want]:
         """Return what is wanted now, most urgent first; together no more than there is room for."""
 
-    def start(self, queue: str, attempts: Sequence[Attempt], want: Want) -> None:
-        """Take over a queue's attempts that are on the roster. They may have come too late to be wanted."""
+    def start(self, attempts: Sequence[Attempt], want: Want) -> None:
+        """Take over attempts of one queue that are on the roster; they may have come too late to be wanted."""
 
     def fill(self) -> None:
         """Begin with what was taken over; called when all answers of a pipeline are in."""
@@ -130,8 +130,6 @@ class Slots:
         self.may_prefetch = False
         self._loop = asyncio.get_running_loop()
         self._fills_soon = False
-        self._ends, self._seconds = 0, 0.0
-        """How many handlers have ended since it was last learnt from, and how long they have run together."""
         self.on_end: Callable[[], None] = lambda: None
         """Called when a handler has ended."""
         runner.on_end = self._ended
@@ -169,11 +167,12 @@ class Slots:
         room = min(self.room, self._most)
         return (Want(room, self._parts.settings.lease),) if room else ()
 
-    def start(self, queue: str, attempts: Sequence[Attempt], want: Want) -> None:  # noqa: ARG002 - there is only one
+    def start(self, attempts: Sequence[Attempt], want: Want) -> None:  # noqa: ARG002 - there is only one
         """Let the attempts wait for their turn at a slot."""
         if self._left is not None:
             self._left -= len(attempts)
-        self._prefetch.add(queue, attempts)
+        if attempts:
+            self._prefetch.add(attempts[0].queue, attempts)
 
     def fill(self) -> None:
         """Run handlers in the free slots."""
@@ -193,7 +192,6 @@ class Slots:
 
     def withdraw(self) -> Sequence[Attempt]:
         """Let nobody wait any longer; what is to be cancelled is so, beyond all slots, and not put back."""
-        self._learn()
         self._prefetch.forget()
         returned = []
         for attempt in self._prefetch.take(self._prefetch.number):
@@ -207,7 +205,7 @@ class Slots:
 
     def _resize(self) -> None:
         """Look how many tasks may be here at a time, and how many of them one call may ask for."""
-        self._learn()
+        self._prefetch.learn(self._clock.monotonic())
         ahead = self._prefetch.allowed if self.may_prefetch and self._prefetches else 0
         self._capacity = self._most = self._concurrency + ahead
         self.may_overlap = self._capacity >= _LEAST_OVERLAPPED
@@ -215,14 +213,8 @@ class Slots:
             self._most = min(self._capacity // 2, _MOST_AT_ONCE)
         self.least_aside = self._most // 2
 
-    def _learn(self) -> None:
-        if self._ends:
-            self._prefetch.learn(self._ends, self._seconds, self._clock.monotonic())
-            self._ends, self._seconds = 0, 0.0
-
     def _ended(self, attempt: Attempt) -> None:
-        self._ends += 1
-        self._seconds += self._clock.monotonic() - attempt.started
+        self._prefetch.ended(self._clock.monotonic() - attempt.started)
         if self._prefetch.number:
             self._fill_soon()
         self.on_end()

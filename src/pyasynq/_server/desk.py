@@ -128,7 +128,7 @@ class Desk:
                 wants.append(take)
         return wants
 
-    def start(self, queue: str, attempts: Sequence[Attempt], want: Want) -> None:  # noqa: ARG002 - each knows it
+    def start(self, attempts: Sequence[Attempt], want: Want) -> None:
         """Hand attempts out; put their tasks back when nobody waits for them any more."""
         assert isinstance(want, Take)  # noqa: S101 - `wants` returns no others
         for attempt in attempts:

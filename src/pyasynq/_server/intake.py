@@ -235,7 +235,7 @@ class Intake:
         now = parts.clock.monotonic()
         attempts = self._attempts(ask.view.name, answer.tasks, ask, now)
         if self.taking:
-            self._start(ask.view.name, attempts, ask.want)
+            self._start(attempts, ask.want)
         else:
             # The shutdown, which may not wait for handlers any more, has overtaken the answer.
             self._parts.roster.add_all(attempts)
@@ -273,7 +273,7 @@ class Intake:
         now = self._parts.clock.monotonic()
         attempts = self._attempts(call.queue, tasks, call, now)
         if self.taking and now - call.asked_at < call.want.lease / 2:
-            self._start(call.queue, attempts, call.want)
+            self._start(attempts, call.want)
             return
         self._parts.roster.add_all(attempts)
         for attempt in attempts:
@@ -334,11 +334,11 @@ class Intake:
             attempts.append(attempt)
         return attempts
 
-    def _start(self, queue: str, attempts: Sequence[Attempt], want: Want) -> None:
+    def _start(self, attempts: Sequence[Attempt], want: Want) -> None:
         self.taken += len(attempts)
         self._parts.roster.add_all(attempts)
         self._suspects.took(attempts)
-        self._demand.start(queue, attempts, want)
+        self._demand.start(attempts, want)
 
     def _put_back(self, attempt: Attempt) -> None:
         attempt.phase = Phase.SETTLING

@@ -32,7 +32,8 @@ class Prefetch:
 
     __slots__ = (
         "_bytes",
-        "_last_end",
+        "_ends",
+        "_learnt_at",
         "_least_paid",
         "_mean",
         "_mean_gap",
@@ -41,6 +42,7 @@ class Prefetch:
         "_paid",
         "_patience",
         "_prices",
+        "_seconds",
         "_span",
         "_waiting",
         "number",
@@ -52,7 +54,9 @@ class Prefetch:
         self._span = settings.prefetch_span
         self._patience = settings.prefetch_patience
         self._mean = self._mean_gap = _LONGEST
-        self._last_end = -math.inf
+        self._learnt_at = -math.inf
+        self._ends, self._seconds = 0, 0.0
+        """How many handlers have ended since then, and how long those have run together."""
         self._bytes = 0
         self.number = 0
         """How many tasks wait."""
@@ -77,22 +81,29 @@ class Prefetch:
             return math.inf
         return min(waiting[0].started for waiting in self._waiting.values()) + self._patience
 
-    def learn(self, number: int, seconds: float, ended: float) -> None:
-        """Note how many handlers have ended, how long they have run together, and the monotonic time now."""
+    def ended(self, seconds: float) -> None:
+        """Note how long a handler has run, to be learnt."""
+        self._ends += 1
+        self._seconds += seconds if seconds < _LONGEST else _LONGEST
+
+    def learn(self, now: float) -> None:
+        """Learn from the handlers that have ended since the last time; now is a monotonic time."""
+        number = self._ends
+        if not number:
+            return
         weight = 1.0 - (1.0 - _WEIGHT) ** number
-        gap = (ended - self._last_end) / number
-        self._last_end = ended
-        self._mean += weight * (min(seconds / number, _LONGEST) - self._mean)
-        self._mean_gap += weight * (min(gap, _LONGEST) - self._mean_gap)
+        self._mean += weight * (self._seconds / number - self._mean)
+        self._mean_gap += weight * (min(now - self._learnt_at, _LONGEST) / number - self._mean_gap)
+        self._learnt_at = now
+        self._ends, self._seconds = 0, 0.0
 
     def forget(self) -> None:
         """Assume that tasks are long, until some hundred of them have been short."""
         self._mean = _LONGEST
+        self._ends, self._seconds = 0, 0.0
 
     def add(self, queue: str, attempts: Sequence[Attempt]) -> None:
         """Let attempts of a queue wait behind its others."""
-        if not attempts:
-            return
         waiting = self._waiting.get(queue)
         if waiting is None:
             waiting = self._waiting[queue] = deque()

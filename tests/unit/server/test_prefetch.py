@@ -25,7 +25,8 @@ def prefetch() -> Prefetch:
 def learn(prefetch: Prefetch, seconds: float, times: int, *, slots: int = 1) -> None:
     """Let so many attempts end, one after the other in each of so many slots."""
     for number in range(times):
-        prefetch.learn(1, seconds, 1_000.0 + number * seconds / slots)
+        prefetch.ended(seconds)
+        prefetch.learn(1_000.0 + number * seconds / slots)
 
 
 def test_nothing_is_taken_ahead_before_some_hundred_tasks_have_been_short(prefetch: Prefetch) -> None:
@@ -54,14 +55,16 @@ def test_many_slots_are_free_more_often(prefetch: Prefetch, milliseconds: float,
 def test_a_worker_that_had_little_to_do_may_take_short_tasks_ahead(prefetch: Prefetch) -> None:
     """Its slots were free: that nothing ended for long says nothing of the next tasks."""
     for number in range(1_000):
-        prefetch.learn(1, MILLISECOND, 10.0 * number)
+        prefetch.ended(MILLISECOND)
+        prefetch.learn(10.0 * number)
     assert 19 == prefetch.allowed
 
 
 def test_one_long_task_among_many_short_ones_ends_it(prefetch: Prefetch) -> None:
     """Until some hundred have been short again."""
     learn(prefetch, 0.0, 1_000)
-    prefetch.learn(1, 60.0, 1_060.0)
+    prefetch.ended(60.0)
+    prefetch.learn(1_060.0)
     assert 0 == prefetch.allowed
     learn(prefetch, 0.0, 300)
     assert 100 == prefetch.allowed
@@ -78,6 +81,27 @@ def test_forgetting_ends_it_at_once(prefetch: Prefetch) -> None:
     learn(prefetch, 0.0, 1_000)
     prefetch.forget()
     assert 0 == prefetch.allowed
+
+
+def test_what_ended_before_it_was_forgotten_says_nothing_of_what_comes_after(prefetch: Prefetch) -> None:
+    """However many short ones have ended that nobody has learnt from."""
+    for _ in range(1_000):
+        prefetch.ended(0.0)
+    prefetch.forget()
+    prefetch.learn(1_000.0)
+    assert 0 == prefetch.allowed
+
+
+@pytest.mark.parametrize("together", [1, 100])
+def test_a_long_task_counts_as_one_second_however_many_end_with_it(prefetch: Prefetch, together: int) -> None:
+    """A hundred short ones beside it are learnt from as well, at once or one after the other."""
+    learn(prefetch, 0.0, 1_000)
+    prefetch.ended(3_600.0)
+    for number in range(1, 101):
+        prefetch.ended(0.0)
+        if number % together == 0:
+            prefetch.learn(1_000.0 + number)
+    assert 0 < prefetch.allowed
 
 
 def test_no_more_are_taken_while_large_messages_wait(prefetch: Prefetch) -> None:
