@@ -87,7 +87,7 @@ class Demand(Protocol):
         """Return what is wanted now, most urgent first; together no more than there is room for."""
 
     def start(self, attempts: Sequence[Attempt], want: Want) -> None:
-        """Take over attempts of one queue that are on the roster; they may have come too late to be wanted."""
+        """Take over attempts of one queue that are on the roster; they may be wanted no longer."""
 
     def fill(self) -> None:
         """Begin with what was taken over; called when all answers of a pipeline are in."""
