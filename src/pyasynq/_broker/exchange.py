@@ -277,7 +277,9 @@ class Round:
         yield Pause(min(seconds, self._seconds_for_a_step()))
 
     def _is_over(self) -> bool:
-        return self._state.monotonic() >= self._deadline
+        # No step is shorter; and a timer may go off a little before its time, so a step that the deadline cut
+        # short may end just before it.
+        return self._state.monotonic() > self._deadline - _SHORTEST_STEP
 
     def _seconds_for_a_step(self) -> float:
         # A socket takes zero for "do not wait at all" and refuses less than that.

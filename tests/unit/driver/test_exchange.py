@@ -173,6 +173,20 @@ def test_a_server_that_cannot_be_reached_is_tried_until_the_time_out() -> None:
     assert 5 <= server.pauses <= 15
 
 
+def test_a_try_that_the_time_out_cuts_short_does_not_hide_the_cause_of_the_one_before() -> None:
+    """Also when a timer goes off a little before its time."""
+
+    class Slow(ScriptedServer):
+        def _answer(self, step: Any) -> Any:
+            if isinstance(step, Open):
+                self.now = 1_001.0 if len(self.answers) == 2 else 1_004.9995
+            return super()._answer(step)
+
+    server = Slow("it is a replica", "no reply within 0.0002 s", is_open=False)
+    [outcome] = server.exchange(call())
+    assert "it is a replica" in str(outcome)
+
+
 def test_what_was_sent_and_never_answered_may_have_taken_effect() -> None:
     """The server hangs: the time-out passes with the first send."""
     server = ScriptedServer(Received([], "no reply within 5.0 s"), seconds_a_send=5.0)
