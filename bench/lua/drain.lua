@@ -14,7 +14,7 @@ local task_prefix, limit = unpack(ARGV, 1, 2)
 if #ARGV > 2 then
   local keys = {}
   for at = 3, #ARGV do
-    redis.call('LREM', active, -1, ARGV[at])
+    redis.call('LREM', active, '-1', ARGV[at])
     keys[#keys + 1] = task_prefix .. ARGV[at]
   end
   redis.call('ZREM', lease, unpack(ARGV, 3))

@@ -16,6 +16,8 @@ local replay, task_prefix, lease_seconds, now_seconds, now_microseconds = unpack
 
 local seconds, microseconds = now(now_seconds, now_microseconds)
 local new_score = ceiling(seconds, microseconds) + lease_seconds
+-- As a number it would be made text again for each task.
+local new_score_text = tostring(new_score)
 
 local function holds(id, token, claimed)
   if redis.call('HGET', task_prefix .. id, 'x:attempt') ~= token then
@@ -34,7 +36,7 @@ for at = 6, #ARGV, 3 do
   local id, token, claimed = unpack(ARGV, at, at + 2)
   if holds(id, token, tonumber(claimed)) then
     ids[#ids + 1] = id
-    renewed[#renewed + 1] = new_score
+    renewed[#renewed + 1] = new_score_text
     renewed[#renewed + 1] = id
   else
     lost[#lost + 1] = id

@@ -6,9 +6,10 @@ local function take_claimed(active, lease, task_prefix, replay, wanted_state, fi
   local call, claims, number = redis.call, ARGV, 0
   local held, held_ids, held_tasks, refused = {}, {}, {}, {}
   local later = later_leases(lease, first, stride)
-  -- Where to look for a task: the oldest stand at the tail, unless many older ones run for long.
+  -- Where to look for a task: the oldest stand at the tail, unless many older ones run for long. In quotes, since
+  -- a number would be made text again for each task.
   local is_old = call('LPOS', active, claims[first], 'RANK', -1, 'MAXLEN', 100)
-  local from_end = is_old and -1 or 1
+  local from_end = is_old and '-1' or '1'
   for at = first, #claims, stride do
     local id = claims[at]
     local task = task_prefix .. id

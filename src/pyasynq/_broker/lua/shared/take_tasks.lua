@@ -4,7 +4,9 @@
 -- a list of id, message and crashes for each.
 -- Uses: start_lock
 local function take_tasks(call, limit)
-  local pending, task_prefix, token, lease_score = call.pending, call.task_prefix, call.token, call.lease_score
+  local pending, task_prefix, token = call.pending, call.task_prefix, call.token
+  -- As a number it would be made text again for each task.
+  local lease_score = tostring(call.lease_score)
   local max_bytes, suspect_from = call.max_bytes, call.suspect_from
   local redis_call = redis.call
   local ghosts, empty, suspect_waiting, taken, bytes = 0, 0, 0, 0, 0
