@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -256,3 +257,25 @@ async def test_an_idle_server_is_woken_by_one_pipeline(redis_url: str, pipelines
             await running.finished(str(number))
         await running.settled()
     assert 1 == pipelines.most
+
+
+@run_async
+async def test_what_has_ended_leaves_while_the_next_handlers_run(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one pipeline at a time, neither Redis nor the handlers wait for all of the others to end."""
+    steps, send = [], Processor._send
+
+    async def noting(processor: Processor, plans: Sequence[Any]) -> list[Any]:
+        steps.append("sent")
+        return await send(processor, plans)
+
+    async def handle(task: Task) -> None:
+        del task
+        steps.append("ran")
+
+    monkeypatch.setattr(Processor, "_send", noting)
+    await drain(redis_url, handle, ServerConfig(concurrency=SLOTS - 1, prefetch=0, burst=True), 500)
+    ran = [len(list(group)) for step, group in itertools.groupby(steps) if step == "ran"]
+    assert 500 == sum(ran)
+    assert 50 == max(ran)

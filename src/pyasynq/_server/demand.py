@@ -89,8 +89,11 @@ class Demand(Protocol):
     def start(self, attempts: Sequence[Attempt], want: Want) -> None:
         """Take over attempts of one queue that are on the roster; they may be wanted no longer."""
 
+    def begin(self, *, later: bool) -> None:
+        """Begin with what was taken over, now or soon; called when all answers of a pipeline are in."""
+
     def fill(self) -> None:
-        """Begin with what was taken over; called when all answers of a pipeline are in."""
+        """Begin now with all of it that there is room for."""
 
     @property
     def waiting(self) -> int:
@@ -106,6 +109,8 @@ class Demand(Protocol):
 
 _LEAST_OVERLAPPED = 100
 _MOST_AT_ONCE = 200
+_MOST_IN_A_TURN = 50
+"""So many handlers begin in one turn of the loop: what they come to leaves while the next ones run."""
 
 
 class Slots:
@@ -129,7 +134,7 @@ class Slots:
         self.reserved = 0
         self.may_prefetch = False
         self._loop = asyncio.get_running_loop()
-        self._fills_soon = False
+        self._begins_soon = False
         self.on_end: Callable[[], None] = lambda: None
         """Called when a handler has ended."""
         runner.on_end = self._ended
@@ -174,21 +179,28 @@ class Slots:
         if attempts:
             self._prefetch.add(attempts[0].queue, attempts)
 
+    def begin(self, *, later: bool) -> None:
+        """Run handlers in free slots, some in each turn of the loop."""
+        if not later:
+            self._run(_MOST_IN_A_TURN)
+        self._begin_later()
+
     def fill(self) -> None:
-        """Run handlers in the free slots."""
-        self._fills_soon = False
-        free = self._concurrency - len(self._running)
-        if free <= 0 or not self._prefetch.number or not self.taking:
+        """Run handlers in all free slots."""
+        self._run(self._concurrency)
+
+    def _run(self, most: int) -> None:
+        number = min(most, self._concurrency - len(self._running), self._prefetch.number)
+        if number <= 0 or not self.taking:
             return
         now = self._clock.monotonic()
-        for attempt in self._prefetch.take(free):
+        for attempt in self._prefetch.take(number):
             if attempt.lost or now >= attempt.lease_until:
                 # Nothing has run: if nobody has the task, its lease is renewed and it is put back.
                 attempt.phase = SETTLING
                 self._parts.settles.put(attempt, LetGo() if attempt.lost else Requeue())
             else:
                 self._runner.start(attempt)
-        self._fill_soon()
 
     def withdraw(self) -> Sequence[Attempt]:
         """Let nobody wait any longer; what is to be cancelled is so, beyond all slots, and not put back."""
@@ -216,14 +228,21 @@ class Slots:
     def _ended(self, attempt: Attempt) -> None:
         self._prefetch.ended(self._clock.monotonic() - attempt.started)
         if self._prefetch.number:
-            self._fill_soon()
+            self._begin_later()
         self.on_end()
 
-    def _fill_soon(self) -> None:
-        """Fill the slots in the next turn of the loop, once for all that become free in this one."""
-        if not self._fills_soon and self._prefetch.number and len(self._running) < self._concurrency:
-            self._fills_soon = True
-            self._loop.call_soon(self.fill)
+    def _begin_later(self) -> None:
+        """Begin when what has ended has left: it is sent in the next turn, and uvloop writes at its end.
+
+        That is done once for all slots that become free until then.
+        """
+        if not self._begins_soon and self._prefetch.number and len(self._running) < self._concurrency:
+            self._begins_soon = True
+            self._loop.call_soon(self._loop.call_soon, self._begin_now)
+
+    def _begin_now(self) -> None:
+        self._begins_soon = False
+        self.begin(later=False)
 
 
 def may_prefetch(config: ServerConfig) -> bool:

@@ -154,6 +154,9 @@ class Desk:
         if parts.events.wants(TaskStarted):
             parts.events.emit(TaskStarted(attempt.queue, attempt.id, message.type, message.retried))
 
+    def begin(self, *, later: bool) -> None:
+        """Do nothing: whatever was taken has begun."""
+
     def fill(self) -> None:
         """Do nothing: whatever was taken has begun."""
 
