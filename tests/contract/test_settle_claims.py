@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pyasynq.errors import RedisReplyError
 from tests.contract.settling import every_settle
 from tests.factories import LEASE_SCORE, Tasks, claim
 from tests.fix_broker import BlockingPerformer, Perform
@@ -91,6 +92,55 @@ def test_a_task_is_settled_from_among_many_that_are_older(
     tasks.active(*older, "a", "younger")
     assert frozenset() == perform(settle([claim("a")])).refused
     assert [*older, "younger"] == tasks.ids("active")
+
+
+OLDER = [f"older-{number}" for number in range(150)]
+MANY = [f"mine-{number}" for number in range(25)]
+
+
+@every_settle
+@pytest.mark.parametrize("step", [1, -1])
+def test_many_tasks_are_settled_from_among_many_that_are_older(
+    perform: Perform, tasks: Tasks, settle: Settle, step: int
+) -> None:
+    """All that is newer is looked at once for all of them, and stays as it was, also where a claim fails."""
+    tasks.active(*OLDER, *MANY[:10])
+    tasks.active("other", token="server/2")
+    tasks.active(*MANY[10:], "younger", "youngest")
+    claims = [claim(one) for one in ["unknown", *MANY, "other"]]
+    # The first one is where the look begins; whether it holds makes no difference.
+    claims = [claims[1], *claims[::step]]
+    assert {"unknown", "other", MANY[0]} == perform(settle(claims)).refused
+    assert [*OLDER, "other", "younger", "youngest"] == tasks.ids("active")
+    assert {*OLDER, "other", "younger", "youngest"} == set(tasks.scores("lease"))
+
+
+@every_settle
+def test_h05_a_claim_that_does_not_hold_is_refused_where_many_are_settled(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Settle
+) -> None:
+    """Also when it is the one by which the others are found; nothing that is active changes its place."""
+    tasks.active(*OLDER)
+    tasks.active(MANY[0], token="server/2")
+    tasks.active(MANY[1], lease=LEASE_SCORE + 1)
+    tasks.active(*MANY[2:], "younger")
+    redis_client.lpush(tasks.keys.active, MANY[7])
+    assert {MANY[0], MANY[1]} == perform(settle([claim(one) for one in MANY])).refused
+    assert [*OLDER, MANY[0], MANY[1], "younger", MANY[7]] == tasks.ids("active")
+    redis_client.lrem(tasks.keys.active, 1, MANY[7])
+
+
+@every_settle
+def test_a_key_of_a_wrong_type_takes_no_task_out_of_active(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Settle
+) -> None:
+    """The script ends with an error there: it may not have begun to take away what it is to put back."""
+    tasks.active(*OLDER, *MANY)
+    redis_client.set(tasks.keys.task("damaged"), "text")
+    with pytest.raises(RedisReplyError):
+        perform(settle([claim(one) for one in [*MANY, "damaged"]]))
+    assert [*OLDER, *MANY] == tasks.ids("active")
+    redis_client.delete(tasks.keys.task("damaged"))
 
 
 @every_settle

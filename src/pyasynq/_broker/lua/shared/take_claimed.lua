@@ -1,22 +1,34 @@
 -- Takes out of `active` and `lease` the tasks whose claims (id, token, lease_score, in ARGV from `first` on,
 -- every `stride`) hold. Returns the positions in ARGV of those, the ids of the others, and the keys of those that
 -- hold. On a replay, an id that the first run settled (its hash is gone, or in the wanted state) is in no list.
--- Uses: later_leases
+-- Uses: later_leases, take_newest
 local function take_claimed(active, lease, task_prefix, replay, wanted_state, first, stride)
   local call, claims, number = redis.call, ARGV, 0
   local held, held_ids, held_tasks, refused = {}, {}, {}, {}
   local later = later_leases(lease, first, stride)
+
+  local function is_claimed(at, task)
+    return call('HGET', task, 'x:attempt') == claims[at + 1] and not (later and later[claims[at]])
+  end
+
   -- Where to look for a task: the oldest stand at the tail, unless many older ones run for long. In quotes, since
   -- a number would be made text again for each task.
   local is_old = call('LPOS', active, claims[first], 'RANK', -1, 'MAXLEN', 100)
   local from_end = is_old and '-1' or '1'
+  local taken = not is_old and take_newest(active, task_prefix, first, stride, is_claimed)
   for at = first, #claims, stride do
     local id = claims[at]
     local task = task_prefix .. id
-    -- LREM answers whether the task is active; it is also the first write, and one that Redis 6.2 allows when
-    -- it is full.
-    if call('HGET', task, 'x:attempt') == claims[at + 1] and not (later and later[id])
-        and call('LREM', active, from_end, id) == 1 then
+    local is_held = taken and taken[id]
+    if is_held then
+      -- Of two claims to one task, one holds.
+      taken[id] = nil
+    else
+      -- LREM answers whether the task is active; it is also the first write, and one that Redis 6.2 allows when
+      -- it is full.
+      is_held = is_claimed(at, task) and call('LREM', active, from_end, id) == 1
+    end
+    if is_held then
       number = number + 1
       held[number], held_ids[number], held_tasks[number] = at, id, task
     else

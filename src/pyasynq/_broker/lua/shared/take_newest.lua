@@ -1,0 +1,28 @@
+-- Takes those of the claimed tasks out of `active` that are among the newest in it, and returns them: true by id;
+-- nothing where that is not worth it. Each LREM walks over all that is newer: where that is much for many, it is
+-- taken away once and put back. Nothing may fail between the two.
+local function take_newest(active, task_prefix, first, stride, is_claimed)
+  local number = (#ARGV - first + 1) / stride
+  local depth = number >= 20 and redis.call('LPOS', active, ARGV[first], 'MAXLEN', 1000)
+  if not depth then
+    return nil
+  end
+  local claimed, taken, others = {}, {}, {}
+  for at = first, #ARGV, stride do
+    claimed[ARGV[at]] = is_claimed(at, task_prefix .. ARGV[at])
+  end
+  -- The first write: one that Redis 6.2 allows when it is full.
+  local newest = redis.call('LPOP', active, depth + 1)
+  for i = #newest, 1, -1 do
+    local id = newest[i]
+    if claimed[id] and not taken[id] then
+      taken[id] = true
+    else
+      others[#others + 1] = id
+    end
+  end
+  if #others > 0 then
+    redis.call('LPUSH', active, unpack(others))
+  end
+  return taken
+end
