@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.dequeue import dequeue, find_dequeued
@@ -190,12 +190,13 @@ class Intake:
             return [self._ask(want, waiting, want.limit, now, suspect_room=True)]
         views = {view.name: view for view in self.board.worth_asking(now)}
         asks: list[Ask] = []
-        times: Counter[str] = Counter()
+        times: dict[str, int] = defaultdict(int)
         for want in wants:
             queues = [queue for queue in views if want.accepts(queue) and times[queue] < _ASKS_AT_ONCE]
             queues += [queue for queue in want.unasked if queue not in queues]
             shares = self._order.split(want.limit, queues) if queues else {}
-            times.update(shares.keys())
+            for queue in shares:
+                times[queue] += 1
             asks += [self._ask(want, self.board.view(queue), share, now) for queue, share in shares.items()]
         return asks
 
@@ -281,6 +282,8 @@ class Intake:
 
     def quarantines(self) -> list[tuple[Unreadable, Plan[object]]]:
         """Return the calls that archive what cannot be decoded."""
+        if not self.unreadable:
+            return []
         now = self._parts.redis_time.now()
         return [
             (

@@ -80,7 +80,7 @@ class Processor(Service):
         self._was_quiet = quiet
         await self._renew_watches()
         parcel = self._pack()
-        if parcel.plans:
+        if any(parcel):
             self._sending = True
             self._start_side()
             try:

@@ -12,8 +12,8 @@ local function take_claimed(active, lease, task_prefix, replay, wanted_state, fi
   end
 
   -- Where to look for a task: the oldest stand at the tail, unless many older ones run for long. In quotes, since
-  -- a number would be made text again for each task.
-  local is_old = call('LPOS', active, claims[first], 'RANK', -1, 'MAXLEN', 100)
+  -- a number would be made text again in each call.
+  local is_old = call('LPOS', active, claims[first], 'RANK', '-1', 'MAXLEN', '100')
   local from_end = is_old and '-1' or '1'
   local taken = not is_old and take_newest(active, task_prefix, first, stride, is_claimed)
   for at = first, #claims, stride do
