@@ -222,30 +222,62 @@ async def test_a_shutdown_waits_for_the_second_pipeline(
     check_invariants(redis_client)
 
 
+class Company:
+    """A handler that notes which tasks run at the same time; some end in the turn in which they begin."""
+
+    def __init__(self, turns: Callable[[int], int]) -> None:
+        self.together: list[set[str]] = []
+        self._turns = turns
+        self._now: set[str] = set()
+
+    async def __call__(self, task: Task) -> None:
+        del task
+        name = context().task_id
+        self._now.add(name)
+        self.together.append(set(self._now))
+        for _ in range(self._turns(int(name))):
+            await asyncio.sleep(0)
+        self.together.append(set(self._now))
+        self._now.discard(name)
+
+    def of(self, name: str) -> list[set[str]]:
+        """Return with whom a task ran."""
+        return [group for group in self.together if name in group]
+
+
 @run_async
 async def test_h06_suspects_run_beside_nobody_with_two_pipelines(
     redis_url: str, tasks: Tasks, pipelines: Pipelines
 ) -> None:
     """A suspect waits for the other pipeline, and nothing is asked for beside it."""
-    together: list[set[str]] = []
-    now: set[str] = set()
-
-    async def handle(task: Task) -> None:
-        del task
-        now.add(context().task_id)
-        together.append(set(now))
-        await asyncio.sleep(0)
-        together.append(set(now))
-        now.discard(context().task_id)
-
-    for number in range(500):
-        tasks.put(TaskState.PENDING, str(number), extra={"x:crashes": 2} if number in {150, 350} else {})
-    settings = dataclasses.replace(QUICK, suspect_rest=0.01)
-    config = ServerConfig(concurrency=SLOTS, burst=True)
-    assert 0 == await make_server(redis_url, config, settings).run(handle, signals=False)
+    company = Company(lambda _number: 1)
+    await run_with_suspects(redis_url, tasks, company, {150, 350}, ServerConfig(concurrency=SLOTS))
     assert 2 == pipelines.most
-    for suspect in ("150", "350"):
-        assert [{suspect}] * 2 == [group for group in together if suspect in group]
+
+
+@run_async
+async def test_h06_suspects_run_beside_nobody_that_begins_in_a_later_turn(
+    redis_url: str, tasks: Tasks, pipelines: Pipelines
+) -> None:
+    """Fifty that come before it have ended, and ten others, which run for longer, have not begun."""
+    company = Company(lambda number: 500 if 50 <= number < 60 else 0)
+    config = ServerConfig(concurrency=SLOTS - 1, prefetch=0)
+    await run_with_suspects(redis_url, tasks, company, {60}, config)
+    assert 1 == pipelines.most
+
+
+async def run_with_suspects(
+    url: str, tasks: Tasks, company: Company, suspects: set[int], config: ServerConfig
+) -> None:
+    """Run a server on 500 tasks, some of which have crashed before; each of those must run alone."""
+    for number in range(500):
+        extra = {"x:crashes": 2} if number in suspects else {}
+        tasks.put(TaskState.PENDING, str(number), extra=extra)
+    settings = dataclasses.replace(QUICK, suspect_rest=0.01)
+    config = dataclasses.replace(config, burst=True)
+    assert 0 == await make_server(url, config, settings).run(company, signals=False)
+    for suspect in suspects:
+        assert [{str(suspect)}] * 2 == company.of(str(suspect))
 
 
 @run_async

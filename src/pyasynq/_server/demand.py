@@ -77,7 +77,11 @@ class Demand(Protocol):
 
     @property
     def running(self) -> Collection[Attempt]:
-        """The attempts that hold a slot, oldest first. Others wait only while there are no more slots."""
+        """The attempts that hold a slot, oldest first."""
+
+    @property
+    def taken(self) -> Collection[Attempt]:
+        """Those, and the ones that wait for a slot or for the turn in which they begin."""
 
     @property
     def room(self) -> int:
@@ -144,6 +148,11 @@ class Slots:
     def running(self) -> Collection[Attempt]:
         """The attempts whose handlers have not ended."""
         return self._running
+
+    @property
+    def taken(self) -> Collection[Attempt]:
+        """Those, and the ones whose handlers have not begun."""
+        return [*self._running, *self._prefetch]
 
     @property
     def waiting(self) -> int:

@@ -105,7 +105,7 @@ class Desk:
         # Whoever takes a task begins with it: nothing waits here.
         self.waiting = 0
         self.patient_until = math.inf
-        self.running = RunningAttempts()
+        self.taken = self.running = RunningAttempts()
         """The attempts that were handed out and not let go of."""
         self.on_change: Callable[[Collection[str]], None] = lambda _: None
         """Called with the names of the queues of which tasks are wanted, when that or the room changes."""

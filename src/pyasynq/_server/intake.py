@@ -132,7 +132,7 @@ class Intake:
         """Return the monotonic time from which there is something to ask; infinity until an attempt ends."""
         if not self.taking or not self.room:
             return math.inf
-        if self._suspects.blocked(self._demand.running, now):
+        if self._is_blocked(now):
             return now + self._parts.settings.suspect_rest
         wants = self._demand.wants()
         if self._wants_suspect(wants) or any(want.unasked for want in wants):
@@ -183,7 +183,7 @@ class Intake:
         if not wants:
             return []
         now = self._parts.clock.monotonic()
-        if self._suspects.blocked(self._demand.running, now):
+        if self._is_blocked(now):
             return []
         waiting, want = self._suspects.waiting, self._wants_suspect(wants)
         if waiting is not None and want is not None:
@@ -199,6 +199,10 @@ class Intake:
                 times[queue] += 1
             asks += [self._ask(want, self.board.view(queue), share, now) for queue, share in shares.items()]
         return asks
+
+    def _is_blocked(self, now: float) -> bool:
+        """Return whether nothing may be taken now, for the sake of a suspect."""
+        return self._suspects.is_wary and self._suspects.blocked(self._demand.taken, now)
 
     def _wants_suspect(self, wants: Sequence[Want]) -> Want | None:
         """Return who wants tasks of the queue at whose front a suspect waits."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.settings import EngineSettings
@@ -112,6 +113,9 @@ class Prefetch:
         waiting.extend(attempts)
         self.number += len(attempts)
         self._bytes += sum([attempt.size for attempt in attempts])
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return itertools.chain.from_iterable(self._waiting.values())
 
     def take(self, most: int) -> list[Attempt]:
         """Return at most so many attempts, in the order of their turns; they wait no more."""

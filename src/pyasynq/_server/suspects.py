@@ -40,15 +40,20 @@ class SuspectWatch:
             if attempt.crashes >= threshold:
                 self._alone = attempt
 
-    def blocked(self, running: Collection[Attempt], now: float) -> bool:
-        """Return whether nothing may be taken now."""
+    @property
+    def is_wary(self) -> bool:
+        """Whether a suspect was taken, or waits to be."""
+        return self._alone is not None or self.waiting is not None
+
+    def blocked(self, taken: Collection[Attempt], now: float) -> bool:
+        """Return whether nothing may be taken now, beside these that have not ended."""
         alone = self._alone
         if alone is not None:
-            if alone in running and now - alone.started < self._age:
+            if alone in taken and now - alone.started < self._age:
                 return True
             self._alone = None
-        return self.waiting is not None and not self.has_room(running, now)
+        return self.waiting is not None and not self.has_room(taken, now)
 
-    def has_room(self, running: Collection[Attempt], now: float) -> bool:
+    def has_room(self, taken: Collection[Attempt], now: float) -> bool:
         """Return whether a suspect may be taken: no attempt is young."""
-        return all(now - attempt.started >= self._age for attempt in running)
+        return all(now - attempt.started >= self._age for attempt in taken)
