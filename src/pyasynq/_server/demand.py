@@ -94,7 +94,11 @@ class Demand(Protocol):
         """Take over attempts of one queue that are on the roster; they may be wanted no longer."""
 
     def begin(self, *, later: bool) -> None:
-        """Begin with what was taken over, now or soon; called when all answers of a pipeline are in."""
+        """Begin with what was taken over, now or soon; called when all answers of a pipeline are in.
+
+        Args:
+            later: something has ended that had better leave before handlers hold up the loop.
+        """
 
     def fill(self) -> None:
         """Begin now with all of it that there is room for."""
@@ -113,8 +117,7 @@ class Demand(Protocol):
 
 _LEAST_OVERLAPPED = 100
 _MOST_AT_ONCE = 200
-_MOST_IN_A_TURN = 50
-"""So many handlers begin in one turn of the loop: what they come to leaves while the next ones run."""
+_LEAST_IN_A_TURN = 25
 
 
 class Slots:
@@ -122,6 +125,9 @@ class Slots:
 
     While tasks are short, some more are taken and wait until a slot is free. With enough room no call asks
     for more than half of it: one half is filled while the other works.
+
+    With less room, or limits, there is one call at a time. So that Redis and the handlers do not wait for
+    each other, half of those begin in one turn of the loop, and what they come to leaves before others begin.
     """
 
     def __init__(self, parts: Parts, runner: Runner) -> None:
@@ -189,9 +195,11 @@ class Slots:
             self._prefetch.add(attempts[0].queue, attempts)
 
     def begin(self, *, later: bool) -> None:
-        """Run handlers in free slots, some in each turn of the loop."""
-        if not later:
-            self._run(_MOST_IN_A_TURN)
+        """Run handlers in free slots, as many as may begin in one turn of the loop."""
+        if self._overlaps:
+            self._run(self._concurrency)
+        elif not later:
+            self._run(max(_LEAST_IN_A_TURN, (self._capacity + 1) // 2))
         self._begin_later()
 
     def fill(self) -> None:
@@ -241,13 +249,22 @@ class Slots:
         self.on_end()
 
     def _begin_later(self) -> None:
-        """Begin when what has ended has left: it is sent in the next turn, and uvloop writes at its end.
+        """Begin in the next turn, once for all slots that become free in this one.
 
-        That is done once for all slots that become free until then.
+        With one call at a time it is a turn later: in the next one leaves what has ended, and uvloop writes
+        at the end of a turn.
         """
         if not self._begins_soon and self._prefetch.number and len(self._running) < self._concurrency:
             self._begins_soon = True
-            self._loop.call_soon(self._loop.call_soon, self._begin_now)
+            if self._overlaps:
+                self._loop.call_soon(self._begin_now)
+            else:
+                self._loop.call_soon(self._loop.call_soon, self._begin_now)
+
+    @property
+    def _overlaps(self) -> bool:
+        """Whether a second call may be under way, as far as is known: tasks may be taken at any time."""
+        return self.may_overlap and self.may_prefetch
 
     def _begin_now(self) -> None:
         self._begins_soon = False

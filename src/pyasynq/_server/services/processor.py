@@ -146,7 +146,6 @@ class Processor(Service):
             tasks = next(answers)
             if not isinstance(tasks, Exception):
                 intake.found(call, tasks)
-        # What has ended leaves before others begin: while Redis works on it, those run.
         self._demand.begin(later=self._parts.settles.fresh > 0)
         for task, _ in parcel.quarantines:
             if not isinstance(next(answers), Exception):
