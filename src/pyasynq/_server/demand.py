@@ -126,8 +126,8 @@ class Slots:
     While tasks are short, some more are taken and wait until a slot is free. With enough room no call asks
     for more than half of it: one half is filled while the other works.
 
-    With less room, or limits, there is one call at a time. So that Redis and the handlers do not wait for
-    each other, half of those begin in one turn of the loop, and what they come to leaves before others begin.
+    With less room there is one call at a time. So that Redis and the handlers do not wait for each other,
+    half of those begin in one turn of the loop, and what they come to leaves before the others begin.
     """
 
     def __init__(self, parts: Parts, runner: Runner) -> None:
@@ -196,7 +196,7 @@ class Slots:
 
     def begin(self, *, later: bool) -> None:
         """Run handlers in free slots, as many as may begin in one turn of the loop."""
-        if self._overlaps:
+        if self.may_overlap:
             self._run(self._concurrency)
         elif not later:
             self._run(max(_LEAST_IN_A_TURN, (self._capacity + 1) // 2))
@@ -256,15 +256,10 @@ class Slots:
         """
         if not self._begins_soon and self._prefetch.number and len(self._running) < self._concurrency:
             self._begins_soon = True
-            if self._overlaps:
+            if self.may_overlap:
                 self._loop.call_soon(self._begin_now)
             else:
                 self._loop.call_soon(self._loop.call_soon, self._begin_now)
-
-    @property
-    def _overlaps(self) -> bool:
-        """Whether a second call may be under way, as far as is known: tasks may be taken at any time."""
-        return self.may_overlap and self.may_prefetch
 
     def _begin_now(self) -> None:
         self._begins_soon = False
