@@ -75,6 +75,8 @@ RATED = Terms(Rules.LIMITED, Queue(rate=1, burst=1).limits)
 ORDERED = Terms(Rules.ORDERED, QueueLimits(ordered=True))
 FULL = Terms(Rules.LIMITED, QueueLimits(concurrency=1))
 EXPIRED = NOW.seconds - 60
+MANY = [f"many{number}" for number in range(20)]
+"""So many are settled in another way where they stand in front of many others."""
 
 
 def replayed(plan: Plan[Any]) -> Plan[Any]:
@@ -127,6 +129,7 @@ def prepare_worker(client: redis.Redis) -> None:
     tasks.active("unique", unique_key="asynq:{default}:unique:x")
     tasks.active("unleased", lease=None)
     tasks.active("expired", "poison", lease=EXPIRED)
+    tasks.active(*(f"long{number}" for number in range(100)), *MANY)
     tasks.put(TaskState.ARCHIVED, "old", "older", score=EXPIRED)
     tasks.put(TaskState.SCHEDULED, "due", score=EXPIRED)
     tasks.put(TaskState.SCHEDULED, "to-group", score=EXPIRED, extra={"x:group": "h"})
@@ -151,6 +154,7 @@ def worker_work() -> list[Plan[Any]]:
         settling.retry([claim("c")], trace=b"t"),
         settling.archive([claim("d")], max_size=1),
         settling.requeue([claim("e")]),
+        settling.done([claim(one) for one in MANY]),
     ]
     return [
         *producer_work(),
