@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args
 
 from pyasynq._clock import LAST_SECOND, Instant
 from pyasynq.errors import InvalidOptionError, UnknownOptionError
@@ -88,8 +87,7 @@ _RULES: Final = frozenset({*_OF_UNIQUE_TASKS, "on_conflict"})
 OPTION_NAMES: Final = frozenset(EnqueueOptions.__annotations__)
 
 
-@dataclass(frozen=True, slots=True)
-class EnqueueSettings:
+class EnqueueSettings(NamedTuple):
     """Validated options in the wire's units: whole seconds, Unix time, 0 for none."""
 
     queue: str = DEFAULT_QUEUE

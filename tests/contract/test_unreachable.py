@@ -110,6 +110,20 @@ def test_h20_a_server_that_slows_down_is_given_up_in_time(make_driver: MakeDrive
     assert time.monotonic() - before < TIMEOUT + 1
 
 
+def test_h20_a_server_that_takes_nothing_more_is_given_up_in_time(
+    make_driver: MakeDriver, proxy: Proxy
+) -> None:
+    """The time-out bounds the sending, too, of more than the network holds."""
+    driver = make_driver(proxy.url, timeout=TIMEOUT)
+    driver.run(ping())
+    proxy.hold()
+    before = time.monotonic()
+    with pytest.raises(ConnectionError, match="no reply within"):
+        driver.run(echo("x" * 50_000_000))
+    assert time.monotonic() - before < TIMEOUT + 1
+    proxy.release()
+
+
 def echo(word: str) -> Plan[Any]:
     """Have Redis say a word."""
     return (yield CommandCall(("ECHO", word), None, Replay.SAFE))

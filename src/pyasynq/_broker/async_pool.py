@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from pyasynq._broker.async_connection import AsyncConnection
@@ -41,7 +42,9 @@ class AsyncPool:
         self._location = location
         self._state = state
         self._idle: list[AsyncConnection] = []
-        self._free = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._exchanges = 0
+        """How many connections are in use, or promised to one of those who wait."""
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_over = False
 
     @property
@@ -59,13 +62,15 @@ class AsyncPool:
         wanted: W,
     ) -> list[Any]:
         """Perform an exchange on a connection of its own; return an outcome for each call."""
-        if not await self._wait_for_connection():
+        if self._exchanges < MAX_CONNECTIONS:
+            self._exchanges += 1
+        elif not await self._wait_for_connection():
             return [all_busy(self._state, MAX_CONNECTIONS) for _ in range(len(wanted))]
         connection = self._idle.pop() if self._idle else AsyncConnection()
         try:
             return await self._take_steps(begin(wanted, connection.session, self._state), connection)
         finally:
-            self._free.release()
+            self._let_next_go_on()
             if self._is_over:
                 await connection.close()
             else:
@@ -84,13 +89,27 @@ class AsyncPool:
             self._idle.pop().abandon()
 
     async def _wait_for_connection(self) -> bool:
-        if not self._free.locked():
-            return await self._free.acquire()
+        """Wait for one that another exchange does not need any more; return False when that took too long."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
         try:
             async with asyncio.timeout(self._state.timeout):
-                return await self._free.acquire()
-        except TimeoutError:
-            return False
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self._let_next_go_on()
+            if isinstance(error, TimeoutError):
+                return False
+            raise
+        return True
+
+    def _let_next_go_on(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._exchanges -= 1
 
     async def _take_steps(
         self, steps: Generator[Step, Any, list[Any]], connection: AsyncConnection
