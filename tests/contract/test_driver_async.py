@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import gc
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,6 +47,35 @@ def test_a_cancelled_caller_leaves_the_exchange_to_its_end(proxy: Proxy, redis_c
     asyncio.run(test())
     assert b"2" == redis_client.get("{q}:n")
     assert 1 == proxy.connections
+
+
+def test_a_call_keeps_nothing_of_its_callers_context(redis_url: str) -> None:
+    """The loop keeps the timer of the call's time-out for seconds; a handler's context holds its task."""
+
+    class Something:
+        """What may be large."""
+
+    held: contextvars.ContextVar[Something] = contextvars.ContextVar("held")
+
+    async def call(driver: AsyncDriver) -> weakref.ref[Something]:
+        something = Something()
+        held.set(something)
+        await driver.run(increment())
+        return weakref.ref(something)
+
+    async def test() -> None:
+        driver = AsyncDriver(parse_redis_url(redis_url))
+        await driver.run(increment())
+        # Asyncio removes a cancelled timer when it is the next one.
+        earlier = asyncio.get_running_loop().call_later(1.0, lambda: None)
+        reference = await asyncio.create_task(call(driver))
+        await everybody_has_begun()
+        gc.collect()
+        assert reference() is None
+        earlier.cancel()
+        await driver.close()
+
+    asyncio.run(test())
 
 
 def test_a_call_that_outlasts_the_closing_is_lost_and_not_cancelled(proxy: Proxy) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyasynq._broker.plan import Plan
-    from pyasynq._server.board import QueueView
     from pyasynq._server.demand import Demand
     from pyasynq._server.intake import Ask, Intake, Unclear, Unreadable
     from pyasynq._server.parts import Parts
+    from pyasynq._server.queue_view import QueueView
     from pyasynq._server.settle_queue import Batch
     from pyasynq._server.wake_up import WakeUp
 
@@ -62,6 +63,8 @@ class Processor(Service):
         self._sending = False
         """Whether the round's own pipeline is on its way."""
         self._side: asyncio.Task[None] | None = None
+        self._side_context = contextvars.copy_context()
+        """Not that of the handler whose end starts the second pipeline: it is about other tasks, too."""
         self._side_error: Exception | None = None
         self.on_idle: Callable[[], None] = lambda: None
         """Called when the server was told to close when idle (burst, max_tasks, a request), and is."""
@@ -166,7 +169,9 @@ class Processor(Service):
 
     def _start_side(self) -> None:
         if self._side is None and self._is_side_worth_it():
-            self._side = asyncio.create_task(self._work_aside(), name="pyasynq processor, second pipeline")
+            self._side = asyncio.create_task(
+                self._work_aside(), name="pyasynq processor, second pipeline", context=self._side_context
+            )
 
     def _is_side_worth_it(self) -> bool:
         return (
@@ -202,7 +207,7 @@ class Processor(Service):
     async def _renew_watches(self) -> None:
         """Watch the queues again whose safety poll is due; the poll then is the look that follows a watch.
 
-        That a queue was not watched for a while, because others are quicker, calls for no poll.
+        One that was left to others for a while is not polled: the new watch shows whether they took the task.
         """
         if self._parts.config.burst or not self._intake.room:
             return
@@ -210,7 +215,7 @@ class Processor(Service):
         for view in board.due(self._parts.clock.monotonic()):
             changes = view.changes
             if await self._wake_up.watch(*view.watched_keys):
-                self._watched(view, changes, may_rest=view.damped)
+                self._watched(view, changes, may_rest=view.deferred)
 
     async def _watch_empty_queues(self) -> None:
         if self._parts.config.burst:
