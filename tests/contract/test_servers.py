@@ -4,7 +4,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.cancellation import publish_cancelation
-from pyasynq._broker.servers import ServerRecord, clear_server_state, list_servers, write_server_state
+from pyasynq._broker.servers import (
+    ServerRecord,
+    clear_server_state,
+    count_servers,
+    list_servers,
+    write_server_state,
+)
 from pyasynq._wire.messages import ServerInfo, WorkerInfo
 from tests.factories import NOW
 
@@ -73,6 +79,16 @@ def test_a_later_record_replaces_an_earlier_one(perform: Perform, redis_client: 
     assert NOW.ceiling + 20 == redis_client.zscore("asynq:servers", SERVER)
     perform(write_server_state(server(), [], now=NOW))
     assert 0 == redis_client.exists(WORKERS), "without tasks there is no hash"
+
+
+def test_servers_are_counted_without_those_whose_heartbeat_has_lapsed(
+    perform: Perform, redis_client: RedisClient
+) -> None:
+    """Nobody may have removed those yet."""
+    redis_client.zadd("asynq:servers", {"gone": NOW.seconds - 1, "just there": NOW.seconds})
+    assert 1 == perform(count_servers(NOW))
+    perform(write_server_state(server(), [worker("a")], now=NOW))
+    assert 2 == perform(count_servers(NOW))
 
 
 def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, redis_client: RedisClient) -> None:

@@ -70,6 +70,12 @@ def list_server_keys(now: Instant) -> Plan[list[str]]:
     return [name_of(key) for key in (yield CommandCall(command, SERVERS, Replay.SAFE))]
 
 
+def count_servers(now: Instant) -> Plan[int]:
+    """Return how many servers there are whose heartbeat has not lapsed."""
+    servers: int = yield CommandCall(("ZCOUNT", SERVERS, now.seconds, "+inf"), SERVERS, Replay.SAFE)
+    return servers
+
+
 def read_server(key: str) -> Plan[ServerInfo | None]:
     """Return what a server says of itself; None if it is gone or cannot be decoded."""
     data = yield CommandCall(("GET", key), key, Replay.SAFE)

@@ -223,6 +223,7 @@ class EngineCore:
 
     def _connect_bells(self, forwarder: Forwarder) -> None:
         processor = self._processor
+        self._heartbeater.on_servers = self._intake.board.note_servers
         self._settles.on_put = processor.wake
 
         def changed(key: str) -> None:

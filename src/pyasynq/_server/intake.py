@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.dequeue import Dequeued, DequeuedTask
     from pyasynq._broker.plan import Plan
-    from pyasynq._server.board import QueueView
     from pyasynq._server.demand import Demand, Want
     from pyasynq._server.parts import Parts
+    from pyasynq._server.queue_view import QueueView
     from pyasynq.context import Home
 
 

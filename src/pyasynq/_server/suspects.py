@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from pyasynq._server.attempt import Attempt
-    from pyasynq._server.board import QueueView
+    from pyasynq._server.queue_view import QueueView
 
 
 def suspect_threshold(limits: Iterable[int]) -> int:

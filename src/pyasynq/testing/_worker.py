@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.redis_url import RedisTarget
     from pyasynq._server.attempt import Attempt
-    from pyasynq._server.board import QueueView
+    from pyasynq._server.queue_view import QueueView
     from pyasynq._server.routes import Router
     from pyasynq._server.service import Service
     from pyasynq._server.threads import HandlerThreads

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pyasynq._broker.dequeue import Dequeued, DequeuedTask
 from pyasynq._clock import Instant
-from pyasynq._server.board import QueueBoard, QueueView
+from pyasynq._server.board import QueueBoard
+from pyasynq._server.rivals import Rivals
 from pyasynq._server.roster import Roster
 from pyasynq._server.suspects import SuspectWatch, suspect_threshold
 from tests.attempts import attempt
+
+if TYPE_CHECKING:
+    from pyasynq._server.queue_view import QueueView
 
 
 def test_w17_the_roster_keeps_equal_ids_of_two_queues_apart() -> None:
@@ -72,14 +79,22 @@ def test_a_queue_that_cannot_be_watched_is_polled_after_every_answer(board: Queu
 
 
 @pytest.mark.parametrize("key", ["asynq:{one}:pending", "asynq:{one}:paused"])
-def test_an_answer_that_is_older_than_a_change_says_nothing(board: QueueBoard, key: str) -> None:
-    """No wake-up is lost between question and answer."""
+def test_after_an_answer_that_is_older_than_a_change_the_queue_is_looked_at_again(
+    board: QueueBoard, key: str
+) -> None:
+    """No wake-up is lost between question and answer, nor between look and answer."""
     view = board.views[0]
+    board.answered(view, EMPTY, changes=0, now=100.0, look_at=105.0)
+    board.watched_empty(view, changes=0, look_at=105.0)
     assert board.changed(key)
     board.answered(view, EMPTY, changes=0, now=100.0, look_at=105.0)
-    assert view in board.worth_asking(100.0)
+    assert [view] == board.to_watch()
+    board.watched_empty(view, changes=0, look_at=105.0)
+    assert not view.armed
     board.watched(view, changes=0)
     assert not view.armed
+    board.watched(view, changes=1)
+    assert view in board.worth_asking(100.0)
 
 
 def test_h19_a_queue_with_tasks_for_others_is_left_to_them_first(board: QueueBoard) -> None:
@@ -159,51 +174,103 @@ def test_h06_a_waiting_suspect_stops_the_taking_until_all_others_are_old() -> No
     assert not watch.blocked([old], 105.0)
 
 
-def wake_in_vain(board: QueueBoard, view: QueueView, now: float) -> None:
-    """Let Redis report a task of an empty queue that somebody else then gets."""
-    board.changed(view.pending_key, now)
-    board.answered(view, EMPTY, changes=view.changes, now=now, look_at=now + 5)
-    if view in board.to_watch():
-        board.watched(view, changes=view.changes)
-        board.answered(view, EMPTY, changes=view.changes, now=now, look_at=now + 5)
+SERVERS = 200
 
 
-def test_one_of_many_idle_servers_waits_before_it_watches_a_queue_again(board: QueueBoard) -> None:
-    """One task wakes all those that watch, and only one of them gets it."""
-    view = board.views[0]
-    for _ in range(8):
-        wake_in_vain(board, view, 100.0)
-        assert view.armed
-    rests = []
-    for _ in range(10):
-        wake_in_vain(board, view, 100.0)
-        assert not view.armed
-        assert [] == board.to_watch() == board.due(100.0)
-        rests.append(view.look_at - 100.0)
-        [due] = board.due(view.look_at)
-        board.watched(due, changes=due.changes)
-        assert view in board.worth_asking(100.0)
+def rest(board: QueueBoard, view: QueueView) -> None:
+    """Let a queue be empty and watched, on a board of one of many servers."""
+    board.note_servers(SERVERS)
+    board.answered(view, EMPTY, changes=view.changes, now=100.0, look_at=105.0)
+    board.watched_empty(view, changes=view.changes, look_at=105.0)
+
+
+def report(board: QueueBoard, view: QueueView) -> float:
+    """Let Redis report a task; return after how many seconds the server looks for it."""
+    assert board.changed(view.pending_key, 100.0)
+    return view.look_at - 100.0 if view.deferred else 0.0
+
+
+def lose(board: QueueBoard, view: QueueView) -> None:
+    """Let somebody else have got the task, whether the server asks or looks for it."""
+    if not view.deferred:
         board.answered(view, EMPTY, changes=view.changes, now=100.0, look_at=105.0)
-        assert (True, 105.0) == (view.armed, view.look_at)
-    assert 0.01 <= rests[0] <= 0.02
-    assert 0.125 <= rests[-1] <= 0.25
+    board.watched_empty(view, changes=view.changes, look_at=105.0)
 
 
-def test_a_server_that_gets_a_task_watches_at_once_again(board: QueueBoard) -> None:
-    """So there is always one that does, as long as it has room."""
-    view = board.views[0]
-    for _ in range(12):
-        wake_in_vain(board, view, 100.0)
+def win(board: QueueBoard, view: QueueView) -> None:
+    """Let the server get the task."""
+    board.watched(view, changes=view.changes)
     task = DequeuedTask("a", b"", 0, 30)
-    board.changed(view.pending_key, 100.0)
     board.answered(view, EMPTY._replace(tasks=[task]), changes=view.changes, now=100.0, look_at=105.0)
-    assert [view] == board.to_watch()
+    # To take the task is a change of the queue as well.
+    report(board, view)
+    lose(board, view)
 
 
-def test_polls_that_find_nothing_are_no_vain_wakes(board: QueueBoard) -> None:
-    """Whoever is never told is one of none."""
+def test_one_of_many_servers_leaves_a_task_to_others_for_a_random_while(board: QueueBoard) -> None:
+    """One task wakes all those that watch, and one of them gets it: most look so late that it is gone."""
     view = board.views[0]
+    rest(board, view)
+    waits = []
+    for _ in range(1_000):
+        waits.append(report(board, view))
+        assert (waits[-1] > 0) is view.deferred is (view not in board.worth_asking(100.0))
+        assert [] == board.to_watch() == board.due(100.0)
+        lose(board, view)
+    assert 3 < sum(wait == 0 for wait in waits) < 60, "four of two hundred ask at once"
+    assert 0.05 < sum(waits) / len(waits) < 0.15
+    assert 0.2 < max(waits) <= 0.25
+
+
+def test_a_look_that_shows_a_task_is_followed_by_the_question(board: QueueBoard) -> None:
+    """Nobody else was quicker."""
+    view = board.views[0]
+    rest(board, view)
+    while not report(board, view):
+        lose(board, view)
+    [due] = board.due(view.look_at)
+    board.watched(due, changes=due.changes)
+    assert view in board.worth_asking(100.0)
+
+
+def test_where_servers_are_few_a_task_is_asked_for_at_once(board: QueueBoard) -> None:
+    """As also where nobody knows yet how many there are."""
+    view = board.views[0]
+    rest(board, view)
+    board.note_servers(4)
+    for _ in range(100):
+        assert 0 == report(board, view)
+        assert view in board.worth_asking(100.0)
+        lose(board, view)
+
+
+def test_the_only_idle_server_of_many_soon_asks_at_once(board: QueueBoard) -> None:
+    """All others are busy, so that nobody is in its way; when they are not any more, it waits again."""
+    view = board.views[0]
+    rest(board, view)
+    for _ in range(100):
+        report(board, view)
+        win(board, view)
     for _ in range(50):
-        board.answered(view, EMPTY, changes=view.changes, now=100.0, look_at=105.0)
-        assert [view] == board.to_watch()
-        assert 105.0 == view.look_at
+        assert 0 == report(board, view)
+        win(board, view)
+    waits = []
+    for _ in range(100):
+        waits.append(report(board, view))
+        lose(board, view)
+    assert max(waits) > 0.1
+
+
+def test_no_server_gets_more_and_more_of_the_tasks() -> None:
+    """As it would if whoever gets one looked sooner for the next."""
+    servers = [Rivals() for _ in range(SERVERS)]
+    got = [0] * SERVERS
+    for _ in range(5_000):
+        waits = [(server.told(SERVERS), random.random()) for server in servers]
+        first = waits.index(min(waits))
+        got[first] += 1
+        for number, server in enumerate(servers):
+            server.looked(found=number == first)
+        servers[first].told(SERVERS)
+        servers[first].looked(found=False)
+    assert max(got) < 100

@@ -7,7 +7,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyasynq._broker.servers import clear_server_state, write_server_state
+from pyasynq._broker.servers import clear_server_state, count_servers, write_server_state
 from pyasynq._broker.settle import Claim, RequeueTask, settle_requeue
 from pyasynq._server.attempt import TAKEN, Attempt, Phase
 from pyasynq._server.renewal import Found, Renewal
@@ -16,7 +16,7 @@ from pyasynq.errors import LeaseExpiredError, TaskCanceledError
 from pyasynq.events import HeartbeatWritten, LeaseLost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyasynq._broker.driver import BlockingDriver
     from pyasynq._server.loop_watch import LoopWatch
@@ -34,6 +34,8 @@ class Beat(NamedTuple):
 
     lost: list[Attempt]
     canceled: list[tuple[Attempt, str]]
+    servers: int | None
+    """How many servers there are; None if Redis did not say."""
     error: Exception | None
 
 
@@ -72,6 +74,8 @@ class Heartbeater(Service):
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.exit_by = float("inf")
         """Monotonic time from which on a blocked event loop ends the process: it was told to stop."""
+        self.on_servers: Callable[[int], None] = lambda _: None
+        """Called with the number of servers after each beat."""
 
     def beat_now(self) -> None:
         """Make the next beat come at once, so that a new status shows."""
@@ -96,6 +100,8 @@ class Heartbeater(Service):
                 self.events.emit(LeaseLost(attempt.queue, attempt.id))
         for attempt, outcome in beat.canceled:
             attempt.cancel(TaskCanceledError(outcome), monotonic=now)
+        if beat.servers is not None:
+            self.on_servers(beat.servers)
         if beat.error is not None:
             raise beat.error
         if self.events.wants(HeartbeatWritten):
@@ -135,6 +141,7 @@ class Heartbeater(Service):
         now = self._parts.clock.monotonic()
         attempts = self._parts.roster.snapshot()
         found = Found([], [], None)
+        servers: int | None = None
         error: Exception | None = None
         try:
             found = self._renewal.renew(
@@ -149,9 +156,10 @@ class Heartbeater(Service):
                     now=self._parts.clock.redis_now(),
                 ),
             )
+            servers = self._driver.run(count_servers(self._parts.redis_time.now()))
         except Exception as failure:  # noqa: BLE001 - it becomes the round's error on the loop
             error = failure
-        return Beat(found.lost, found.canceled, found.error or error)
+        return Beat(found.lost, found.canceled, servers, found.error or error)
 
     def _tell(self, beat: Beat) -> None:
         try:
@@ -190,4 +198,4 @@ class Heartbeater(Service):
         try:
             self._driver.run(clear_server_state(record.host, record.pid, record.server_id))
         except Exception as error:  # noqa: BLE001 - it vanishes by itself; the loop is told
-            self._tell(Beat([], [], error))
+            self._tell(Beat([], [], None, error))
