@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import socket
+import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -15,8 +18,10 @@ from bench.figures import RATE, REDIS_CPU
 from bench.stage import MeasurementError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
+    from bench.children import Child
     from bench.servers import RedisServer
     from bench.stage import Stage
 
@@ -25,6 +30,7 @@ FLOOR_PIPELINED: Final = "floor-pipelined"
 FLOOR_ENQUEUE: Final = "floor-enqueue"
 FLOOR_DRAIN: Final = "floor-drain"
 FLOOR_DRAIN_VALKEY: Final = "floor-drain-valkey"
+FLOOR_PICK_UP: Final = "floor-pick-up"
 BATCH: Final = 50
 IN_FLIGHT: Final = 2
 MESSAGE: Final = b"m" * 180
@@ -159,3 +165,49 @@ def _drain(bare: BareSocket, sha: str) -> int:
             bare.send(("EVALSHA", sha, 4, *_KEYS, _PREFIX, BATCH, *done))
             in_flight += 1
     return count
+
+
+def pick_up_floor(stage: Stage, samples: int, pause: float) -> list[float]:
+    """Return how many seconds pass from before a call that enqueues until a bare worker has the task.
+
+    Raises:
+        MeasurementError: the worker has ended.
+    """
+    server = stage.server()
+    server.flush()
+    delays = []
+    with BareSocket(server) as bare:
+        enqueue = bare.load((_LUA / "enqueue.lua").read_text())
+        take = ("EVALSHA", bare.load((_LUA / "drain.lua").read_text()), "4", *_KEYS, _PREFIX, "1")
+        with bare_workers(stage, server, _KEYS[0], 1, *take) as worker:
+            for number in range(samples):
+                time.sleep(pause)
+                sent = time.time_ns()
+                bare.send(("EVALSHA", enqueue, 1, _KEYS[0], _PREFIX, f"{number:036}", MESSAGE))
+                bare.receive()
+                delays.append((int(_line(worker)) - sent) / 1e9)
+    return delays
+
+
+@contextmanager
+def bare_workers(stage: Stage, server: RedisServer, key: str, number: int, *command: str) -> Iterator[Child]:
+    """Have so many bare connections watch a key for the time of a block.
+
+    Raises:
+        MeasurementError: they do not start.
+    """
+    words = [sys.executable, "-m", "bench.bare_workers", str(server.port), key, str(number), *command]
+    worker = stage.children.start(words, name="bare-workers", environment=os.environ, pipes=True)
+    try:
+        _line(worker)
+        yield worker
+    finally:
+        worker.kill()
+
+
+def _line(worker: Child) -> str:
+    pipe = worker.process.stdout
+    line: bytes = pipe.readline() if pipe is not None else b""
+    if not line:
+        raise MeasurementError(f"a bare worker has ended: {worker.said}")
+    return line.decode()

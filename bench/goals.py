@@ -12,7 +12,7 @@ from bench.measurements.idle import CALLS as IDLE_COMMANDS
 from bench.measurements.idle import SHARE as IDLE_SHARE
 from bench.measurements.pickup import P50, P99
 from bench.measurements.slots import SHARE as IDEAL_SHARE
-from bench.measurements.wakes import CALLS, COST, FLEETS
+from bench.measurements.wakes import COST, FLEETS, WOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,22 +70,31 @@ def _times_fastest_peer(results: Results) -> float | None:
 
 
 def _per_wake(results: Results) -> float | None:
-    """Return what Redis spends on a worker that is woken in vain: such a one makes one script call."""
-    one, some, _ = _of_fleets(results, COST)
-    own, calls, _ = _of_fleets(results, CALLS)
-    if one is None or some is None or own is None or calls is None or calls <= own:
+    """Return what Redis spends on a worker that is woken in vain."""
+    return _of_each_wake(results, "idle")
+
+
+def _per_bare_wake(results: Results) -> float | None:
+    """Return what Redis spends on a bare socket that is told of a change and reads the key again."""
+    return _of_each_wake(results, "bare")
+
+
+def _of_each_wake(results: Results, kind: str) -> float | None:
+    one, some, *_ = _of_fleets(results, COST, kind)
+    own, wakes, *_ = _of_fleets(results, WOKEN, kind)
+    if one is None or some is None or own is None or wakes is None or wakes <= own:
         return None
-    return (some - one) / (calls - own)
+    return (some - one) / (wakes - own)
 
 
 def _woken(results: Results) -> float | None:
-    """Return how many of 200 idle workers a task wakes: one that is woken in vain makes one script call."""
-    one, _, many = _of_fleets(results, CALLS)
+    """Return how many of 200 idle workers a task wakes: one of them is enough where there is one."""
+    one, _, many = _of_fleets(results, WOKEN)
     return 1 + many - one if one is not None and many is not None else None
 
 
-def _of_fleets(results: Results, figure: Figure) -> list[float | None]:
-    return [_median("wakes", f"{number}-idle", figure)(results) for number in FLEETS]
+def _of_fleets(results: Results, figure: Figure, kind: str = "idle") -> list[float | None]:
+    return [_median("wakes", f"{number}-{kind}", figure)(results) for number in FLEETS]
 
 
 def _drain(text: str, row: str, other: str, least: float | None) -> Goal:
@@ -140,6 +149,7 @@ GOALS: Final = (
     Goal("idle worker, commands a second", _median("idle", "pyasynq", IDLE_COMMANDS), most=3),
     Goal("idle worker, % of a core", _median("idle", "pyasynq", IDLE_SHARE), most=0.5),
     Goal("Redis CPU for an idle worker that is woken, µs", _per_wake, most=25),
+    Goal("Redis CPU for a bare socket that is woken, µs", _per_bare_wake),
     Goal("how many of 200 idle workers a task wakes", _woken, most=100),
     Goal("Redis CPU a task drained, µs", _median("drain", "pyasynq", REDIS_CPU), most=9),
     Goal("Redis CPU a task drained, on Valkey, µs", _median("drain", "pyasynq-valkey", REDIS_CPU), most=11),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bench.contestants import GO, PEERS_IN_PYTHON, PLAIN, VALKEY, Contestant, Length
 from bench.figures import Figure, percentile
+from bench.floors import FLOOR_PICK_UP, pick_up_floor
 from bench.measurements.shape import Entry, Measurement
 from bench.peers.shape import Order
 from bench.stage import MeasurementError
@@ -80,11 +82,20 @@ def pick_up(stage: Stage, pair: Pair, samples: int) -> dict[str, float]:
         producer.stop()
     if not delays:
         raise MeasurementError(f"no task was picked up within {LIMIT_SECONDS * stage.scale + 1:.1f} s")
+    return _percentiles(delays)
+
+
+def _percentiles(delays: list[float]) -> dict[str, float]:
     return {
         P50.name: percentile(delays, 0.5),
         P90.name: percentile(delays, 0.9),
         P99.name: percentile(delays, 0.99),
     }
+
+
+def floor(stage: Stage, samples: int) -> dict[str, float]:
+    """Measure a worker and a client of bare sockets."""
+    return _percentiles([delay * 1e3 for delay in pick_up_floor(stage, samples, PAUSE)])
 
 
 @contextmanager
@@ -95,9 +106,12 @@ def _open(scene: Scene) -> Iterator[list[Entry]]:
     pairs = [pair for pair in everyone if pair.worker.length <= scene.length]
 
     def entry(pair: Pair) -> Entry:
-        return Entry(pair.key, pair.title, lambda: pick_up(stage, pair, samples))
+        run = partial(pick_up, stage, pair, samples)
+        return Entry(pair.key, pair.title, run, floor=None if pair.worker.server == VALKEY else FLOOR_PICK_UP)
 
-    yield [entry(pair) for pair in pairs if {pair.worker.peer, pair.client} <= set(scene.peers)]
+    entries = [entry(pair) for pair in pairs if {pair.worker.peer, pair.client} <= set(scene.peers)]
+    title = "floor: the same work on the data, from bare sockets"
+    yield [*entries, Entry(FLOOR_PICK_UP, title, lambda: floor(stage, samples))]
 
 
 PICK_UP = Measurement(

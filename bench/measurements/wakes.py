@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bench.contestants import PLAIN
 from bench.figures import Figure
+from bench.floors import BareSocket, bare_workers
 from bench.measurements.shape import Entry, Measurement
 from bench.peers.shape import Order
 from bench.stage import MeasurementError
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
     from bench.stage import Counters, Stage
 
 COST: Final = Figure("Redis CPU", "µs an enqueue", 0)
+WOKEN: Final = Figure("wakes", "an enqueue", 1)
 CALLS: Final = Figure("script calls", "an enqueue", 1)
 FLEETS: Final = (1, 20, 200)
 IN_ONE_PROCESS: Final = 50
 TASKS: Final = 40
 PAUSE: Final = 0.03
-SETTLE_SECONDS: Final = 1.0
+_BARE_KEY: Final = "floor:key"
+SETTLE_SECONDS: Final = 6.0
+"""A heartbeat and a little more: with it each learns how many they are."""
 
 
 def wake(stage: Stage, number: int) -> dict[str, float]:
@@ -55,7 +59,34 @@ def wake(stage: Stage, number: int) -> dict[str, float]:
     share = working.seconds / resting.seconds
     return {
         COST.name: (working.cpu - resting.cpu * share) / tasks * 1e6,
+        WOKEN.name: (working.looks - resting.looks * share) / tasks,
         CALLS.name: (working.calls - resting.calls * share) / tasks,
+    }
+
+
+def bare_wake(stage: Stage, number: int) -> dict[str, float]:
+    """Measure so many bare connections that read a key again whenever it has changed, and do no more."""
+    server = stage.server()
+    server.flush()
+    changes = max(3, int(TASKS * stage.scale))
+
+    def repeat(change: Callable[[], object]) -> None:
+        for _ in range(changes):
+            time.sleep(PAUSE)
+            change()
+
+    with bare_workers(stage, server, _BARE_KEY, number), BareSocket(server) as bare:
+
+        def set_key() -> None:
+            bare.send(("SET", _BARE_KEY, "value"))
+            bare.receive()
+
+        resting = _during(server, lambda: repeat(lambda: None))
+        working = _during(server, lambda: repeat(set_key))
+    return {
+        COST.name: (working.cpu - resting.cpu) / changes * 1e6,
+        WOKEN.name: (working.looks - resting.looks) / changes,
+        CALLS.name: 0.0,
     }
 
 
@@ -64,13 +95,21 @@ class Spent(NamedTuple):
 
     seconds: float
     cpu: float
+    looks: int
+    """How often a worker has read a key to be told of its next change: once each time that it was told."""
     calls: int
 
 
 def _during(server: RedisServer, action: Callable[[], object]) -> Spent:
-    begun, cpu, calls = time.perf_counter(), server.cpu_seconds(), server.calls("evalsha")
+    begun, cpu = time.perf_counter(), server.cpu_seconds()
+    looks, calls = server.calls("exists"), server.calls("evalsha")
     action()
-    return Spent(time.perf_counter() - begun, server.cpu_seconds() - cpu, server.calls("evalsha") - calls)
+    return Spent(
+        time.perf_counter() - begun,
+        server.cpu_seconds() - cpu,
+        server.calls("exists") - looks,
+        server.calls("evalsha") - calls,
+    )
 
 
 @contextmanager
@@ -106,17 +145,24 @@ def _open(scene: Scene) -> Iterator[list[Entry]]:
         title = f"{number} idle worker{'s' if number > 1 else ''}"
         return Entry(f"{number}-idle", title, lambda: wake(stage, here), reference=f"{FLEETS[0]}-idle")
 
-    yield [entry(number) for number in FLEETS]
+    def floor(number: int) -> Entry:
+        here = min(number, 5) if stage.is_smoke else number
+        title = f"floor: {number} bare socket{'s' if number > 1 else ''}"
+        return Entry(f"{number}-bare", title, lambda: bare_wake(stage, here), reference=f"{FLEETS[0]}-bare")
+
+    yield [*(entry(number) for number in FLEETS), *(floor(number) for number in FLEETS[:2])]
 
 
 WAKES = Measurement(
     "wakes",
     "What a task costs Redis where many workers are idle (pyasynq)",
-    (COST, CALLS),
+    (COST, WOKEN, CALLS),
     _open,
-    compared="one idle worker",
+    compared="one of them",
     notes=(
         "From enqueue to done, apart from what the idle workers cost anyway.",
-        "With one idle worker all script calls are the task's own; the others are of workers too late.",
+        "A wake is a key that a worker reads again to be told of its next change.",
+        "With one idle worker all script calls are the task's own, and so are three reads by those scripts.",
+        "Bare sockets read a key again that is set, and do no more.",
     ),
 )

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import sys
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import uvloop
@@ -51,15 +51,13 @@ async def doze(most: float) -> None:
 
 def tasks_of(tasks: Sequence[Arguments], queues: Sequence[str]) -> Iterator[Task]:
     """Make typed tasks."""
-    if len(queues) == 1:
-        queue = queues[0]
-        return (
-            (note.options(queue=queue).task(**task) for task in tasks)
-            if queue != QUEUE
-            else (note.task(**task) for task in tasks)
-        )
-    routed = {queue: note.options(queue=queue) for queue in queues}
-    return (routed[queue].task(**task) for task, queue in in_turn(tasks, queues))
+    return (_routed(queue).task(**task) for task, queue in in_turn(tasks, queues))
+
+
+@cache
+def _routed(queue: str) -> CoroutineTask[..., None]:
+    """Return the task for a queue, as a program declares it once."""
+    return note if queue == QUEUE else note.options(queue=queue)
 
 
 async def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from bench.chart import OTHERS, OURS, bars
 from bench.contestants import Length
 from bench.figures import RATE, WORKER_CPU
 from bench.goals import Goal, judged
-from bench.measurements.wakes import CALLS, COST
+from bench.measurements.wakes import COST, WOKEN
 from bench.publish import BEGIN, END, generated, rewritten
 from bench.report import markdown, shown, table_of
 from bench.results import Results, Row, Table
@@ -144,12 +144,12 @@ def test_the_fastest_safe_peer_decides() -> None:
 
 
 def test_a_wake_costs_what_the_vain_ones_add() -> None:
-    """Whoever is woken and gets no task has made one script call."""
+    """Whoever is woken reads the key again."""
     found = results(*MEASURED)
-    found.tables["wakes"] = Table("wakes", "Wakes", (COST, CALLS))
-    for number, cost, calls in ((1, 100.0, 4.0), (20, 480.0, 23.0), (200, 1_500.0, 54.0)):
+    found.tables["wakes"] = Table("wakes", "Wakes", (COST, WOKEN))
+    for number, cost, woken in ((1, 100.0, 4.0), (20, 480.0, 23.0), (200, 1_500.0, 54.0)):
         key = f"{number}-idle"
-        found.tables["wakes"].rows[key] = Row(key, key, None, None, {0: {COST.name: cost, CALLS.name: calls}})
+        found.tables["wakes"].rows[key] = Row(key, key, None, None, {0: {COST.name: cost, WOKEN.name: woken}})
 
     values = {goal.text: value for goal, value in judged(found)}
 
