@@ -8,12 +8,13 @@ PYTEST_ARGS ?=
 # Options of the other long runs.
 FOLDER     ?=
 PROFILE    ?= long
-MINUTES    ?= 30
+MINUTES    ?=
 SAMPLE     ?=
 SEED       ?=
+RECORDS    ?=
+STEPS      ?= 10000
 BENCH_ARGS ?=
 SEQUENCES  ?=
-MINUTES    ?= 10
 JOBS       ?= 1
 
 # The name of the stamp holds what the environment was made from, so it is made anew when that changes and
@@ -73,16 +74,17 @@ sync: $(STAMP) ## write the generated files anew: pyasynq.sync and the wire modu
 	@for tool in $(GENERATORS); do echo "$(PYTHON) $$tool"; $(PYTHON) $$tool || exit 1; done
 
 mutants: $(STAMP) ## break the Lua scripts one statement at a time; the tests must notice [SAMPLE=60 SEED=1]
-	@$(PYTHON) -m tools.mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
+	@$(PYTHON) -m tools.mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(RECORDS),--records $(RECORDS))
 
-model: $(STAMP) ## 10,000 random operations, on Redis and on a model of it; print how often each was drawn
-	@PYASYNQ_MODEL_STEPS=10000 $(PYTHON) -m pytest -q -s tests/properties/test_model_queue.py
+model: $(STAMP) ## 10,000 random operations, on Redis and on a model of it; print how often each was drawn [STEPS=4000]
+	@PYASYNQ_MODEL_STEPS=$(STEPS) $(PYTHON) -m pytest -q -s tests/properties/test_model_queue.py
 
 chaos: $(STAMP) ## break everything while a million tasks run; none may be lost [PROFILE=short SEED=1]
 	@$(PYTHON) -m tests.chaos.run --profile $(PROFILE) $(if $(SEED),--seed $(SEED))
 
 soak: $(STAMP) ## a worker under load with faults: its memory and connections must not grow [MINUTES=30 SEED=1]
-	@$(PYTHON) -m tests.chaos.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	@$(PYTHON) -m tests.chaos.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
 
 chaos-limits: $(STAMP) ## four workers on queues with limits, two of them killed: never too many at once, never too fast
 	@$(PYTHON) -m tests.chaos.limits rate
@@ -108,7 +110,7 @@ chaos-doctor: $(STAMP) ## a busy healthy system for a minute, examined all the t
 	@$(PYTHON) -m tests.chaos.doctor
 
 fuzz: $(STAMP) ## hostile bytes and nonsense, so many minutes for each fuzzer; with Atheris, if it is there [MINUTES=10 JOBS=2 SEED=1]
-	@$(PYTHON) -m tests.fuzz.run --minutes $(MINUTES) --jobs $(JOBS) $(if $(SEED),--seed $(SEED))
+	@$(PYTHON) -m tests.fuzz.run --minutes $(or $(MINUTES),10) --jobs $(JOBS) $(if $(SEED),--seed $(SEED))
 
 pins: ## write requirements/dev.txt anew from pyproject.toml (needs uv)
 	@tools/pins.sh

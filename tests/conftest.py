@@ -1,3 +1,4 @@
+import os
 from collections.abc import Generator
 
 import hypothesis
@@ -19,6 +20,12 @@ pytest_plugins = [
     "tests.fix_worker",
     "tests.fix_children",
 ]
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many processes share the tests: each waits half of its time for servers and children."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + 2
 
 
 @pytest.hookimpl(wrapper=True)

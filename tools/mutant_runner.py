@@ -84,11 +84,21 @@ def record_tests(folder: str, *, processes: int) -> dict[str, Recorded]:
         if run.returncode != _PASSED:
             message = f"the tests fail before anything is broken:\n{run.stdout[-4000:]}{run.stderr[-2000:]}"
             raise RunError(message)
-        return {
-            test: Recorded(frozenset(entry["scripts"]), entry["seconds"])
-            for record in Path(records).iterdir()
-            for test, entry in json.loads(record.read_text(encoding="utf-8")).items()
-        }
+        return read_records(Path(records), folder)
+
+
+def read_records(records: Path, folder: str) -> dict[str, Recorded]:
+    """Return what each test of a folder did, of all that were recorded. Raises RunError if there is none."""
+    recorded = {
+        test: Recorded(frozenset(entry["scripts"]), entry["seconds"])
+        for record in records.glob("*.json")
+        for test, entry in json.loads(record.read_text(encoding="utf-8")).items()
+        if test.startswith(f"{folder}/")
+    }
+    if not recorded:
+        message = f"{records}: no test of {folder} is recorded there"
+        raise RunError(message)
+    return recorded
 
 
 def run_jobs(jobs: Iterable[Job], *, processes: int) -> Iterator[tuple[int, bool]]:

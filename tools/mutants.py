@@ -1,6 +1,6 @@
 """Break the Lua scripts one statement at a time and see whether the contract tests notice.
 
-    python -m tools.mutants [--sample N] [--seed S] [--script NAME]
+    python -m tools.mutants [--sample N] [--seed S] [--script NAME] [--records FOLDER]
 
 Every mutant (see tools/lua_mutator.py) must be killed, that is, make a test fail. A survivor must be
 listed in tests/mutants.toml with the reason why no test can see it:
@@ -24,17 +24,27 @@ import sys
 import time
 import tomllib
 from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tools.lua_mutator import Mutant, mutants_of
-from tools.mutant_runner import PACKAGE, ROOT, SCRIPTS, Job, Recorded, RunError, record_tests, run_jobs
+from tools.mutant_runner import (
+    PACKAGE,
+    ROOT,
+    SCRIPTS,
+    Job,
+    Recorded,
+    RunError,
+    read_records,
+    record_tests,
+    run_jobs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
 TESTS = "tests/contract"
 EXCUSES = ROOT / "tests" / "mutants.toml"
@@ -97,7 +107,8 @@ def main() -> int:
     started = time.monotonic()
     try:
         excuses = read_excuses(EXCUSES)
-        killed = _try_all(chosen, sources, processes=options.processes)
+        records = _records(options.records, processes=options.processes)
+        killed = _try_all(chosen, sources, records, processes=options.processes)
     except (RunError, ExcuseError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -158,9 +169,21 @@ def judge(
     )
 
 
-def _try_all(chosen: list[Candidate], sources: Mapping[str, str], *, processes: int) -> list[bool]:
+def _records(folder: Path | None, *, processes: int) -> dict[str, Recorded]:
+    if folder is not None:
+        return read_records(folder, TESTS)
     print(f"running {TESTS} once, unbroken, to learn which test runs which script", flush=True)
-    tests = rank_tests(sources, record_tests(TESTS, processes=processes))
+    return record_tests(TESTS, processes=processes)
+
+
+def _try_all(
+    chosen: list[Candidate],
+    sources: Mapping[str, str],
+    records: Mapping[str, Recorded],
+    *,
+    processes: int,
+) -> list[bool]:
+    tests = rank_tests(sources, records)
     jobs = []
     for number, (script, mutant) in enumerate(chosen):
         names = tuple(test for test, _ in tests[script])
@@ -225,6 +248,12 @@ def _options() -> argparse.Namespace:
         "--script",
         metavar="NAME",
         help="only mutants of this script, or of a folder's: lease/dequeue, group/",
+    )
+    parser.add_argument(
+        "--records",
+        type=Path,
+        metavar="FOLDER",
+        help="what tools/record_scripts.py wrote of a run of these tests; without it they are run first",
     )
     parser.add_argument("--processes", type=int, metavar="N", default=2)
     return parser.parse_args()

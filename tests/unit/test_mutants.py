@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tools.lua_mutator import Mutant
-from tools.mutant_runner import Recorded
+from tools.mutant_runner import Recorded, RunError, read_records
 from tools.mutants import Candidate, ExcuseError, Place, judge, rank_tests, read_excuses
 
 if TYPE_CHECKING:
@@ -70,6 +71,25 @@ def test_a_fragment_is_run_by_the_tests_of_every_script_that_uses_it() -> None:
     records = {"a": Recorded(frozenset({"task/done"}), 0.1), "b": Recorded(frozenset({"task/run"}), 0.1)}
 
     assert [("a", 0.1)] == rank_tests(sources, records)["shared/now"]
+
+
+def test_records_of_all_processes_are_read_and_other_tests_left_out(tmp_path: Path) -> None:
+    """A run of all tests was recorded; the mutants are tried on one folder."""
+    record = {"scripts": ["task/done"], "seconds": 0.5}
+    (tmp_path / "1.json").write_text(json.dumps({"tests/contract/test_a.py::test": record}))
+    (tmp_path / "2.json").write_text(
+        json.dumps({"tests/contract/test_b.py::test": record, "tests/unit/test_c.py::test": record})
+    )
+
+    assert {
+        f"tests/contract/test_{name}.py::test": Recorded(frozenset({"task/done"}), 0.5) for name in "ab"
+    } == read_records(tmp_path, "tests/contract")
+
+
+def test_a_record_without_the_tests_is_refused(tmp_path: Path) -> None:
+    """Nothing would be killed, and it would look like the tests' fault."""
+    with pytest.raises(RunError, match="no test of tests/contract is recorded there"):
+        read_records(tmp_path, "tests/contract")
 
 
 def test_the_list_of_survivors_is_read(tmp_path: Path) -> None:
