@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pyasynq._server.intake import Ask
     from pyasynq._server.queue_view import QueueView
+    from pyasynq.task import Task
     from tests.factories import Tasks
 
 
@@ -87,6 +88,33 @@ async def test_one_of_many_servers_leaves_a_task_to_others_and_then_takes_it(
         assert time.monotonic() - enqueued < EngineSettings().safety_poll / 2
         await idle(running)
         await running.settled()
+
+
+@run_async
+async def test_a_task_begins_before_its_queue_is_watched_again(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for the watch, and somebody may wait for the task."""
+    began = False
+    before_watches = []
+    read_tracked = ServerWatcher._read_tracked
+
+    async def begin(task: Task) -> None:
+        nonlocal began
+        began = True
+
+    async def watch(watcher: ServerWatcher, *arguments: Any) -> bool:
+        before_watches.append(began)
+        return await read_tracked(watcher, *arguments)
+
+    async with serving(redis_url, begin, settings=EngineSettings()) as running:
+        await idle(running)
+        monkeypatch.setattr(ServerWatcher, "_read_tracked", watch)
+        await running.client.enqueue("t", task_id="a")
+        await running.finished("a")
+        await idle(running)
+    assert before_watches
+    assert all(before_watches)
 
 
 @run_async

@@ -221,6 +221,9 @@ class Processor(Service):
         if self._parts.config.burst:
             return
         board = self._intake.board
+        if board.to_watch():
+            # What this round has brought begins first; nothing waits for the watch.
+            await asyncio.sleep(0)
         for view in board.to_watch():
             changes = view.changes
             if await self._wake_up.watch(*view.watched_keys):
