@@ -207,6 +207,22 @@ async def test_the_task_factory_of_the_loop_makes_the_tasks_of_handlers(redis_ur
     assert 1 == made.count("Runner._run")
 
 
+@run_async
+async def test_the_asyncio_task_of_a_handler_is_named_after_its_task(redis_url: str) -> None:
+    """So logs and stacks say which task it was."""
+    names: list[str] = []
+
+    async def handle(task: Task) -> None:
+        del task
+        asyncio_task = asyncio.current_task()
+        names.append(asyncio_task.get_name() if asyncio_task else "")
+
+    async with serving(redis_url, handle) as running:
+        await running.client.enqueue("t", task_id="a")
+        await running.finished("a")
+    assert ["a"] == names
+
+
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("fails", [False, True])
 @run_async

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 from pyasynq._payload.compiler import Compiler, UnsupportedTypeError
 from pyasynq._payload.converter import Converter, Json, Mismatch, as_is
@@ -29,6 +29,10 @@ _REFUSED_KINDS = {
 }
 
 
+_Shape: TypeAlias = tuple[tuple[str, ...], tuple[type, ...]]
+"""The names of a payload's arguments, and the types of their values in JSON."""
+
+
 class _Argument(NamedTuple):
     name: str
     plain: frozenset[type]
@@ -48,11 +52,11 @@ class ArgumentsCodec:
     """
 
     __slots__ = (
+        "_conversions",
         "_converters",
         "_decoders",
         "_defaults",
         "_encoders",
-        "_known_shapes",
         "_owner",
         "_parameters",
         "_signature",
@@ -79,8 +83,8 @@ class ArgumentsCodec:
             for name, one in self._converters.items()
             if one.decode is not as_is
         ]
-        self._known_shapes: set[tuple[tuple[str, ...], tuple[type, ...]]] = set()
-        """Names and types of payloads that fit as they are: those of one producer are nearly always alike."""
+        self._conversions: dict[_Shape, list[tuple[str, Callable[[Json], Any]]]] = {}
+        """What to convert in payloads of a shape: those of one producer are nearly always alike."""
         self._check_defaults()
 
     def _compile(self, parameter: inspect.Parameter, hint: Any, compiler: Compiler) -> Converter:
@@ -168,23 +172,30 @@ class ArgumentsCodec:
         if type(values) is not dict:
             raise PayloadDecodingError(f"{self._owner}: the payload is no JSON object of arguments by name")
         shape = tuple(values), tuple(map(type, values.values()))
-        if shape in self._known_shapes:
-            return values
+        conversions = self._conversions.get(shape)
+        if conversions is None:
+            conversions = self._learn(shape, values)
+        for name, convert in conversions:
+            try:
+                values[name] = convert(values[name])
+            except Mismatch as mismatch:
+                raise PayloadDecodingError(
+                    f"{self._owner}, argument {name}{mismatch.path}: {mismatch.message}",
+                ) from mismatch.__cause__
+        return values
+
+    def _learn(self, shape: _Shape, values: dict[str, Json]) -> list[tuple[str, Callable[[Json], Any]]]:
+        """Return what to convert in payloads of a shape, if it fits the arguments at all."""
         if values.keys() != self._parameters:
             self._check_names(values)
-        converts = False
-        for name, plain, convert in self._decoders:
-            if name in values and type(values[name]) not in plain:
-                converts = True
-                try:
-                    values[name] = convert(values[name])
-                except Mismatch as mismatch:
-                    raise PayloadDecodingError(
-                        f"{self._owner}, argument {name}{mismatch.path}: {mismatch.message}",
-                    ) from mismatch.__cause__
-        if not converts and len(self._known_shapes) < _MOST_SHAPES:
-            self._known_shapes.add(shape)
-        return values
+        conversions = [
+            (name, convert)
+            for name, plain, convert in self._decoders
+            if name in values and type(values[name]) not in plain
+        ]
+        if len(self._conversions) < _MOST_SHAPES:
+            self._conversions[shape] = conversions
+        return conversions
 
     def _check_names(self, values: dict[str, Json]) -> None:
         missing = [name for name in self._parameters if name not in values and name not in self._defaults]

@@ -71,7 +71,7 @@ class Runner:
     def start(self, attempt: Attempt) -> None:
         """Run an attempt in an asyncio task of its own."""
         self.running.add(attempt)
-        task = self._begin_task(self._run(attempt), context=self._context.copy())
+        task = self._begin_task(self._run(attempt), name=attempt.id, context=self._context.copy())
         # An eager task has taken its first step by now, and often its last.
         if not task.done():
             attempt.task = task
@@ -167,6 +167,9 @@ def _task_maker(loop: asyncio.AbstractEventLoop) -> Callable[..., asyncio.Task[N
 
     Most handlers end at their first step, or wait soon: eager tasks take that step without the loop.
     """
-    if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
+    if loop.get_task_factory() is not None:
+        return loop.create_task
+    # uvloop's own `create_task` sets the name after one was made up.
+    if sys.version_info >= (3, 12):
         return partial(asyncio.Task, loop=loop, eager_start=True)
-    return loop.create_task
+    return partial(asyncio.Task, loop=loop)
