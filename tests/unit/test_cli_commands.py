@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from typing import TYPE_CHECKING
 
 import click
 import pytest
@@ -12,6 +14,9 @@ from pyasynq.cli import main
 from pyasynq.cli.processes import memory_size
 from pyasynq.cli.reload import run_with_reload
 from pyasynq.cli.worker import _some, worker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def invoke(*arguments: str) -> tuple[int, str, str]:
@@ -117,3 +122,18 @@ def test_sizes_are_read_with_units_of_1024(text: str, size: int) -> None:
     """Whatever of them is written."""
     context = click.Context(worker)
     assert size == memory_size(context, worker.params[0], text)
+
+
+@pytest.mark.parametrize(
+    ("option", "runs"), [("--processes=2", "supervise"), ("--reload", "run_with_reload")]
+)
+def test_child_processes_get_what_was_typed_after_the_command(
+    monkeypatch: pytest.MonkeyPatch, option: str, runs: str
+) -> None:
+    """Also where something before it is called like the command."""
+    given: list[Sequence[str]] = []
+    monkeypatch.setattr(f"pyasynq.cli.worker.{runs}", lambda arguments, *_: given.append(arguments))
+    monkeypatch.setattr(sys, "argv", ["worker", "worker", "another:app"])
+    code, _, _ = invoke("worker", "worker:app", "--queues", "worker=1", option)
+    assert 0 == code
+    assert ["worker:app", "--queues", "worker=1"] == [one for one in given[0] if one != option]

@@ -39,9 +39,18 @@ _log = logging.getLogger("pyasynq")
 _DEFAULTS = ServerConfig()
 # Tasks make few cycles: the collector's default of 700 objects would run it every few tasks.
 _GC_THRESHOLD = (20_000, 10, 10)
+_TYPED = "pyasynq.typed"
 
 
-@click.command()
+class _WorkerCommand(click.Command):
+    """Keeps what was typed after its name, for the processes that do the work."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_TYPED] = tuple(args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_WorkerCommand)
 @click.argument("reference", metavar="MODULE:APP")
 @click.argument("modules", metavar="[MODULE]...", nargs=-1)
 @click.option(
@@ -181,19 +190,16 @@ def worker(reference: str, modules: tuple[str, ...], *, reload: bool, **settings
             "the worker does not run on Windows; clients do. Run it in WSL or a container"
         )
     install_logging(settings["log_level"], settings["log_format"])
+    typed: tuple[str, ...] = click.get_current_context().meta[_TYPED]
     if reload:
         if settings["burst"]:
             raise click.UsageError("--reload waits for changes and --burst exits: use one of them")
-        raise SystemExit(run_with_reload([argument for argument in _arguments() if argument != "--reload"]))
+        raise SystemExit(run_with_reload([argument for argument in typed if argument != "--reload"]))
     if is_supervisor(settings):
-        raise SystemExit(supervise(_arguments(), settings))
+        raise SystemExit(supervise(typed, settings))
     # Before anything that takes time: the supervisor may end meanwhile.
     link = SupervisorLink(settings["supervised"]) if settings["supervised"] is not None else None
     raise SystemExit(_work(find_app(reference), modules, settings, link))
-
-
-def _arguments() -> Sequence[str]:
-    return sys.argv[sys.argv.index("worker") + 1 :]
 
 
 def _work(app: App, modules: Sequence[str], settings: dict[str, Any], link: SupervisorLink | None) -> int:
