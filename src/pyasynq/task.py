@@ -50,7 +50,7 @@ class Task:
         payload: bytes | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> None:
-        if not isinstance(payload, bytes | None):
+        if payload is not None and not isinstance(payload, bytes):
             # What was given may be as secret as a payload, so the error shows its type alone.
             raise InvalidOptionError("payload", payload.__class__, "must be bytes; encode text or JSON first")
         check_option_names(options)
@@ -66,6 +66,15 @@ class Task:
     def __repr__(self) -> str:
         size = "None" if self.payload is None else f"<{len(self.payload)} bytes>"
         return f"Task({self.type!r}, payload={size}, options={sorted(self.options)})"
+
+
+def checked_task(type: str, payload: bytes | None, options: EnqueueOptions) -> Task:  # noqa: A002 - as above
+    """Return a task of what has been checked, or of what stands in Redis, whoever wrote it."""
+    task = Task.__new__(Task)
+    task.type = type
+    task.payload = payload
+    task.options = options
+    return task
 
 
 class EnqueueStatus(enum.StrEnum):

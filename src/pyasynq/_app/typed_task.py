@@ -17,7 +17,7 @@ from pyasynq._app.routes import route_of
 from pyasynq._server.children.order import Program
 from pyasynq.errors import ArgumentsError, ConfigurationError
 from pyasynq.options import DEFAULT_QUEUE, merge_options, name_of, resolve_options
-from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo
+from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, checked_task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
@@ -98,7 +98,7 @@ class TypedTask(Generic[P, R]):
         return self._task(args, kwargs)
 
     def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Task:
-        return Task(self.type, self._declaration.arguments.encode(args, kwargs), **self._options)
+        return checked_task(self.type, self._declaration.arguments.encode(args, kwargs), self._options.copy())
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedTask[R]:
         """Enqueue a call of the handler.

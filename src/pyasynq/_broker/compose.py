@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._wire.keys import queue_keys
@@ -223,12 +224,17 @@ def task_info(
         state=composed.state,
         max_retry=settings.max_retry,
         retried=0,
-        timeout=timedelta(seconds=settings.timeout) if settings.timeout else None,
+        timeout=_duration(settings.timeout) if settings.timeout else None,
         deadline=datetime.fromtimestamp(settings.deadline, UTC) if settings.deadline else None,
         next_process_at=due,
-        retention=timedelta(seconds=settings.retention),
+        retention=_duration(settings.retention),
         headers=dict(settings.headers or {}),
         group=settings.group,
         enqueue_status=status,
     )
     return info
+
+
+@lru_cache(maxsize=256)
+def _duration(seconds: int) -> timedelta:
+    return timedelta(seconds=seconds)

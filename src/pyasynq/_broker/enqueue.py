@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_BYTES, MAX_TASKS, time_arguments
 from pyasynq._broker.enqueue_rules import new_task_arguments, refusal, result_by_rules
@@ -60,20 +60,21 @@ class QueueRegistry:
         self._known_until.pop(queue, None)
 
 
-class EnqueueRun(NamedTuple):
-    """Tasks of one queue that one script call takes.
+class EnqueueRun:
+    """Tasks of one queue that one script call takes."""
 
-    Attributes:
-        queue: the queue's name.
-        script: what stores tasks of this kind.
-        tasks: in the order in which they join the queue.
-        positions: where each task stood in the sequence that was split.
-    """
+    __slots__ = ("positions", "queue", "script", "size", "tasks")
 
-    queue: str
-    script: Script
-    tasks: list[Composed]
-    positions: list[int]
+    def __init__(self, queue: str, script: Script) -> None:
+        self.queue = queue
+        self.script = script
+        """What stores tasks of this kind."""
+        self.tasks: list[Composed] = []
+        """In the order in which they join the queue."""
+        self.positions: list[int] = []
+        """Where each task stood in the sequence that was split."""
+        self.size = 0
+        """Bytes of their messages."""
 
 
 def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
@@ -83,7 +84,7 @@ def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
     not cut a run.
     """
     runs: list[EnqueueRun] = []
-    open_runs: dict[str, tuple[EnqueueRun, int]] = {}
+    open_runs: dict[str, EnqueueRun] = {}
     for position, item in enumerate(composed):
         queue, size = item.settings.queue, len(item.encoded)
         if item.rules is not None:
@@ -92,18 +93,18 @@ def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
             script = GROUP_ADD if item.state is TaskState.AGGREGATING else GROUP_SCHEDULE
         else:
             script = _SCRIPTS[item.state, bool(item.lock)]
-        run, filled = open_runs.get(queue, (None, 0))
+        run = open_runs.get(queue)
         if (
             run is None
             or run.script is not script
             or len(run.tasks) == MAX_TASKS
-            or filled + size > MAX_BYTES
+            or run.size + size > MAX_BYTES
         ):
-            run, filled = EnqueueRun(queue, script, [], []), 0
+            run = open_runs[queue] = EnqueueRun(queue, script)
             runs.append(run)
         run.tasks.append(item)
         run.positions.append(position)
-        open_runs[queue] = run, filled + size
+        run.size += size
     return runs
 
 

@@ -30,7 +30,9 @@ _REFUSED_KINDS = {
 
 
 _Shape: TypeAlias = tuple[tuple[str, ...], tuple[type, ...]]
-"""The names of a payload's arguments, and the types of their values in JSON."""
+"""The names of arguments in their order, and the types of the values."""
+_Conversion: TypeAlias = "tuple[str, Callable[[Any], Any]]"
+"""The name of an argument, and what converts its value."""
 
 
 class _Argument(NamedTuple):
@@ -52,11 +54,12 @@ class ArgumentsCodec:
     """
 
     __slots__ = (
-        "_conversions",
         "_converters",
         "_decoders",
+        "_decodings",
         "_defaults",
         "_encoders",
+        "_encodings",
         "_owner",
         "_parameters",
         "_signature",
@@ -83,8 +86,10 @@ class ArgumentsCodec:
             for name, one in self._converters.items()
             if one.decode is not as_is
         ]
-        self._conversions: dict[_Shape, list[tuple[str, Callable[[Json], Any]]]] = {}
-        """What to convert in payloads of a shape: those of one producer are nearly always alike."""
+        self._encodings: dict[_Shape, list[_Conversion]] = {}
+        """What to convert in calls of a shape: those of one line of a program are nearly always alike."""
+        self._decodings: dict[_Shape, list[_Conversion]] = {}
+        """The same for payloads."""
         self._check_defaults()
 
     def _compile(self, parameter: inspect.Parameter, hint: Any, compiler: Compiler) -> Converter:
@@ -113,20 +118,29 @@ class ArgumentsCodec:
             ArgumentsError: for missing, unknown or surplus arguments.
             PayloadEncodingError: for an argument that JSON cannot carry; it names the argument.
         """
-        bound = self._bind(args, kwargs)
-        for name, plain, convert in self._encoders:
-            value = bound[name]
-            if type(value) not in plain:
-                try:
-                    bound[name] = convert(value)
-                except Mismatch as mismatch:
-                    self._refuse_argument(name, mismatch)
-                except RecursionError:
-                    self._refuse_argument(name, Mismatch("nested too deeply for JSON"))
+        shape = _shape_of(kwargs)
+        conversions = None if args else self._encodings.get(shape)
+        if conversions is not None:
+            bound = dict(kwargs)
+        else:
+            bound = self._bind(args, kwargs)
+            conversions = self._encodings_of(bound)
+            if tuple(bound) == shape[0] and len(self._encodings) < _MOST_SHAPES:
+                self._encodings[shape] = conversions
+        for name, convert in conversions:
+            try:
+                bound[name] = convert(bound[name])
+            except Mismatch as mismatch:
+                self._refuse_argument(name, mismatch)
+            except RecursionError:
+                self._refuse_argument(name, Mismatch("nested too deeply for JSON"))
         try:
             return to_bytes(bound)
         except Mismatch as mismatch:
             self._blame(bound, mismatch)
+
+    def _encodings_of(self, bound: Mapping[str, Any]) -> list[_Conversion]:
+        return [(name, convert) for name, plain, convert in self._encoders if type(bound[name]) not in plain]
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if not args and kwargs.keys() == self._parameters:
@@ -171,8 +185,8 @@ class ArgumentsCodec:
             ) from None
         if type(values) is not dict:
             raise PayloadDecodingError(f"{self._owner}: the payload is no JSON object of arguments by name")
-        shape = tuple(values), tuple(map(type, values.values()))
-        conversions = self._conversions.get(shape)
+        shape = _shape_of(values)
+        conversions = self._decodings.get(shape)
         if conversions is None:
             conversions = self._learn(shape, values)
         for name, convert in conversions:
@@ -184,7 +198,7 @@ class ArgumentsCodec:
                 ) from mismatch.__cause__
         return values
 
-    def _learn(self, shape: _Shape, values: dict[str, Json]) -> list[tuple[str, Callable[[Json], Any]]]:
+    def _learn(self, shape: _Shape, values: dict[str, Json]) -> list[_Conversion]:
         """Return what to convert in payloads of a shape, if it fits the arguments at all."""
         if values.keys() != self._parameters:
             self._check_names(values)
@@ -193,8 +207,8 @@ class ArgumentsCodec:
             for name, plain, convert in self._decoders
             if name in values and type(values[name]) not in plain
         ]
-        if len(self._conversions) < _MOST_SHAPES:
-            self._conversions[shape] = conversions
+        if len(self._decodings) < _MOST_SHAPES:
+            self._decodings[shape] = conversions
         return conversions
 
     def _check_names(self, values: dict[str, Json]) -> None:
@@ -209,3 +223,7 @@ class ArgumentsCodec:
             raise PayloadDecodingError(
                 f"{self._owner}: the payload does not fit the arguments: {'; '.join(problems)}",
             )
+
+
+def _shape_of(arguments: Mapping[str, Any]) -> _Shape:
+    return tuple(arguments), tuple(map(type, arguments.values()))

@@ -25,7 +25,7 @@ def _finite(digits: str) -> float:
     return number
 
 
-_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 _raw_decode = _decoder.raw_decode
 
@@ -41,7 +41,7 @@ def to_bytes(value: Json) -> bytes:
     except UnicodeEncodeError:
         raise Mismatch("text with a lone surrogate cannot be written as UTF-8") from None
     except RecursionError:
-        raise Mismatch("nested too deeply for JSON") from None
+        raise Mismatch(_reason_of_depth(value)) from None
     except ValueError as error:
         raise Mismatch(_reason(error)) from None
 
@@ -49,9 +49,18 @@ def to_bytes(value: Json) -> bytes:
 def _reason(error: ValueError) -> str:
     if "4300" in str(error) or "digits" in str(error):
         return "a whole number has more digits than Python writes"
-    if "Circular" in str(error):
-        return "it contains itself"
     return "JSON has no infinity and no NaN"
+
+
+def _reason_of_depth(value: Json) -> str:
+    try:
+        json.dumps(value)
+    except ValueError as error:
+        if "Circular" in str(error):
+            return "it contains itself"
+    except RecursionError:
+        pass
+    return "nested too deeply for JSON"
 
 
 def from_bytes(data: bytes) -> Json:

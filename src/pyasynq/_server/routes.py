@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from pyasynq.errors import ConfigurationError, InvalidOptionError
-from pyasynq.task import Task
+from pyasynq.task import Task, checked_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -132,13 +132,9 @@ def result_bytes(result: object, task_type: str) -> bytes | None:
 
 def received_task(message: TaskMessage) -> Task:
     """Return what handlers get: type, payload and headers as they stand in Redis, whoever wrote them."""
-    task = Task.__new__(Task)
-    task.type = message.type
-    # Empty and absent payloads are the same bytes on the wire; Go reads both as nil.
-    task.payload = message.payload or None
     headers = message.headers
-    task.options = {"headers": dict(headers)} if headers else {}
-    return task
+    # Empty and absent payloads are the same bytes on the wire; Go reads both as nil.
+    return checked_task(message.type, message.payload or None, {"headers": dict(headers)} if headers else {})
 
 
 @runtime_checkable
