@@ -7,7 +7,6 @@ import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -19,10 +18,11 @@ import redis
 from pyasynq._broker.redis_addresses import format_address
 from pyasynq.embedded import find_server_binary
 from tests.cluster_client import ClusterClient, raw
+from tests.ports import free_ports
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from types import TracebackType
 
 SLOTS: Final = 16_384
@@ -118,7 +118,7 @@ class Cluster:
         self._folder = Path(tempfile.mkdtemp(prefix="pyasynq-cluster-"))
         self.nodes = [
             Node(self._folder / str(port), port, node_timeout)
-            for port in _free_ports(primaries * (1 + replicas))
+            for port in free_ports(primaries * (1 + replicas), offset=_BUS_OFFSET)
         ]
         self._count = primaries
         self.url = "redis-cluster://" + ",".join(format_address(node.address) for node in self.nodes)
@@ -250,21 +250,6 @@ def _replicates(node: Node, primary: str) -> bool:
     except redis.ResponseError:  # it has not heard of the primary yet
         return False
     return True
-
-
-def _free_ports(count: int) -> Sequence[int]:
-    """Return ports for nodes, which speak with one another on ports that are 10,000 higher."""
-    ports: list[int] = []
-    # All are held at once, so that none comes twice.
-    with contextlib.ExitStack() as held:
-        while len(ports) < count:
-            port, bus = held.enter_context(socket.socket()), held.enter_context(socket.socket())
-            port.bind((_HOST, 0))
-            number = port.getsockname()[1]
-            with contextlib.suppress(OSError, OverflowError):
-                bus.bind((_HOST, number + _BUS_OFFSET))
-                ports.append(number)
-    return ports
 
 
 _LIBC: Final = ctypes.CDLL(None) if os.uname().sysname == "Linux" else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ import pytest
 import redis
 
 from pyasynq.embedded import find_server_binary
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +25,7 @@ class Replicated:
         self._folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
         self._clients: list[redis.Redis] = []
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.primary = self._start("primary", "--port", str(self.port), "--repl-diskless-sync-delay", "0")
         self.replicas: list[redis.Redis] = []

@@ -6,7 +6,6 @@ They are started once for each test process that asks for them, and end with it.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from redis.retry import Retry
 
 from pyasynq.embedded import find_server_binary
 from tests import waiting
+from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,14 +33,6 @@ _NEVER_TILT = ("tilt-trigger", "600000")
 """Sentinels that were held up for two seconds, as on a busy computer, would do nothing for thirty."""
 _KILL_AT_END = '"$@" & read -r line; kill -9 $!; wait $!'
 """The shell's input ends when a test wants it, and also when the test process is no more."""
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
@@ -113,7 +105,7 @@ class SentinelGroup:
     """The servers, the Sentinels, and what can happen to them."""
 
     def __init__(self, folder: Path) -> None:
-        ports = _free_ports(6)
+        ports = free_ports(6)
         self.servers = [Node(folder / f"server-{port}", port) for port in ports[:3]]
         self.sentinels = [Node(folder / f"sentinel-{port}", port) for port in ports[3:]]
 

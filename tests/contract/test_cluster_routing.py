@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from pyasynq.errors import RedisReplyError, RedisUnavailableError
 from pyasynq.info import ClusterNode
 from pyasynq.task import Task
 from tests.invariants import check_invariants
+from tests.ports import free_port
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -127,19 +127,12 @@ def test_a_single_server_behind_a_url_of_a_cluster_says_so(
 ) -> None:
     """At once, and with the remedy."""
     own_server.stop()
-    port = _free_port()
+    port = free_port()
     own_server.start("--port", str(port), "--bind", "127.0.0.1")
     own_server.connect().close()
     client = make_client(f"redis-cluster://127.0.0.1:{port}")
     with pytest.raises(RedisReplyError, match=r"is no cluster .* begins with redis://"):
         client.ping()
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def test_a_node_of_a_cluster_behind_the_url_of_a_server_says_so(

@@ -83,11 +83,14 @@ class Running:
         events.subscribe(RoundFailed, lambda event: self._rounds.pop(event.service, asyncio.Event()).set())
 
     async def round(self, service: Any) -> None:
-        """Wake a service, and wait until it has finished two rounds, of which one began after this."""
+        """Wake a service, and wait until it rests after two rounds, of which one began after this."""
         for _ in range(2):
             ended = self._rounds.setdefault(service.name, asyncio.Event())
             service.wake()
             await ended.wait()
+        # Woken during a round it has one more, and what that learns must not surprise the test.
+        while service._bell._rung:
+            await self._rounds.setdefault(service.name, asyncio.Event()).wait()
 
     async def register(self, *args: Any, **options: Any) -> str:
         """Register an entry, and see to it that its ticks count from now."""

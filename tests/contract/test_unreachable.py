@@ -13,6 +13,7 @@ from pyasynq._broker.plan import CommandCall, Replay
 from pyasynq.cli import main
 from pyasynq.errors import RedisTLSError, RedisUnavailableError
 from tests.fix_listener import Listener, be_silent, dribble, hang_up, reset, say
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,8 +69,7 @@ def test_h20_what_does_not_answer_like_redis_is_given_up_in_time(
 
 def test_h20_nothing_listens(make_driver: MakeDriver) -> None:
     """On each address of the host's name."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     for host in ("127.0.0.1", "localhost"):
         text = unreachable(make_driver, f"redis://:s3cr3t@{host}:{port}", f"{host}:{port}")
         assert "nothing listens there; start Redis" in text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -17,6 +16,7 @@ import psutil
 import pytest
 
 from tests.fix_worker import CONTAINER, ROOT, Program, active, enqueue, may_unshare, pending, task_field
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -90,12 +90,6 @@ def probe(port: int, path: str) -> int:
     except urllib.error.HTTPError as error:
         error.close()
         return error.code
-
-
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def test_children_share_the_work_and_one_port_answers_for_them(

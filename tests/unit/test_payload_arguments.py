@@ -34,10 +34,37 @@ def test_the_payload_is_the_signature_in_declaration_order_with_defaults() -> No
     """Positional, by name, in any order, default written out or not: one call, one payload."""
     codec = codec_of(deliver)
     payload = b'{"user_id":1,"template":"welcome","on":null}'
-    assert payload == codec.encode((1,), {})
-    assert payload == codec.encode((), {"user_id": 1})
-    assert payload == codec.encode((1, "welcome"), {"on": None})
-    assert payload == codec.encode((), {"on": None, "template": "welcome", "user_id": 1})
+    for _ in range(2):
+        assert payload == codec.encode((1,), {})
+        assert payload == codec.encode((), {"user_id": 1})
+        assert payload == codec.encode((1, "welcome"), {"on": None})
+        assert payload == codec.encode((), {"on": None, "template": "welcome", "user_id": 1})
+
+
+def test_calls_are_checked_one_by_one_however_alike_those_before_were() -> None:
+    """The same names with other types are converted or refused, also when many kinds of call have been."""
+    codec = codec_of(deliver)
+    for _ in range(2):
+        assert b'{"user_id":1,"template":"x","on":null}' == codec.encode((1, "x"), {})
+        dated = codec.encode((1, "x"), {"on": date(2026, 1, 2)})
+        assert b'{"user_id":1,"template":"x","on":"2026-01-02"}' == dated
+        with pytest.raises(PayloadEncodingError, match="argument user_id: expected int, got str"):
+            codec.encode(("1", "x"), {})
+        with pytest.raises(ArgumentsError, match="multiple values for argument 'user_id'"):
+            codec.encode((1,), {"user_id": 1})
+
+
+def test_more_kinds_of_call_than_are_remembered_are_encoded_all_the_same() -> None:
+    """Optional arguments may be left out in many ways."""
+
+    def handler(
+        a: int = 0, b: int = 0, c: int = 0, d: int = 0, e: int = 0, f: int = 0, g: int = 0
+    ) -> None: ...
+
+    codec = codec_of(handler)
+    for number in range(2**7):
+        given = {name: 1 for at, name in enumerate("abcdefg") if number >> at & 1}
+        assert dict.fromkeys("abcdefg", 0) | given == json.loads(codec.encode((), given))
 
 
 def test_a_payload_is_utf8_and_not_escaped() -> None:

@@ -63,6 +63,7 @@ class ArgumentsCodec:
         "_owner",
         "_parameters",
         "_signature",
+        "_unbound",
     )
 
     def __init__(self, function: Callable[..., Any], hints: Mapping[str, Any], *, owner: str) -> None:
@@ -86,10 +87,12 @@ class ArgumentsCodec:
             for name, one in self._converters.items()
             if one.decode is not as_is
         ]
-        self._encodings: dict[_Shape, list[_Conversion]] = {}
+        self._unbound = {name: self._defaults.get(name) for name in parameters}
+        """The parameters in their order, with their defaults."""
+        self._encodings: dict[tuple[tuple[type, ...], _Shape], list[_Conversion]] = {}
         """What to convert in calls of a shape: those of one line of a program are nearly always alike."""
         self._decodings: dict[_Shape, list[_Conversion]] = {}
-        """The same for payloads."""
+        """The same for payloads, which have all their arguments by name."""
         self._check_defaults()
 
     def _compile(self, parameter: inspect.Parameter, hint: Any, compiler: Compiler) -> Converter:
@@ -118,15 +121,18 @@ class ArgumentsCodec:
             ArgumentsError: for missing, unknown or surplus arguments.
             PayloadEncodingError: for an argument that JSON cannot carry; it names the argument.
         """
-        shape = _shape_of(kwargs)
-        conversions = None if args else self._encodings.get(shape)
-        if conversions is not None:
-            bound = dict(kwargs)
-        else:
+        shape = tuple(map(type, args)), _shape_of(kwargs)
+        conversions = self._encodings.get(shape)
+        if conversions is None:
             bound = self._bind(args, kwargs)
             conversions = self._encodings_of(bound)
-            if tuple(bound) == shape[0] and len(self._encodings) < _MOST_SHAPES:
+            if len(self._encodings) < _MOST_SHAPES:
                 self._encodings[shape] = conversions
+        else:
+            # The names are known to fit: this is what binding comes to, in the order of the parameters.
+            bound = self._unbound.copy()
+            bound.update(zip(self._unbound, args, strict=False))
+            bound.update(kwargs)
         for name, convert in conversions:
             try:
                 bound[name] = convert(bound[name])
@@ -143,8 +149,6 @@ class ArgumentsCodec:
         return [(name, convert) for name, plain, convert in self._encoders if type(bound[name]) not in plain]
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        if not args and kwargs.keys() == self._parameters:
-            return {name: kwargs[name] for name in self._parameters}
         for name in kwargs:
             if name not in self._parameters:
                 hint = nearest(name, self._parameters)
@@ -155,7 +159,7 @@ class ArgumentsCodec:
             given = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise ArgumentsError(f"{self._owner}: {error}", None) from None
-        return {name: given[name] if name in given else self._defaults[name] for name in self._parameters}
+        return self._unbound | given
 
     def _blame(self, bound: Mapping[str, Json], mismatch: Mismatch) -> NoReturn:
         for name, value in bound.items():
