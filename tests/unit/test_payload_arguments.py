@@ -30,6 +30,14 @@ def deliver(user_id: int, template: str = "welcome", *, on: date | None = None) 
     """A handler."""
 
 
+def all_optional(a: int = 0, b: int = 0, c: int = 0, d: int = 0, e: int = 0, f: int = 0, g: int = 0) -> None:
+    """A handler that can be called in more ways than are remembered."""
+
+
+ONES = [{name: 1 for at, name in enumerate("abcdefg") if number >> at & 1} for number in range(2**7)]
+"""Each choice of its arguments."""
+
+
 def test_the_payload_is_the_signature_in_declaration_order_with_defaults() -> None:
     """Positional, by name, in any order, default written out or not: one call, one payload."""
     codec = codec_of(deliver)
@@ -56,14 +64,8 @@ def test_calls_are_checked_one_by_one_however_alike_those_before_were() -> None:
 
 def test_more_kinds_of_call_than_are_remembered_are_encoded_all_the_same() -> None:
     """Optional arguments may be left out in many ways."""
-
-    def handler(
-        a: int = 0, b: int = 0, c: int = 0, d: int = 0, e: int = 0, f: int = 0, g: int = 0
-    ) -> None: ...
-
-    codec = codec_of(handler)
-    for number in range(2**7):
-        given = {name: 1 for at, name in enumerate("abcdefg") if number >> at & 1}
+    codec = codec_of(all_optional)
+    for given in ONES:
         assert dict.fromkeys("abcdefg", 0) | given == json.loads(codec.encode((), given))
 
 
@@ -129,14 +131,8 @@ def test_payloads_are_checked_one_by_one_however_alike_those_before_were() -> No
 
 def test_more_kinds_of_payload_than_are_remembered_are_decoded_all_the_same() -> None:
     """Optional arguments may be left out in many ways."""
-
-    def handler(
-        a: int = 0, b: int = 0, c: int = 0, d: int = 0, e: int = 0, f: int = 0, g: int = 0
-    ) -> None: ...
-
-    codec = codec_of(handler)
-    for number in range(2**7):
-        given = {name: 1 for at, name in enumerate("abcdefg") if number >> at & 1}
+    codec = codec_of(all_optional)
+    for given in ONES:
         assert given == codec.decode(json.dumps(given).encode())
     with pytest.raises(PayloadDecodingError, match="argument a: expected int, got text"):
         codec.decode(b'{"a":"1"}')
