@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args
 
 from pyasynq._clock import LAST_SECOND, Instant
@@ -83,6 +84,8 @@ _Reader: TypeAlias = "Callable[[str, object], object]"
 _PROCESS_TIMES: Final = ("process_at", "process_in")
 _OF_UNIQUE_TASKS: Final = ("until", "unique_key", "on_duplicate")
 _RULES: Final = frozenset({*_OF_UNIQUE_TASKS, "on_conflict"})
+_OF_ONE_TASK: Final = frozenset({*_PROCESS_TIMES, "deadline", "headers", "task_id", "unique_key"})
+"""Options whose values hardly come again."""
 
 OPTION_NAMES: Final = frozenset(EnqueueOptions.__annotations__)
 
@@ -107,8 +110,14 @@ class EnqueueSettings(NamedTuple):
     headers: Mapping[str, str] | None = None
     group: str = ""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is set but what the first fields say: queue, max_retry and timeout."""
+        return self[3:] == _NOTHING_MORE
+
 
 DEFAULT_SETTINGS: Final = EnqueueSettings()
+_NOTHING_MORE: Final = DEFAULT_SETTINGS[3:]
 
 
 def merge_options(*layers: Mapping[str, object]) -> EnqueueOptions:
@@ -157,6 +166,21 @@ def resolve_options(options: Mapping[str, object]) -> EnqueueSettings:
     """
     if not options:
         return DEFAULT_SETTINGS
+    if options.keys().isdisjoint(_OF_ONE_TASK):
+        try:
+            return _resolve_shared(tuple(options), *options.values())
+        except TypeError:  # a value that cannot be hashed, which is no value of an option
+            return _resolve(options)
+    return _resolve(options)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _resolve_shared(names: tuple[str, ...], *values: object) -> EnqueueSettings:
+    """Resolve options that many tasks have in common: those of a declaration, above all."""
+    return _resolve(dict(zip(names, values, strict=True)))
+
+
+def _resolve(options: Mapping[str, object]) -> EnqueueSettings:
     check_option_names(options)
     if "process_at" in options and "process_in" in options:
         raise InvalidOptionError(

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.compose import Composed, compose
 from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.enqueue_rules import enqueued
 from pyasynq.task import EnqueueResult, Task
 from tests.factories import NOW
 
 if TYPE_CHECKING:
+    from pyasynq._broker.enqueue import EnqueueRun, OtherResults
     from tests.fix_broker import Perform
 
 
@@ -21,7 +23,12 @@ def composed(task_id: str, payload: bytes = b"{}", **options: Any) -> Composed:
 def enqueue(perform: Perform, *items: Composed) -> list[EnqueueResult]:
     """Enqueue tasks of one kind with one call."""
     [run] = split_runs(items)
-    return perform(enqueue_run(run, now=NOW, registry=QueueRegistry()))
+    return results_of(run, perform(enqueue_run(run, now=NOW, registry=QueueRegistry())))
+
+
+def results_of(run: EnqueueRun, others: OtherResults) -> list[EnqueueResult]:
+    """Return a result for each task of a run."""
+    return [others[n] if n in others else enqueued(item) for n, item in enumerate(run.tasks)]
 
 
 def statuses(results: list[EnqueueResult]) -> list[str]:

@@ -37,6 +37,7 @@ from pyasynq._broker.settle import (
 from pyasynq._wire.history import decode_attempts, encode_attempt
 from pyasynq._wire.messages import copy_task_message, decode_task_message, encode_task_message
 from pyasynq.task import Task, TaskState
+from tests.contract.enqueueing import results_of
 from tests.contract.settling import DoneTask
 from tests.invariants import RedisClient, check_invariants
 from tests.properties.group_rules import GROUPS, OPTIONS
@@ -74,7 +75,8 @@ class QueueMachine(UniqueRules):
         for task_id, payload, options in news:
             item = compose(Task("t", payload, task_id=task_id, **options), {}, now=self.now)
             [run] = split_runs([item])
-            [result] = self.perform(enqueue_run(run, now=self.now, registry=QueueRegistry()))
+            others = self.perform(enqueue_run(run, now=self.now, registry=QueueRegistry()))
+            [result] = results_of(run, others)
             expected = self.model.enqueue(
                 task_id, item.lock, item.score, item.settings.group, self.now.seconds
             )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from pyasynq._broker.compose import compose
 from pyasynq._broker.enqueue import enqueue_run, split_runs
 from pyasynq._broker.enqueue_durably import enqueue_durably
+from pyasynq._broker.enqueue_rules import enqueued
 from pyasynq._broker.task_events import enqueue_and_publish
 from pyasynq.errors import (
     DuplicateTaskError,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     from pyasynq._broker.compose import Composed
-    from pyasynq._broker.enqueue import EnqueueRun, QueueRegistry
+    from pyasynq._broker.enqueue import OtherResults, QueueRegistry
     from pyasynq._broker.plan import Plan
     from pyasynq._clock import Instant
 
@@ -53,34 +54,40 @@ class RunBatch:
         events_kept: int = 0,
         durable: bool = False,
     ) -> None:
-        self._runs: list[EnqueueRun] = split_runs(composed)
+        self._composed = composed
+        self._runs = split_runs(composed)
         enqueue = partial(enqueue_run, now=now, registry=registry)
         if events_kept:
             enqueue = partial(enqueue_and_publish, now=now, registry=registry, max_length=events_kept)
         if durable:
             enqueue = partial(enqueue_durably, enqueue, now=now)
-        self.plans: list[Plan[list[EnqueueResult]]] = [enqueue(run) for run in self._runs]
+        self.plans: list[Plan[OtherResults]] = [enqueue(run) for run in self._runs]
 
-    def results(self, outcomes: Sequence[list[EnqueueResult] | Exception]) -> list[EnqueueResult]:
-        """Return a result for each task, in the order in which the tasks were given.
+    def other_results(self, outcomes: Sequence[OtherResults | Exception]) -> OtherResults:
+        """Return what became of tasks that were not simply enqueued, by their positions among those given.
 
         Raises:
             Exception: what a plan ended with, unless it is one of pyasynq's errors: those are results.
         """
-        if len(outcomes) == 1:
-            return _results_of(self._runs[0], outcomes[0])
-        found: dict[int, EnqueueResult] = {}
+        others: OtherResults = {}
         for run, outcome in zip(self._runs, outcomes, strict=True):
-            found.update(zip(run.positions, _results_of(run, outcome), strict=True))
-        return [found[position] for position in range(len(found))]
+            if isinstance(outcome, PyasynqError):
+                of_run = {n: failed(item.id, run.queue, outcome) for n, item in enumerate(run.tasks)}
+            elif isinstance(outcome, Exception):
+                raise outcome
+            else:
+                of_run = outcome
+            for n, result in of_run.items():
+                others[run.positions[n]] = result
+        return others
 
-
-def _results_of(run: EnqueueRun, outcome: list[EnqueueResult] | Exception) -> list[EnqueueResult]:
-    if isinstance(outcome, PyasynqError):
-        return [failed(item.id, run.queue, outcome) for item in run.tasks]
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    def results(self, outcomes: Sequence[OtherResults | Exception]) -> list[EnqueueResult]:
+        """Return a result for each task, in the order in which the tasks were given. Raises the same."""
+        others = self.other_results(outcomes)
+        results = [enqueued(item) for item in self._composed]
+        for position, result in others.items():
+            results[position] = result
+        return results
 
 
 class Chunk:

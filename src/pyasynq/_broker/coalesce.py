@@ -21,7 +21,7 @@ from pyasynq._broker.enqueue import QueueRegistry
 from pyasynq.errors import RedisUnavailableError, ReplyLostError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from pyasynq._broker.compose import Composed
     from pyasynq._broker.driver import AsyncDriver, BlockingDriver
@@ -40,35 +40,30 @@ class _Room:
     def __init__(self, max_calls: int, max_bytes: int) -> None:
         self._max_calls = max_calls
         self._max_bytes = max_bytes
-        self._calls = 0
-        self._bytes = 0
+        self.calls = 0
+        self.bytes = 0
 
-    def fits(self, size: int) -> bool:
-        """Whether one more call fits; a call larger than the whole room fits when it is alone."""
-        return not self._calls or (self._calls < self._max_calls and self._bytes + size <= self._max_bytes)
+    def take_in(self, size: int) -> bool:
+        """Take one more call in if it fits; one larger than the whole room fits when it is alone."""
+        if self.calls and (self.calls >= self._max_calls or self.bytes + size > self._max_bytes):
+            return False
+        self.calls += 1
+        self.bytes += size
+        return True
 
-    @property
-    def calls(self) -> int:
-        """How many calls that is."""
-        return self._calls
-
-    def take(self, size: int) -> None:
-        self._calls += 1
-        self._bytes += size
-
-    def give_back(self, size: int) -> None:
-        self._calls -= 1
-        self._bytes -= size
+    def let_out(self, composed: Sequence[Composed]) -> None:
+        self.calls -= len(composed)
+        self.bytes -= sum([len(item.encoded) for item in composed])
 
     def full(self, address: str, seconds: float) -> RedisUnavailableError:
         """Return the error for a call that waited in vain."""
-        cause = f"{self._calls:,} calls with {self._bytes:,} bytes were waiting for it during {seconds:g} s"
+        cause = f"{self.calls:,} calls with {self.bytes:,} bytes were waiting for it during {seconds:g} s"
         return RedisUnavailableError(address, cause)
 
 
 _CLOSED: Final = "the client was closed meanwhile"
 
-_Call: TypeAlias = "tuple[Composed, asyncio.Future[EnqueueResult]]"
+_Call: TypeAlias = "tuple[Composed, asyncio.Future[EnqueueResult | None]]"
 
 
 class _AsyncQueue:
@@ -79,7 +74,7 @@ class _AsyncQueue:
         self.loop = asyncio.get_running_loop()
         self.room = room
         self.calls: list[_Call] = []
-        self.outside: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.outside: deque[tuple[Composed, asyncio.Future[None]]] = deque()
         self.flushers = 0
 
     def take_batch(self, at_once: int) -> list[_Call]:
@@ -90,11 +85,13 @@ class _AsyncQueue:
 
     def let_in(self) -> None:
         """Take in who waits outside, in the order of arrival, as far as there is room."""
-        while self.outside and self.room.fits(self.outside[0][0]):
-            size, admission = self.outside.popleft()
+        while self.outside:
+            composed, admission = self.outside[0]
             if not admission.done():
-                self.room.take(size)
+                if not self.room.take_in(len(composed.encoded)):
+                    return
                 admission.set_result(None)
+            self.outside.popleft()
 
 
 class EnqueueBatcher:
@@ -123,9 +120,10 @@ class EnqueueBatcher:
         self._registry = QueueRegistry()
         self._queue: _AsyncQueue | None = None
 
-    async def enqueue(self, composed: Composed) -> EnqueueResult:
+    def enqueue(self, composed: Composed) -> Awaitable[EnqueueResult | None]:
         """Enqueue one task, together with what others ask for at the same time.
 
+        Await what this returns: it comes to the task's result, None if the task was simply enqueued.
         Cancelled before its batch leaves, the task is not enqueued; after that it may be.
 
         Raises:
@@ -133,18 +131,9 @@ class EnqueueBatcher:
         """
         self._driver.check_open()
         queue = self._at_home()
-        size = len(composed.encoded)
-        if queue.outside or not queue.room.fits(size):
-            await self._wait_for_room(queue, size)
-        else:
-            queue.room.take(size)
-        call: asyncio.Future[EnqueueResult] = queue.loop.create_future()
-        queue.calls.append((composed, call))
-        at_once = self._batches_at_once if len(queue.calls) >= _WORTH_A_BATCH else 1
-        if queue.flushers < at_once:
-            queue.flushers += 1
-            self._driver.start_task(self._flush(queue))
-        return await call
+        if queue.outside or not queue.room.take_in(len(composed.encoded)):
+            return self._enqueue_when_there_is_room(queue, composed)
+        return self._enqueue_next(queue, composed)
 
     def start_all(self, composed: Sequence[Composed]) -> asyncio.Task[list[EnqueueResult]]:
         """Start to enqueue tasks as a batch of their own, with a result for each; `wait_for` has them."""
@@ -173,22 +162,21 @@ class EnqueueBatcher:
             _fail(queue.calls, RedisUnavailableError(self._driver.target.address, _CLOSED))
 
     async def _send(self, queue: _AsyncQueue, calls: list[_Call]) -> None:
-        wanted = [(composed, call) for composed, call in calls if not call.done()]
+        wanted = [waiting for waiting in calls if not waiting[1].done()]
         try:
             batch = self._batch([composed for composed, _ in wanted])
-            results = batch.results(await self._driver.run_unshielded(batch.plans))
+            others = batch.other_results(await self._driver.run_unshielded(batch.plans))
         except asyncio.CancelledError:
             _fail(wanted, ReplyLostError(self._driver.target.address, _CLOSED))
             raise
         except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
             _fail(wanted, error)
         else:
-            for (_, call), result in zip(wanted, results, strict=True):
+            for position, (_, call) in enumerate(wanted):
                 if not call.done():
-                    call.set_result(result)
+                    call.set_result(others.get(position))
         finally:
-            for composed, _ in calls:
-                queue.room.give_back(len(composed.encoded))
+            queue.room.let_out([composed for composed, _ in calls])
             queue.let_in()
 
     def _batch(self, composed: Sequence[Composed]) -> RunBatch:
@@ -200,19 +188,32 @@ class EnqueueBatcher:
             durable=self._durable,
         )
 
-    async def _wait_for_room(self, queue: _AsyncQueue, size: int) -> None:
+    async def _enqueue_when_there_is_room(
+        self, queue: _AsyncQueue, composed: Composed
+    ) -> EnqueueResult | None:
         admission: asyncio.Future[None] = queue.loop.create_future()
-        queue.outside.append((size, admission))
+        queue.outside.append((composed, admission))
         try:
             async with asyncio.timeout(self._driver.timeout):
                 await admission
         except BaseException as error:
             if admission.done() and not admission.cancelled():
-                queue.room.give_back(size)
+                queue.room.let_out([composed])
                 queue.let_in()
             if isinstance(error, TimeoutError):
                 raise queue.room.full(self._driver.target.address, self._driver.timeout) from None
             raise
+        return await self._enqueue_next(queue, composed)
+
+    def _enqueue_next(self, queue: _AsyncQueue, composed: Composed) -> asyncio.Future[EnqueueResult | None]:
+        """Let a call that has been taken in wait for the next batch, and see to it that there will be one."""
+        call: asyncio.Future[EnqueueResult | None] = queue.loop.create_future()
+        queue.calls.append((composed, call))
+        at_once = self._batches_at_once if len(queue.calls) >= _WORTH_A_BATCH else 1
+        if queue.flushers < at_once:
+            queue.flushers += 1
+            self._driver.start_task(self._flush(queue))
+        return call
 
     def _at_home(self) -> _AsyncQueue:
         queue = self._queue
@@ -230,12 +231,17 @@ def _fail(calls: Sequence[_Call], error: Exception) -> None:
 class _Ticket:
     """One thread's call. `ready` is there if it has to wait: for a result, or for its turn to lead."""
 
-    __slots__ = ("composed", "outcome", "ready")
+    __slots__ = ("composed", "is_answered", "outcome", "ready")
 
     def __init__(self, composed: Composed) -> None:
         self.composed = composed
+        self.is_answered = False
         self.outcome: EnqueueResult | Exception | None = None
         self.ready: threading.Event | None = None
+
+    def answer(self, outcome: EnqueueResult | Exception | None) -> None:
+        self.outcome = outcome
+        self.is_answered = True
 
 
 class _ThreadQueue:
@@ -259,7 +265,7 @@ class _ThreadQueue:
         if ticket in self.tickets:
             was_leader = ticket.ready is None or ticket.ready.is_set()
             self.tickets.remove(ticket)
-            self.room.give_back(len(ticket.composed.encoded))
+            self.room.let_out([ticket.composed])
             if was_leader:
                 self.name_leader()
 
@@ -289,8 +295,11 @@ class BlockingEnqueueBatcher:
         self._registry = QueueRegistry()
         self._queue = _ThreadQueue(_Room(*self._limits))
 
-    def enqueue(self, composed: Composed) -> EnqueueResult:
+    def enqueue(self, composed: Composed) -> EnqueueResult | None:
         """Enqueue one task, together with what other threads ask for at the same time.
+
+        Returns:
+            the task's result, None if the task was simply enqueued.
 
         Raises:
             RedisUnavailableError: when too many calls have been waiting for the whole time-out.
@@ -309,7 +318,7 @@ class BlockingEnqueueBatcher:
                 queue.is_led = True
             if ticket.ready is not None:
                 ticket.ready.wait()
-            if ticket.outcome is None:
+            if not ticket.is_answered:
                 self._lead(queue)
         except BaseException:  # a signal handler raised: nobody may wait for this thread
             with queue.changed:
@@ -317,7 +326,6 @@ class BlockingEnqueueBatcher:
             raise
         if isinstance(ticket.outcome, Exception):
             raise ticket.outcome
-        assert ticket.outcome is not None  # noqa: S101 - leading answers every ticket of its batch
         return ticket.outcome
 
     def enqueue_all(self, composed: Sequence[Composed]) -> list[EnqueueResult]:
@@ -338,9 +346,9 @@ class BlockingEnqueueBatcher:
 
     def _take_room(self, queue: _ThreadQueue, size: int) -> None:
         room = queue.room
-        if not room.fits(size) and not queue.changed.wait_for(lambda: room.fits(size), self._driver.timeout):
-            raise room.full(self._driver.target.address, self._driver.timeout)
-        room.take(size)
+        seconds = self._driver.timeout
+        if not room.take_in(size) and not queue.changed.wait_for(lambda: room.take_in(size), seconds):
+            raise room.full(self._driver.target.address, seconds)
 
     def _lead(self, queue: _ThreadQueue) -> None:
         tickets: list[_Ticket] = []
@@ -352,13 +360,12 @@ class BlockingEnqueueBatcher:
             cause = "the thread that sent the batch was interrupted"
             lost = ReplyLostError(self._driver.target.address, cause)
             for ticket in tickets:
-                if ticket.outcome is None:
-                    ticket.outcome = lost
+                if not ticket.is_answered:
+                    ticket.answer(lost)
             raise
         finally:
             with queue.changed:
-                for ticket in tickets:
-                    queue.room.give_back(len(ticket.composed.encoded))
+                queue.room.let_out([ticket.composed for ticket in tickets])
                 queue.changed.notify_all()
                 queue.name_leader()
             for ticket in tickets:
@@ -367,10 +374,11 @@ class BlockingEnqueueBatcher:
 
     def _send(self, tickets: list[_Ticket]) -> None:
         try:
-            composed = [ticket.composed for ticket in tickets]
-            batch = self._batch(composed)
-            results: Sequence[EnqueueResult | Exception] = batch.results(self._driver.run_batch(batch.plans))
+            batch = self._batch([ticket.composed for ticket in tickets])
+            others: Mapping[int, EnqueueResult | Exception] = batch.other_results(
+                self._driver.run_batch(batch.plans)
+            )
         except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
-            results = [error] * len(tickets)
-        for ticket, result in zip(tickets, results, strict=True):
-            ticket.outcome = result
+            others = dict.fromkeys(range(len(tickets)), error)
+        for position, ticket in enumerate(tickets):
+            ticket.answer(others.get(position))

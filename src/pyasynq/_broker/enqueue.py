@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_BYTES, MAX_TASKS, time_arguments
 from pyasynq._broker.enqueue_rules import new_task_arguments, refusal, result_by_rules
@@ -19,13 +19,16 @@ from pyasynq._broker.scripts import (
     Script,
 )
 from pyasynq._wire.keys import ALL_QUEUES, queue_keys
-from pyasynq.task import EnqueueResult, EnqueueStatus, TaskState
+from pyasynq.task import EnqueueResult, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyasynq._broker.compose import Composed
     from pyasynq._clock import Instant
+
+OtherResults: TypeAlias = dict[int, EnqueueResult]
+"""What became of those tasks that were not simply enqueued, by their positions; mostly there are none."""
 
 _KNOWN_SECONDS: Final = 60.0
 
@@ -113,8 +116,8 @@ def enqueue_run(
     *,
     now: Instant | None,
     registry: QueueRegistry,
-) -> Plan[list[EnqueueResult]]:
-    """Put the tasks of a run into their queue; return a result for each, in the run's order.
+) -> Plan[OtherResults]:
+    """Put the tasks of a run into their queue; return what else became of some, by their places in the run.
 
     Of a task that is refused nothing is written. After a lost reply the call is sent again, and a task that
     stands in Redis as it was sent is enqueued, not in conflict.
@@ -137,23 +140,22 @@ def enqueue_run(
     for item in run.tasks:
         args += _group_arguments(item) if item.settings.group else _task_arguments(item)
     refusals = yield ScriptCall(run.script, (target,), tuple(args), Replay.BY_TOKEN)
-    results = [EnqueueResult(EnqueueStatus.ENQUEUED, item.id, queue) for item in run.tasks]
-    for position, code in zip(refusals[::2], refusals[1::2], strict=True):
-        results[position] = refusal(run.tasks[position], code)
-    return results
+    return {
+        position: refusal(run.tasks[position], code)
+        for position, code in zip(refusals[::2], refusals[1::2], strict=True)
+    }
 
 
-def _enqueue_by_rules(run: EnqueueRun, now: Instant | None) -> Plan[list[EnqueueResult]]:
+def _enqueue_by_rules(run: EnqueueRun, now: Instant | None) -> Plan[OtherResults]:
     keys = queue_keys(run.queue)
     tail = [argument for item in run.tasks for argument in new_task_arguments(item)]
     head = (FIRST_SEND, keys.task_prefix, keys.group_prefix, *time_arguments(now))
     reply = yield ScriptCall(
         TASK_ENQUEUE_BY_RULES, (*keys.places, keys.lease), (*head, *tail), Replay.BY_TOKEN
     )
-    results = [EnqueueResult(EnqueueStatus.ENQUEUED, item.id, run.queue) for item in run.tasks]
-    for position, code, *holder in reply:
-        results[position] = result_by_rules(run.tasks[position], code, holder, now)
-    return results
+    return {
+        position: result_by_rules(run.tasks[position], code, holder, now) for position, code, *holder in reply
+    }
 
 
 def register_queue(queue: str, registry: QueueRegistry) -> Plan[None]:

@@ -6,16 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.durability import Confirmation, durably
-from pyasynq._broker.enqueue_rules import info_of_result
+from pyasynq._broker.enqueue_rules import enqueued, info_of_result
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import NotDurableError
-from pyasynq.task import EnqueueResult, EnqueueStatus
+from pyasynq.task import EnqueueStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._broker.compose import Composed
-    from pyasynq._broker.enqueue import EnqueueRun
+    from pyasynq._broker.enqueue import EnqueueRun, OtherResults
     from pyasynq._broker.plan import Plan
     from pyasynq._clock import Instant
 
@@ -24,8 +23,8 @@ _NOBODY_ASKED: Final = Confirmation(0, "they were not asked")
 
 
 def enqueue_durably(
-    enqueue: Callable[[EnqueueRun], Plan[list[EnqueueResult]]], run: EnqueueRun, *, now: Instant
-) -> Plan[list[EnqueueResult]]:
+    enqueue: Callable[[EnqueueRun], Plan[OtherResults]], run: EnqueueRun, *, now: Instant
+) -> Plan[OtherResults]:
     """Put the tasks of a run into their queue; note a `NotDurableError` for those that too few replicas have.
 
     Replicas are waited for once, for as many as the most demanding task wants.
@@ -34,13 +33,12 @@ def enqueue_durably(
     if not wanted:
         return (yield from enqueue(run))
     marker = queue_keys(run.queue).fence
-    results, confirmation = yield from durably(enqueue(run), marker=marker, replicas=wanted)
+    others, confirmation = yield from durably(enqueue(run), marker=marker, replicas=wanted)
     known = confirmation or _NOBODY_ASKED
-    return [_judged(item, result, known, now) for item, result in zip(run.tasks, results, strict=True)]
-
-
-def _judged(item: Composed, result: EnqueueResult, known: Confirmation, now: Instant) -> EnqueueResult:
-    if result.status not in _IN_REDIS or known.replicas >= item.settings.replicas:
-        return result
-    info = info_of_result(item, result, now)
-    return replace(result, error=NotDurableError(info, known.replicas, item.settings.replicas, known.cause))
+    for position, item in enumerate(run.tasks):
+        result = others[position] if position in others else enqueued(item)
+        if result.status in _IN_REDIS and known.replicas < item.settings.replicas:
+            info = info_of_result(item, result, now)
+            error = NotDurableError(info, known.replicas, item.settings.replicas, known.cause)
+            others[position] = replace(result, error=error)
+    return others

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
 _REFUSE: Final = Rules("raise", "raise", None, b"")
+_ENQUEUED: Final = EnqueueStatus.ENQUEUED  # Python 3.11 takes long to find a member of an enumeration
 _CONFLICT: Final = 0
 _CREATED: Final = 1
 _REPLACED: Final = 3
@@ -55,6 +56,11 @@ def new_task_arguments(item: Composed) -> tuple[Argument, ...]:
     )
 
 
+def enqueued(item: Composed) -> EnqueueResult:
+    """Return the result of a task that was simply enqueued."""
+    return EnqueueResult(_ENQUEUED, item.id, item.settings.queue)
+
+
 def refusal(item: Composed, code: int, holder: str = "", reason: str = "") -> EnqueueResult:
     """Return the result of a task that a script refused with this code: 0 for its id, -1 for its lock."""
     queue = item.settings.queue
@@ -78,14 +84,16 @@ def result_by_rules(item: Composed, code: int, holder: Reply, now: Instant | Non
 def result_of_tick(item: Composed, code: int, holder: str) -> EnqueueResult:
     """Return the result of a task that nobody waits for; of the holder of its lock no more is known."""
     if code == _CREATED:
-        return EnqueueResult(EnqueueStatus.ENQUEUED, item.id, item.settings.queue)
+        return enqueued(item)
     if code == _CONFLICT:
         return refusal(item, code)
     return _result(item, code, _Holder(holder, "not one of its type that waits", None))
 
 
-def info_of_result(item: Composed, result: EnqueueResult, now: Instant) -> TaskInfo:
-    """Return what a caller is told of a task that was not refused."""
+def info_of_result(item: Composed, result: EnqueueResult | None, now: Instant) -> TaskInfo:
+    """Return what a caller is told of a task that was not refused; the result is None if it was enqueued."""
+    if result is None:
+        return info_of_new(item, now)
     if result.holder is not None:
         return result.holder
     return info_of_new(item, now, task_id=result.task_id, status=result.status)

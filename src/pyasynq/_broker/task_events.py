@@ -14,14 +14,12 @@ from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import RedisError
 from pyasynq.events import Outcome
 from pyasynq.info import TaskEvent
-from pyasynq.task import EnqueueStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.enqueue import EnqueueRun, QueueRegistry
+    from pyasynq._broker.enqueue import EnqueueRun, OtherResults, QueueRegistry
     from pyasynq._clock import Instant
-    from pyasynq.task import EnqueueResult
 
 LIFETIME_SECONDS: Final = 86_400
 """How long after its last event a stream is kept: where nobody publishes any more, it goes by itself."""
@@ -84,19 +82,19 @@ def publish_events(queue: str, events: Sequence[bytes], *, max_length: int) -> P
 
 def enqueue_and_publish(
     run: EnqueueRun, *, now: Instant, registry: QueueRegistry, max_length: int
-) -> Plan[list[EnqueueResult]]:
+) -> Plan[OtherResults]:
     """Put tasks into their queue, then publish which ones were; that this fails changes nothing for them."""
-    results = yield from enqueue_run(run, now=now, registry=registry)
+    others = yield from enqueue_run(run, now=now, registry=registry)
     events = [
         encode_event("enqueued", run.queue, now, task_id=item.id, type=item.type)
-        for item, result in zip(run.tasks, results, strict=True)
-        if result.status is EnqueueStatus.ENQUEUED
+        for position, item in enumerate(run.tasks)
+        if position not in others
     ]
     try:
         yield from publish_events(run.queue, events, max_length=max_length)
     except RedisError:
-        return results
-    return results
+        return others
+    return others
 
 
 class Mark(NamedTuple):

@@ -35,6 +35,13 @@ _Conversion: TypeAlias = "tuple[str, Callable[[Any], Any]]"
 """The name of an argument, and what converts its value."""
 
 
+class _Encoding(NamedTuple):
+    """What to do with calls of one shape; `is_bound` if they name all arguments in the parameters' order."""
+
+    conversions: list[_Conversion]
+    is_bound: bool
+
+
 class _Argument(NamedTuple):
     name: str
     plain: frozenset[type]
@@ -89,8 +96,8 @@ class ArgumentsCodec:
         ]
         self._unbound = {name: self._defaults.get(name) for name in parameters}
         """The parameters in their order, with their defaults."""
-        self._encodings: dict[tuple[tuple[type, ...], _Shape], list[_Conversion]] = {}
-        """What to convert in calls of a shape: those of one line of a program are nearly always alike."""
+        self._encodings: dict[tuple[tuple[type, ...], _Shape], _Encoding] = {}
+        """What to do with calls of a shape: those of one line of a program are nearly always alike."""
         self._decodings: dict[_Shape, list[_Conversion]] = {}
         """The same for payloads, which have all their arguments by name."""
         self._check_defaults()
@@ -122,18 +129,20 @@ class ArgumentsCodec:
             PayloadEncodingError: for an argument that JSON cannot carry; it names the argument.
         """
         shape = tuple(map(type, args)), _shape_of(kwargs)
-        conversions = self._encodings.get(shape)
-        if conversions is None:
+        encoding = self._encodings.get(shape)
+        if encoding is None:
             bound = self._bind(args, kwargs)
-            conversions = self._encodings_of(bound)
+            encoding = self._encoding_of(bound, kwargs)
             if len(self._encodings) < _MOST_SHAPES:
-                self._encodings[shape] = conversions
+                self._encodings[shape] = encoding
+        elif encoding.is_bound:
+            bound = dict(kwargs)
         else:
             # The names are known to fit: this is what binding comes to, in the order of the parameters.
             bound = self._unbound.copy()
             bound.update(zip(self._unbound, args, strict=False))
             bound.update(kwargs)
-        for name, convert in conversions:
+        for name, convert in encoding.conversions:
             try:
                 bound[name] = convert(bound[name])
             except Mismatch as mismatch:
@@ -145,8 +154,11 @@ class ArgumentsCodec:
         except Mismatch as mismatch:
             self._blame(bound, mismatch)
 
-    def _encodings_of(self, bound: Mapping[str, Any]) -> list[_Conversion]:
-        return [(name, convert) for name, plain, convert in self._encoders if type(bound[name]) not in plain]
+    def _encoding_of(self, bound: Mapping[str, Any], kwargs: Mapping[str, Any]) -> _Encoding:
+        conversions = [
+            (name, convert) for name, plain, convert in self._encoders if type(bound[name]) not in plain
+        ]
+        return _Encoding(conversions, is_bound=[*kwargs] == [*bound])
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         for name in kwargs:

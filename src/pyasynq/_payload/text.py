@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import json.encoder
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyasynq._payload.converter import Mismatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
     from pyasynq._payload.converter import Json
@@ -25,7 +27,29 @@ def _finite(digits: str) -> float:
     return number
 
 
-_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
+def _encode_of(encoder: json.JSONEncoder) -> Callable[[Any], str]:
+    """Return what does the same as `encoder.encode`, which sets CPython's accelerator up anew for each value.
+
+    The accelerator is no documented part of `json`: an interpreter that lacks it, or takes other arguments
+    for it, encodes through the documented way.
+    """
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encoder.encode
+    names_and_values = encoder.key_separator, encoder.item_separator
+    switches = encoder.sort_keys, encoder.skipkeys, encoder.allow_nan
+    try:
+        chunks = make(
+            None, encoder.default, json.encoder.encode_basestring, None, *names_and_values, *switches
+        )
+    except TypeError:
+        return encoder.encode
+    return lambda value: "".join(chunks(value, 0))
+
+
+_encode = _encode_of(
+    json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
+)
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 _raw_decode = _decoder.raw_decode
 
@@ -37,7 +61,7 @@ def to_bytes(value: Json) -> bytes:
         Mismatch: for infinities, text that UTF-8 cannot carry, and endless nesting.
     """
     try:
-        return _encoder.encode(value).encode()
+        return _encode(value).encode()
     except UnicodeEncodeError:
         raise Mismatch("text with a lone surrogate cannot be written as UTF-8") from None
     except RecursionError:

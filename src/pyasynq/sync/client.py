@@ -289,7 +289,7 @@ class Client:
         composed = compose_checked(task, options, now=now, max_payload=self._max_payload)
         batcher = self._durable_batcher if composed.settings.replicas else self._batcher
         result = batcher.enqueue(composed)
-        if result.error is not None:
+        if result is not None and result.error is not None:
             raise result.error.with_traceback(None)  # one error may be the result of many calls
         return info_of_result(composed, result, now)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -10,10 +10,11 @@ from pyasynq._broker.coalesce import BlockingEnqueueBatcher, EnqueueBatcher
 from pyasynq._broker.compose import Composed, compose
 from pyasynq._broker.driver import AsyncDriver
 from pyasynq._broker.exchange import advance
+from pyasynq._broker.plan import ScriptCall
 from pyasynq._broker.redis_url import RedisTarget
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.errors import RedisUnavailableError, ReplyLostError
-from pyasynq.task import EnqueueStatus, Task
+from pyasynq.task import EnqueueResult, EnqueueStatus, Task
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -26,15 +27,38 @@ def task(payload: bytes = b"") -> Composed:
     return compose(Task("t", payload), {}, now=SYSTEM_CLOCK.now())
 
 
-def answer(plans: Sequence[Plan[Any]]) -> list[Any]:
-    """Run enqueue plans on a server that refuses nothing."""
+def status(result: EnqueueResult | None) -> EnqueueStatus:
+    """Return what became of a task."""
+    return EnqueueStatus.ENQUEUED if result is None else result.status
+
+
+async def enqueue(batcher: EnqueueBatcher, composed: Composed) -> EnqueueStatus:
+    """Enqueue a task as one of many coroutines."""
+    return status(await batcher.enqueue(composed))
+
+
+class Answer(NamedTuple):
+    """What came of plans, and of how many tasks they were."""
+
+    outcomes: list[Any]
+    tasks: int
+
+
+def answer(plans: Sequence[Plan[Any]], refused: Sequence[int] = ()) -> Answer:
+    """Run enqueue plans on a server that finds the ids at these places taken."""
+    tasks = 0
     rounds = advance(plans)
     try:
         calls = next(rounds)
         while True:
-            calls = rounds.send([[] for _ in calls])
+            replies: list[Any] = []
+            for call in calls:
+                messages = call.args[5::2] if isinstance(call, ScriptCall) else ()
+                tasks += len(messages)
+                replies.append([one for place in refused if place < len(messages) for one in (place, 0)])
+            calls = rounds.send(replies)
     except StopIteration as stop:
-        return list(stop.value)
+        return Answer(list(stop.value), tasks)
 
 
 class WaitingDriver(AsyncDriver):
@@ -45,6 +69,7 @@ class WaitingDriver(AsyncDriver):
         self.batches: list[int] = []
         self.open = asyncio.Event()
         self.error: Exception | None = None
+        self.refused: Sequence[int] = ()
         self.started: list[asyncio.Task[Any]] = []
 
     def start_task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -57,8 +82,7 @@ class WaitingDriver(AsyncDriver):
         await self.open.wait()
         if self.error is not None:
             raise self.error
-        outcomes = answer(plans)
-        self.batches[position] = sum(map(len, outcomes))
+        outcomes, self.batches[position] = answer(plans, self.refused)
         return outcomes
 
 
@@ -79,12 +103,12 @@ def test_what_is_asked_while_a_batch_is_on_its_way_leaves_together() -> None:
     async def run() -> None:
         driver = WaitingDriver()
         batcher = batcher_of(driver)
-        calls = [asyncio.create_task(batcher.enqueue(task()))]
+        calls = [asyncio.create_task(enqueue(batcher, task()))]
         await settle_down()
-        calls += [asyncio.create_task(batcher.enqueue(task())) for _ in range(31)]
+        calls += [asyncio.create_task(enqueue(batcher, task())) for _ in range(31)]
         await settle_down()
         driver.open.set()
-        assert all(await asyncio.gather(*calls))
+        assert {EnqueueStatus.ENQUEUED} == {*await asyncio.gather(*calls)}
         assert [1, 31] == driver.batches
 
     asyncio.run(run())
@@ -96,13 +120,13 @@ def test_of_many_calls_one_half_is_with_redis_while_the_callers_of_the_other_go_
     async def run(*, durable: bool) -> list[int]:
         driver = WaitingDriver()
         batcher = batcher_of(driver, durable=durable)
-        first = asyncio.create_task(batcher.enqueue(task()))
+        first = asyncio.create_task(enqueue(batcher, task()))
         await settle_down()
-        calls = [asyncio.create_task(batcher.enqueue(task())) for _ in range(99)]
+        calls = [asyncio.create_task(enqueue(batcher, task())) for _ in range(99)]
         await settle_down()
         under_way = len(driver.batches)
         driver.open.set()
-        assert all(await asyncio.gather(first, *calls))
+        assert {EnqueueStatus.ENQUEUED} == {*await asyncio.gather(first, *calls)}
         return [under_way, *driver.batches]
 
     assert [2, 1, 50, 32, 17] == asyncio.run(run(durable=False))
@@ -116,14 +140,14 @@ def test_h20_callers_wait_outside_while_redis_is_away(limits: dict[str, int], si
     async def run() -> None:
         driver = WaitingDriver()
         batcher = batcher_of(driver, **limits)
-        calls = [asyncio.create_task(batcher.enqueue(task(b"x" * size))) for _ in range(9)]
+        calls = [asyncio.create_task(enqueue(batcher, task(b"x" * size))) for _ in range(9)]
         await settle_down()
         assert batcher._queue is not None
         assert 6 == len(batcher._queue.outside)
         driver.open.set()
-        assert all(await asyncio.gather(*calls))
+        assert {EnqueueStatus.ENQUEUED} == {*await asyncio.gather(*calls)}
         assert [3, 3, 3] == driver.batches
-        assert 0 == batcher._queue.room._calls == batcher._queue.room._bytes
+        assert 0 == batcher._queue.room.calls == batcher._queue.room.bytes
 
     asyncio.run(run())
 
@@ -134,13 +158,13 @@ def test_h20_who_waits_outside_for_too_long_gets_an_error() -> None:
     async def run() -> None:
         driver = WaitingDriver(timeout=0.05)
         batcher = batcher_of(driver, max_calls=1)
-        inside = asyncio.create_task(batcher.enqueue(task()))
+        inside = asyncio.create_task(enqueue(batcher, task()))
         await settle_down()
         with pytest.raises(RedisUnavailableError, match="1 calls"):
             await batcher.enqueue(task())
         driver.open.set()
-        assert await inside
-        assert await batcher.enqueue(task())
+        assert EnqueueStatus.ENQUEUED is await inside
+        assert await batcher.enqueue(task()) is None
 
     asyncio.run(run())
 
@@ -151,7 +175,7 @@ def test_a_call_larger_than_all_the_room_goes_alone() -> None:
     async def run() -> None:
         driver = WaitingDriver()
         driver.open.set()
-        assert await batcher_of(driver, max_bytes=10).enqueue(task(b"x" * 1000))
+        assert await batcher_of(driver, max_bytes=10).enqueue(task(b"x" * 1000)) is None
 
     asyncio.run(run())
 
@@ -162,19 +186,19 @@ def test_a_call_cancelled_before_its_batch_left_is_not_sent() -> None:
     async def run() -> None:
         driver = WaitingDriver()
         batcher = batcher_of(driver)
-        first = asyncio.create_task(batcher.enqueue(task()))
+        first = asyncio.create_task(enqueue(batcher, task()))
         await settle_down()
-        cancelled = asyncio.create_task(batcher.enqueue(task()))
-        outside = asyncio.create_task(batcher.enqueue(task()))
+        cancelled = asyncio.create_task(enqueue(batcher, task()))
+        outside = asyncio.create_task(enqueue(batcher, task()))
         await settle_down()
         cancelled.cancel()
         await settle_down()
         driver.open.set()
-        assert await first
-        assert await outside
+        assert EnqueueStatus.ENQUEUED is await first
+        assert EnqueueStatus.ENQUEUED is await outside
         assert [1, 1] == driver.batches
         assert batcher._queue is not None
-        assert 0 == batcher._queue.room._calls
+        assert 0 == batcher._queue.room.calls
 
     asyncio.run(run())
 
@@ -190,7 +214,7 @@ def test_a_failure_of_the_driver_is_every_callers() -> None:
         outcomes = await asyncio.gather(*[batcher.enqueue(task()) for _ in range(3)], return_exceptions=True)
         assert [driver.error] * 3 == outcomes
         driver.error = None
-        assert await batcher.enqueue(task())
+        assert await batcher.enqueue(task()) is None
 
     asyncio.run(run())
 
@@ -201,9 +225,9 @@ def test_calls_end_with_a_task_that_is_cancelled_from_outside() -> None:
     async def run() -> None:
         driver = WaitingDriver()
         batcher = batcher_of(driver)
-        calls = [asyncio.create_task(batcher.enqueue(task()))]
+        calls = [asyncio.create_task(enqueue(batcher, task()))]
         await settle_down()
-        calls.append(asyncio.create_task(batcher.enqueue(task())))
+        calls.append(asyncio.create_task(enqueue(batcher, task())))
         await settle_down()
         [flusher] = driver.started
         flusher.cancel()
@@ -224,6 +248,7 @@ class HeldDriver:
         self.entered = threading.Semaphore(0)
         self.open = threading.Event()
         self.errors: list[BaseException | None] = []
+        self.refused: Sequence[int] = ()
 
     def check_open(self) -> None:
         pass
@@ -233,8 +258,8 @@ class HeldDriver:
         assert self.open.wait(10)
         if self.errors and (error := self.errors.pop(0)) is not None:
             raise error
-        outcomes = answer(plans)
-        self.batches.append(sum(map(len, outcomes)))
+        outcomes, tasks = answer(plans, self.refused)
+        self.batches.append(tasks)
         return outcomes
 
 
@@ -263,7 +288,7 @@ class Callers:
 
     def _call(self) -> None:
         try:
-            self.outcomes.append(self.batcher.enqueue(task()).status)
+            self.outcomes.append(status(self.batcher.enqueue(task())))
         except BaseException as error:  # noqa: BLE001 - it is looked at
             self.outcomes.append(type(error))
 
@@ -317,7 +342,7 @@ def test_followers_of_an_interrupted_leader_learn_that_their_replies_are_lost() 
         one for one in outcomes if one is not ReplyLostError
     ]
     assert 2 == outcomes.count(ReplyLostError)
-    assert EnqueueStatus.ENQUEUED is batcher.enqueue(task()).status
+    assert batcher.enqueue(task()) is None
 
 
 def test_a_leader_that_is_interrupted_before_it_sends_leaves_nobody_waiting() -> None:
@@ -338,7 +363,7 @@ def test_a_leader_that_is_interrupted_before_it_sends_leaves_nobody_waiting() ->
     callers.start(1)
     assert [KeyboardInterrupt, EnqueueStatus.ENQUEUED] == callers.join()
     assert [1] == driver.batches
-    assert 0 == batcher._queue.room._calls == batcher._queue.room._bytes
+    assert 0 == batcher._queue.room.calls == batcher._queue.room.bytes
 
 
 def test_h20_threads_wait_for_room_and_get_an_error_in_the_end() -> None:
@@ -352,8 +377,8 @@ def test_h20_threads_wait_for_room_and_get_an_error_in_the_end() -> None:
         batcher.enqueue(task())
     driver.open.set()
     assert [EnqueueStatus.ENQUEUED] == callers.join()
-    assert EnqueueStatus.ENQUEUED is batcher.enqueue(task()).status
-    assert 0 == batcher._queue.room._calls == batcher._queue.room._bytes
+    assert batcher.enqueue(task()) is None
+    assert 0 == batcher._queue.room.calls == batcher._queue.room.bytes
 
 
 def test_a_batch_whose_reply_is_lost_is_unknown_to_each_of_its_callers() -> None:
@@ -362,4 +387,42 @@ def test_a_batch_whose_reply_is_lost_is_unknown_to_each_of_its_callers() -> None
     driver.open.set()
     lost = ReplyLostError("redis:6379", "broken")
     driver.run_batch = lambda plans: [lost for _ in plans]  # type: ignore[method-assign]
-    assert EnqueueStatus.UNKNOWN is blocking_batcher_of(driver).enqueue(task()).status
+    assert EnqueueStatus.UNKNOWN is status(blocking_batcher_of(driver).enqueue(task()))
+
+
+def test_of_coroutines_that_travel_together_each_gets_what_became_of_its_own_task() -> None:
+    """One in the middle is refused; one before it was cancelled, so it is no more the third."""
+
+    async def run() -> None:
+        driver = WaitingDriver()
+        batcher = batcher_of(driver)
+        first = asyncio.create_task(enqueue(batcher, task()))
+        await settle_down()
+        calls = [asyncio.create_task(enqueue(batcher, task())) for _ in range(4)]
+        await settle_down()
+        calls[0].cancel()
+        driver.refused = [1]
+        driver.open.set()
+        assert EnqueueStatus.ENQUEUED is await first
+        outcomes = await asyncio.gather(*calls[1:])
+        assert [EnqueueStatus.ENQUEUED, EnqueueStatus.CONFLICT, EnqueueStatus.ENQUEUED] == outcomes
+        assert [1, 3] == driver.batches
+
+    asyncio.run(run())
+
+
+def test_of_threads_that_travel_together_each_gets_what_became_of_its_own_task() -> None:
+    """The second of three is refused, which is not the one that sent for all."""
+    driver = HeldDriver()
+    batcher = blocking_batcher_of(driver)
+    callers = [Callers(batcher) for _ in range(4)]
+    callers[0].start(1)
+    assert driver.entered.acquire(timeout=10)
+    for waiting, one in enumerate(callers[1:], 1):
+        one.start(1)
+        one.wait_for_tickets(waiting)
+    driver.refused = [1]
+    driver.open.set()
+    outcomes = [one.join() for one in callers]
+    simply = [EnqueueStatus.ENQUEUED]
+    assert [simply, simply, [EnqueueStatus.CONFLICT], simply] == outcomes

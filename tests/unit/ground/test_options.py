@@ -58,6 +58,21 @@ def test_a_value_that_cannot_be_is_refused_by_the_name_of_its_option(option: str
         resolve_options({option: value})
 
 
+def test_options_that_have_been_seen_before_are_checked_by_their_types_too() -> None:
+    """What is remembered of 1 says nothing of True and 1.0, which are equal to it."""
+    assert 1 == resolve_options({"max_retry": 1}).max_retry == resolve_options({"max_retry": 1}).max_retry
+    for lookalike in (True, 1.0):
+        with pytest.raises(InvalidOptionError, match="max_retry"):
+            resolve_options({"max_retry": lookalike})
+
+
+@pytest.mark.parametrize("value", [["critical"], {"critical": 1}])
+def test_a_value_that_cannot_be_hashed_is_refused_like_others(value: Any) -> None:
+    """By the option's name; nothing of Python's own shows."""
+    with pytest.raises(InvalidOptionError, match="queue"):
+        resolve_options({"queue": value})
+
+
 @pytest.mark.parametrize("option", ["deadline", "process_at"])
 def test_a_time_that_no_datetime_can_tell_again_is_refused(option: str) -> None:
     """Rounded up it lies in the year 10000: the task would be enqueued, and could not be described."""
