@@ -48,6 +48,7 @@ class Phase(enum.Enum):
 TAKEN: Final = Phase.TAKEN
 RUNNING: Final = Phase.RUNNING
 SETTLING: Final = Phase.SETTLING
+ABANDONED: Final = Phase.ABANDONED
 
 
 class Report(NamedTuple):
@@ -230,7 +231,7 @@ class Attempt:
 
     def overdue_seconds(self, monotonic: float) -> float:
         """Return how long ago the attempt should have ended; negative while its time is not over."""
-        if self.phase not in {Phase.RUNNING, Phase.ABANDONED}:
+        if self.phase is not RUNNING and self.phase is not ABANDONED:
             return float("-inf")
         since = min(self.deadline, self.cancelled_at) if self.cause is not None else self.deadline
         return monotonic - since
