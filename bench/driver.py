@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import redis
 import redis.asyncio
 
-from pyasynq._broker.driver import AsyncDriver, BlockingDriver
+from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.plan import Plan, Replay, ScriptCall
-from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._broker.scripts import Script, ScriptForm
 from pyasynq.embedded import EmbeddedServer
 

@@ -11,8 +11,8 @@ import pytest
 import redis
 
 import pyasynq.sync
-from pyasynq._broker.driver import AsyncDriver, BlockingDriver
-from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq.client import Client
 from pyasynq.embedded import find_server_binary
 

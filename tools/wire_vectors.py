@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from pyasynq._broker.compose import compose
+from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._clock import Instant
 from pyasynq._cron import parse_cron
 from pyasynq._go_duration import format_go_duration

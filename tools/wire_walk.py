@@ -9,15 +9,16 @@ import redis
 
 from pyasynq._broker.aggregation_sets import AggregationSet, finish_set
 from pyasynq._broker.cancellation import request_cancelation
-from pyasynq._broker.compose import compose
 from pyasynq._broker.delayed import forward
 from pyasynq._broker.dequeue import Rules, Terms, dequeue
-from pyasynq._broker.driver import BlockingDriver
-from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.drivers.driver import BlockingDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._broker.enqueueing.compose import compose
+from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import GroupLimits, check_groups
-from pyasynq._broker.inspect_queues import pause
+from pyasynq._broker.inspecting.queues import pause
 from pyasynq._broker.leases import OWN_SLACK_SECONDS, RecoverTask, recover, renew
-from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.results import write_progress, write_result
 from pyasynq._broker.schedules import begin_entries, fire, record_enqueue_event, write_scheduler_entries
 from pyasynq._broker.semaphore import acquire_token

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskDecorator, TypedTask
-    from pyasynq._broker.redis_clients import RedisSource
+    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._server.group_routes import DeclaredAggregator
     from pyasynq._server.middleware import Middleware
     from pyasynq._server.routes import Executor, Route

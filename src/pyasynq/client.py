@@ -6,8 +6,10 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
-from pyasynq._broker.chunk_sender import ChunkSender
-from pyasynq._broker.chunks import (
+from pyasynq._broker.drivers.driver import AsyncDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._broker.enqueueing.chunk_sender import ChunkSender
+from pyasynq._broker.enqueueing.chunks import (
     as_task,
     chunks_async,
     compose_checked,
@@ -15,12 +17,10 @@ from pyasynq._broker.chunks import (
     result_of,
     with_options,
 )
-from pyasynq._broker.coalesce import EnqueueBatcher
-from pyasynq._broker.driver import AsyncDriver
-from pyasynq._broker.enqueue_rules import info_of_result
+from pyasynq._broker.enqueueing.coalesce import EnqueueBatcher
+from pyasynq._broker.enqueueing.enqueue_rules import info_of_result
 from pyasynq._broker.health import ping
-from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq._broker.task_waits import TaskWaits
+from pyasynq._broker.waits.task_waits import TaskWaits
 from pyasynq._clock import SYSTEM_CLOCK, Clock
 from pyasynq.options import (
     Duration,
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from pyasynq._broker.chunks import AsyncTasks
-    from pyasynq._broker.redis_clients import RedisSource
-    from pyasynq._broker.redis_url import RedisTarget
+    from pyasynq._broker.drivers.redis_clients import RedisSource
+    from pyasynq._broker.drivers.redis_url import RedisTarget
+    from pyasynq._broker.enqueueing.chunks import AsyncTasks
 
 DEFAULT_MAX_PAYLOAD = 8_000_000
 

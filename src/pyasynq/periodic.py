@@ -13,7 +13,7 @@ import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyasynq._broker.chunks import compose_checked, with_options
+from pyasynq._broker.enqueueing.chunks import compose_checked, with_options
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._scheduler.entry import free_id
 from pyasynq._scheduler.firing import MAX_PAYLOAD
@@ -28,7 +28,7 @@ from pyasynq.scheduler import Scheduler
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from pyasynq._broker.redis_clients import RedisSource
+    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._clock import Clock
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire, SchedulerConfig

@@ -14,10 +14,10 @@ import os
 import uuid
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.chunks import as_task, compose_checked, with_options
-from pyasynq._broker.driver import AsyncDriver
-from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq._broker.server_facts import require_supported, server_facts
+from pyasynq._broker.drivers.driver import AsyncDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._broker.enqueueing.chunks import as_task, compose_checked, with_options
+from pyasynq._broker.inspecting.server_facts import require_supported, server_facts
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._scheduler.book import EntryBook
 from pyasynq._scheduler.entry import free_id, make_entry
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Unpack
 
-    from pyasynq._broker.redis_clients import RedisSource
+    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._clock import Clock
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire

@@ -16,7 +16,7 @@ import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._server.engine import Engine
 from pyasynq._server.logs import LogSubscriber
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from pyasynq._broker.redis_clients import RedisSource
+    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._clock import Clock
     from pyasynq._server.routes import Handler, Router
 

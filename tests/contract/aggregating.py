@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.aggregation_sets import AggregationSet, finish_set
-from pyasynq._broker.compose import compose
-from pyasynq._broker.enqueue import QueueRegistry
+from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._broker.groups import Checked, GroupLimits, check_groups
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq.task import Task
 from tests.factories import NOW
 

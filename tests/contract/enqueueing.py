@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyasynq._broker.compose import Composed, compose
-from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
-from pyasynq._broker.enqueue_rules import enqueued
+from pyasynq._broker.enqueueing.compose import Composed, compose
+from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
+from pyasynq._broker.enqueueing.enqueue_rules import enqueued
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq.task import EnqueueResult, Task
 from tests.factories import NOW
 
 if TYPE_CHECKING:
-    from pyasynq._broker.enqueue import EnqueueRun, OtherResults
+    from pyasynq._broker.enqueueing.enqueue import EnqueueRun, OtherResults
     from tests.fix_broker import Perform
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._broker.aggregation_sets import read_set, reclaim_stale_sets, renew_sets
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
-from pyasynq._broker.doctor_counters import raise_counter, wrong_counters
-from pyasynq._broker.doctor_groups import known_groups, look_at_groups, mend_groups
-from pyasynq._broker.doctor_keys import (
+from pyasynq._broker.doctoring.counters import raise_counter, wrong_counters
+from pyasynq._broker.doctoring.groups import known_groups, look_at_groups, mend_groups
+from pyasynq._broker.doctoring.keys import (
     archive_size,
     database_size,
     drop_lapsed_records,
@@ -28,13 +28,12 @@ from pyasynq._broker.doctor_keys import (
     trim_archive,
     waiting_work,
 )
-from pyasynq._broker.doctor_lists import count_in_list
-from pyasynq._broker.doctor_tasks import Settlement, judge, read_tasks, settle_damaged, walk
-from pyasynq._broker.endings import look
-from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.doctoring.lists import count_in_list
+from pyasynq._broker.doctoring.tasks import Settlement, judge, read_tasks, settle_damaged, walk
+from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.health import ping
-from pyasynq._broker.inspect_queues import queue_names
+from pyasynq._broker.inspecting.server_facts import server_facts
 from pyasynq._broker.leases import (
     PoisonTask,
     RecoverTask,
@@ -45,6 +44,7 @@ from pyasynq._broker.leases import (
     renew,
 )
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall, ask
+from pyasynq._broker.queue_registry import QueueRegistry, queue_names
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
     begin_entries,
@@ -54,10 +54,10 @@ from pyasynq._broker.schedules import (
     record_enqueue_event,
     write_scheduler_entries,
 )
-from pyasynq._broker.server_facts import server_facts
 from pyasynq._broker.servers import clear_server_state, list_server_keys, read_server, write_server_state
 from pyasynq._broker.stored_limits import get_limits
 from pyasynq._broker.task_events import START, encode_event, publish_events, read_events
+from pyasynq._broker.waits.endings import look
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.limits import Queue, QueueLimits
 from pyasynq.task import TaskState

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.inspect_tasks import get_task, list_tasks, task_info
+from pyasynq._broker.inspecting.tasks import get_task, list_tasks
 from pyasynq._broker.leases import PoisonTask, RecoverTask, archive_poison, recover
 from pyasynq._broker.results import write_progress
 from pyasynq._broker.settle import (
@@ -19,6 +19,7 @@ from pyasynq._broker.settle import (
     settle_complete,
     settle_retry,
 )
+from pyasynq._broker.task_records import task_info
 from pyasynq._wire.history import decode_attempts, encode_attempt
 from pyasynq.task import AttemptInfo, TaskState
 from tests.contract.settling import (

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker import task_views
 from pyasynq._broker.cancellation import CancelRequest, look_again, read_requests
+from pyasynq._broker.inspecting import task_views
 from pyasynq._broker.plan import CommandCall, Replay
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError, TaskNotFoundError
 from pyasynq.info import CancelResult, CancelStatus

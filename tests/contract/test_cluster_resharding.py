@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import sync
-from pyasynq._broker import wakeup
-from pyasynq._broker.cluster_map import slot_of
 from pyasynq._broker.delayed import forward
+from pyasynq._broker.drivers import wakeup
+from pyasynq._broker.drivers.cluster_map import slot_of
+from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._broker.drivers.wakeup import Watcher
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ask
-from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq._broker.wakeup import Watcher
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.keys import queue_keys
 from pyasynq.config import ServerConfig

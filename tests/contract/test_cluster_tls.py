@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pyasynq import sync
-from pyasynq._broker.cluster_map import slot_of
+from pyasynq._broker.drivers.cluster_map import slot_of
 from pyasynq._broker.plan import CommandCall, Replay, ask
 from pyasynq._wire.keys import queue_keys
 from pyasynq.config import ServerConfig

@@ -12,8 +12,8 @@ import pytest
 
 from pyasynq import sync
 from pyasynq._broker.dequeue import dequeue, find_dequeued
-from pyasynq._broker.driver import AsyncDriver, BlockingDriver
-from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.settle import Claim, settle_done
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.keys import queue_keys

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.doctor_counters import raise_counter, wrong_counters
-from pyasynq._broker.doctor_groups import mend_groups
-from pyasynq._broker.doctor_keys import expire_endless, look_at_lock, release_lock
-from pyasynq._broker.doctor_tasks import Settlement, judge, read_tasks, settle_damaged, walk
+from pyasynq._broker.doctoring.counters import raise_counter, wrong_counters
+from pyasynq._broker.doctoring.groups import mend_groups
+from pyasynq._broker.doctoring.keys import expire_endless, look_at_lock, release_lock
+from pyasynq._broker.doctoring.tasks import Settlement, judge, read_tasks, settle_damaged, walk
 from pyasynq._broker.plan import ScriptCall, ask
 from pyasynq._wire.messages import SchedulerEntry
 from pyasynq.doctor import Doctor, Finding, FindingKind, Severity

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq._broker.dequeue import dequeue, find_dequeued
-from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.errors import RedisUnavailableError, ReplyLostError
 from pyasynq.task import EnqueueStatus, Task
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import redis
 
     from pyasynq._broker.dequeue import Dequeued
-    from pyasynq._broker.enqueue import OtherResults
+    from pyasynq._broker.enqueueing.enqueue import OtherResults
     from pyasynq._broker.plan import Plan
     from tests.contract.test_driver_run import MakeDriver
     from tests.factories import Tasks

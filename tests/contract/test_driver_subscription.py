@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker import subscription
-from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq._broker.subscription import Subscription
+from pyasynq._broker.drivers import subscription
+from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._broker.drivers.subscription import Subscription
 from pyasynq.errors import RedisAuthenticationError, RedisPermissionError, RedisUnavailableError
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq._broker.wakeup import Watcher
+from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._broker.drivers.wakeup import Watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

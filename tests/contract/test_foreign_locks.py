@@ -13,11 +13,12 @@ import pytest
 from pyasynq._broker.aggregation_sets import quarantine_member
 from pyasynq._broker.delayed import delete_expired_completed
 from pyasynq._broker.dequeue import dequeue
-from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
-from pyasynq._broker.inspect_actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
-from pyasynq._broker.inspect_updates import update_payload, update_process_at
+from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
+from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
+from pyasynq._broker.inspecting.updates import update_payload, update_process_at
 from pyasynq._broker.leases import PoisonTask, RecoverTask, archive_poison, recover
 from pyasynq._broker.locks import HeldLock, renew_locks
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.settle import (
     ArchiveTask,
     CompleteTask,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.inspect_actions import delete_tasks, run_tasks
-from pyasynq._broker.inspect_queues import queue_info
-from pyasynq._broker.inspect_removal import remove_queue
+from pyasynq._broker.inspecting.actions import delete_tasks, run_tasks
+from pyasynq._broker.inspecting.queues import queue_info
+from pyasynq._broker.inspecting.removal import remove_queue
 from pyasynq._wire.keys import queue_keys
 from tests.contract.aggregating import STAGED
 from tests.contract.test_full_redis import settle_by_doctor

@@ -10,18 +10,19 @@ from pyasynq._broker.aggregation_sets import quarantine_member, read_set, releas
 from pyasynq._broker.cancellation import request_cancelation
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
-from pyasynq._broker.doctor_counters import raise_counter
-from pyasynq._broker.doctor_groups import look_at_groups, mend_groups
-from pyasynq._broker.doctor_keys import expire_endless, look_at_lock, release_lock
-from pyasynq._broker.doctor_tasks import Settlement, judge, read_tasks, settle_damaged, walk
-from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.doctoring.counters import raise_counter
+from pyasynq._broker.doctoring.groups import look_at_groups, mend_groups
+from pyasynq._broker.doctoring.keys import expire_endless, look_at_lock, release_lock
+from pyasynq._broker.doctoring.tasks import Settlement, judge, read_tasks, settle_damaged, walk
+from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.find_attempt import find_attempt
 from pyasynq._broker.groups import check_groups, list_groups
-from pyasynq._broker.inspect_actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
-from pyasynq._broker.inspect_queues import group_sizes, pause, queue_info, unpause
-from pyasynq._broker.inspect_removal import remove_queue
-from pyasynq._broker.inspect_tasks import get_task, list_tasks
-from pyasynq._broker.inspect_updates import update_payload, update_process_at
+from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
+from pyasynq._broker.inspecting.queues import group_sizes, pause, queue_info, unpause
+from pyasynq._broker.inspecting.removal import remove_queue
+from pyasynq._broker.inspecting.task_views import delete_all
+from pyasynq._broker.inspecting.tasks import get_task, list_tasks
+from pyasynq._broker.inspecting.updates import update_payload, update_process_at
 from pyasynq._broker.leases import (
     PoisonTask,
     RecoverTask,
@@ -33,6 +34,7 @@ from pyasynq._broker.leases import (
 )
 from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._broker.plan import CommandCall, Replay
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
     clear_scheduler_entries,
@@ -44,7 +46,6 @@ from pyasynq._broker.schedules import (
 from pyasynq._broker.semaphore import acquire_token, release_token
 from pyasynq._broker.servers import clear_server_state, list_servers, write_server_state
 from pyasynq._broker.stored_limits import set_limits
-from pyasynq._broker.task_views import delete_all
 from pyasynq._clock import Instant
 from pyasynq.errors import RedisOutOfMemoryError
 from pyasynq.limits import QueueLimits

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._broker.aggregation_sets import AggregationSet, Finish, finish_set
-from pyasynq._broker.compose import compose, task_info
 from pyasynq._broker.dequeue import dequeue
-from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.enqueueing.compose import compose, task_info
+from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import GroupLimits, check_groups
-from pyasynq._broker.inspect_actions import ArchiveLimits, archive_tasks, run_tasks
-from pyasynq._broker.inspect_queues import pause, unpause
-from pyasynq._broker.inspect_schedulers import scheduler_entries, scheduler_events
+from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, run_tasks
+from pyasynq._broker.inspecting.queues import pause, unpause
+from pyasynq._broker.inspecting.schedulers import scheduler_entries, scheduler_events
 from pyasynq._broker.leases import renew
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
     clear_scheduler_entries,

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.compose import task_info
-from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.enqueueing.compose import task_info
+from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import DuplicateTaskError, TaskIDConflictError
 from tests.contract.enqueueing import composed, enqueue, statuses

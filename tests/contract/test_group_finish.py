@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._broker.aggregation_sets import Finish, finish_set, read_set
-from pyasynq._broker.compose import compose
-from pyasynq._broker.enqueue import QueueRegistry
+from pyasynq._broker.enqueueing.compose import compose
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._wire.keys import ALL_QUEUES, queue_keys
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.task import Task, TaskState

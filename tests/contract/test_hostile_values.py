@@ -10,7 +10,7 @@ import redis
 from pyasynq import App, TaskState, testing
 from pyasynq._broker.cancellation import request_cancelation
 from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
-from pyasynq._broker.inspect_queues import queue_info
+from pyasynq._broker.inspecting.queues import queue_info
 from pyasynq._broker.leases import RecoverTask, list_expired, list_unleased, recover
 from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._broker.schedules import begin_entries, forget_entries

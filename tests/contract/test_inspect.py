@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.inspect_queues import (
-    QueueCounts,
-    group_sizes,
-    history,
-    memory_usage,
-    queue_info,
-    queue_names,
-)
-from pyasynq._broker.inspect_tasks import TaskRecord, get_task, list_tasks, task_info
+from pyasynq._broker.inspecting.queues import QueueCounts, group_sizes, history, memory_usage, queue_info
+from pyasynq._broker.inspecting.tasks import get_task, list_tasks
+from pyasynq._broker.queue_registry import queue_names
+from pyasynq._broker.task_records import TaskRecord, task_info
 from pyasynq.errors import TaskNotFoundError, UnknownTaskStateError
 from pyasynq.task import TaskState
 from tests.factories import DAY, LEASE_SCORE, NOW, PENDING_SINCE, TOKEN, Tasks, message_bytes

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.inspect_actions import (
+from pyasynq._broker.inspecting.actions import (
     ArchiveLimits,
     Moved,
     act_on_one,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.inspect_actions import Moved
+from pyasynq._broker.inspecting.actions import Moved
 from pyasynq.task import TaskState
 from tests.contract.test_inspect_actions import LIMITS, LOCK, archive
 from tests.factories import NOW, Tasks

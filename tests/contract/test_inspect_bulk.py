@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker import inspect_actions, task_views
-from pyasynq._broker.inspect_actions import ArchiveLimits
+from pyasynq._broker.inspecting import actions as inspect_actions
+from pyasynq._broker.inspecting import task_views
+from pyasynq._broker.inspecting.actions import ArchiveLimits
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError
 from pyasynq.info import BulkResult
 from pyasynq.task import TaskState

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker import queue_views
+from pyasynq._broker.inspecting import queue_views
 from pyasynq.errors import QueueBusyError, QueueNotEmptyError, QueueNotFoundError
 from pyasynq.task import TaskState
 from tests.contract.test_inspect_actions import aggregate, put

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
-from pyasynq._broker import task_views
-from pyasynq._broker.inspect_search import error_signature
-from pyasynq._broker.inspect_tasks import scan_tasks
+from pyasynq._broker.inspecting import task_views
+from pyasynq._broker.inspecting.search import error_signature
+from pyasynq._broker.inspecting.tasks import scan_tasks
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError, UnknownOptionError
 from pyasynq.task import TaskState
 from tests.contract.test_inspect_actions import put

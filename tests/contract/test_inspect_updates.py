@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker import task_views
+from pyasynq._broker.inspecting import task_views
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.errors import DuplicateTaskError, InvalidOptionError, TaskNotFoundError, TaskStateError
 from pyasynq.task import TaskState

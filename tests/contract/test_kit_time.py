@@ -11,10 +11,10 @@ import pytest
 import redis
 
 from pyasynq import PeriodicTaskManager, Queue, Scheduler, ServerConfig, Task
-from pyasynq._broker.driver import BlockingDriver
+from pyasynq._broker.drivers.driver import BlockingDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.groups import GroupLimits, check_groups
 from pyasynq._broker.leases import RecoverTask, list_expired, recover
-from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq.config import SchedulerConfig
 from pyasynq.errors import ConfigurationError, InvalidOptionError
 from pyasynq.events import Outcome, SetsReclaimed, TaskPoisoned, TaskRecovered, TasksAggregated, TickFired

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq._broker.delayed import Forwarded, forward
-from pyasynq._broker.inspect_actions import Moved, run_tasks
+from pyasynq._broker.inspecting.actions import Moved, run_tasks
 from pyasynq._broker.leases import RecoverTask, recover
 from pyasynq._broker.order import retry_in_order
 from pyasynq._broker.settle import RequeueTask, RetryTask, settle_requeue

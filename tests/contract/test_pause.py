@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker import queue_views
 from pyasynq._broker.dequeue import dequeue
+from pyasynq._broker.inspecting import queue_views
 from pyasynq.errors import InvalidOptionError, QueueNotPausedError, QueuePausedError
 from tests.factories import NOW, Tasks
 from tests.fix_broker import BlockingPerformer

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pyasynq._broker.driver import BlockingDriver
-from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq._broker.subscription import Subscription
+from pyasynq._broker.drivers.driver import BlockingDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._broker.drivers.subscription import Subscription
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
 from pyasynq.errors import RedisPermissionError, SkipRetry

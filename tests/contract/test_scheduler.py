@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from pyasynq._broker.driver import BlockingDriver
-from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.drivers.driver import BlockingDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.schedules import list_enqueue_events, list_schedulers
 from pyasynq._scheduler.entry import entry_id
 from pyasynq._wire.messages import decode_task_message

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.enqueue import QueueRegistry
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.schedules import (
     EntryTicks,
     Fired,

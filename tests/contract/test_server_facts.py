@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.server_facts import ServerFacts, require_supported, server_facts
+from pyasynq._broker.inspecting.server_facts import ServerFacts, require_supported, server_facts
 from pyasynq._clock import Instant
 from pyasynq.errors import RedisPermissionError, RedisVersionError
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.driver import BlockingDriver
-from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.drivers.driver import BlockingDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.servers import list_servers
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pyasynq.sync
-from pyasynq._broker.driver import AsyncDriver
-from pyasynq._broker.enqueue import QueueRegistry, split_runs
-from pyasynq._broker.following import Follower
-from pyasynq._broker.inspect_removal import remove_queue
+from pyasynq._broker.drivers.driver import AsyncDriver
+from pyasynq._broker.enqueueing.enqueue import split_runs
+from pyasynq._broker.enqueueing.enqueue_and_publish import enqueue_and_publish
+from pyasynq._broker.inspecting.removal import remove_queue
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.task_events import (
     START,
     NewEvents,
     decode_event,
     encode_event,
-    enqueue_and_publish,
     publish_events,
     read_events,
 )
+from pyasynq._broker.waits.following import Follower
 from pyasynq._server.services.publisher import Publisher
 from pyasynq.app import App
 from pyasynq.client import Client
@@ -487,7 +488,7 @@ async def test_all_queues_are_followed_and_those_that_are_new(
     redis_url: str, redis_client: RedisClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the first event of a new one."""
-    monkeypatch.setattr("pyasynq._broker.following._NEW_QUEUES_SECONDS", 0.01)
+    monkeypatch.setattr("pyasynq._broker.waits.following._NEW_QUEUES_SECONDS", 0.01)
     seen: list[tuple[str, str]] = []
     redis_client.config_resetstat()
     async with Client(redis_url, publish_events=True) as client, Inspector(redis_url) as inspector:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._broker.drivers.subscription import Subscription
+from pyasynq._broker.drivers.wakeup import Watcher
 from pyasynq._broker.plan import CommandCall, Replay
-from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq._broker.subscription import Subscription
-from pyasynq._broker.wakeup import Watcher
 from pyasynq.errors import ConfigurationError, RedisError, RedisTLSError, RedisUnavailableError
 from pyasynq.events import Outcome
 from pyasynq.task import Task

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._broker.aggregation_sets import quarantine_member
-from pyasynq._broker.inspect_actions import ArchiveLimits, archive_tasks, run_tasks
-from pyasynq._broker.inspect_removal import remove_queue
-from pyasynq._broker.inspect_updates import update_payload
+from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, run_tasks
+from pyasynq._broker.inspecting.removal import remove_queue
+from pyasynq._broker.inspecting.updates import update_payload
 from pyasynq._broker.leases import PoisonTask, RecoverTask, archive_poison, quarantine, recover
 from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._wire.keys import queue_keys

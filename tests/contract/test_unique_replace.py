@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.compose import compose
 from pyasynq._broker.delayed import forward
+from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.errors import DuplicateTaskError
 from pyasynq.task import Task, TaskState
@@ -17,7 +17,7 @@ from tests.factories import NOW, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
-    from pyasynq._broker.compose import Composed
+    from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq.task import EnqueueResult
     from tests.invariants import RedisClient
 

@@ -16,7 +16,7 @@ from tests.factories import NOW, TOKEN, claim
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._broker.compose import Composed
+    from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq._broker.plan import Plan
     from pyasynq._broker.settle import Settled
     from tests.fix_broker import Perform

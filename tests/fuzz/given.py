@@ -12,9 +12,9 @@ import click
 from click.testing import CliRunner
 from hypothesis import strategies as st
 
-from pyasynq._broker.compose import compose
-from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq._broker.reply_errors import read_reply_error, translate
+from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._broker.drivers.reply_errors import read_reply_error, translate
+from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._clock import Instant
 from pyasynq._cron import parse_cron
 from pyasynq._go_duration import format_go_duration, parse_go_duration

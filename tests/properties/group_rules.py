@@ -14,9 +14,9 @@ from pyasynq._broker.aggregation_sets import (
     reclaim_stale_sets,
     renew_sets,
 )
-from pyasynq._broker.compose import compose
-from pyasynq._broker.enqueue import QueueRegistry
+from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._broker.groups import GroupLimits, check_groups
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._clock import Instant
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.task import Task

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from hypothesis import strategies as st
 
-from pyasynq._broker.inspect_actions import (
+from pyasynq._broker.inspecting.actions import (
     ArchiveLimits,
     Moved,
     act_on_all,
@@ -16,9 +16,9 @@ from pyasynq._broker.inspect_actions import (
     delete_tasks,
     run_tasks,
 )
-from pyasynq._broker.inspect_queues import pause, unpause
-from pyasynq._broker.inspect_removal import remove_queue
-from pyasynq._broker.inspect_updates import update_process_at
+from pyasynq._broker.inspecting.queues import pause, unpause
+from pyasynq._broker.inspecting.removal import remove_queue
+from pyasynq._broker.inspecting.updates import update_process_at
 from pyasynq.errors import QueueBusyError, QueueNotEmptyError, TaskNotFoundError, TaskStateError
 from pyasynq.info import BulkResult
 from pyasynq.task import TaskState

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.compose import Rules
+from pyasynq._broker.enqueueing.compose import Rules
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
-    from pyasynq._broker.compose import Composed
+    from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq._broker.groups import GroupLimits
 
 INTERVAL, BURST = 5, 2

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyasynq._broker.compose import compose
-from pyasynq._broker.enqueue import split_runs
+from pyasynq._broker.enqueueing.compose import compose
+from pyasynq._broker.enqueueing.enqueue import split_runs
 from pyasynq._clock import Instant
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.task import Task, TaskState

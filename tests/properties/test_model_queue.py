@@ -16,12 +16,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from pyasynq._broker.compose import compose
 from pyasynq._broker.delayed import delete_expired_completed, forward
 from pyasynq._broker.dequeue import find_dequeued
-from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.enqueueing.compose import compose
+from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.leases import RecoverTask, list_expired, recover, renew
 from pyasynq._broker.order import retry_in_order
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.settle import (
     ArchiveTask,
     Claim,

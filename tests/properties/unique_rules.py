@@ -7,9 +7,10 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition
 
-from pyasynq._broker.compose import compose
-from pyasynq._broker.enqueue import QueueRegistry, enqueue_run, split_runs
+from pyasynq._broker.enqueueing.compose import compose
+from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.locks import HeldLock, renew_locks
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.task import Task, TaskState
 from tests.contract.enqueueing import results_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from pyasynq._broker.endings import error_of_missing
+from pyasynq._broker.waits.endings import error_of_missing
 from pyasynq.errors import PayloadDecodingError, ResultNotKeptError, TaskNotFoundError
 from pyasynq.task import EnqueueStatus
 

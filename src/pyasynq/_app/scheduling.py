@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._app.schedules import schedule_handler, schedule_task
 from pyasynq._app.sending import Sending
 from pyasynq._app.typed_task import TypedTask
-from pyasynq._broker.chunks import with_options
+from pyasynq._broker.enqueueing.chunks import with_options
 from pyasynq.config import SchedulerConfig
 from pyasynq.options import DEFAULT_QUEUE, check_combination, check_unattended, resolve_options
 from pyasynq.scheduler import Scheduler
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyasynq._app.schedules import Schedule
     from pyasynq._app.typed_task import CronDecorator
-    from pyasynq._broker.redis_clients import RedisSource
+    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire
     from pyasynq.options import Duration, EnqueueOptions

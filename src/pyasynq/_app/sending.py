@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pyasynq import sync
 from pyasynq._app.client_middleware import blocking_middleware
 from pyasynq._app.handles import BlockingTaskHandle, TaskHandle
-from pyasynq._broker.redis_clients import url_of
-from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.drivers.redis_clients import url_of
+from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.client import Client
 from pyasynq.errors import ConfigurationError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from pyasynq._broker.redis_clients import RedisSource
+    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._clock import Clock
     from pyasynq.client import ClientMiddleware
     from pyasynq.options import Duration, EnqueueOptions

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_BYTES, MAX_TASKS, chunks, time_arguments
-from pyasynq._broker.enqueue import register_queue
-from pyasynq._broker.enqueue_rules import new_task_arguments
+from pyasynq._broker.enqueueing.enqueue_rules import new_task_arguments
 from pyasynq._broker.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.queue_registry import register_queue
 from pyasynq._broker.scripts import (
     GROUP_FINISH,
     GROUP_QUARANTINE,
@@ -32,8 +32,8 @@ from pyasynq.errors import RedisOutOfMemoryError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pyasynq._broker.compose import Composed
-    from pyasynq._broker.enqueue import QueueRegistry
+    from pyasynq._broker.enqueueing.compose import Composed
+    from pyasynq._broker.queue_registry import QueueRegistry
     from pyasynq._clock import Instant
 
 _SETS_AT_ONCE: Final = 100

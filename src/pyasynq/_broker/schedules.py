@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
-from pyasynq._broker.enqueue import register_queue
-from pyasynq._broker.enqueue_rules import new_task_arguments, result_of_tick
+from pyasynq._broker.enqueueing.enqueue_rules import new_task_arguments, result_of_tick
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._broker.queue_registry import register_queue
 from pyasynq._broker.scripts import (
     SCHEDULE_BEGIN,
     SCHEDULE_FIRE,
@@ -31,8 +31,8 @@ from pyasynq._wire.messages import SchedulerEnqueueEvent, SchedulerEntry, Undeco
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from pyasynq._broker.compose import Composed
-    from pyasynq._broker.enqueue import QueueRegistry
+    from pyasynq._broker.enqueueing.compose import Composed
+    from pyasynq._broker.queue_registry import QueueRegistry
     from pyasynq.task import EnqueueResult
 
 Record = TypeVar("Record", SchedulerEntry, SchedulerEnqueueEvent)

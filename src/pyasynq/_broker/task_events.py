@@ -7,18 +7,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._broker.arguments import chunks
-from pyasynq._broker.enqueue import enqueue_run
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import EVENT_PUBLISH
 from pyasynq._wire.keys import queue_keys
-from pyasynq.errors import RedisError
 from pyasynq.events import Outcome
 from pyasynq.info import TaskEvent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.enqueue import EnqueueRun, OtherResults, QueueRegistry
     from pyasynq._clock import Instant
 
 LIFETIME_SECONDS: Final = 86_400
@@ -78,23 +75,6 @@ def publish_events(queue: str, events: Sequence[bytes], *, max_length: int) -> P
     key = queue_keys(queue).events
     for chunk in chunks(events, size_of=len):
         yield ScriptCall(EVENT_PUBLISH, (key,), (max_length, LIFETIME_SECONDS, *chunk), Replay.NEVER)
-
-
-def enqueue_and_publish(
-    run: EnqueueRun, *, now: Instant, registry: QueueRegistry, max_length: int
-) -> Plan[OtherResults]:
-    """Put tasks into their queue, then publish which ones were; that this fails changes nothing for them."""
-    others = yield from enqueue_run(run, now=now, registry=registry)
-    events = [
-        encode_event("enqueued", run.queue, now, task_id=item.id, type=item.type)
-        for position, item in enumerate(run.tasks)
-        if position not in others
-    ]
-    try:
-        yield from publish_events(run.queue, events, max_length=max_length)
-    except RedisError:
-        return others
-    return others
 
 
 class Mark(NamedTuple):

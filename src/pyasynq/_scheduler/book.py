@@ -12,7 +12,7 @@ from pyasynq.events import TicksMissed
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from pyasynq._broker.driver import AsyncDriver
+    from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._clock import Clock
     from pyasynq._scheduler.entry import Entry
     from pyasynq._server.redis_time import RedisTime

@@ -6,7 +6,7 @@ import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq._broker.chunks import with_options
+from pyasynq._broker.enqueueing.chunks import with_options
 from pyasynq._cron import parse_cron
 from pyasynq._scheduler.timetable import Timetable
 from pyasynq._wire.messages import SchedulerEntry

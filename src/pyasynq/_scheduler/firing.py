@@ -6,9 +6,9 @@ import inspect
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._broker.chunks import compose_checked
-from pyasynq._broker.enqueue import QueueRegistry
-from pyasynq._broker.enqueue_rules import info_of_result
+from pyasynq._broker.enqueueing.chunks import compose_checked
+from pyasynq._broker.enqueueing.enqueue_rules import info_of_result
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.schedules import fire, record_enqueue_event
 from pyasynq._clock import Instant
 from pyasynq._wire.constants import STATISTICS_SECONDS
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from pyasynq._broker.driver import AsyncDriver
+    from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._clock import Clock
     from pyasynq._scheduler.entry import Entry
     from pyasynq._server.redis_time import RedisTime

@@ -23,7 +23,7 @@ from pyasynq.options import seconds_of
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pyasynq._broker.driver import AsyncDriver
+    from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._clock import Clock
     from pyasynq._scheduler.book import EntryBook
     from pyasynq._scheduler.entry import Entry

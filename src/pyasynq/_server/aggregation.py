@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyasynq._broker.aggregation_sets import Finish, finish_set, quarantine_member, read_set
-from pyasynq._broker.compose import compose
+from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._server.bell import Backoff
 from pyasynq._server.routes import received_task
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from pyasynq._broker.aggregation_sets import AggregationSet, Member
-    from pyasynq._broker.compose import Composed
-    from pyasynq._broker.enqueue import QueueRegistry
+    from pyasynq._broker.enqueueing.compose import Composed
+    from pyasynq._broker.queue_registry import QueueRegistry
     from pyasynq._server.group_routes import DeclaredAggregator
     from pyasynq._server.parts import Parts
     from pyasynq._server.threads import HandlerThreads

@@ -21,7 +21,7 @@ from pyasynq.events import ShutdownWaiting, TasksPutBack
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from pyasynq._broker.redis_url import RedisTarget
+    from pyasynq._broker.drivers.redis_url import RedisTarget
     from pyasynq._clock import Clock
     from pyasynq._server.parts import Parts
     from pyasynq._server.receipt import Receipt

@@ -10,12 +10,12 @@ import contextlib
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from pyasynq._broker.driver import AsyncDriver, BlockingDriver
+from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
+from pyasynq._broker.drivers.subscription import Subscription
+from pyasynq._broker.drivers.wakeup import Watcher
+from pyasynq._broker.inspecting.server_facts import require_supported, server_facts
 from pyasynq._broker.leases import list_expired
 from pyasynq._broker.results import write_result
-from pyasynq._broker.server_facts import require_supported, server_facts
-from pyasynq._broker.subscription import Subscription
-from pyasynq._broker.wakeup import Watcher
 from pyasynq._server.attempt import Report, expect_renewals
 from pyasynq._server.intake import Intake
 from pyasynq._server.loop_watch import LoopWatch
@@ -45,8 +45,8 @@ from pyasynq.options import seconds_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from pyasynq._broker.redis_url import RedisTarget
-    from pyasynq._broker.server_facts import ServerFacts
+    from pyasynq._broker.drivers.redis_url import RedisTarget
+    from pyasynq._broker.inspecting.server_facts import ServerFacts
     from pyasynq._clock import Clock
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.demand import Demand

@@ -116,7 +116,7 @@ class Demand(Protocol):
 
 
 _LEAST_OVERLAPPED = 100
-_MOST_AT_ONCE = 200
+_MOST_AT_ONCE = 400
 _LEAST_IN_A_TURN = 25
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from pyasynq._broker.driver import BlockingDriver
+from pyasynq._broker.drivers.driver import BlockingDriver
 from pyasynq._server.abandoned import AbandonedLeases
 from pyasynq._server.attempt import Phase
 from pyasynq._server.children.pool import Children
@@ -21,7 +21,7 @@ from pyasynq._server.threads import HandlerThreads
 from pyasynq.events import AttemptAbandoned, ShutdownWaiting
 
 if TYPE_CHECKING:
-    from pyasynq._broker.redis_url import RedisTarget
+    from pyasynq._broker.drivers.redis_url import RedisTarget
     from pyasynq._clock import Clock
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.parts import Parts

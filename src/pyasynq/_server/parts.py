@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyasynq._broker.driver import AsyncDriver
+    from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._clock import Clock
     from pyasynq._server.redis_time import RedisTime
     from pyasynq._server.roster import Roster

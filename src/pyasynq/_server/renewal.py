@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyasynq._broker.cancellation import CancelRequest
-    from pyasynq._broker.driver import BlockingDriver
+    from pyasynq._broker.drivers.driver import BlockingDriver
     from pyasynq._broker.leases import Renewed
     from pyasynq._broker.plan import Plan
     from pyasynq._clock import Clock

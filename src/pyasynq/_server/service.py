@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.failures import let_go
+from pyasynq._broker.drivers.failures import let_go
 from pyasynq._server.bell import Backoff, Bell
 from pyasynq.events import RoundFailed, RoundFinished
 

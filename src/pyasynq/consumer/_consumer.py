@@ -7,7 +7,7 @@ import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
-from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._server.consumer_engine import ConsumerEngine
 from pyasynq._server.logs import LogSubscriber
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import TracebackType
 
-    from pyasynq._broker.redis_clients import RedisSource
+    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._clock import Clock
     from pyasynq.options import Duration
 

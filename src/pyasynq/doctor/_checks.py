@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.doctor_counters import wrong_counters
-from pyasynq._broker.doctor_groups import look_at_groups
-from pyasynq._broker.doctor_keys import (
+from pyasynq._broker.doctoring.counters import wrong_counters
+from pyasynq._broker.doctoring.groups import look_at_groups
+from pyasynq._broker.doctoring.keys import (
     INDEXES,
     archive_size,
     has_tasks,
@@ -21,7 +21,7 @@ from pyasynq._broker.doctor_keys import (
     waiting_work,
     was_used,
 )
-from pyasynq._broker.server_facts import server_facts
+from pyasynq._broker.inspecting.server_facts import server_facts
 from pyasynq._broker.servers import list_server_keys, read_server
 from pyasynq._broker.stored import name_of
 from pyasynq._broker.stored_limits import get_limits
@@ -36,8 +36,8 @@ from ._findings import FindingKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pyasynq._broker.doctor_groups import GroupFacts
-    from pyasynq._broker.doctor_keys import LockFacts, SlowScript
+    from pyasynq._broker.doctoring.groups import GroupFacts
+    from pyasynq._broker.doctoring.keys import LockFacts, SlowScript
     from pyasynq._clock import Instant
     from pyasynq._wire.keys import QueueKeys
     from pyasynq._wire.messages import ServerInfo

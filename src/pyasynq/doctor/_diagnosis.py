@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq._broker.doctor_tasks import Settlement
+from pyasynq._broker.doctoring.tasks import Settlement
 from pyasynq._broker.stored import shown
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
 
@@ -14,7 +14,7 @@ from ._mending import mend, own_message
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from pyasynq._broker.doctor_tasks import TaskFacts
+    from pyasynq._broker.doctoring.tasks import TaskFacts
     from pyasynq._wire.keys import QueueKeys
     from pyasynq._wire.messages import TaskMessage
 

@@ -9,12 +9,12 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
-from pyasynq._broker.doctor_groups import known_groups
-from pyasynq._broker.doctor_keys import database_size, is_registered, scan_keys
-from pyasynq._broker.doctor_tasks import judge
-from pyasynq._broker.driver import AsyncDriver
-from pyasynq._broker.inspect_queues import queue_names
-from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.doctoring.groups import known_groups
+from pyasynq._broker.doctoring.keys import database_size, is_registered, scan_keys
+from pyasynq._broker.doctoring.tasks import judge
+from pyasynq._broker.drivers.driver import AsyncDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._broker.queue_registry import queue_names
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.constants import ARCHIVE_LIMIT
 from pyasynq._wire.keys import scheduler_history_key
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from pyasynq._broker.redis_clients import RedisSource
+    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._clock import Clock
     from pyasynq.options import Duration
 

@@ -11,7 +11,7 @@ from pyasynq._wire.messages import copy_task_message, encode_task_message
 from ._findings import FindingKind
 
 if TYPE_CHECKING:
-    from pyasynq._broker.doctor_tasks import TaskFacts
+    from pyasynq._broker.doctoring.tasks import TaskFacts
     from pyasynq._wire.keys import QueueKeys
     from pyasynq._wire.messages import TaskMessage
 

@@ -7,13 +7,13 @@ import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyasynq._broker.arguments import MAX_TASKS
-from pyasynq._broker.exchange import advance
+from pyasynq._broker.drivers.exchange import advance
 from pyasynq._broker.plan import ask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.driver import AsyncDriver
+    from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._broker.plan import Place, Plan
 
 T = TypeVar("T")

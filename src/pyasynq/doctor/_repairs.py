@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.doctor_counters import raise_counter
-from pyasynq._broker.doctor_groups import known_groups, look_at_groups, mend_groups
-from pyasynq._broker.doctor_keys import (
+from pyasynq._broker.doctoring.counters import raise_counter
+from pyasynq._broker.doctoring.groups import known_groups, look_at_groups, mend_groups
+from pyasynq._broker.doctoring.keys import (
     drop_lapsed_records,
     expire_endless,
     has_tasks,
@@ -15,8 +15,8 @@ from pyasynq._broker.doctor_keys import (
     release_lock,
     trim_archive,
 )
-from pyasynq._broker.doctor_tasks import judge, settle_damaged
-from pyasynq._broker.inspect_removal import remove_queue
+from pyasynq._broker.doctoring.tasks import judge, settle_damaged
+from pyasynq._broker.inspecting.removal import remove_queue
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import QueueNotEmptyError

@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.arguments import MAX_TASKS
-from pyasynq._broker.doctor_groups import known_groups
-from pyasynq._broker.doctor_tasks import read_tasks, walk
+from pyasynq._broker.doctoring.groups import known_groups
+from pyasynq._broker.doctoring.tasks import read_tasks, walk
 from pyasynq._wire.keys import queue_keys
 
 from ._diagnosis import looks_sound
@@ -19,7 +19,7 @@ from ._diagnosis import looks_sound
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pyasynq._broker.doctor_tasks import TaskFacts, Walked
+    from pyasynq._broker.doctoring.tasks import TaskFacts, Walked
 
     from ._pace import Pace
 

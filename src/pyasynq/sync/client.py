@@ -7,8 +7,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
-from pyasynq._broker.chunk_sender import BlockingChunkSender
-from pyasynq._broker.chunks import (
+from pyasynq._broker.drivers.driver import BlockingDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._broker.enqueueing.chunk_sender import BlockingChunkSender
+from pyasynq._broker.enqueueing.chunks import (
     as_task,
     chunks_blocking,
     compose_checked,
@@ -16,12 +18,10 @@ from pyasynq._broker.chunks import (
     result_of,
     with_options,
 )
-from pyasynq._broker.coalesce import BlockingEnqueueBatcher
-from pyasynq._broker.driver import BlockingDriver
-from pyasynq._broker.enqueue_rules import info_of_result
+from pyasynq._broker.enqueueing.coalesce import BlockingEnqueueBatcher
+from pyasynq._broker.enqueueing.enqueue_rules import info_of_result
 from pyasynq._broker.health import ping
-from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq._broker.task_waits import BlockingTaskWaits
+from pyasynq._broker.waits.task_waits import BlockingTaskWaits
 from pyasynq._clock import SYSTEM_CLOCK, Clock
 from pyasynq.options import (
     Duration,
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from pyasynq._broker.chunks import BlockingTasks
-    from pyasynq._broker.redis_clients import RedisSource
-    from pyasynq._broker.redis_url import RedisTarget
+    from pyasynq._broker.drivers.redis_clients import RedisSource
+    from pyasynq._broker.drivers.redis_url import RedisTarget
+    from pyasynq._broker.enqueueing.chunks import BlockingTasks
 
 DEFAULT_MAX_PAYLOAD = 8_000_000
 

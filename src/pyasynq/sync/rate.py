@@ -8,8 +8,8 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Self
 
-from pyasynq._broker.driver import BlockingDriver
-from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.drivers.driver import BlockingDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.semaphore import acquire_token, release_token
 from pyasynq._clock import SYSTEM_CLOCK, Clock
 from pyasynq.context import context
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
-    from pyasynq._broker.redis_clients import RedisSource
+    from pyasynq._broker.drivers.redis_clients import RedisSource
 
 _log = logging.getLogger("pyasynq")
 

@@ -11,7 +11,7 @@ from pyasynq._wire.messages import decode_task_message
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyasynq._broker.driver import BlockingDriver
+    from pyasynq._broker.drivers.driver import BlockingDriver
     from pyasynq._clock import Instant
 
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from pyasynq._broker.driver import BlockingDriver
+from pyasynq._broker.drivers.driver import BlockingDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ask
-from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.errors import ConfigurationError
 

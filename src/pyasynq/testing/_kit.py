@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from pyasynq import sync
 from pyasynq._app.typed_task import TypedTask
-from pyasynq._broker.driver import BlockingDriver
-from pyasynq._broker.guard import only
-from pyasynq._broker.redis_clients import url_of
-from pyasynq._broker.redis_url import parse_redis_url
+from pyasynq._broker.drivers.driver import BlockingDriver
+from pyasynq._broker.drivers.guard import only
+from pyasynq._broker.drivers.redis_clients import url_of
+from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._clock import Instant
 from pyasynq._server.logs import LogSubscriber
 from pyasynq._server.routes import router_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import TracebackType
 
-    from pyasynq._broker.redis_clients import RedisSource
+    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._server.routes import Handler, Router
     from pyasynq.client import Client
     from pyasynq.options import Duration

@@ -9,7 +9,7 @@ from pyasynq._wire.keys import queue_keys
 from pyasynq.task import Task
 
 if TYPE_CHECKING:
-    from pyasynq._broker.driver import BlockingDriver
+    from pyasynq._broker.drivers.driver import BlockingDriver
 
 _NOT_NOW: Final = ("process_at", "process_in", "group")
 

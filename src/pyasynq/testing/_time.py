@@ -19,7 +19,7 @@ from pyasynq.options import instant_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pyasynq._broker.driver import BlockingDriver
+    from pyasynq._broker.drivers.driver import BlockingDriver
 
 T = TypeVar("T")
 

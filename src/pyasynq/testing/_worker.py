@@ -12,9 +12,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._broker.dequeue import LimitedBy
-from pyasynq._broker.driver import BlockingDriver
+from pyasynq._broker.drivers.driver import BlockingDriver
+from pyasynq._broker.inspecting.server_facts import server_facts
 from pyasynq._broker.leases import renew
-from pyasynq._broker.server_facts import server_facts
 from pyasynq._broker.settle import Claim
 from pyasynq._clock import Instant
 from pyasynq._server.attempt import Phase, expect_renewals
@@ -28,7 +28,7 @@ from pyasynq.testing._time import checked, due_times
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._broker.redis_url import RedisTarget
+    from pyasynq._broker.drivers.redis_url import RedisTarget
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.queue_view import QueueView
     from pyasynq._server.routes import Router

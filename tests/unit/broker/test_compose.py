@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.compose import Composed, compose, new_task_id, task_info
+from pyasynq._broker.enqueueing.compose import Composed, compose, new_task_id, task_info
 from pyasynq._clock import Instant
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import decode_task_message

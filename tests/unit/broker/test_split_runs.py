@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 from pyasynq._broker.arguments import chunks
-from pyasynq._broker.compose import Composed, compose
-from pyasynq._broker.enqueue import split_runs
+from pyasynq._broker.enqueueing.compose import Composed, compose
+from pyasynq._broker.enqueueing.enqueue import split_runs
 from pyasynq._clock import Instant
 from pyasynq.task import Task
 

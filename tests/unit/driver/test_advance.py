@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.exchange import advance
+from pyasynq._broker.drivers.exchange import advance
 from pyasynq.errors import RedisReplyError
 from tests.unit.driver.scripted import command
 

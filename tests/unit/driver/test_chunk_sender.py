@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.chunk_sender import ChunkSender
+from pyasynq._broker.enqueueing.chunk_sender import ChunkSender
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.errors import ReplyLostError
 from pyasynq.task import EnqueueStatus, Task

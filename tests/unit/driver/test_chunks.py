@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.chunks import chunks_async, chunks_blocking
+from pyasynq._broker.enqueueing.chunks import chunks_async, chunks_blocking
 from pyasynq.task import Task
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.cluster_map import SLOTS, ClusterMap, guard_key, slot_of
-from pyasynq._broker.cluster_routes import route
-from pyasynq._broker.cluster_visit import NO_ANSWER, Elsewhere, Visit
+from pyasynq._broker.drivers.cluster_map import SLOTS, ClusterMap, guard_key, slot_of
+from pyasynq._broker.drivers.cluster_routes import route
+from pyasynq._broker.drivers.cluster_visit import NO_ANSWER, Elsewhere, Visit
+from pyasynq._broker.drivers.session import DriverState
+from pyasynq._broker.drivers.steps import Pause
 from pyasynq._broker.plan import CommandCall, DurableCall, Replay, ScriptCall
-from pyasynq._broker.session import DriverState
-from pyasynq._broker.steps import Pause
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.errors import RedisPermissionError, RedisReplyError, RedisUnavailableError, ReplyLostError
 from tests.unit.driver.scripted import ONE

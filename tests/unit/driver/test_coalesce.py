@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pyasynq._broker.coalesce import BlockingEnqueueBatcher, EnqueueBatcher
-from pyasynq._broker.compose import Composed, compose
-from pyasynq._broker.driver import AsyncDriver
-from pyasynq._broker.exchange import advance
+from pyasynq._broker.drivers.driver import AsyncDriver
+from pyasynq._broker.drivers.exchange import advance
+from pyasynq._broker.drivers.redis_url import RedisTarget
+from pyasynq._broker.enqueueing.coalesce import BlockingEnqueueBatcher, EnqueueBatcher
+from pyasynq._broker.enqueueing.compose import Composed, compose
 from pyasynq._broker.plan import ScriptCall
-from pyasynq._broker.redis_url import RedisTarget
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.errors import RedisUnavailableError, ReplyLostError
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from pyasynq._broker.exchange import exchange
+from pyasynq._broker.drivers.exchange import exchange
+from pyasynq._broker.drivers.reply_errors import ReplyError
+from pyasynq._broker.drivers.steps import Open, Received, Send
 from pyasynq._broker.plan import Replay
-from pyasynq._broker.reply_errors import ReplyError
-from pyasynq._broker.steps import Open, Received, Send
 from pyasynq._embedded.errors import EmbeddedServerError
 from pyasynq.errors import (
     RedisAuthenticationError,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyasynq._broker.redis_addresses import (
+from pyasynq._broker.drivers.redis_addresses import (
     Authority,
     format_address,
     parse_addresses,

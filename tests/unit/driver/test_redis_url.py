@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from pyasynq._broker.guard import check, only
-from pyasynq._broker.redis_addresses import SentinelGroup
-from pyasynq._broker.redis_url import RedisTarget, parse_redis_url
-from pyasynq._broker.tls import TLSOptions
+from pyasynq._broker.drivers.guard import check, only
+from pyasynq._broker.drivers.redis_addresses import SentinelGroup
+from pyasynq._broker.drivers.redis_url import RedisTarget, parse_redis_url
+from pyasynq._broker.drivers.tls import TLSOptions
 from pyasynq.errors import ConfigurationError, ForeignRedisError
 
 SECRET = "s3cr3t"

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pyasynq._broker.chunks import as_task
-from pyasynq._broker.compose import compose, task_info
+from pyasynq._broker.enqueueing.chunks import as_task
+from pyasynq._broker.enqueueing.compose import compose, task_info
 from pyasynq._clock import Instant
 from pyasynq.errors import InvalidOptionError
 from pyasynq.options import merge_options, resolve_options

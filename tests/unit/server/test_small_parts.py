@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.server_facts import ServerFacts
+from pyasynq._broker.inspecting.server_facts import ServerFacts
 from pyasynq._clock import Instant
 from pyasynq._server.attempt import Phase
 from pyasynq._server.log_records import install_task_fields

@@ -8,10 +8,10 @@ import math
 import time
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.driver import AsyncDriver
+from pyasynq._broker.drivers.driver import AsyncDriver
+from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._broker.inspecting.server_facts import server_facts
 from pyasynq._broker.leases import list_of_server
-from pyasynq._broker.redis_url import parse_redis_url
-from pyasynq._broker.server_facts import server_facts
 from pyasynq._broker.servers import clear_server_state
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._server.bell import Backoff

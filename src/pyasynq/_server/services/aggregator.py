@@ -7,8 +7,8 @@ import random
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.aggregation_sets import release_sets, renew_sets
-from pyasynq._broker.enqueue import QueueRegistry
 from pyasynq._broker.groups import check_groups, list_groups
+from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._server.aggregation import Aggregation
 from pyasynq._server.bell import Backoff
 from pyasynq._server.service import Service

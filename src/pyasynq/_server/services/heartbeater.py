@@ -18,7 +18,7 @@ from pyasynq.events import HeartbeatWritten, LeaseLost
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyasynq._broker.driver import BlockingDriver
+    from pyasynq._broker.drivers.driver import BlockingDriver
     from pyasynq._server.loop_watch import LoopWatch
     from pyasynq._server.overdue import OverdueRule
     from pyasynq._server.parts import Parts

@@ -14,9 +14,9 @@ from pyasynq.options import seconds_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyasynq._broker.inspecting.server_facts import ServerFacts
     from pyasynq._broker.leases import ExpiredTask
     from pyasynq._broker.plan import Plan
-    from pyasynq._broker.server_facts import ServerFacts
     from pyasynq._server.parts import Parts
 
 

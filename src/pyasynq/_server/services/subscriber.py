@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyasynq._broker.cancellation import CancelRequest
-    from pyasynq._broker.subscription import Subscription
+    from pyasynq._broker.drivers.subscription import Subscription
     from pyasynq._clock import Instant
     from pyasynq._server.parts import Parts
 

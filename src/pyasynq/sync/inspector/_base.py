@@ -6,11 +6,11 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from pyasynq._broker.driver import BlockingDriver
-from pyasynq._broker.exchange import advance
-from pyasynq._broker.inspect_actions import ArchiveLimits
+from pyasynq._broker.drivers.driver import BlockingDriver
+from pyasynq._broker.drivers.exchange import advance
+from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._broker.inspecting.actions import ArchiveLimits
 from pyasynq._broker.plan import ask
-from pyasynq._broker.redis_url import parse_redis_url
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.constants import ARCHIVE_DAYS, ARCHIVE_LIMIT
 from pyasynq.errors import InvalidOptionError
@@ -19,8 +19,8 @@ from pyasynq.options import is_whole, seconds_of
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._broker.plan import Plan
-    from pyasynq._broker.redis_clients import RedisSource
     from pyasynq._clock import Clock, Instant
     from pyasynq.options import Duration
 

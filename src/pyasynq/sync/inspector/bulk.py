@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker import task_views
+from pyasynq._broker.inspecting import task_views
 
 from ._base import InspectorBase
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.following import Follower
 from pyasynq._broker.waiting import sleep_blocking
+from pyasynq._broker.waits.following import Follower
 from pyasynq.options import seconds_of
 
 from ._base import InspectorBase
@@ -15,7 +15,7 @@ from ._base import InspectorBase
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from pyasynq._broker.following import BlockingEvents
+    from pyasynq._broker.waits.following import BlockingEvents
     from pyasynq.options import Duration
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker import inspect_queues, queue_views
+from pyasynq._broker.inspecting import queue_views
+from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.stored_limits import set_limits
 from pyasynq.limits import UNCHANGED, Unchanged
 
@@ -24,7 +25,7 @@ class QueueInspector(InspectorBase):
 
     def queues(self) -> list[str]:
         """Return the names of all queues, sorted."""
-        return self._run(inspect_queues.queue_names())
+        return self._run(queue_names())
 
     def queue_info(self, queue: str) -> QueueInfo:
         """Return the counts of a queue, its latency, and an estimate of the memory that it takes."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker import inspect_cluster, inspect_schedulers, server_views
+from pyasynq._broker.inspecting import cluster as inspect_cluster
+from pyasynq._broker.inspecting import schedulers as inspect_schedulers
+from pyasynq._broker.inspecting import server_views
 
 from ._base import InspectorBase
 

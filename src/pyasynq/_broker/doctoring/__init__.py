@@ -1,0 +1,1 @@
+"""What the doctor finds and mends, as plans."""

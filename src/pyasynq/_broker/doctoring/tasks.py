@@ -1,0 +1,235 @@
+"""What the doctor asks about tasks: where they are, what their hashes say, and how it puts them right.
+
+Ids are bytes here: damage need not be text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS, chunks, time_arguments
+from pyasynq._broker.doctoring.lists import LIST_WALK, count_in_list
+from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._broker.scripts import DOCTOR_JUDGE, DOCTOR_READ_TASKS, DOCTOR_SETTLE, DOCTOR_WALK
+from pyasynq._broker.stored import name_of
+from pyasynq._wire.constants import LEASE_SECONDS
+from pyasynq._wire.keys import queue_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyasynq._broker.plan import Argument, Reply
+    from pyasynq._clock import Instant
+    from pyasynq._wire.keys import QueueKeys
+
+_LIST_STEPS: Final = 200_000
+"""Positions of lists that one call may walk over: each id that is judged is searched for in both lists."""
+_JUDGED_AT_ONCE: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """What a task's hash says; what it does not hold is empty.
+
+    Attributes:
+        id: of the task.
+        score: in the sorted set that its state names; empty if it is in none. Only of tasks that were read.
+        places: keys of the collections that it is in, a list as often as the id stands in it. This and what
+            follows is only known of tasks that were judged.
+        scores: in each of the places; empty for lists.
+        lease: `"held"`, `"over"` or empty.
+        digest: changes whenever one of the others does.
+        has_hash: there is a hash, of whatever content.
+        listed: how often the id was counted in pending and in active, of which a script sees the ends only;
+            0 where it sees all.
+    """
+
+    id: bytes
+    message: bytes
+    state: str
+    group: bytes
+    unique_key: bytes
+    attempt: bytes
+    scheduled_group: bytes
+    pending_since: bytes
+    crashes: bytes
+    score: bytes = b""
+    places: tuple[bytes, ...] = ()
+    scores: tuple[bytes, ...] = ()
+    lease: str = ""
+    digest: bytes = b""
+    has_hash: bool = True
+    listed: tuple[int, int] = (0, 0)
+
+
+class Walked(NamedTuple):
+    """A page of a collection: how many ids it has, which in a list or a group, and the suspicious ones."""
+
+    looked_at: int
+    ids: list[bytes]
+    suspects: list[bytes]
+
+
+class Settlement(NamedTuple):
+    """What a damaged task is to be.
+
+    Attributes:
+        facts: as it was judged; it is left alone if anything has changed since.
+        seen_in: key of the collection that it was judged with; may be empty.
+        state: empty to delete it.
+        place: key of the collection that it is to be in.
+        score: None for the one that it has there, or the present if it has to be put there.
+        group: that the hash is to name; None for the one that it names.
+        unique_key: the same for the lock.
+        reason: written as its trace; empty for none.
+        message: in place of the one that it has; empty to keep that.
+    """
+
+    facts: TaskFacts
+    seen_in: bytes
+    state: str
+    place: str | bytes
+    score: int | None = None
+    group: bytes | None = None
+    unique_key: bytes | None = None
+    reason: str = ""
+    message: bytes = b""
+
+
+def walk(
+    queue: str, collection: str | bytes, state: str, start: int, *, group: str | bytes = ""
+) -> Plan[Walked]:
+    """Look at the next 1,000 ids of a collection from position `start`."""
+    keys = queue_keys(queue)
+    reply = yield ScriptCall(
+        DOCTOR_WALK,
+        (_text(collection), keys.lease),
+        (keys.task_prefix, state, group, start, start + MAX_TASKS - 1),
+        Replay.SAFE,
+    )
+    return Walked(*reply)
+
+
+def read_tasks(queue: str, ids: Sequence[bytes]) -> Plan[list[TaskFacts]]:
+    """Read tasks, in calls of up to 1,000 tasks or 4 MB of messages."""
+    keys = queue_keys(queue)
+    facts: list[TaskFacts] = []
+    while len(facts) < len(ids):
+        some = ids[len(facts) : len(facts) + MAX_TASKS]
+        number, *reply = yield ScriptCall(
+            DOCTOR_READ_TASKS,
+            (keys.scheduled, keys.retry, keys.archived, keys.completed),
+            (keys.task_prefix, keys.group_prefix, MAX_BYTES, *some),
+            Replay.SAFE,
+        )
+        for task_id, score, values in zip(some[:number], reply[::2], reply[1::2], strict=True):
+            facts.append(TaskFacts(task_id, *_values(values), score=score))
+    return facts
+
+
+def judge(
+    queue: str, suspects: Mapping[bytes, bytes], *, now: Instant | None = None
+) -> Plan[list[TaskFacts]]:
+    """Learn all about tasks, given as ids and what each was seen in.
+
+    An id is searched for at both ends of the lists, so one call judges fewer tasks the longer these are.
+    What lies in the middle of a long list is counted before, page by page. Nothing is returned if a list
+    changes too fast for that.
+    """
+    keys = queue_keys(queue)
+    pending = yield from count_in_list(keys.pending, suspects)
+    active = yield from count_in_list(keys.active, suspects)
+    facts: list[TaskFacts] = []
+    if pending is None or active is None:
+        return facts
+    for chunk in chunks(list(suspects.items()), most=(yield from _at_once(keys))):
+        arguments: list[Argument] = []
+        for task_id, seen_in in chunk:
+            arguments += (task_id, seen_in, pending[task_id], active[task_id])
+        reply = yield ScriptCall(
+            DOCTOR_JUDGE,
+            (*_places(keys),),
+            (keys.task_prefix, keys.group_prefix, LIST_WALK, *time_arguments(now), *arguments),
+            Replay.SAFE,
+        )
+        for at, (task_id, _) in enumerate(chunk):
+            places, scores, values, lease, digest, has_hash = reply[at * 6 : at * 6 + 6]
+            facts.append(
+                TaskFacts(
+                    task_id,
+                    *_values(values),
+                    places=tuple(places),
+                    scores=tuple(scores),
+                    lease=name_of(lease),
+                    digest=digest,
+                    has_hash=bool(has_hash),
+                    listed=(pending[task_id], active[task_id]),
+                )
+            )
+    return facts
+
+
+def settle_damaged(
+    queue: str, settlements: Sequence[Settlement], *, now: Instant | None = None
+) -> Plan[list[bytes]]:
+    """Put tasks right; return the ids of those that were still as they had been judged.
+
+    A task that has to be taken out of the middle of a long list is left as it is.
+    """
+    keys = queue_keys(queue)
+    settled: list[bytes] = []
+    most = yield from _at_once(keys)
+    for chunk in chunks(settlements, most=most, size_of=lambda one: len(one.message)):
+        settled += yield ScriptCall(
+            DOCTOR_SETTLE,
+            (*_places(keys), keys.groups),
+            (
+                keys.task_prefix,
+                keys.group_prefix,
+                LEASE_SECONDS,
+                LIST_WALK,
+                *time_arguments(now),
+                *(part for one in chunk for part in _arguments(one)),
+            ),
+            Replay.SAFE,
+        )
+    return settled
+
+
+def _arguments(settlement: Settlement) -> tuple[Argument, ...]:
+    facts = settlement.facts
+    group, unique_key = settlement.group, settlement.unique_key
+    if group is None:
+        group = facts.group or facts.scheduled_group
+    return (
+        *(facts.id, settlement.seen_in, *facts.listed, facts.digest, settlement.state, settlement.place),
+        "" if settlement.score is None else settlement.score,
+        group,
+        facts.unique_key if unique_key is None else unique_key,
+        settlement.reason,
+        settlement.message,
+    )
+
+
+def _at_once(keys: QueueKeys) -> Plan[int]:
+    steps = 1
+    for key in (keys.pending, keys.active):
+        steps += min(2 * LIST_WALK, (yield CommandCall(("LLEN", key), key, Replay.SAFE)))
+    return max(1, min(_JUDGED_AT_ONCE, _LIST_STEPS // steps))
+
+
+def _places(keys: QueueKeys) -> tuple[str, ...]:
+    sets = (keys.scheduled, keys.retry, keys.archived, keys.completed, keys.aggregation_sets)
+    return keys.pending, keys.active, keys.lease, *sets
+
+
+def _values(reply: Sequence[Reply]) -> tuple[bytes, str, bytes, bytes, bytes, bytes, bytes, bytes]:
+    message, state, *others = (value or b"" for value in reply)
+    group, unique_key, attempt, scheduled_group, pending_since, crashes = others
+    text = state.decode("utf-8", "backslashreplace")
+    return message, text, group, unique_key, attempt, scheduled_group, pending_since, crashes
+
+
+def _text(key: str | bytes) -> str:
+    return key if isinstance(key, str) else name_of(key)

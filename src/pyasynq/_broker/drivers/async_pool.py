@@ -1,0 +1,210 @@
+"""The connections of an asyncio driver: a few to one server, or a few to each node of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from pyasynq._broker.drivers.async_connection import AsyncConnection
+from pyasynq._broker.drivers.cluster_map import map_of
+from pyasynq._broker.drivers.cluster_routes import route
+from pyasynq._broker.drivers.cluster_visit import visit
+from pyasynq._broker.drivers.durability import exchange
+from pyasynq._broker.drivers.location import Location
+from pyasynq._broker.drivers.redis_addresses import format_address
+from pyasynq._broker.drivers.session import DriverState, all_busy, log_warning
+from pyasynq._broker.drivers.steps import Open, Pause, Send
+from pyasynq._broker.plan import CommandCall, Replay
+from pyasynq._clock import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Sequence, Sized
+
+    from pyasynq._broker.drivers.cluster_visit import Elsewhere, Visit
+    from pyasynq._broker.drivers.exchange import Outcome
+    from pyasynq._broker.drivers.redis_addresses import Address
+    from pyasynq._broker.drivers.redis_url import RedisTarget
+    from pyasynq._broker.drivers.session import Session
+    from pyasynq._broker.drivers.steps import Step
+    from pyasynq._broker.plan import Call
+
+W = TypeVar("W", bound="Sized")
+
+MAX_CONNECTIONS: Final = 10
+_PING: Final = CommandCall(("PING",), None, Replay.SAFE)
+
+
+class AsyncPool:
+    """The connections to one server: one for each exchange that is under way."""
+
+    def __init__(self, location: Location, state: DriverState) -> None:
+        self._location = location
+        self._state = state
+        self._idle: list[AsyncConnection] = []
+        self._exchanges = 0
+        """How many connections are in use, or promised to one of those who wait."""
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_over = False
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there are idle connections."""
+        return bool(self._idle)
+
+    def route(self, calls: Sequence[Call]) -> Awaitable[list[Outcome]]:
+        """Send calls to the server."""
+        return self.perform(exchange, calls)
+
+    async def perform(
+        self,
+        begin: Callable[[W, Session, DriverState], Generator[Step, Any, list[Any]]],
+        wanted: W,
+    ) -> list[Any]:
+        """Perform an exchange on a connection of its own; return an outcome for each call."""
+        if self._exchanges < MAX_CONNECTIONS:
+            self._exchanges += 1
+        elif not await self._wait_for_connection():
+            return [all_busy(self._state, MAX_CONNECTIONS) for _ in range(len(wanted))]
+        connection = self._idle.pop() if self._idle else AsyncConnection()
+        try:
+            return await self._take_steps(begin(wanted, connection.session, self._state), connection)
+        finally:
+            self._let_next_go_on()
+            if self._is_over:
+                await connection.close()
+            else:
+                self._idle.append(connection)
+
+    async def close(self) -> None:
+        """Close the connections; one that is in use is closed when its exchange ends."""
+        self._is_over = True
+        while self._idle:
+            await self._idle.pop().close()
+
+    def abandon(self) -> None:
+        """Let go of the connections without waiting, or from outside of their event loop."""
+        self._is_over = True
+        while self._idle:
+            self._idle.pop().abandon()
+
+    async def _wait_for_connection(self) -> bool:
+        """Wait for one that another exchange does not need any more; return False when that took too long."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(self._state.timeout):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self._let_next_go_on()
+            if isinstance(error, TimeoutError):
+                return False
+            raise
+        return True
+
+    def _let_next_go_on(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._exchanges -= 1
+
+    async def _take_steps(
+        self, steps: Generator[Step, Any, list[Any]], connection: AsyncConnection
+    ) -> list[Any]:
+        answer: Any = None
+        try:
+            while True:
+                step = steps.send(answer)
+                answer = None
+                if isinstance(step, Send):
+                    answer = await connection.exchange(step.commands, step.seconds)
+                elif isinstance(step, Open):
+                    answer = await self._location.open_async(connection, step.seconds)
+                elif isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                else:
+                    await connection.close()
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+
+class AsyncCluster:
+    """The connections to the nodes of a cluster."""
+
+    def __init__(self, target: RedisTarget, state: DriverState) -> None:
+        self._target = target
+        self._state = state
+        self._nodes = map_of(target)
+        self._pools: dict[Address, AsyncPool] = {}
+        self._generation = 0
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there are idle connections."""
+        return any(pool.is_used for pool in self._pools.values())
+
+    async def route(self, calls: Sequence[Call]) -> list[Outcome]:
+        """Send each call to the node that serves its key, all nodes at the same time."""
+        steps = route(calls, self._nodes, self._state)
+        answer: Any = None
+        try:
+            while True:
+                step = steps.send(answer)
+                answer = None
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                else:
+                    answer = await self._visit_all(step)
+        except StopIteration as stop:
+            if self._generation != self._nodes.generation:
+                await self._leave_nodes()
+            return stop.value  # type: ignore[no-any-return]
+
+    async def _leave_nodes(self) -> None:
+        """Close the connections to nodes that serve nothing any more."""
+        self._generation = self._nodes.generation
+        for node in self._pools.keys() - set(self._nodes.primaries):
+            await self._pools.pop(node).close()
+
+    async def close(self) -> None:
+        """Close the connections; one that is in use is closed when its exchange ends."""
+        for pool in self._pools.values():
+            await pool.close()
+
+    def abandon(self) -> None:
+        """Let go of the connections without waiting, or from outside of their event loop."""
+        for pool in self._pools.values():
+            pool.abandon()
+
+    async def _visit_all(self, visits: Sequence[Visit]) -> list[list[Outcome | Elsewhere]]:
+        made = [self._pool(one.node).perform(visit, one) for one in visits]
+        if len(made) == 1:
+            return [await made[0]]
+        answers = await asyncio.gather(*made, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return cast("list[list[Outcome | Elsewhere]]", answers)
+
+    def _pool(self, node: Address) -> AsyncPool:
+        pool = self._pools.get(node)
+        if pool is None:
+            location = Location(self._target.node(node))
+            pool = self._pools[node] = AsyncPool(location, self._state.of_node(format_address(node)))
+        return pool
+
+
+async def learn_map(target: RedisTarget, client_name: str, timeout: float) -> None:
+    """Learn which node of a cluster serves what, if one of them answers."""
+    state = DriverState(target.address, client_name, timeout, SYSTEM_CLOCK, log_warning)
+    cluster = AsyncCluster(target, state)
+    await cluster.route([_PING])
+    await cluster.close()
+
+
+def async_pool(target: RedisTarget, location: Location, state: DriverState) -> AsyncPool | AsyncCluster:
+    """Return the connections to a target, for the running event loop; none is made yet."""
+    return AsyncCluster(target, state) if target.is_cluster else AsyncPool(location, state)

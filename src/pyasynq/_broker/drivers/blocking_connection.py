@@ -1,0 +1,157 @@
+"""A connection for threads. Redis-py connects; what is sent and read after that is here.
+
+Redis-py bounds each wait for bytes, but not the time that a server may take which sends one now and then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import ssl
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import hiredis
+
+from pyasynq._broker.drivers.failures import cause_of, let_go, refusal_of
+from pyasynq._broker.drivers.login import login_commands, login_refusal
+from pyasynq._broker.drivers.redis_py import BROKEN, blocking_connection, pack
+from pyasynq._broker.drivers.reply_errors import read_reply_error
+from pyasynq._broker.drivers.session import Session
+from pyasynq._broker.drivers.steps import Received, no_time
+from pyasynq.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyasynq._broker.drivers.redis_url import RedisTarget
+    from pyasynq._broker.drivers.reply_errors import ReplyError
+    from pyasynq._broker.drivers.steps import OpenAnswer
+    from pyasynq._broker.plan import Argument, Reply
+
+_PIECE: Final = 65_536
+_INCOMPLETE: Final = object()
+
+
+class BlockingConnection:
+    """One connection to Redis for threads, one exchange at a time."""
+
+    __slots__ = ("__weakref__", "_buffer", "_connection", "_poll", "_reader", "_seconds", "session")
+
+    def __init__(self) -> None:
+        self.session = Session()
+        self._connection: Any = None
+        self._buffer = bytearray(_PIECE)
+        self._reader: Any = None
+        self._poll: select.poll | None = None
+        self._seconds = 0.0
+
+    def open(self, target: RedisTarget, seconds: float) -> OpenAnswer:
+        """Connect, authenticate and select the database; return None, or why it failed."""
+        deadline = time.monotonic() + seconds
+        try:
+            connection = blocking_connection(target, seconds)
+        except ConfigurationError as error:
+            return error
+        try:
+            connection.connect()
+        except BROKEN as error:
+            connection.disconnect()
+            refusal = refusal_of(error, target, seconds)
+            let_go(error)
+            return refusal
+        except BaseException:
+            connection.disconnect()
+            raise
+        self._connection = connection
+        if hasattr(select, "poll"):  # on Windows, and under eventlet, there is none
+            self._poll = select.poll()
+            self._poll.register(connection._sock, select.POLLIN)  # noqa: SLF001 - there is no public way to it
+        self._seconds = 0.0
+        self._reader = hiredis.Reader(replyError=read_reply_error, notEnoughData=_INCOMPLETE)
+        if commands := login_commands(target, protocol=2):
+            received = self.exchange(commands, deadline - time.monotonic())
+            return login_refusal(commands, received)
+        return None
+
+    def exchange(self, commands: Iterable[tuple[Argument, ...]], seconds: float) -> Received:
+        """Send commands in one write and read a reply for each; a connection that breaks is closed."""
+        deadline = time.monotonic() + seconds
+        if self._connection is None or not self._is_fresh():
+            self.close()
+            return Received([], "the connection was closed by the server", sent=False)
+        if seconds <= 0:
+            self.close()
+            return no_time()
+        commands = list(commands)
+        replies: list[Reply | ReplyError] = []
+        try:
+            sock: socket.socket = self._connection._sock  # noqa: SLF001 - as above
+            self._wait_at_most(seconds, sock)
+            sock.sendall(pack(commands))
+            while len(replies) < len(commands):
+                reply = self._reader.gets()
+                if reply is _INCOMPLETE:
+                    self._receive(sock, deadline)
+                else:
+                    replies.append(reply)
+        except TimeoutError:
+            cause = f"no reply within {seconds:.2g} s"
+        except (*BROKEN, hiredis.ProtocolError) as error:
+            cause = cause_of(error)
+        except BaseException:
+            self.close()
+            raise
+        else:
+            return Received(replies)
+        self.close()
+        return Received(replies, cause)
+
+    def _receive(self, sock: socket.socket, deadline: float) -> None:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError
+        self._wait_at_most(remaining, sock)
+        size = sock.recv_into(self._buffer)
+        if not size:
+            raise ConnectionError("the server closed the connection")
+        self._reader.feed(self._buffer, 0, size)
+
+    def _wait_at_most(self, seconds: float, sock: socket.socket) -> None:
+        """Have the socket give up after this time; a tenth more or less is not worth a system call."""
+        if not 0.9 * self._seconds <= seconds <= 1.1 * self._seconds:
+            sock.settimeout(seconds)
+            self._seconds = seconds
+
+    def _is_fresh(self) -> bool:
+        """Whether the connection is open, and nothing is left to read from it.
+
+        Over TLS a socket may have something to read that is not for us, so that this is found by reading.
+        """
+        if self._poll is not None and not self._poll.poll(0):
+            return not self._reader.has_data()
+        try:
+            sock = self._connection._sock  # noqa: SLF001 - as above
+            self._seconds = 0.0
+            sock.settimeout(0)
+            sock.recv(1)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return not self._reader.has_data()
+        except OSError:
+            return False
+        return False
+
+    def cut(self) -> None:
+        """Break the connection from whatever thread; who waits for a reply finds it broken."""
+        sock = getattr(self._connection, "_sock", None)
+        if sock is not None:
+            with contextlib.suppress(OSError):  # it is broken or closed already
+                # Not the method of a TLS socket: that would have another thread read on without TLS.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection if it is open; in a forked child the parent's stays as it is."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()

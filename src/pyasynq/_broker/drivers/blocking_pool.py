@@ -1,0 +1,208 @@
+"""The connections of a blocking driver: a few to one server, or a few to each node of a cluster."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pyasynq._broker.drivers.blocking_connection import BlockingConnection
+from pyasynq._broker.drivers.cluster_map import map_of
+from pyasynq._broker.drivers.cluster_routes import route
+from pyasynq._broker.drivers.cluster_visit import visit
+from pyasynq._broker.drivers.durability import exchange
+from pyasynq._broker.drivers.location import Location
+from pyasynq._broker.drivers.redis_addresses import format_address
+from pyasynq._broker.drivers.session import all_busy
+from pyasynq._broker.drivers.steps import Open, Pause, Send
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence, Sized
+
+    from pyasynq._broker.drivers.cluster_visit import Elsewhere, Visit
+    from pyasynq._broker.drivers.exchange import Outcome
+    from pyasynq._broker.drivers.redis_addresses import Address
+    from pyasynq._broker.drivers.redis_url import RedisTarget
+    from pyasynq._broker.drivers.session import DriverState, Session
+    from pyasynq._broker.drivers.steps import Step
+    from pyasynq._broker.plan import Call
+
+W = TypeVar("W", bound="Sized")
+
+MAX_CONNECTIONS: Final = 10
+
+
+class BlockingPool:
+    """The connections to one server: one for each exchange that is under way, in whatever thread."""
+
+    def __init__(self, location: Location, state: DriverState) -> None:
+        self._location = location
+        self._state = state
+        self._idle: list[BlockingConnection] = []
+        self._free = threading.Semaphore(MAX_CONNECTIONS)
+        self._is_over = False
+
+    def route(self, calls: Sequence[Call]) -> list[Outcome]:
+        """Send calls to the server."""
+        return self.perform(exchange, calls)
+
+    def perform(
+        self,
+        begin: Callable[[W, Session, DriverState], Generator[Step, Any, list[Any]]],
+        wanted: W,
+    ) -> list[Any]:
+        """Perform an exchange on a connection of its own; return an outcome for each call."""
+        if not self._free.acquire(timeout=self._state.timeout):
+            return [all_busy(self._state, MAX_CONNECTIONS) for _ in range(len(wanted))]
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = BlockingConnection()
+        try:
+            return self._take_steps(begin(wanted, connection.session, self._state), connection)
+        finally:
+            self._idle.append(connection)
+            self._free.release()
+            if self._is_over:
+                self.abandon()
+
+    def close(self) -> bool:
+        """Close the connections; one that is in use is closed when its exchange ends."""
+        self._is_over = True
+        return self.abandon()
+
+    def abandon(self) -> bool:
+        """Close the idle connections; return whether there were any."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+        return bool(idle)
+
+    def _take_steps(
+        self, steps: Generator[Step, Any, list[Any]], connection: BlockingConnection
+    ) -> list[Any]:
+        answer: Any = None
+        try:
+            while True:
+                step = steps.send(answer)
+                answer = None
+                if isinstance(step, Send):
+                    answer = connection.exchange(step.commands, step.seconds)
+                elif isinstance(step, Open):
+                    answer = self._location.open(connection, step.seconds)
+                elif isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                else:
+                    connection.close()
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+
+class BlockingCluster:
+    """The connections to the nodes of a cluster."""
+
+    def __init__(self, target: RedisTarget, state: DriverState) -> None:
+        self._target = target
+        self._state = state
+        self._nodes = map_of(target)
+        self._pools: dict[Address, BlockingPool] = {}
+        self._generation = 0
+        self._is_over = False
+
+    def route(self, calls: Sequence[Call]) -> list[Outcome]:
+        """Send each call to the node that serves its key, all nodes at the same time."""
+        steps = route(calls, self._nodes, self._state)
+        answer: Any = None
+        try:
+            while True:
+                step = steps.send(answer)
+                answer = None
+                if isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                else:
+                    answer = self._visit_all(step)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        finally:
+            if self._generation != self._nodes.generation:
+                self._leave_nodes()
+            if self._is_over:
+                self.abandon()
+
+    def _leave_nodes(self) -> None:
+        """Close the connections to nodes that serve nothing any more."""
+        self._generation = self._nodes.generation
+        for node in set(self._pools) - set(self._nodes.primaries):
+            if pool := self._pools.pop(node, None):
+                pool.close()
+
+    def close(self) -> bool:
+        """Close the connections; one that is in use is closed when its exchange ends."""
+        self._is_over = True
+        closed = [pool.close() for pool in list(self._pools.values())]
+        return any(closed)
+
+    def abandon(self) -> bool:
+        """Close the idle connections; return whether there were any."""
+        closed = [pool.abandon() for pool in list(self._pools.values())]
+        return any(closed)
+
+    def _visit_all(self, visits: Sequence[Visit]) -> list[list[Outcome | Elsewhere]]:
+        """Visit the first node in this thread, and each further one in a thread that ends with the visit.
+
+        A node that does not answer takes all of the time-out, and must not take it from the others.
+        """
+        if len(visits) == 1:
+            return [self._visit(visits[0])]
+        others = [_Beside(self._visit, one) for one in visits[1:]]
+        return [self._visit(visits[0]), *(other.result() for other in others)]
+
+    def _visit(self, one: Visit) -> list[Outcome | Elsewhere]:
+        return self._pool(one.node).perform(visit, one)
+
+    def _pool(self, node: Address) -> BlockingPool:
+        pool = self._pools.get(node)
+        if pool is None:
+            location = Location(self._target.node(node))
+            made = BlockingPool(location, self._state.of_node(format_address(node)))
+            pool = self._pools.setdefault(node, made)
+        return pool
+
+
+class _Beside:
+    """A visit in a thread of its own.
+
+    No executor: those start no threads any more when functions of `atexit` run.
+    """
+
+    def __init__(self, make: Callable[[Visit], list[Outcome | Elsewhere]], one: Visit) -> None:
+        self._make = make
+        self._one = one
+        self._future: Future[list[Outcome | Elsewhere]] = Future()
+        self._thread: threading.Thread | None = threading.Thread(target=self._work, name="pyasynq node")
+        try:
+            self._thread.start()
+        except RuntimeError:
+            # The interpreter is ending and starts no threads.
+            self._thread = None
+            self._work()
+
+    def result(self) -> list[Outcome | Elsewhere]:
+        """Wait for the end of the visit, and return what came of it or raise what it raised."""
+        if self._thread is not None:
+            self._thread.join()
+        return self._future.result()
+
+    def _work(self) -> None:
+        try:
+            self._future.set_result(self._make(self._one))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is wanted
+            self._future.set_exception(error)
+
+
+def blocking_pool(
+    target: RedisTarget, location: Location, state: DriverState
+) -> BlockingPool | BlockingCluster:
+    """Return the connections to a target; none is made yet."""
+    return BlockingCluster(target, state) if target.is_cluster else BlockingPool(location, state)

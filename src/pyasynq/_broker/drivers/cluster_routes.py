@@ -1,0 +1,222 @@
+"""Which node of a cluster gets which call, and what is sent again where: all of it without waiting.
+
+`route` is one round with a cluster: a generator of visits, to be made at the same time, and of pauses. Each
+visit is an exchange with one node; what a node does not settle is sent to the node that does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pyasynq._broker.drivers.backoff import jittered_pause
+from pyasynq._broker.drivers.cluster_map import guard_key, slot_of
+from pyasynq._broker.drivers.cluster_visit import NO_ANSWER, Elsewhere, Visit
+from pyasynq._broker.drivers.exchange import UNSETTLED, Outcome
+from pyasynq._broker.drivers.redis_addresses import format_address
+from pyasynq._broker.drivers.steps import Pause
+from pyasynq._broker.plan import CommandCall, DurableCall, Replay, ScriptCall
+from pyasynq.errors import RedisReplyError, RedisUnavailableError, ReplyLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from pyasynq._broker.drivers.cluster_map import ClusterMap
+    from pyasynq._broker.drivers.redis_addresses import Address
+    from pyasynq._broker.drivers.session import DriverState
+    from pyasynq._broker.plan import Call, Place, PlainCall
+
+RoutingStep: TypeAlias = "list[Visit] | Pause"
+Answers: TypeAlias = "list[list[Outcome | Elsewhere]]"
+
+_LEARN: Final = CommandCall(("CLUSTER", "SLOTS"), None, Replay.SAFE)
+_SHORTEST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 1.0
+_SPARED_SHARE: Final = 0.1
+"""Of the time-out: what was refused is not sent again so late.
+
+An error that says "not done" is worth more than one that says "nobody knows".
+"""
+_FREE_REDIRECTS: Final = 3
+"""So often a call follows a slot at once; nodes that send it back and forth are given time to agree."""
+
+
+def route(
+    calls: Sequence[Call], nodes: ClusterMap, state: DriverState
+) -> Generator[RoutingStep, Any, list[Outcome]]:
+    """Send each call to the node that serves its key until each has an outcome or the time-out has passed."""
+    one = _Routing(calls, nodes, state)
+    yield from one.go_on()
+    return one.outcomes
+
+
+class _Routing:
+    """The calls of one round that are not settled yet, and where they have been."""
+
+    def __init__(self, calls: Sequence[Call], nodes: ClusterMap, state: DriverState) -> None:
+        self.outcomes: list[Outcome] = [UNSETTLED] * len(calls)
+        self._nodes = nodes
+        self._state = state
+        self._deadline = state.monotonic() + state.timeout
+        self._slots = [_slot_of_call(call) for call in calls]
+        self._calls = [_guarded(call) for call in calls]
+        self._waiting = list(range(len(calls)))
+        self._replayed: set[int] = set()
+        self._sent_to: dict[int, tuple[Address, bool]] = {}
+        """Where a node has sent a call, and whether for this once."""
+        self._silent: set[Address] = set()
+        self._redirects = 0
+        self._must_pause = False
+        self._pauses = 0
+        self._cause = "the time-out passed"
+
+    def go_on(self) -> Generator[RoutingStep, Any, None]:
+        """Visit nodes, again and again, until nothing is unsettled or the deadline has passed."""
+        while self._waiting:
+            spared = 0.0
+            if self._must_pause:
+                yield from self._pause()
+                spared = _SPARED_SHARE * self._state.timeout
+            if self._is_over(spared):
+                self._give_up()
+                return
+            if self._nodes.doubted:
+                yield from self._learn()
+            groups = self._groups()
+            if not groups:
+                continue
+            generation = self._nodes.generation
+            answers: Answers = yield [
+                self._visit(node, asking, some) for (node, asking), some in groups.items()
+            ]
+            for ((node, _), some), outcomes in zip(groups.items(), answers, strict=True):
+                self._settle(node, generation, some, outcomes)
+            self._waiting.sort()
+
+    def _groups(self) -> dict[tuple[Address, bool], list[int]]:
+        """Return what is to be sent to each node, with or without leave for slots on their way there.
+
+        What has no node goes on waiting.
+        """
+        groups: defaultdict[tuple[Address, bool], list[int]] = defaultdict(list)
+        waiting, self._waiting = self._waiting, []
+        for position in waiting:
+            slot = self._slots[position]
+            if position in self._sent_to:
+                node, asking = self._sent_to.pop(position)
+            else:
+                owner = self._anybody() if slot is None else self._nodes.owner(slot)
+                if owner is None:
+                    if self._nodes.generation:
+                        self._cause = f"no node serves slot {slot}"
+                    self._must_pause = self._nodes.doubted = True
+                    self._waiting.append(position)
+                    continue
+                node, asking = owner, False
+            groups[node, asking].append(position)
+        return dict(groups)
+
+    def _anybody(self) -> Address | None:
+        for node in self._nodes.primaries:
+            if node not in self._silent:
+                return node
+        self._silent.clear()
+        return next(iter(self._nodes.primaries), None)
+
+    def _visit(self, node: Address, asking: bool, some: list[int]) -> Visit:  # noqa: FBT001 - a group's key
+        replayed = [place for place, position in enumerate(some) if position in self._replayed]
+        return Visit(node, [self._calls[position] for position in some], self._deadline, replayed, asking)
+
+    def _settle(
+        self, node: Address, generation: int, some: list[int], outcomes: list[Outcome | Elsewhere]
+    ) -> None:
+        redirected = False
+        for position, outcome in zip(some, outcomes, strict=True):
+            if not isinstance(outcome, Elsewhere):
+                self.outcomes[position] = outcome
+                continue
+            self._waiting.append(position)
+            self._cause = f"{format_address(node)}: {outcome.cause}"
+            if outcome.replayed:
+                self._replayed.add(position)
+            if redirection := self._nodes.redirected(outcome.cause, node):
+                redirected = True
+                self._sent_to[position] = redirection
+            elif outcome.code == NO_ANSWER:
+                # Another may serve its slots by now; if not, it may just have been started again.
+                self._must_pause |= node in self._silent
+                self._silent.add(node)
+                self._nodes.doubt(generation)
+            else:
+                self._must_pause = True
+                if outcome.code != "TRYAGAIN":
+                    self._nodes.doubt(generation)
+        self._redirects += redirected
+        self._must_pause |= redirected and self._redirects > _FREE_REDIRECTS
+
+    def _learn(self) -> Generator[RoutingStep, Any, None]:
+        """Learn the map from the first node that knows it; who does not answer here is asked last by all."""
+        refusal: Exception | None = None
+        for node in self._nodes.whom_to_ask(self._silent):
+            if self._is_over():
+                return
+            # One that does not answer must not take the time of those that do.
+            deadline = (self._state.monotonic() + self._deadline) / 2
+            [[answer]] = yield [Visit(node, [_LEARN], deadline)]
+            if isinstance(answer, Elsewhere):
+                self._silent.add(node)
+                self._cause = f"{format_address(node)}: {answer.cause}"
+            elif isinstance(answer, Exception):
+                refusal, self._cause = answer, str(answer)
+            elif self._nodes.learn(answer, node):
+                return
+            else:
+                self._cause = f"{format_address(node)}: this node serves no slots and knows of none that does"
+        self._must_pause = True
+        if refusal is not None and not self._nodes.primaries:
+            self._give_up(_explained(refusal, self._state.address))
+
+    def _pause(self) -> Generator[RoutingStep, Any, None]:
+        self._must_pause = False
+        seconds = jittered_pause(self._pauses, shortest=_SHORTEST_PAUSE, longest=_LONGEST_PAUSE)
+        self._pauses += 1
+        yield Pause(max(0.0, min(seconds, self._deadline - self._state.monotonic())))
+
+    def _is_over(self, spared: float = 0.0) -> bool:
+        return self._state.monotonic() >= self._deadline - spared
+
+    def _give_up(self, reason: Exception | None = None) -> None:
+        address = self._state.address
+        for position in self._waiting:
+            if position in self._replayed:
+                self.outcomes[position] = ReplyLostError(address, self._cause)
+            else:
+                self.outcomes[position] = reason or RedisUnavailableError(address, self._cause)
+        self._waiting = []
+
+
+def _slot_of_call(call: Call) -> Place:
+    if isinstance(call, DurableCall):
+        return _slot_of_call(call.call)
+    key = call.keys[0] if isinstance(call, ScriptCall) else call.key
+    return slot_of(key) if isinstance(key, str) else key
+
+
+def _guarded(call: Call) -> Call:
+    if isinstance(call, DurableCall):
+        return call._replace(call=_plainly_guarded(call.call))
+    return _plainly_guarded(call)
+
+
+def _plainly_guarded(call: PlainCall) -> PlainCall:
+    if not isinstance(call, ScriptCall) or (guard := guard_key(call.keys[0])) is None:
+        return call
+    return call._replace(keys=(*call.keys, guard))
+
+
+def _explained(refusal: Exception, address: str) -> Exception:
+    if isinstance(refusal, RedisReplyError) and "cluster support disabled" in str(refusal):
+        return RedisReplyError(
+            f"Redis at {address} is no cluster ({refusal}): a single server's URL begins with redis://"
+        )
+    return refusal

@@ -1,0 +1,134 @@
+"""One exchange with one node of a cluster: what the node does not settle is given back, for another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyasynq._broker.drivers.durability import confirm
+from pyasynq._broker.drivers.exchange import Round
+from pyasynq._broker.drivers.reply_errors import WAITED_OUT, ReplyError, translate
+from pyasynq._broker.drivers.steps import Received, Send
+from pyasynq._broker.plan import DurableCall
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Sequence
+
+    from pyasynq._broker.drivers.exchange import Outcome
+    from pyasynq._broker.drivers.redis_addresses import Address
+    from pyasynq._broker.drivers.session import DriverState, Session
+    from pyasynq._broker.drivers.steps import Step
+    from pyasynq._broker.plan import Argument, Call, PlainCall
+    from pyasynq.errors import PyasynqError
+
+_ELSEWHERE: Final = WAITED_OUT | {"MOVED", "ASK"}
+NO_ANSWER: Final = ""
+_ASKING: Final = ("ASKING",)
+
+
+class Elsewhere(NamedTuple):
+    """What a node has not settled.
+
+    Attributes:
+        code: of its error reply, or `NO_ANSWER`.
+        cause: for people.
+        replayed: whether the call may have run.
+    """
+
+    code: str
+    cause: str
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Calls for one node.
+
+    Attributes:
+        node: its address.
+        calls: in their order.
+        replayed: positions of calls that may have run before.
+        asking: whether the node is to take calls of slots that it does not serve yet.
+        deadline: on the monotonic scale.
+    """
+
+    node: Address
+    calls: Sequence[Call]
+    deadline: float
+    replayed: Collection[int] = ()
+    asking: bool = False
+
+    def __len__(self) -> int:
+        """Return the number of calls."""
+        return len(self.calls)
+
+
+def visit(
+    wanted: Visit, session: Session, state: DriverState
+) -> Generator[Step, Any, list[Outcome | Elsewhere]]:
+    """Send calls to a node once; return an outcome or an `Elsewhere` for each."""
+    calls = [call.call if isinstance(call, DurableCall) else call for call in wanted.calls]
+    steps = _send_once(_NodeRound(wanted, calls, session, state))
+    if DurableCall not in map(type, wanted.calls):
+        return steps
+    return confirm(wanted.calls, steps, session, state, unsettled=Elsewhere)
+
+
+def _send_once(one: _NodeRound) -> Generator[Step, Any, list[Outcome | Elsewhere]]:
+    yield from one.go_on()
+    return one.outcomes
+
+
+class _NodeRound(Round):
+    """A round that ends where a single server would be asked again: another node may know better by then."""
+
+    def __init__(
+        self, wanted: Visit, calls: Sequence[PlainCall], session: Session, state: DriverState
+    ) -> None:
+        super().__init__(calls, session, state, state.monotonic())
+        self._deadline = wanted.deadline
+        self._replayed = set(wanted.replayed)
+        self._asking = wanted.asking
+        self._left = False
+
+    def _judge(self, position: int, reply: ReplyError) -> Outcome:
+        if reply.code in _ELSEWHERE:
+            return Elsewhere(reply.code, str(reply), position in self._replayed)
+        return super()._judge(position, reply)
+
+    def _after_break(self, unanswered: list[int], received: Received) -> list[int]:
+        again = super()._after_break(unanswered, received)
+        if received.sent:
+            self._left = True
+        return again
+
+    def _pause(self) -> Generator[Step, Any, None]:
+        self._left = True
+        yield from ()
+
+    def _is_over(self) -> bool:
+        return self._left or super()._is_over()
+
+    def _seconds_to_open(self) -> float:
+        # If nothing answers there, the rest must do for learning who is there now, and for asking that one.
+        return super()._seconds_to_open() / 2
+
+    def _give_up(self, reason: PyasynqError | None = None) -> None:
+        if reason is not None:
+            super()._give_up(reason)
+            return
+        for position in self._waiting:
+            self.outcomes[position] = Elsewhere(NO_ANSWER, self._cause, position in self._replayed)
+        self._waiting = []
+
+    def _send(self, commands: list[tuple[Argument, ...]]) -> Generator[Step, Any, Received]:
+        if not self._asking:
+            return (yield from super()._send(commands))
+        # The leave holds for the one command that follows it.
+        asked = [one for command in commands for one in (_ASKING, command)]
+        received: Received = yield Send(asked, self._seconds_for_a_step())
+        for leave in received.replies[::2]:
+            if isinstance(leave, ReplyError) and leave.code == "NOPERM":
+                self._give_up(translate(leave, "command ASKING"))
+                return Received([])
+        return received._replace(replies=received.replies[1::2])

@@ -1,0 +1,228 @@
+"""Drivers: they wait, so that plans need not. One for asyncio, one for threads.
+
+    driver = AsyncDriver(parse_redis_url(url), client_name="pyasynq")
+    result = await driver.run(plan)
+    results = await driver.run_batch(plans)  # a result or an exception for each
+
+Both keep a few connections, one for each round that is under way. What is decided, is decided in `exchange`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyasynq._broker.drivers.async_pool import async_pool
+from pyasynq._broker.drivers.blocking_pool import blocking_pool
+from pyasynq._broker.drivers.driver_base import DriverBase
+from pyasynq._broker.drivers.exchange import advance
+from pyasynq._broker.drivers.guard import check
+from pyasynq.errors import ReplyLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from pyasynq._broker.drivers.location import Location
+    from pyasynq._broker.drivers.redis_url import RedisTarget
+    from pyasynq._broker.drivers.session import DriverState
+    from pyasynq._broker.plan import Plan
+
+T = TypeVar("T")
+
+
+class _AsyncHome:
+    """The event loop and process that a driver lives in now, and its connections there."""
+
+    def __init__(self, target: RedisTarget, location: Location, state: DriverState) -> None:
+        self.pid = os.getpid()
+        self.loop = asyncio.get_running_loop()
+        self.connections = async_pool(target, location, state)
+        self.running: set[asyncio.Task[Any]] = set()
+
+    def is_here(self) -> bool:
+        """Whether this is the running loop, in this process."""
+        return self.loop is asyncio.get_running_loop() and self.pid == os.getpid()
+
+
+class AsyncDriver(DriverBase):
+    """Runs plans for asyncio.
+
+    It belongs to the event loop and process that use it: called from another loop or after a fork it
+    connects anew there, and leaves the old sockets alone.
+
+    Args:
+        target: the server.
+        client_name: what `CLIENT LIST` shows.
+        timeout: seconds that one round of calls may take, with reconnecting and sending again.
+        clock: for `last_disconnect`; time-outs run in real time.
+        on_warning: told, once each, what the server refuses and we can do without; logs unless given.
+    """
+
+    stays_open = True
+    """Whether what a call has opened may stay open for the next one; that of a test leaves nothing behind."""
+
+    _home: _AsyncHome | None = None
+
+    async def run(self, plan: Plan[T]) -> T:
+        """Run one plan and return what it returns.
+
+        Cancelled, it raises `CancelledError` at once; the plan runs to its end and may take effect.
+
+        Raises:
+            ClientClosedError: after `close`.
+            PyasynqError: whatever the plan raises, errors of Redis among it.
+        """
+        [result] = await self.run_batch([plan])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def run_batch(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
+        """Run plans in step, each round of theirs as one pipeline; return a result or an exception for each.
+
+        Cancelled, it raises `CancelledError` at once; the plans run to their ends and may take effect.
+
+        Raises:
+            ClientClosedError: after `close`.
+            ReplyLostError: when `close` had no more patience.
+        """
+        self.check_open()
+        return await self.wait_for(self.start_task(self.run_unshielded(plans)))
+
+    async def wait_for(self, work: asyncio.Task[T]) -> T:
+        """Wait for what `start_task` has started. Cancelled, it leaves that running.
+
+        Raises:
+            ReplyLostError: when `close` had no more patience.
+        """
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if work.cancelled() and caller is not None and not caller.cancelling():
+                raise ReplyLostError(self.target.address, "the client was closed meanwhile") from None
+            raise
+
+    def start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start a task that `close` waits for, and that nobody else needs to keep."""
+        running = self._at_home().running
+        task = asyncio.get_running_loop().create_task(work)
+        running.add(task)
+        task.add_done_callback(running.discard)
+        return task
+
+    async def run_unshielded(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
+        """Run plans as `run_batch` does, but in the caller's own task: cancelling it cuts the connection."""
+        rounds = advance(plans)
+        try:
+            calls = next(rounds)
+            while True:
+                # Connections that a test finds open must not be used either.
+                check(self.target)
+                calls = rounds.send(await self._at_home().connections.route(calls))
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        """Wait for what is under way, at most the time-out, then close the connections. Twice is harmless."""
+        self._closed = True
+        home = self._home
+        if home is not None and home.is_here() and home.running:
+            _, late = await asyncio.wait(home.running, timeout=self.timeout)
+            for task in late:
+                task.cancel()
+        self._home = None
+        if home is not None and home.is_here():
+            await home.connections.close()
+        elif home is not None:
+            home.connections.abandon()
+        await self._location.let_go_async()
+
+    def abandon(self) -> bool:
+        """Let go of the connections without waiting; return whether there were any. For destructors."""
+        home, self._home = self._home, None
+        if home is None:
+            return False
+        was_used = home.connections.is_used
+        home.connections.abandon()
+        return was_used
+
+    def _at_home(self) -> _AsyncHome:
+        home = self._home
+        if home is None or not home.is_here():
+            if home is not None:
+                home.connections.abandon()
+            home = self._home = _AsyncHome(self.target, self._location, self._state)
+        return home
+
+
+class _BlockingHome:
+    """The process that a driver lives in now, and its connections there."""
+
+    def __init__(self, target: RedisTarget, location: Location, state: DriverState) -> None:
+        self.pid = os.getpid()
+        self.connections = blocking_pool(target, location, state)
+
+
+class BlockingDriver(DriverBase):
+    """Runs plans for threads; any number of them may use it at once.
+
+    After a fork it connects anew in the child, and leaves the parent's sockets alone. The arguments are
+    those of `AsyncDriver`.
+    """
+
+    def __init__(self, target: RedisTarget, **settings: Any) -> None:
+        super().__init__(target, **settings)
+        self._home = _BlockingHome(self.target, self._location, self._state)
+
+    def run(self, plan: Plan[T]) -> T:
+        """Run one plan and return what it returns.
+
+        Raises:
+            ClientClosedError: after `close`.
+            PyasynqError: whatever the plan raises, errors of Redis among it.
+        """
+        [result] = self.run_batch([plan])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def run_batch(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
+        """Run plans in step, each round of theirs as one pipeline; return a result or an exception for each.
+
+        Raises:
+            ClientClosedError: after `close`.
+        """
+        self.check_open()
+        rounds = advance(plans)
+        try:
+            calls = next(rounds)
+            while True:
+                check(self.target)
+                if self._home.pid != os.getpid():
+                    self._home = _BlockingHome(self.target, self._location, self._state)
+                calls = rounds.send(self._home.connections.route(calls))
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+    def for_asyncio(self) -> AsyncDriver:
+        """Return a driver with the same settings for an event loop, with connections of its own."""
+        state = self._state
+        return AsyncDriver(
+            self.target,
+            client_name=state.client_name,
+            timeout=state.timeout,
+            clock=state.clock,
+            on_warning=state.on_warning,
+        )
+
+    def close(self) -> None:
+        """Close the connections; one that is in use is closed when its round ends. Twice is harmless."""
+        self._closed = True
+        self._home.connections.close()
+        self._location.let_go()
+
+    def abandon(self) -> bool:
+        """Let go of the idle connections; return whether there were any. For destructors."""
+        return self._home.connections.abandon()

@@ -1,0 +1,66 @@
+"""What the asyncio driver and the blocking one have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.drivers.cluster_map import map_of
+from pyasynq._broker.drivers.location import Location
+from pyasynq._broker.drivers.session import DriverState, log_warning
+from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq.errors import ClientClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq._broker.drivers.redis_url import RedisTarget
+    from pyasynq._broker.plan import Place
+    from pyasynq._clock import Clock
+    from pyasynq.events import ServerWarning
+
+
+class DriverBase:
+    """What the asyncio driver and the blocking one have in common; their arguments, above all."""
+
+    def __init__(
+        self,
+        target: RedisTarget,
+        *,
+        client_name: str = "pyasynq",
+        timeout: float = 5.0,
+        clock: Clock = SYSTEM_CLOCK,
+        on_warning: Callable[[ServerWarning], object] = log_warning,
+    ) -> None:
+        self.target = target
+        self._location = Location(target)
+        self._state = DriverState(target.address, client_name, timeout, clock, on_warning)
+        self._closed = False
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that one round may take."""
+        return self._state.timeout
+
+    @property
+    def places(self) -> list[Place]:
+        """A place on each server that has keys: all primaries of a cluster, as far as a call has met them."""
+        return [*map_of(self.target).slots_of_primaries()] if self.target.is_cluster else [None]
+
+    @property
+    def clock(self) -> Clock:
+        """What tells the present."""
+        return self._state.clock
+
+    @property
+    def last_disconnect(self) -> float | None:
+        """When a connection broke under a call, on the clock's monotonic scale; None for never."""
+        return self._state.last_disconnect
+
+    def warn_once(self, warning: ServerWarning) -> None:
+        """Report something about the server, unless a warning of this code has been given before."""
+        self._state.warn_once(warning.code, warning.message)
+
+    def check_open(self) -> None:
+        """Raise `ClientClosedError` after `close`."""
+        if self._closed:
+            raise ClientClosedError(f"the connection to Redis at {self._state.address} has been closed")

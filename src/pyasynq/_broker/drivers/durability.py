@@ -1,0 +1,164 @@
+"""Writes that replicas are to have before their caller goes on.
+
+WAIT counts the replicas that have what *this connection* wrote. So it follows on the connection that the
+write was answered on, behind a write of its own: a call that was sent again may have written nothing this
+time, and then there would be nothing to wait for. Where the connection breaks in between, nobody knows
+whether the server it leads to has the write; sending it again could run its task twice, so that is told
+instead. Under a test kit, whose server is alone, nobody waits.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+
+from pyasynq._broker.drivers import exchange as plainly
+from pyasynq._broker.drivers import guard
+from pyasynq._broker.drivers.reply_errors import ReplyError
+from pyasynq._broker.drivers.steps import Open, Send
+from pyasynq._broker.plan import Call, DurableCall, Plan, Replay
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from pyasynq._broker.drivers.exchange import Outcome
+    from pyasynq._broker.drivers.session import DriverState, Session
+    from pyasynq._broker.drivers.steps import Received, Step
+    from pyasynq._broker.plan import PlainCall, Reply
+
+T = TypeVar("T")
+
+_SHARE: Final = 0.75
+"""Of the time-out, for the replicas; the rest is for the way to the server and back."""
+_REPLICAS: Final = re.compile(rb"connected_slaves:(\d+)")
+
+
+class Confirmation(NamedTuple):
+    """How many replicas have a write, and if those are too few, why."""
+
+    replicas: int
+    cause: str
+
+
+class Confirmed(NamedTuple):
+    """The reply to a `DurableCall`."""
+
+    reply: Reply
+    confirmation: Confirmation
+
+
+def durably(plan: Plan[T], *, marker: str, replicas: int) -> Plan[tuple[T, Confirmation | None]]:
+    """Run a plan whose writes so many replicas are to have; return its result, and what is known of the last.
+
+    `marker` is the key that is written behind them, on the same node. None: the plan has written nothing.
+    """
+    confirmation: Confirmation | None = None
+    try:
+        call = next(plan)
+        while True:
+            if call.replay is Replay.BY_TOKEN and not isinstance(call, DurableCall):
+                call = DurableCall(call, marker, replicas)
+            try:
+                reply = yield call
+            except Exception as error:  # noqa: BLE001 - it belongs to the plan
+                call = plan.throw(error)
+                continue
+            if isinstance(reply, Confirmed):
+                reply, confirmation = reply
+            call = plan.send(reply)
+    except StopIteration as stop:
+        return stop.value, confirmation
+
+
+def exchange(
+    calls: Sequence[Call], session: Session, state: DriverState
+) -> Generator[Step, Any, list[Outcome]]:
+    """Send calls to one server as `exchange.exchange` does; wait for replicas where a call asks for it."""
+    if DurableCall not in map(type, calls):
+        return plainly.exchange(cast("Sequence[PlainCall]", calls), session, state)
+    plain = [call.call if isinstance(call, DurableCall) else call for call in calls]
+    return confirm(calls, plainly.exchange(plain, session, state), session, state)
+
+
+def confirm(
+    calls: Sequence[Call],
+    steps: Generator[Step, Any, list[Any]],
+    session: Session,
+    state: DriverState,
+    *,
+    unsettled: type[Any] = Exception,
+) -> Generator[Step, Any, list[Any]]:
+    """Perform the steps that send calls, then wait for the replicas of those writes that were answered.
+
+    `unsettled` is what stands in place of a reply where there was none; errors are always such.
+    """
+    outcomes, has_moved = yield from _watched(steps)
+    written = {
+        position: call
+        for position, call in enumerate(calls)
+        if isinstance(call, DurableCall) and not isinstance(outcomes[position], (Exception, unsettled))
+    }
+    if not written:
+        return outcomes
+    if guard.is_on():
+        confirmation = Confirmation(max(call.replicas for call in written.values()), "")
+    elif has_moved and len(calls) > 1:
+        # Some of them may have been answered by the server before.
+        confirmation = Confirmation(0, "the connection broke, and leads to another server perhaps")
+    else:
+        wanted = max(call.replicas for call in written.values())
+        marker = next(iter(written.values())).marker
+        confirmation = yield from _wait(wanted, marker, session, state)
+    for position in written:
+        outcomes[position] = Confirmed(outcomes[position], confirmation)
+    return outcomes
+
+
+def _watched(
+    steps: Generator[Step, Any, list[Outcome]],
+) -> Generator[Step, Any, tuple[list[Outcome], bool]]:
+    """Pass steps on; return the outcomes, and whether a connection was opened after the first was used."""
+    answer: Any = None
+    has_sent = has_moved = False
+    try:
+        while True:
+            step = steps.send(answer)
+            has_moved |= has_sent and isinstance(step, Open)
+            has_sent |= isinstance(step, Send)
+            answer = yield step
+    except StopIteration as stop:
+        return stop.value, has_moved
+
+
+def _wait(
+    wanted: int, marker: str, session: Session, state: DriverState
+) -> Generator[Step, Any, Confirmation]:
+    if not session.is_open:
+        return Confirmation(0, "the connection broke before they could be asked")
+    seconds = state.timeout * _SHARE
+    commands = [("SET", marker, 1, "EX", 1), ("WAIT", wanted, max(1, int(seconds * 1_000)))]
+    received: Received = yield Send(commands, state.timeout)
+    session.last_used = state.monotonic()
+    if received.broken is not None:
+        session.is_open = False
+        return Confirmation(0, f"the connection broke while they were asked ({received.broken})")
+    for name, reply in zip(("SET", "WAIT"), received.replies, strict=True):
+        if isinstance(reply, ReplyError):
+            return Confirmation(0, f"{name} was refused: {reply}")
+    found: int = received.replies[1]  # type: ignore[assignment] # errors have been told
+    if found >= wanted:
+        return Confirmation(found, "")
+    return Confirmation(found, (yield from _cause(seconds, session, state)))
+
+
+def _cause(seconds: float, session: Session, state: DriverState) -> Generator[Step, Any, str]:
+    told: Received = yield Send([("INFO", "replication")], state.timeout)
+    if told.broken is not None:
+        session.is_open = False
+    elif not isinstance(told.replies[0], ReplyError):
+        connected = _REPLICAS.search(told.replies[0])
+        if connected is not None and int(connected[1]) == 0:
+            return "the server has none; give it one (replicaof), or leave durable= out"
+        if connected is not None:
+            return f"{int(connected[1])} are connected, and no more answered within {seconds:.3g} s"
+    return f"no more answered within {seconds:.3g} s"

@@ -1,0 +1,40 @@
+"""Keeps a process to certain servers while it is under test, so that no test speaks to a real one."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyasynq.errors import ForeignRedisError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from pyasynq._broker.drivers.redis_url import RedisTarget
+
+_guards: list[frozenset[str]] = []
+
+
+@contextmanager
+def only(addresses: Collection[str]) -> Iterator[None]:
+    """Within the block, in all threads, refuse every exchange with a server of another address.
+
+    Blocks may overlap; what any of them allows is allowed.
+    """
+    guard = frozenset(addresses)
+    _guards.append(guard)
+    try:
+        yield
+    finally:
+        _guards.remove(guard)
+
+
+def is_on() -> bool:
+    """Whether a test kit is in use, whose server is alone."""
+    return bool(_guards)
+
+
+def check(target: RedisTarget) -> None:
+    """Raise `ForeignRedisError` for a server that must not be spoken to now."""
+    if _guards and not any({target.address, target.found_as} & guard for guard in _guards):
+        raise ForeignRedisError(target.address)

@@ -1,0 +1,335 @@
+"""Wake-up: Redis tells who waits that a key has changed, whoever changed it, so nobody need poll.
+
+One RESP3 connection with `CLIENT TRACKING` serves all keys of a server; in a cluster each node that has some
+of them gets one. A key is armed by reading it; the next change of it is pushed once, and arms nothing
+further. Nothing is written to Redis. Pushes can get lost with the connection, or with a slot that moves, so
+this makes waiting short, and a slow poll beside it makes it certain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker.drivers.async_connection import AsyncConnection, Push
+from pyasynq._broker.drivers.async_pool import learn_map
+from pyasynq._broker.drivers.backoff import jittered_pause
+from pyasynq._broker.drivers.cluster_map import map_of, slot_of
+from pyasynq._broker.drivers.location import Location
+from pyasynq._broker.drivers.reply_errors import WAITED_OUT, ReplyError
+from pyasynq._broker.drivers.session import log_warning
+from pyasynq.errors import ForeignRedisError
+from pyasynq.events import ServerWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyasynq._broker.drivers.cluster_map import ClusterMap
+    from pyasynq._broker.drivers.redis_addresses import Address
+    from pyasynq._broker.drivers.redis_url import RedisTarget
+
+_ARMED_SECONDS: Final = 9.0
+_SHORTEST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 5.0
+_NOT_YET: Final = frozenset({"NOAUTH", "WRONGPASS", *WAITED_OUT})
+
+
+class ServerWatcher:
+    """Watches keys of one server for one event loop.
+
+    It connects with the first `arm` and again, with growing jittered pauses, whenever the connection breaks.
+    After each connection `on_change` is called for every key that was ever armed and not forgotten, since
+    changes may have been missed.
+
+    Args:
+        target: the server.
+        on_change: called in the event loop with the name of a key that may have changed; it must not raise.
+        client_name: what `CLIENT LIST` shows.
+        timeout: seconds that the server may take to connect or to confirm an `arm`.
+        on_refusal: told why the server cannot do this; then `supported` is False.
+        on_elsewhere: told what the server says of a key that another node serves.
+    """
+
+    def __init__(
+        self,
+        target: RedisTarget,
+        on_change: Callable[[str], object],
+        *,
+        client_name: str,
+        timeout: float,
+        on_refusal: Callable[[ReplyError], object],
+        on_elsewhere: Callable[[ReplyError], object],
+    ) -> None:
+        self._location = Location(target)
+        self._on_change = on_change
+        self._client_name = client_name
+        self._timeout = timeout
+        self._on_refusal = on_refusal
+        self._on_elsewhere = on_elsewhere
+        self._connection: AsyncConnection | None = None
+        self._runner: asyncio.Task[None] | None = None
+        self._watched: dict[str, None] = {}
+        self._armed_at: dict[str, float] = {}
+        self._expected: deque[asyncio.Future[bool | None]] = deque()
+        self._existing: set[str] = set()
+        """The keys that were there when they were armed."""
+        self._supported = True
+
+    async def arm(self, *keys: str) -> bool:
+        """Do as `Watcher.arm`, for keys of this server."""
+        if not self._supported:
+            return False
+        self._watched.update(dict.fromkeys(keys))
+        if self._runner is None:
+            self._runner = asyncio.get_running_loop().create_task(self._run())
+        connection = self._connection
+        if connection is None:
+            return False
+        wanted = [key for key in keys if time.monotonic() - self._armed_at.get(key, 0.0) >= _ARMED_SECONDS]
+        if not wanted:
+            return True
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._read_tracked(connection, wanted)
+        except TimeoutError:
+            await connection.close()
+        except ConnectionError:
+            pass  # the reader meets the same and connects anew
+        return False
+
+    def exists(self, key: str) -> bool:
+        """Do as `Watcher.exists`, for a key of this server."""
+        return key in self._existing
+
+    def forget(self, *keys: str) -> None:
+        """Do as `Watcher.forget`."""
+        for key in keys:
+            self._watched.pop(key, None)
+            self._armed_at.pop(key, None)
+            self._existing.discard(key)
+
+    async def close(self) -> None:
+        """Stop watching and close the connection."""
+        runner, self._runner = self._runner, None
+        self._supported = False
+        if runner is not None:
+            runner.cancel()
+            await asyncio.wait([runner])
+        await self._location.let_go_async()
+
+    async def _read_tracked(self, connection: AsyncConnection, keys: list[str]) -> bool:
+        now = time.monotonic()
+        replies: list[asyncio.Future[bool | None]] = [
+            asyncio.get_running_loop().create_future() for _ in keys
+        ]
+        self._expected.extend(replies)
+        for key in keys:
+            # Before the reply: an invalidation may come with it, and has the last word.
+            self._armed_at[key] = now
+        await connection.send([("EXISTS", key) for key in keys])
+        existing = await asyncio.gather(*replies)
+        self._existing.difference_update(keys)
+        self._existing.update(key for key, exists in zip(keys, existing, strict=True) if exists)
+        return None not in existing
+
+    async def _run(self) -> None:
+        failures = 0
+        while self._supported:
+            connection = AsyncConnection(protocol=3)
+            try:
+                if await self._connect(connection):
+                    failures = 0
+                    self._connection = connection
+                    self._change(self._watched)
+                    await self._listen(connection)
+            except (ConnectionError, ForeignRedisError):  # broken, or not the server of the test kit in use
+                pass
+            finally:
+                self._connection = None
+                self._forget_arms()
+                await connection.close()
+            await asyncio.sleep(jittered_pause(failures, shortest=_SHORTEST_PAUSE, longest=_LONGEST_PAUSE))
+            failures += 1
+
+    async def _connect(self, connection: AsyncConnection) -> bool:
+        refusal = await self._location.open_async(connection, self._timeout)
+        if refusal is None:
+            named: list[tuple[str, ...]] = [("CLIENT", "SETNAME", self._client_name)]
+            received = await connection.exchange([*named, ("CLIENT", "TRACKING", "ON")], self._timeout)
+            if received.broken is not None:
+                return False
+            refusal = received.replies[1]
+        if not isinstance(refusal, ReplyError):
+            return refusal == b"OK"
+        if refusal.code not in _NOT_YET:
+            self._supported = False
+            self._on_refusal(refusal)
+        return False
+
+    async def _listen(self, connection: AsyncConnection) -> None:
+        while True:
+            reply = await connection.read()
+            if isinstance(reply, Push):
+                if reply.parts[0] == b"invalidate":
+                    self._invalidate(reply.parts[1])
+            elif self._expected:
+                confirmed = self._expected.popleft()
+                if isinstance(reply, ReplyError) and reply.code == "MOVED":
+                    self._on_elsewhere(reply)
+                if not confirmed.done():
+                    confirmed.set_result(None if isinstance(reply, ReplyError) else bool(reply))
+
+    def _invalidate(self, keys: list[bytes] | None) -> None:
+        if keys is None:  # the whole database was emptied
+            self._armed_at.clear()
+            self._change(self._watched)
+            return
+        names = [key.decode("utf-8", "replace") for key in keys]
+        for name in names:
+            self._armed_at.pop(name, None)
+        self._change(name for name in names if name in self._watched)
+
+    def _change(self, keys: Iterable[str]) -> None:
+        for key in list(keys):
+            self._on_change(key)
+
+    def _forget_arms(self) -> None:
+        self._armed_at.clear()
+        while self._expected:
+            confirmed = self._expected.popleft()
+            if not confirmed.done():
+                confirmed.set_result(None)
+
+
+class Watcher:
+    """Watches keys for one event loop, on whichever servers have them.
+
+    It connects with the first `arm` and again whenever a connection breaks. After each connection `on_change`
+    is called for every key of that server that was ever armed and not forgotten.
+
+    Args:
+        target: the server or cluster.
+        on_change: called in the event loop with the name of a key that may have changed; it must not raise.
+        client_name: what `CLIENT LIST` shows.
+        timeout: seconds that a server may take to connect or to confirm an `arm`.
+        instead: what is done where a server cannot do this, for the warning.
+        on_warning: told once if a server cannot do this; then `supported` is False.
+    """
+
+    def __init__(
+        self,
+        target: RedisTarget,
+        on_change: Callable[[str], object],
+        *,
+        client_name: str = "pyasynq-watcher",
+        timeout: float = 5.0,
+        instead: str = "empty queues are polled",
+        on_warning: Callable[[ServerWarning], object] = log_warning,
+    ) -> None:
+        self._target = target
+        self._on_change = on_change
+        self._client_name = client_name
+        self._timeout = timeout
+        self._instead = instead
+        self._on_warning = on_warning
+        self._nodes = map_of(target) if target.is_cluster else None
+        self._servers: dict[Address | None, ServerWatcher] = {}
+        self._places: dict[str, Address | None] = {}
+        self._supported = True
+
+    @property
+    def supported(self) -> bool:
+        """False once a server, or a proxy before it, has refused RESP3 or `CLIENT TRACKING`."""
+        return self._supported
+
+    async def arm(self, *keys: str) -> bool:
+        """Ask for `on_change` at the next change of each key, and wait until Redis has confirmed it.
+
+        A key that was armed within the last nine seconds and has not changed costs nothing. Later it is armed
+        anew, because a server that lost a key's slot while the key was empty does not say so.
+
+        Returns:
+            True if Redis watches all keys now: what is seen after that is not missed. False if it is not
+            connected; `on_change` is called when it is, unless this is not `supported`.
+        """
+        if not self._supported:
+            return False
+        nodes = self._nodes
+        if nodes is None:
+            return await self._server(None).arm(*keys)
+        if not nodes.primaries:
+            await learn_map(self._target, self._client_name, self._timeout)
+        known = nodes.redirections
+        if await self._arm_on_nodes(nodes, keys):
+            return True
+        # A node has said who serves a key that it serves no more.
+        return nodes.redirections != known and await self._arm_on_nodes(nodes, keys)
+
+    def exists(self, key: str) -> bool:
+        """Return whether a key was there when `arm` confirmed it; it still is unless `on_change` says so."""
+        server = self._servers.get(self._places.get(key))
+        return server is not None and server.exists(key)
+
+    def forget(self, *keys: str) -> None:
+        """Report no more changes of these keys; Redis is not asked to stop, and its next push is dropped."""
+        for server in self._servers.values():
+            server.forget(*keys)
+        for key in keys:
+            self._places.pop(key, None)
+
+    async def close(self) -> None:
+        """Stop watching and close the connections."""
+        self._supported = False
+        for server in self._servers.values():
+            await server.close()
+
+    async def _arm_on_nodes(self, nodes: ClusterMap, keys: Sequence[str]) -> bool:
+        by_node: dict[Address, list[str]] = {}
+        for key in keys:
+            node = nodes.owner(slot_of(key))
+            self._move(key, node)
+            if node is not None:
+                by_node.setdefault(node, []).append(key)
+        await self._leave_nodes()
+        armed = await asyncio.gather(*(self._server(node).arm(*some) for node, some in by_node.items()))
+        return all(armed) and sum(map(len, by_node.values())) == len(keys)
+
+    def _move(self, key: str, node: Address | None) -> None:
+        before = self._places.get(key)
+        if before is not None and before != node and before in self._servers:
+            self._servers[before].forget(key)
+        self._places[key] = node
+
+    async def _leave_nodes(self) -> None:
+        """Close the connections to nodes that have none of our keys any more, and may not even exist."""
+        for node in self._servers.keys() - set(self._places.values()):
+            await self._servers.pop(node).close()
+
+    def _server(self, node: Address | None) -> ServerWatcher:
+        server = self._servers.get(node)
+        if server is None:
+            server = self._servers[node] = ServerWatcher(
+                self._target if node is None else self._target.node(node),
+                self._on_change,
+                client_name=self._client_name,
+                timeout=self._timeout,
+                on_refusal=self._refused,
+                on_elsewhere=partial(self._elsewhere, node),
+            )
+        return server
+
+    def _refused(self, refusal: ReplyError) -> None:
+        if self._supported:
+            self._supported = False
+            message = (
+                f"Redis at {self._target.address} does not tell of changes ({refusal}): "
+                f"{self._instead} instead"
+            )
+            self._on_warning(ServerWarning("wakeup_refused", message))
+
+    def _elsewhere(self, node: Address | None, reply: ReplyError) -> None:
+        if self._nodes is not None and node is not None:
+            self._nodes.redirected(str(reply), node)

@@ -1,0 +1,88 @@
+"""Many tasks on their way, chunk by chunk: while Redis takes one chunk, the next one is read and composed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pyasynq._broker.enqueueing.chunks import Chunk
+from pyasynq._broker.enqueueing.coalesce import BlockingEnqueueBatcher, EnqueueBatcher
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyasynq._clock import Clock
+    from pyasynq.task import EnqueueResult, Task
+
+B = TypeVar("B", EnqueueBatcher, BlockingEnqueueBatcher)
+
+
+class _Composer(Generic[B]):
+    """Makes chunks of tasks, and collects the results of those that were sent."""
+
+    def __init__(
+        self,
+        batchers: tuple[B, B],
+        options: Mapping[str, object],
+        *,
+        clock: Clock,
+        max_payload: int,
+    ) -> None:
+        self._batcher: B = batchers[0]
+        self._durable_batcher: B = batchers[1]
+        self._options = options
+        self._clock = clock
+        self._max_payload = max_payload
+        self._results: list[EnqueueResult] = []
+
+    def _compose(self, tasks: Sequence[Task]) -> tuple[Chunk, B]:
+        chunk = Chunk(tasks, self._options, now=self._clock.now(), max_payload=self._max_payload)
+        return chunk, self._durable_batcher if chunk.is_durable else self._batcher
+
+
+class ChunkSender(_Composer[EnqueueBatcher]):
+    """Sends chunks in their order, never two at a time; for asyncio.
+
+    Args:
+        batchers: what enqueues, and what enqueues the tasks that replicas are to have.
+        options: of the call.
+        clock: tells the present, for process times.
+        max_payload: bytes that the payload of one task may have.
+    """
+
+    _under_way: tuple[Chunk, EnqueueBatcher, asyncio.Task[list[EnqueueResult]]] | None = None
+
+    async def send(self, tasks: Sequence[Task]) -> None:
+        """Compose a chunk, wait until the one before it has been answered, and let this one leave.
+
+        Cancelled, it leaves the chunk before on its way.
+        """
+        chunk, batcher = self._compose(tasks)
+        await self._settle()
+        self._under_way = chunk, batcher, batcher.start_all(chunk.composed)
+        # It is handed over in one turn of the loop, and may be written in the next.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def finish(self) -> list[EnqueueResult]:
+        """Wait until all chunks have been answered; return a result for each task, in their order."""
+        await self._settle()
+        return self._results
+
+    async def _settle(self) -> None:
+        if self._under_way is not None:
+            (chunk, batcher, started), self._under_way = self._under_way, None
+            self._results += chunk.results(await batcher.wait_for(started))
+
+
+class BlockingChunkSender(_Composer[BlockingEnqueueBatcher]):
+    """Sends chunks one after another; the blocking counterpart of `ChunkSender`, without its overlap."""
+
+    def send(self, tasks: Sequence[Task]) -> None:
+        """Compose a chunk, and wait until it has been answered."""
+        chunk, batcher = self._compose(tasks)
+        self._results += chunk.results(batcher.enqueue_all(chunk.composed))
+
+    def finish(self) -> list[EnqueueResult]:
+        """Return a result for each task, in their order."""
+        return self._results

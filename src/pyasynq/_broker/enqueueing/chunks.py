@@ -1,0 +1,261 @@
+"""Batches of tasks on their way into queues: what goes in one pipeline, and what became of each task."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+from pyasynq._broker.enqueueing.compose import compose
+from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
+from pyasynq._broker.enqueueing.enqueue_and_publish import enqueue_and_publish
+from pyasynq._broker.enqueueing.enqueue_durably import enqueue_durably
+from pyasynq._broker.enqueueing.enqueue_rules import enqueued
+from pyasynq.errors import (
+    DuplicateTaskError,
+    EnqueueError,
+    InvalidOptionError,
+    NotDurableError,
+    PayloadTooLargeError,
+    PyasynqError,
+    ReplyLostError,
+    TaskIDConflictError,
+)
+from pyasynq.options import merge_options
+from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+
+    from pyasynq._broker.enqueueing.compose import Composed
+    from pyasynq._broker.enqueueing.enqueue import OtherResults
+    from pyasynq._broker.plan import Plan
+    from pyasynq._broker.queue_registry import QueueRegistry
+    from pyasynq._clock import Instant
+
+T = TypeVar("T")
+
+BlockingTasks: TypeAlias = Iterable[Task]
+AsyncTasks: TypeAlias = Iterable[Task] | AsyncIterable[Task]
+
+_WITH_HOLDER: Final = (EnqueueStatus.EXISTING, EnqueueStatus.REPLACED)
+_MAX_TASKS: Final = 500
+_MAX_BYTES: Final = 4_000_000
+
+
+class RunBatch:
+    """Tasks that travel in one batch of plans, and the way back from its outcomes to the tasks."""
+
+    def __init__(
+        self,
+        composed: Sequence[Composed],
+        *,
+        now: Instant,
+        registry: QueueRegistry,
+        events_kept: int = 0,
+        durable: bool = False,
+    ) -> None:
+        self._composed = composed
+        self._runs = split_runs(composed)
+        enqueue = partial(enqueue_run, now=now, registry=registry)
+        if events_kept:
+            enqueue = partial(enqueue_and_publish, now=now, registry=registry, max_length=events_kept)
+        if durable:
+            enqueue = partial(enqueue_durably, enqueue, now=now)
+        self.plans: list[Plan[OtherResults]] = [enqueue(run) for run in self._runs]
+
+    def other_results(self, outcomes: Sequence[OtherResults | Exception]) -> OtherResults:
+        """Return what became of tasks that were not simply enqueued, by their positions among those given.
+
+        Raises:
+            Exception: what a plan ended with, unless it is one of pyasynq's errors: those are results.
+        """
+        others: OtherResults = {}
+        for run, outcome in zip(self._runs, outcomes, strict=True):
+            if isinstance(outcome, PyasynqError):
+                of_run = {n: failed(item.id, run.queue, outcome) for n, item in enumerate(run.tasks)}
+            elif isinstance(outcome, Exception):
+                raise outcome
+            else:
+                of_run = outcome
+            for n, result in of_run.items():
+                others[run.positions[n]] = result
+        return others
+
+    def results(self, outcomes: Sequence[OtherResults | Exception]) -> list[EnqueueResult]:
+        """Return a result for each task, in the order in which the tasks were given. Raises the same."""
+        others = self.other_results(outcomes)
+        results = [enqueued(item) for item in self._composed]
+        for position, result in others.items():
+            results[position] = result
+        return results
+
+
+class Chunk:
+    """Some tasks of an `enqueue_many`. An invalid one gets its result here and does not hinder the others."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        options: Mapping[str, object],
+        *,
+        now: Instant,
+        max_payload: int,
+    ) -> None:
+        self.composed: list[Composed] = []
+        self._refused: dict[int, EnqueueResult] = {}
+        self._count = len(tasks)
+        self.is_durable = False
+        for position, task in enumerate(tasks):
+            try:
+                composed = compose_checked(task, options, now=now, max_payload=max_payload)
+            except PyasynqError as error:
+                self._refused[position] = failed(None, None, error)
+            else:
+                self.composed.append(composed)
+                self.is_durable = self.is_durable or composed.settings.replicas > 0
+
+    def results(self, sent: Sequence[EnqueueResult]) -> list[EnqueueResult]:
+        """Return a result for each task, from those of the composed ones."""
+        rest = iter(sent)
+        refused = self._refused
+        return [refused[n] if n in refused else next(rest) for n in range(self._count)]
+
+
+def as_task(task: Task | str, payload: bytes | None) -> Task:
+    """Return the task, or make one of a type and a payload.
+
+    Raises:
+        InvalidOptionError: for a payload beside a `Task`, which has its own.
+    """
+    if not isinstance(task, Task):
+        return Task(task, payload)
+    if payload is not None:
+        raise InvalidOptionError("payload", type(payload), "a Task carries its own payload")
+    return task
+
+
+def with_options(task: Task, options: Mapping[str, object]) -> Task:
+    """Return a task that carries the options of its call as its own.
+
+    Raises:
+        InvalidOptionError: for what is no task.
+        UnknownOptionError: for a name that is no option.
+    """
+    _check_is_task(task)
+    return Task(task.type, task.payload, **merge_options(task.options, options))
+
+
+def _check_is_task(task: object) -> None:
+    if not isinstance(task, Task):
+        raise InvalidOptionError("task", task, "must be a Task")
+
+
+def compose_checked(
+    task: Task,
+    options: Mapping[str, object],
+    *,
+    now: Instant,
+    max_payload: int,
+) -> Composed:
+    """Compose a task after a look at what it is and how large.
+
+    Raises:
+        PayloadTooLargeError: before anything else is done with the payload.
+        InvalidOptionError: for what is no task, and for options that cannot be.
+    """
+    _check_is_task(task)
+    if task.payload is not None and len(task.payload) > max_payload:
+        raise PayloadTooLargeError(len(task.payload), max_payload)
+    return compose(task, options, now=now)
+
+
+def failed(task_id: str | None, queue: str | None, error: PyasynqError) -> EnqueueResult:
+    """Return the result of a task that was not enqueued, not for certain, or not durably."""
+    if isinstance(error, NotDurableError):
+        info = error.info
+        holder = info if info.enqueue_status in _WITH_HOLDER else None
+        return EnqueueResult(info.enqueue_status, info.id, info.queue, error, holder)
+    if isinstance(error, TaskIDConflictError):
+        return EnqueueResult(EnqueueStatus.CONFLICT, error.task_id, error.queue, error)
+    if isinstance(error, DuplicateTaskError):
+        return EnqueueResult(EnqueueStatus.DUPLICATE, task_id, error.queue, error)
+    status = EnqueueStatus.UNKNOWN if isinstance(error, ReplyLostError) else EnqueueStatus.REFUSED
+    return EnqueueResult(status, task_id, queue, error)
+
+
+def result_of(outcome: object) -> EnqueueResult:
+    """Return the result of one task that went through client middleware, from what came out of it."""
+    if isinstance(outcome, TaskInfo):
+        status = outcome.enqueue_status
+        holder = outcome if status in _WITH_HOLDER else None
+        return EnqueueResult(status, outcome.id, outcome.queue, holder=holder)
+    if isinstance(outcome, PyasynqError):
+        return failed(None, None, outcome)
+    if isinstance(outcome, Exception):
+        error = EnqueueError(f"client middleware raised {type(outcome).__name__}: {outcome}")
+        error.__cause__ = outcome
+        return failed(None, None, error)
+    return failed(None, None, EnqueueError(f"client middleware returned {outcome!r} instead of a TaskInfo"))
+
+
+async def chunks_async(tasks: AsyncTasks) -> AsyncIterator[list[Task]]:
+    """Cut any iterable or async iterable into chunks of at most 500 tasks or about 4 MB."""
+    if not isinstance(tasks, AsyncIterable):
+        for chunk in chunks_blocking(tasks):
+            yield chunk
+        return
+    collected = _Collected()
+    async for task in tasks:
+        if collected.add(task):
+            yield collected.take()
+    if collected.tasks:
+        yield collected.tasks
+
+
+def chunks_blocking(tasks: BlockingTasks) -> Iterator[list[Task]]:
+    """Cut any iterable into chunks of at most 500 tasks or about 4 MB."""
+    collected = _Collected()
+    for task in tasks:
+        if collected.add(task):
+            yield collected.take()
+    if collected.tasks:
+        yield collected.tasks
+
+
+class _Collected:
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+        self._size = 0
+
+    def add(self, task: Task) -> bool:
+        """Add a task; return whether the chunk is full now."""
+        self.tasks.append(task)
+        self._size += len(getattr(task, "payload", None) or b"")  # what is no task is refused later
+        return len(self.tasks) >= _MAX_TASKS or self._size >= _MAX_BYTES
+
+    def take(self) -> list[Task]:
+        tasks, self.tasks, self._size = self.tasks, [], 0
+        return tasks
+
+
+async def outcomes_async(call: Callable[[Task], Awaitable[T]], tasks: Sequence[Task]) -> list[T | Exception]:
+    """Make the calls at the same time, so that they coalesce; return a value or an exception for each."""
+    import asyncio  # noqa: PLC0415 - the blocking client needs none of it
+
+    outcomes = await asyncio.gather(*[call(task) for task in tasks], return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
+            raise outcome
+    return outcomes  # type: ignore[return-value] # what else gather could return was raised
+
+
+def outcomes_blocking(call: Callable[[Task], T], tasks: Sequence[Task]) -> list[T | Exception]:
+    """Make the calls one after another; the blocking counterpart of `outcomes_async`."""
+    outcomes: list[T | Exception] = []
+    for task in tasks:
+        try:
+            outcomes.append(call(task))
+        except Exception as error:  # noqa: BLE001 - it is the call's outcome
+            outcomes.append(error)
+    return outcomes

@@ -1,0 +1,151 @@
+"""Putting tasks into a queue, many at once: a lone task is a batch of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pyasynq._broker.arguments import FIRST_SEND, MAX_BYTES, MAX_TASKS, time_arguments
+from pyasynq._broker.enqueueing.enqueue_rules import new_task_arguments, refusal, result_by_rules
+from pyasynq._broker.plan import Argument, Plan, Replay, ScriptCall
+from pyasynq._broker.queue_registry import register_queue
+from pyasynq._broker.scripts import (
+    GROUP_ADD,
+    GROUP_SCHEDULE,
+    TASK_ENQUEUE,
+    TASK_ENQUEUE_BY_RULES,
+    TASK_ENQUEUE_UNIQUE,
+    TASK_SCHEDULE,
+    TASK_SCHEDULE_UNIQUE,
+    Script,
+)
+from pyasynq._wire.keys import queue_keys
+from pyasynq.task import EnqueueResult, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._broker.enqueueing.compose import Composed
+    from pyasynq._broker.queue_registry import QueueRegistry
+    from pyasynq._clock import Instant
+
+OtherResults: TypeAlias = dict[int, EnqueueResult]
+"""What became of those tasks that were not simply enqueued, by their positions; mostly there are none."""
+
+_SCRIPTS: Final[dict[tuple[TaskState, bool], Script]] = {
+    (TaskState.PENDING, False): TASK_ENQUEUE,
+    (TaskState.PENDING, True): TASK_ENQUEUE_UNIQUE,
+    (TaskState.SCHEDULED, False): TASK_SCHEDULE,
+    (TaskState.SCHEDULED, True): TASK_SCHEDULE_UNIQUE,
+}
+
+
+class EnqueueRun:
+    """Tasks of one queue that one script call takes."""
+
+    __slots__ = ("positions", "queue", "script", "size", "tasks")
+
+    def __init__(self, queue: str, script: Script) -> None:
+        self.queue = queue
+        self.script = script
+        """What stores tasks of this kind."""
+        self.tasks: list[Composed] = []
+        """In the order in which they join the queue."""
+        self.positions: list[int] = []
+        """Where each task stood in the sequence that was split."""
+        self.size = 0
+        """Bytes of their messages."""
+
+
+def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
+    """Split tasks into runs of one queue and one kind, at most 1,000 tasks or about 4 MB each.
+
+    Runs of one queue follow one another in the order of their tasks; tasks of other queues between them do
+    not cut a run.
+    """
+    runs: list[EnqueueRun] = []
+    open_runs: dict[str, EnqueueRun] = {}
+    for position, item in enumerate(composed):
+        queue, size = item.settings.queue, len(item.encoded)
+        if item.rules is not None:
+            script = TASK_ENQUEUE_BY_RULES
+        elif item.settings.group:
+            script = GROUP_ADD if item.state is TaskState.AGGREGATING else GROUP_SCHEDULE
+        else:
+            script = _SCRIPTS[item.state, bool(item.lock)]
+        run = open_runs.get(queue)
+        if (
+            run is None
+            or run.script is not script
+            or len(run.tasks) == MAX_TASKS
+            or run.size + size > MAX_BYTES
+        ):
+            run = open_runs[queue] = EnqueueRun(queue, script)
+            runs.append(run)
+        run.tasks.append(item)
+        run.positions.append(position)
+        run.size += size
+    return runs
+
+
+def enqueue_run(
+    run: EnqueueRun,
+    *,
+    now: Instant | None,
+    registry: QueueRegistry,
+) -> Plan[OtherResults]:
+    """Put the tasks of a run into their queue; return what else became of some, by their places in the run.
+
+    Of a task that is refused nothing is written. After a lost reply the call is sent again, and a task that
+    stands in Redis as it was sent is enqueued, not in conflict.
+    """
+    queue = run.queue
+    keys = queue_keys(queue)
+    yield from register_queue(queue, registry)
+    if run.script is TASK_ENQUEUE_BY_RULES:
+        return (yield from _enqueue_by_rules(run, now))
+    args: list[Argument] = [FIRST_SEND, keys.task_prefix]
+    state = run.tasks[0].state
+    if state is TaskState.PENDING:
+        target = keys.pending
+        args += time_arguments(now)
+    elif state is TaskState.SCHEDULED:
+        target = keys.scheduled
+    else:
+        target = keys.groups
+        args += (keys.group_prefix, *time_arguments(now))
+    for item in run.tasks:
+        args += _group_arguments(item) if item.settings.group else _task_arguments(item)
+    refusals = yield ScriptCall(run.script, (target,), tuple(args), Replay.BY_TOKEN)
+    return {
+        position: refusal(run.tasks[position], code)
+        for position, code in zip(refusals[::2], refusals[1::2], strict=True)
+    }
+
+
+def _enqueue_by_rules(run: EnqueueRun, now: Instant | None) -> Plan[OtherResults]:
+    keys = queue_keys(run.queue)
+    tail = [argument for item in run.tasks for argument in new_task_arguments(item)]
+    head = (FIRST_SEND, keys.task_prefix, keys.group_prefix, *time_arguments(now))
+    reply = yield ScriptCall(
+        TASK_ENQUEUE_BY_RULES, (*keys.places, keys.lease), (*head, *tail), Replay.BY_TOKEN
+    )
+    return {
+        position: result_by_rules(run.tasks[position], code, holder, now) for position, code, *holder in reply
+    }
+
+
+def _task_arguments(item: Composed) -> list[Argument]:
+    args: list[Argument] = [item.id, item.encoded]
+    if item.state is TaskState.SCHEDULED:
+        args.append(item.score)
+    if item.lock:
+        args += [item.lock, item.lock_ttl, item.lock_rule]
+    return args
+
+
+def _group_arguments(item: Composed) -> list[Argument]:
+    args: list[Argument] = [item.id, item.encoded, item.settings.group]
+    args += (item.lock, item.lock_ttl, item.lock_rule)
+    if item.state is TaskState.SCHEDULED:
+        args.append(item.score)
+    return args

@@ -1,0 +1,131 @@
+"""Tasks that stand in the way of a new one: what a call says about them, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._broker.enqueueing.compose import Rules
+from pyasynq._broker.enqueueing.compose import task_info as info_of_new
+from pyasynq._broker.stored import shown
+from pyasynq._broker.task_records import read_record, task_info
+from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq.errors import DuplicateTaskError, TaskIDConflictError, UndecodableMessageError
+from pyasynq.task import EnqueueResult, EnqueueStatus, TaskInfo
+
+if TYPE_CHECKING:
+    from pyasynq._broker.enqueueing.compose import Composed
+    from pyasynq._broker.plan import Argument, Reply
+    from pyasynq._clock import Instant
+
+_REFUSE: Final = Rules("raise", "raise", None, b"")
+_ENQUEUED: Final = EnqueueStatus.ENQUEUED  # Python 3.11 takes long to find a member of an enumeration
+_CONFLICT: Final = 0
+_CREATED: Final = 1
+_REPLACED: Final = 3
+_GONE: Final = "gone"
+_DAMAGED: Final = "damaged"
+_NOT_TO_BE_RETURNED: Final = (_GONE, _DAMAGED)
+_STATUSES: Final = {
+    "ignore": EnqueueStatus.IGNORED,
+    "return_existing": EnqueueStatus.EXISTING,
+    "replace_payload": EnqueueStatus.REPLACED,
+}
+_REASONS: Final = {
+    "return_existing": "cannot be returned, since it is {}",
+    "replace_payload": "takes no other payload, since it is {}",
+}
+
+
+def new_task_arguments(item: Composed) -> tuple[Argument, ...]:
+    """Return what a script is told of a new task: itself, its lock, and its rules about others."""
+    rules = item.rules or _REFUSE
+    return (
+        item.id,
+        item.encoded,
+        item.state.value,
+        item.score,
+        item.settings.group,
+        item.lock,
+        item.lock_ttl,
+        item.lock_rule,
+        rules.on_duplicate,
+        rules.on_conflict,
+        "" if rules.process_at is None else rules.process_at,
+        rules.payload,
+    )
+
+
+def enqueued(item: Composed) -> EnqueueResult:
+    """Return the result of a task that was simply enqueued."""
+    return EnqueueResult(_ENQUEUED, item.id, item.settings.queue)
+
+
+def refusal(item: Composed, code: int, holder: str = "", reason: str = "") -> EnqueueResult:
+    """Return the result of a task that a script refused with this code: 0 for its id, -1 for its lock."""
+    queue = item.settings.queue
+    if code == _CONFLICT:
+        conflict = TaskIDConflictError(queue, item.id)
+        return EnqueueResult(EnqueueStatus.CONFLICT, item.id, queue, conflict)
+    duplicate = DuplicateTaskError(queue, item.lock, holder, reason)
+    return EnqueueResult(EnqueueStatus.DUPLICATE, item.id, queue, duplicate)
+
+
+def result_by_rules(item: Composed, code: int, holder: Reply, now: Instant | None) -> EnqueueResult:
+    """Return the result of a task that was not created; `holder` is the task that holds its lock."""
+    if code == _CONFLICT:
+        return refusal(item, code)
+    info, state = _described(holder, now or SYSTEM_CLOCK.now())
+    if info is not None and info.type != item.type:
+        state = f"of type {info.type!r}"
+    return _result(item, code, _Holder(shown(holder[0]), state, info))
+
+
+def result_of_tick(item: Composed, code: int, holder: str) -> EnqueueResult:
+    """Return the result of a task that nobody waits for; of the holder of its lock no more is known."""
+    if code == _CREATED:
+        return enqueued(item)
+    if code == _CONFLICT:
+        return refusal(item, code)
+    return _result(item, code, _Holder(holder, "not one of its type that waits", None))
+
+
+def info_of_result(item: Composed, result: EnqueueResult | None, now: Instant) -> TaskInfo:
+    """Return what a caller is told of a task that was not refused; the result is None if it was enqueued."""
+    if result is None:
+        return info_of_new(item, now)
+    if result.holder is not None:
+        return result.holder
+    return info_of_new(item, now, task_id=result.task_id, status=result.status)
+
+
+class _Holder(NamedTuple):
+    """The task that holds a lock; `info` is None if nobody asked, or if it cannot be described."""
+
+    id: str
+    state: str
+    info: TaskInfo | None
+
+
+def _described(values: Reply, now: Instant) -> tuple[TaskInfo | None, str]:
+    message, state = values[1:3]
+    if not message or not state:
+        return None, _GONE
+    try:
+        return task_info(read_record(values), now), shown(state)
+    except (UndecodableMessageError, KeyError):
+        return None, _DAMAGED
+
+
+def _result(item: Composed, code: int, holder: _Holder) -> EnqueueResult:
+    rule = (item.rules or _REFUSE).on_duplicate
+    is_impossible = {
+        "return_existing": holder.state in _NOT_TO_BE_RETURNED,
+        "replace_payload": code != _REPLACED,
+    }
+    if rule == "raise" or is_impossible.get(rule):
+        return refusal(item, code, holder.id, _REASONS.get(rule, "").format(holder.state))
+    status = _STATUSES[rule]
+    task_id = item.id if rule == "ignore" else holder.id
+    info = replace(holder.info, enqueue_status=status) if holder.info and rule != "ignore" else None
+    return EnqueueResult(status, task_id, item.settings.queue, holder=info)

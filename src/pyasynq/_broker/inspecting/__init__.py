@@ -1,0 +1,1 @@
+"""What the inspector reads and changes, as plans."""

@@ -1,0 +1,146 @@
+"""Looking at queues, pausing them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyasynq._broker.arguments import FIRST_SEND, time_arguments
+from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._broker.scripts import (
+    INSPECT_GROUPS,
+    INSPECT_MEMORY,
+    INSPECT_PAUSE,
+    INSPECT_QUEUE,
+    INSPECT_UNPAUSE,
+)
+from pyasynq._broker.stored import number_of, shown
+from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._wire.keys import QueueKeys, queue_keys
+from pyasynq.errors import QueueNotPausedError, QueuePausedError
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from pyasynq._clock import Instant
+
+
+class QueueCounts(NamedTuple):
+    """How many tasks of a queue are in each state, and what it has processed.
+
+    Attributes:
+        paused: nothing is taken from the queue.
+        pause_left: in how many seconds the pause ends by itself; None if it does not.
+        latency: how many seconds the next task has been waiting; 0 when none waits.
+        aggregating: tasks in all groups, those that are being aggregated right now among them.
+        processed, failed: attempts of this day, in UTC; failed ones are counted in both.
+    """
+
+    queue: str
+    paused: bool
+    pause_left: float | None
+    latency: float
+    pending: int
+    active: int
+    scheduled: int
+    retry: int
+    archived: int
+    completed: int
+    aggregating: int
+    groups: int
+    processed: int
+    failed: int
+    processed_total: int
+    failed_total: int
+
+    @property
+    def size(self) -> int:
+        """All tasks of the queue."""
+        waiting = self.pending + self.scheduled + self.retry + self.aggregating
+        return waiting + self.active + self.archived + self.completed
+
+
+class DayCounts(NamedTuple):
+    """What a queue processed on one day, in UTC; failed attempts are counted in both."""
+
+    day: date
+    processed: int
+    failed: int
+
+
+def queue_info(queue: str, now: Instant | None = None) -> Plan[QueueCounts]:
+    """Return the counts of a queue, all zero for one that does not exist. None: today is this host's."""
+    keys = queue_keys(queue)
+    today = (now or SYSTEM_CLOCK.now()).to_datetime()
+    *counts, paused, pause_milliseconds, latency_microseconds = yield ScriptCall(
+        INSPECT_QUEUE,
+        (
+            *collections(keys),
+            keys.groups,
+            keys.aggregation_sets,
+            keys.processed_on(today),
+            keys.failed_on(today),
+            keys.processed,
+            keys.failed,
+            keys.paused,
+        ),
+        (keys.task_prefix, keys.group_prefix, *time_arguments(now)),
+        Replay.SAFE,
+    )
+    numbers = (int(count) for count in counts)
+    pause_left = pause_milliseconds / 1_000 if pause_milliseconds >= 0 else None
+    return QueueCounts(queue, bool(paused), pause_left, latency_microseconds / 1_000_000, *numbers)
+
+
+def collections(keys: QueueKeys) -> tuple[str, ...]:
+    """Return the keys of the six collections in which a task is that is not in a group."""
+    return keys.pending, keys.active, keys.scheduled, keys.retry, keys.archived, keys.completed
+
+
+def memory_usage(queue: str) -> Plan[int]:
+    """Return how many bytes a queue takes, estimated from 20 tasks of each state and of five groups."""
+    keys = queue_keys(queue)
+    size = yield ScriptCall(
+        INSPECT_MEMORY,
+        (*collections(keys), keys.groups),
+        (keys.task_prefix, keys.group_prefix),
+        Replay.SAFE,
+    )
+    return int(size)
+
+
+def group_sizes(queue: str) -> Plan[dict[str, int]]:
+    """Return the names of the groups, sorted, and how many tasks wait in each."""
+    keys = queue_keys(queue)
+    reply = yield ScriptCall(INSPECT_GROUPS, (keys.groups,), (keys.group_prefix,), Replay.SAFE)
+    return dict(sorted((shown(name), size) for name, size in zip(reply[::2], reply[1::2], strict=True)))
+
+
+def history(queue: str, days: int, now: Instant) -> Plan[list[DayCounts]]:
+    """Return what was counted on each of the last `days` days, in UTC, today first."""
+    keys = queue_keys(queue)
+    today = now.to_datetime().date()
+    dates = [today - timedelta(days=number) for number in range(days)]
+    names = [name for day in dates for name in (keys.processed_on(day), keys.failed_on(day))]
+    reply = yield CommandCall(("MGET", *names), keys.processed, Replay.SAFE)
+    numbers = [number_of(value) for value in reply]
+    return [DayCounts(*row) for row in zip(dates, numbers[::2], numbers[1::2], strict=True)]
+
+
+def pause(queue: str, *, duration: int, now: Instant) -> Plan[None]:
+    """Let nothing be taken from a queue, for `duration` seconds; 0 is until `unpause`.
+
+    Raises:
+        QueuePausedError: when it is paused already; its pause stays as it is.
+    """
+    paused = queue_keys(queue).paused
+    args = (FIRST_SEND, now.seconds, duration)
+    if not (yield ScriptCall(INSPECT_PAUSE, (paused,), args, Replay.BY_TOKEN)):
+        raise QueuePausedError(queue)
+
+
+def unpause(queue: str) -> Plan[None]:
+    """Let tasks be taken from a queue again. Raises `QueueNotPausedError`."""
+    paused = queue_keys(queue).paused
+    if not (yield ScriptCall(INSPECT_UNPAUSE, (paused,), (FIRST_SEND,), Replay.BY_TOKEN)):
+        raise QueueNotPausedError(queue)

@@ -1,0 +1,133 @@
+"""Removing a queue, with everything that was ever kept under its name."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker.arguments import chunks
+from pyasynq._broker.inspecting.actions import act_on_collection, delete_tasks
+from pyasynq._broker.inspecting.queues import collections, group_sizes, queue_info
+from pyasynq._broker.inspecting.tasks import collection_key
+from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._broker.scripts import INSPECT_REMOVE_QUEUE
+from pyasynq._broker.stored import name_of
+from pyasynq._wire.keys import ALL_QUEUES, QueueKeys, queue_keys
+from pyasynq.errors import QueueBusyError, QueueNotEmptyError
+from pyasynq.task import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._broker.inspecting.actions import Moved, Progress
+
+_KEYS_AT_ONCE: Final = 1_000
+_GLOB: Final = re.compile(r"([\\*?\[\]])")
+_LEFTOVERS: Final = (b"t:", b"g:", b"unique:", b"processed:", b"failed:", b"x:")
+_DELETED_STATES: Final = (
+    TaskState.PENDING,
+    TaskState.SCHEDULED,
+    TaskState.RETRY,
+    TaskState.ARCHIVED,
+    TaskState.COMPLETED,
+)
+
+
+def remove_queue(queue: str, *, force: bool, progress: Progress | None) -> Plan[int]:
+    """Remove a queue that has no tasks, or with `force` its tasks too; return how many tasks were deleted.
+
+    Locks, counters, groups and our own keys go as well, found by a look through all keys of the database in
+    steps of 1,000. A task that is enqueued meanwhile is never deleted without `force`, and keeps its queue.
+
+    Raises:
+        QueueNotEmptyError: when it has tasks, or with `force`, when more came while it was emptied.
+        QueueBusyError: with `force`, when tasks are active.
+    """
+    keys = queue_keys(queue)
+    deleted = 0
+    if force:
+        if active := (yield from queue_info(queue)).active:
+            raise QueueBusyError(queue, active)
+        deleted = yield from _delete_tasks(keys, progress)
+    active, tasks = yield from _delete_keys(keys)
+    if force and active:
+        raise QueueBusyError(queue, active)
+    if tasks:
+        raise QueueNotEmptyError(queue, tasks)
+    yield CommandCall(("SREM", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)
+    if not (yield from _sweep(keys)):
+        yield CommandCall(("SADD", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)
+    return deleted
+
+
+def _delete_tasks(keys: QueueKeys, progress: Progress | None) -> Plan[int]:
+    def delete(ids: Sequence[str], from_state: str) -> Plan[Moved]:
+        return delete_tasks(keys.queue, ids, from_state, with_sets=True)
+
+    found = yield from _collections(keys)
+    total = sum(size for _, _, size in found)
+    before = deleted = 0
+    for collection, state, size in found:
+        tell = progress and functools.partial(_tell, progress, before, total)
+        deleted += (yield from act_on_collection(keys, collection, state, delete, tell)).done
+        before += size
+    return deleted
+
+
+def _tell(progress: Progress, before: int, total: int, seen: int, _of: int) -> None:
+    progress(min(before + seen, total), total)
+
+
+def _collections(keys: QueueKeys) -> Plan[list[tuple[str, TaskState, int]]]:
+    """Return key, state and size of every collection that holds tasks which may be deleted."""
+    found = []
+    for state in _DELETED_STATES:
+        collection = collection_key(keys, state)
+        command = ("LLEN" if state is TaskState.PENDING else "ZCARD", collection)
+        found.append((collection, state, (yield CommandCall(command, collection, Replay.SAFE))))
+    groups = yield from group_sizes(keys.queue)
+    found += [(keys.group(name), TaskState.AGGREGATING, size) for name, size in groups.items()]
+    all_sets = ("ZRANGE", keys.aggregation_sets, 0, -1)
+    for key in (yield CommandCall(all_sets, keys.aggregation_sets, Replay.SAFE)):
+        aggregation_set = name_of(key)
+        if not aggregation_set.startswith(keys.group_prefix):
+            continue  # somebody else's, perhaps on another node
+        size = yield CommandCall(("ZCARD", aggregation_set), aggregation_set, Replay.SAFE)
+        found.append((aggregation_set, TaskState.AGGREGATING, size))
+    return found
+
+
+def _delete_keys(keys: QueueKeys, leftovers: Sequence[bytes] = ()) -> Plan[tuple[int, int]]:
+    """Delete the queue's keys if it has no tasks; return how many are active, and how many it has."""
+    active, tasks = yield ScriptCall(
+        INSPECT_REMOVE_QUEUE,
+        (
+            *collections(keys),
+            keys.groups,
+            keys.aggregation_sets,
+            keys.lease,
+            keys.paused,
+            keys.processed,
+            keys.failed,
+        ),
+        (keys.group_prefix, *leftovers),
+        Replay.SAFE,
+    )
+    return active, tasks
+
+
+def _sweep(keys: QueueKeys) -> Plan[bool]:
+    """Delete what else is kept under the queue's name; return False, and stop, if it has tasks again."""
+    pattern = _GLOB.sub(r"\\\1", keys.prefix) + "*"
+    length = len(keys.prefix.encode())
+    cursor = b""
+    while cursor != b"0":
+        command = ("SCAN", cursor or b"0", "MATCH", pattern, "COUNT", _KEYS_AT_ONCE)
+        cursor, names = yield CommandCall(command, keys.pending, Replay.SAFE)
+        # The prefix of queue `a` also begins the keys of a queue `a}:b`.
+        leftovers = [name for name in names if name[length:].startswith(_LEFTOVERS)]
+        for chunk in chunks(leftovers):
+            if (yield from _delete_keys(keys, chunk))[1]:
+                return False
+    return not (yield from _delete_keys(keys))[1]

@@ -1,0 +1,84 @@
+"""Looking at tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS
+from pyasynq._broker.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.scripts import INSPECT_GET_TASK, INSPECT_LIST_TASKS
+from pyasynq._broker.task_records import STATES, TaskRecord, read_record
+from pyasynq._wire.keys import QueueKeys, queue_keys
+from pyasynq.errors import TaskNotFoundError, UnknownTaskStateError
+from pyasynq.task import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Scanned(NamedTuple):
+    """Part of a collection: the tasks found in it, and how many of its positions were looked at."""
+
+    records: list[TaskRecord]
+    positions: int
+
+
+def collection_key(keys: QueueKeys, state: TaskState, group: str = "") -> str:
+    """Return the key of the collection in which tasks of this state are, or those of a group."""
+    return keys.group(group) if state is TaskState.AGGREGATING else str(getattr(keys, state.value))
+
+
+def scan_tasks(
+    queue: str, state: TaskState, start: int, stop: int, *, group: str = "", texts: Sequence[bytes] = ()
+) -> Plan[Scanned]:
+    """Return the tasks of a state from position `start` to before `stop` whose messages contain all `texts`.
+
+    Pending and active ones come in the order in which they are or were taken, the others by their score.
+    Ids without a task, and tasks in a state that we do not know, are left out. A call looks at up to 1,000
+    positions, and replies with about 4 MB at most.
+    """
+    keys = queue_keys(queue)
+    collection = collection_key(keys, state, group)
+    records: list[TaskRecord] = []
+    position = start
+    while position < stop:
+        end = min(stop, position + MAX_TASKS)
+        looked_at, more, *found = yield ScriptCall(
+            INSPECT_LIST_TASKS,
+            (collection, keys.lease),
+            (keys.task_prefix, position, end - 1, MAX_BYTES, *texts),
+            Replay.SAFE,
+        )
+        records += [read_record(values) for values in found if values[2] in STATES]
+        position += looked_at
+        if not more:
+            break
+    return Scanned(records, position - start)
+
+
+def list_tasks(
+    queue: str, state: TaskState, start: int, stop: int, *, group: str = ""
+) -> Plan[list[TaskRecord]]:
+    """Return the tasks of one state, or of one group, from position `start` to before `stop`."""
+    return (yield from scan_tasks(queue, state, start, stop, group=group)).records
+
+
+def get_task(queue: str, task_id: str) -> Plan[TaskRecord]:
+    """Return one task.
+
+    Raises:
+        TaskNotFoundError: when there is none with this id in the queue.
+        UnknownTaskStateError: when its state is a word that we do not know.
+    """
+    keys = queue_keys(queue)
+    reply = yield ScriptCall(
+        INSPECT_GET_TASK,
+        (keys.task(task_id), keys.lease, keys.scheduled, keys.retry, keys.archived, keys.completed),
+        (task_id,),
+        Replay.SAFE,
+    )
+    if not reply:
+        raise TaskNotFoundError(queue, task_id)
+    if reply[2] not in STATES:
+        raise UnknownTaskStateError(queue, task_id, reply[2].decode("utf-8", "replace"))
+    return read_record(reply)

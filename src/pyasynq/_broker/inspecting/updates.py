@@ -1,0 +1,75 @@
+"""Changing tasks that wait for their time or are archived: their payload, and when they are due."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.arguments import time_arguments
+from pyasynq._broker.inspecting.actions import refuse
+from pyasynq._broker.inspecting.tasks import get_task
+from pyasynq._broker.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.scripts import INSPECT_RESCHEDULE, INSPECT_REWRITE
+from pyasynq._wire.keys import queue_keys
+from pyasynq._wire.messages import decode_task_message, encode_task_message
+from pyasynq.errors import DuplicateTaskError
+
+if TYPE_CHECKING:
+    from pyasynq._clock import Instant
+
+_DONE = "done"
+_CHANGED = "changed"
+_LOCKED = "locked"
+
+
+def update_payload(queue: str, task_id: str, payload: bytes | None, *, relock: bool) -> Plan[None]:
+    """Replace the payload of a scheduled, retry or archived task.
+
+    The lock of a unique task stays that of the old payload, as in Asynq. With `relock` it moves to the new
+    one and keeps its time; a lock that has lapsed is not taken again, and a `unique_key` stays.
+
+    Raises:
+        TaskNotFoundError: when there is no such task.
+        TaskStateError: when it is in another state.
+        DuplicateTaskError: when another task holds the lock of the new payload; nothing was changed.
+        UndecodableMessageError: when its message is none.
+    """
+    keys = queue_keys(queue)
+    outcome = _CHANGED
+    # Somebody may change the task between the look at it and the write; then it is looked at again.
+    while outcome == _CHANGED:
+        seen = (yield from get_task(queue, task_id)).message
+        message = decode_task_message(seen)
+        message.payload = payload or b""
+        unique_key = ""
+        lock = message.unique_key
+        # What is outside the queue is no lock; one that the user named has nothing to do with the payload.
+        if relock and lock.startswith(keys.prefix) and not lock.startswith(keys.own_unique_prefix):
+            unique_key = message.unique_key = keys.unique(message.type, payload)
+        args = (task_id, seen, encode_task_message(message), unique_key)
+        reply = yield ScriptCall(INSPECT_REWRITE, (keys.task(task_id),), args, Replay.SAFE)
+        outcome = reply.decode("utf-8", "replace")
+    if outcome == _LOCKED:
+        raise DuplicateTaskError(queue, unique_key)
+    if outcome != _DONE:
+        refuse("update the payload of", queue, task_id, outcome)
+
+
+def update_process_at(queue: str, task_id: str, process_at: Instant, *, now: Instant) -> Plan[None]:
+    """Set when a scheduled or retry task is due; an archived one becomes scheduled.
+
+    A lock that the task owns holds longer by as much as the task waits longer.
+
+    Raises:
+        TaskNotFoundError: when there is no such task.
+        TaskStateError: when it is in another state.
+    """
+    keys = queue_keys(queue)
+    reply = yield ScriptCall(
+        INSPECT_RESCHEDULE,
+        (keys.task(task_id), keys.scheduled, keys.retry, keys.archived),
+        (task_id, process_at.ceiling, *time_arguments(now)),
+        Replay.SAFE,
+    )
+    outcome = reply.decode("utf-8", "replace")
+    if outcome != _DONE:
+        refuse("reschedule", queue, task_id, outcome)

@@ -1,0 +1,51 @@
+"""The names of all queues, which stand in `asynq:queues`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker.plan import CommandCall, Plan, Replay
+from pyasynq._broker.stored import readable_names
+from pyasynq._wire.keys import ALL_QUEUES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_KNOWN_SECONDS: Final = 60.0
+
+
+class QueueRegistry:
+    """Which queues are known to stand in `asynq:queues`.
+
+    An entry is believed for 60 seconds, so a queue that another process removed is registered again.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._known_until: dict[str, float] = {}
+
+    def knows(self, queue: str) -> bool:
+        """Was the queue registered within the last 60 seconds?"""
+        return self._monotonic() < self._known_until.get(queue, 0.0)
+
+    def remember(self, queue: str) -> None:
+        """Note that Redis has just confirmed the registration."""
+        self._known_until[queue] = self._monotonic() + _KNOWN_SECONDS
+
+    def forget(self, queue: str) -> None:
+        """Register the queue again with the next task, whatever was known."""
+        self._known_until.pop(queue, None)
+
+
+def register_queue(queue: str, registry: QueueRegistry) -> Plan[None]:
+    """Put the queue's name into `asynq:queues`, unless that was done a short while ago."""
+    if not registry.knows(queue):
+        yield CommandCall(("SADD", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)
+        registry.remember(queue)
+
+
+def queue_names() -> Plan[list[str]]:
+    """Return the names of all queues, sorted."""
+    names = yield CommandCall(("SMEMBERS", ALL_QUEUES), ALL_QUEUES, Replay.SAFE)
+    return sorted(readable_names(names))

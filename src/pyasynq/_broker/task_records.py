@@ -1,0 +1,154 @@
+"""Tasks as they stand in Redis: what scripts find of them, and what users are told of that."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._broker.scores import whole_second
+from pyasynq._broker.stored import number_of, shown
+from pyasynq._clock import LAST_SECOND
+from pyasynq._wire.history import decode_attempts, decode_progress
+from pyasynq._wire.messages import decode_task_message
+from pyasynq.errors import UndecodableMessageError
+from pyasynq.task import TaskInfo, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyasynq._broker.plan import Reply
+    from pyasynq._clock import Instant
+    from pyasynq._wire.messages import TaskMessage
+
+STATES: Final = {state.value.encode(): state for state in TaskState}
+"""The states that we know, by the words that Redis holds."""
+
+_FIRST_SECOND: Final = -62_135_596_800  # the year 1
+
+
+class TaskRecord(NamedTuple):
+    """What Redis holds of one task.
+
+    Attributes:
+        id: the task's id.
+        message: the bytes of its message, not decoded.
+        state: where it is.
+        score: of a scheduled, retry, archived or completed task, Unix time: when it is due, when it was
+            archived, when it will be deleted; of an active one, when its lease ends; of one listed by its
+            group, when it joined. None for others.
+        result: what its handler wrote.
+        crashes: how many workers have died with it.
+        trace: the traceback of its last failure.
+        token: of the attempt that runs it, `<server id>/<call>`; None for one of a server in Go.
+        pending_since: Unix time in nanoseconds, as text.
+        progress: what its handler said last, as JSON.
+        attempts: those that did not succeed, as JSON; None in lists.
+    """
+
+    id: str
+    message: bytes
+    state: TaskState
+    score: int | None
+    result: bytes | None
+    crashes: int
+    trace: bytes | None
+    token: str | None = None
+    pending_since: bytes | None = None
+    progress: bytes | None = None
+    attempts: bytes | None = None
+
+
+def read_record(values: Reply) -> TaskRecord:
+    """Return what a script found of one task.
+
+    Raises:
+        KeyError: for a state that is a word that we do not know.
+    """
+    task_id, message, state, score, result, crashes, trace, token, *more = values
+    return TaskRecord(
+        shown(task_id),
+        message,
+        STATES[state],
+        None if score is None else whole_second(score),
+        result,
+        number_of(crashes),
+        trace,
+        None if token is None else shown(token),
+        *more,
+    )
+
+
+def task_info(record: TaskRecord, now: Instant) -> TaskInfo:
+    """Describe a task as users see it; a pending one is due `now`.
+
+    Raises:
+        UndecodableMessageError: for a message that is none.
+    """
+    message = decode_task_message(record.message)
+    due = None
+    if record.state is TaskState.PENDING:
+        due = now.to_datetime()
+    elif record.state in {TaskState.SCHEDULED, TaskState.RETRY}:
+        due = _time(record.score)
+    is_active = record.state is TaskState.ACTIVE
+    return TaskInfo(
+        id=record.id,
+        queue=message.queue,
+        type=message.type,
+        payload=message.payload,
+        state=record.state,
+        max_retry=message.retry,
+        retried=message.retried,
+        timeout=_duration(message.timeout) if message.timeout else None,
+        deadline=_time(message.deadline),
+        next_process_at=due,
+        retention=_duration(message.retention),
+        headers=dict(message.headers),
+        group=message.group_key,
+        last_error=message.error_msg,
+        last_failed_at=_time(message.last_failed_at),
+        completed_at=_time(message.completed_at),
+        result=record.result,
+        is_orphaned=is_active and (record.score is None or record.score <= now.seconds),
+        lease_expires_at=_time(record.score) if is_active else None,
+        server_id=(record.token or "").partition("/")[0] if is_active else "",
+        crashes=record.crashes,
+        traceback=(record.trace or b"").decode("utf-8", "replace"),
+        attempts=decode_attempts(record.attempts),
+        progress=decode_progress(record.progress),
+        in_state_since=_in_state_since(record, message),
+    )
+
+
+def task_infos(records: Iterable[TaskRecord], now: Instant) -> Iterator[TaskInfo]:
+    """Describe tasks; those whose message cannot be decoded are left out."""
+    for record in records:
+        try:
+            yield task_info(record, now)
+        except UndecodableMessageError:
+            continue
+
+
+def _in_state_since(record: TaskRecord, message: TaskMessage) -> datetime | None:
+    if record.state is TaskState.PENDING:
+        nanoseconds = number_of(record.pending_since)
+        return _time(nanoseconds / 10**9)
+    if record.state is TaskState.RETRY:
+        return _time(message.last_failed_at)
+    if record.state is TaskState.COMPLETED:
+        return _time(message.completed_at)
+    is_dated = record.state in {TaskState.ARCHIVED, TaskState.AGGREGATING}
+    return _time(record.score) if is_dated else None
+
+
+def _time(seconds: float | None) -> datetime | None:
+    # Go takes times that no datetime can hold; the first and last one that can are as good.
+    return datetime.fromtimestamp(_within(seconds), UTC) if seconds else None
+
+
+def _duration(seconds: int) -> timedelta:
+    return timedelta(seconds=_within(seconds))
+
+
+def _within(seconds: float) -> float:
+    return max(_FIRST_SECOND, min(seconds, LAST_SECOND))

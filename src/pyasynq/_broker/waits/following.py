@@ -1,0 +1,130 @@
+"""Following the events of queues: which streams are read from where, and which events are wanted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pyasynq._broker.drivers.backoff import jittered_pause
+from pyasynq._broker.queue_registry import queue_names
+from pyasynq._broker.task_events import DROPPED, KINDS, MISSED, START, Mark, NewEvents, read_events
+from pyasynq.errors import InvalidOptionError, RedisTLSError, RedisUnavailableError, ReplyLostError, nearest
+from pyasynq.options import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+
+    from pyasynq._broker.plan import Plan
+    from pyasynq.info import TaskEvent
+
+AsyncEvents: TypeAlias = "AsyncIterator[TaskEvent]"
+BlockingEvents: TypeAlias = "Iterator[TaskEvent]"
+
+_SHORTEST_REST: Final = 0.05
+_LONGEST_REST: Final = 0.25
+_LONGEST_PAUSE: Final = 5.0
+_NEW_QUEUES_SECONDS: Final = 5.0
+_POSITION: Final = re.compile(r"\d+(-\d+)?")
+
+
+class Follower:
+    """What one call of `follow` knows. It never waits."""
+
+    def __init__(
+        self,
+        queues: Collection[str],
+        *,
+        kinds: Collection[str],
+        types: Collection[str],
+        after: Mapping[str, str],
+    ) -> None:
+        for name, texts in (("kinds", kinds), ("types", types)):
+            if isinstance(texts, str):
+                raise InvalidOptionError(name, texts, f"give several in a list, one as in [{texts!r}]")
+        for kind in kinds:
+            if kind not in KINDS:
+                remedy = nearest(str(kind), KINDS) or f"; the kinds are {', '.join(sorted(KINDS))}"
+                raise InvalidOptionError("kinds", kind, f"there is no such event{remedy}")
+        _check_is_mapping(after)
+        self._kinds = frozenset(kinds)
+        self._types = frozenset(name_of("types", one) for one in types)
+        self._marks: dict[str, Mark | None] = dict.fromkeys(name_of("queue", queue) for queue in queues)
+        for queue, position in after.items():
+            self._marks[name_of("queue", queue)] = _mark(position)
+        self._follows_all = not queues
+        self._knows_all = False
+        self._look_for_queues_at = 0.0
+        self._asked: list[str] = []
+        self._quiet = 0
+        self._failures = 0
+        self.behind = False
+        """Whether there is more to read at once."""
+
+    def plans(self, now: float) -> list[Plan[Any]]:
+        """Return what to ask at a monotonic time."""
+        self._asked = list(self._marks)
+        plans: list[Plan[Any]] = [read_events(queue, mark) for queue, mark in self._marks.items()]
+        if self._follows_all and now >= self._look_for_queues_at:
+            plans.append(queue_names())
+        return plans
+
+    def take(self, answers: Sequence[Any], now: float) -> list[TaskEvent]:
+        """Return the events that are wanted, from the answers to `plans`.
+
+        Raises:
+            Exception: the first error among the answers that will not pass by itself.
+        """
+        errors = [answer for answer in answers if isinstance(answer, Exception)]
+        for error in errors:
+            if not isinstance(error, RedisUnavailableError | ReplyLostError) or isinstance(
+                error, RedisTLSError
+            ):
+                raise error
+        self._failures = self._failures + 1 if errors else 0
+        events: list[TaskEvent] = []
+        self.behind = False
+        for queue, answer in zip(self._asked, answers, strict=False):
+            if isinstance(answer, NewEvents):
+                self._marks[queue] = answer.mark
+                events += answer.events
+                self.behind = self.behind or answer.full
+        if len(answers) > len(self._asked) and not isinstance(answers[-1], Exception):
+            self._add(answers[-1], now)
+        self._quiet = 0 if events else self._quiet + 1
+        return [event for event in events if self._wants(event)]
+
+    def rest(self) -> float:
+        """Return how many seconds to rest before the next look."""
+        if self._failures:
+            return jittered_pause(self._failures, shortest=_SHORTEST_REST, longest=_LONGEST_PAUSE)
+        return 0.0 if self.behind else min(_LONGEST_REST, _SHORTEST_REST * (self._quiet + 1))
+
+    def _add(self, queues: Sequence[str], now: float) -> None:
+        # All events of a queue that is new since are wanted.
+        mark = START if self._knows_all else None
+        for queue in queues:
+            if queue not in self._marks:
+                self._marks[queue] = mark
+                self.behind = True
+        self._knows_all = True
+        self._look_for_queues_at = now + _NEW_QUEUES_SECONDS
+
+    def _wants(self, event: TaskEvent) -> bool:
+        if event.kind in {MISSED, DROPPED}:
+            # Whoever counts must know, whatever the filter.
+            return True
+        return (not self._kinds or event.kind in self._kinds) and (
+            not self._types or event.type in self._types
+        )
+
+
+def _check_is_mapping(after: object) -> None:
+    if not isinstance(after, Mapping):
+        raise InvalidOptionError("after", after, "must map queues to positions, as in {'default': '0'}")
+
+
+def _mark(position: object) -> Mark:
+    if not isinstance(position, str) or not _POSITION.fullmatch(position):
+        raise InvalidOptionError("after", position, "must be the position of an event, or '0' for the oldest")
+    return START if position in {"0", "0-0"} else Mark(position, seen=True)

@@ -1,0 +1,412 @@
+"""Waiting for the ends of tasks: any number of waits share one connection that Redis wakes, and one poll.
+
+Each task that is waited for is one key that Redis watches. A change of it causes a look, and so does a poll
+every second, in case the push was lost. Nothing is written to Redis, so whoever settles a task pays nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pyasynq._broker.drivers.wakeup import Watcher
+from pyasynq._broker.waits.endings import look, result_of
+from pyasynq._broker.waits.watched_task import Waiter, WatchedTask
+from pyasynq._wire.keys import queue_keys
+from pyasynq.errors import (
+    ClientClosedError,
+    PyasynqError,
+    WaitTimeoutError,
+)
+from pyasynq.options import name_of, seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Sequence
+
+    from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
+    from pyasynq._broker.waits.endings import Look
+    from pyasynq.options import Duration
+    from pyasynq.task import FinishedTask
+
+T = TypeVar("T")
+
+_ARM_PATIENCE: Final = 0.5
+_LINGER: Final = 5.0
+"""Seconds after the last wait that the connection is kept for the next one."""
+
+
+class _Ears:
+    """The connection over which Redis tells of changes; one that does not answer holds nobody up for long."""
+
+    def __init__(self, driver: AsyncDriver, on_change: Callable[[str], object]) -> None:
+        self._watcher = Watcher(
+            driver.target,
+            on_change,
+            instead="who waits for a task polls",
+            timeout=driver.timeout,
+            on_warning=driver.warn_once,
+        )
+        self._arming: asyncio.Task[bool] | None = None
+        self._known: set[str] = set()
+
+    async def arm(self, keys: Collection[str]) -> bool:
+        """Have the next change of each key told; return whether it will be."""
+        if self._arming is not None and self._arming.done():
+            self._arming = None
+        if self._arming is not None or not self._watcher.supported:
+            return False
+        self._known.update(keys)
+        self._arming = asyncio.create_task(self._watcher.arm(*keys))
+        done, _ = await asyncio.wait({self._arming}, timeout=_ARM_PATIENCE)
+        return bool(done) and self._arming.result()
+
+    def keep(self, keys: Collection[str]) -> None:
+        """Forget all other keys."""
+        if len(keys) < len(self._known):
+            self._watcher.forget(*(self._known - keys))  # type: ignore[operator] # a view of a dict's keys
+            self._known.intersection_update(keys)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._arming is not None:
+            self._arming.cancel()
+            await asyncio.wait({self._arming})
+        await self._watcher.close()
+
+
+class _Home:
+    """The waits of one event loop, and the task that looks for all of them."""
+
+    def __init__(self, driver: AsyncDriver) -> None:
+        self.pid = os.getpid()
+        self.loop = asyncio.get_running_loop()
+        self._driver = driver
+        self._watched: dict[str, WatchedTask] = {}
+        self._changed: dict[str, None] = {}
+        self._polls: list[tuple[float, str]] = []
+        """A heap of times and keys; an entry whose time is not its task's any more counts for nothing."""
+        self._wake = asyncio.Event()
+        self._runner: asyncio.Task[None] | None = None
+        self._runners: set[asyncio.Task[None]] = set()
+        """The runner, and those before it that are still closing their connections."""
+
+    def is_here(self) -> bool:
+        """Whether this is the running loop, in this process."""
+        return self.loop is asyncio.get_running_loop() and self.pid == os.getpid()
+
+    def enter(self, queue: str, task_id: str, *, for_result: bool) -> tuple[WatchedTask, Waiter]:
+        """Begin to wait: the first look is made at once, together with those of all who begin now."""
+        key = queue_keys(queue).task(task_id)
+        watched = self._watched.get(key)
+        if watched is None:
+            watched = self._watched[key] = WatchedTask(queue, task_id, key)
+        waiter = Waiter(self.loop.create_future(), self.loop.create_future(), for_result)
+        watched.waiters.append(waiter)
+        self._on_change(key)
+        if self._runner is None:
+            self._runner = self.loop.create_task(self._run(), name="pyasynq waits for tasks")
+            self._runners.add(self._runner)
+            self._runner.add_done_callback(self._runners.discard)
+        return watched, waiter
+
+    def leave(self, watched: WatchedTask, waiter: Waiter) -> None:
+        """Wait no more; nobody else is disturbed."""
+        watched.waiters.remove(waiter)
+        if not waiter.ended.cancel() and not waiter.ended.cancelled():
+            waiter.ended.exception()  # it has been seen, whoever left before
+        if not watched.waiters:
+            del self._watched[watched.key]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits."""
+        return not self._watched
+
+    async def close(self) -> None:
+        """End all waits, and the connection."""
+        if self._runner is not None:
+            self._runner.cancel()
+        if self._runners:
+            await asyncio.wait(self._runners)
+
+    def abandon(self) -> None:
+        """Do the same from outside of the loop, without waiting for it."""
+        if self._runner is not None and self.pid == os.getpid() and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._runner.cancel)
+
+    def _on_change(self, key: str) -> None:
+        watched = self._watched.get(key)
+        if watched is None:
+            return
+        now = time.monotonic()
+        due = watched.changed(now)
+        if due <= now:
+            self._changed[key] = None
+        else:
+            self._poll_at(watched, due)
+        self._wake.set()
+
+    def _poll_at(self, watched: WatchedTask, due: float) -> None:
+        if due < watched.due:
+            watched.due = due
+            heapq.heappush(self._polls, (due, watched.key))
+
+    async def _run(self) -> None:
+        ears = _Ears(self._driver, self._on_change)
+        try:
+            until = time.monotonic() + _LINGER
+            while self._watched or time.monotonic() < until:
+                if self._watched:
+                    until = time.monotonic() + _LINGER
+                ears.keep(self._watched.keys())
+                if due := self._take_due():
+                    await self._look(due, ears)
+                await self._rest(until)
+        except asyncio.CancelledError:
+            self._fail_all(ClientClosedError("the client was closed while it waited for a task"))
+            raise
+        except Exception as error:
+            self._fail_all(error)
+            raise
+        finally:
+            # From here on a new wait begins anew, beside what is ended here.
+            self._runner = None
+            await ears.close()
+
+    def _fail_all(self, error: Exception) -> None:
+        for watched in self._watched.values():
+            watched.failed(error)
+
+    def _take_due(self) -> list[WatchedTask]:
+        self._wake.clear()
+        keys, self._changed = self._changed, {}
+        now = time.monotonic()
+        while self._polls and self._polls[0][0] <= now:
+            due, key = heapq.heappop(self._polls)
+            if key in self._watched and self._watched[key].due == due:
+                keys[key] = None
+        return [self._watched[key] for key in keys if key in self._watched]
+
+    async def _look(self, due: Sequence[WatchedTask], ears: _Ears) -> None:
+        for watched in due:
+            watched.due = math.inf
+        # First the ears, then the eyes: what changes after the look is told.
+        told = await ears.arm([watched.key for watched in due])
+        began = time.monotonic()
+        for watched in due:
+            watched.looked = began
+        plans = [
+            look(watched.queue, watched.id, briefly=watched.retention is not None, clock=self._driver.clock)
+            for watched in due
+        ]
+        asked = [list(watched.waiters) for watched in due]
+        found: Sequence[Look | Exception]
+        try:
+            found = await self._driver.run_batch(plans)
+        except PyasynqError as error:
+            found = [error] * len(due)
+        for watched, waiters, one in zip(due, asked, found, strict=True):
+            if isinstance(one, Exception):
+                watched.failed(one)
+            else:
+                watched.found(one, began)
+            self._poll_at(watched, watched.next_poll(began, told=told))
+            for waiter in waiters:
+                if not waiter.looked.done():
+                    waiter.looked.set_result(None)
+
+    async def _rest(self, until: float) -> None:
+        if self._polls:
+            until = self._polls[0][0]
+        seconds = until - time.monotonic()
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        alarm = self.loop.call_later(seconds, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            alarm.cancel()
+
+
+class TaskWaits:
+    """Waits for the ends of tasks, for the event loop that asks.
+
+    Called from another loop, or after a fork, it begins anew there. The connection that it opens is closed
+    five seconds after the last wait.
+    """
+
+    def __init__(self, driver: AsyncDriver) -> None:
+        self._driver = driver
+        self._home: _Home | None = None
+
+    async def wait(self, queue: str, task_id: str, timeout: Duration | None) -> FinishedTask:
+        """Wait for the end of a task."""
+        return (await self._wait(queue, task_id, timeout, for_result=False))[0]
+
+    async def result(self, queue: str, task_id: str, timeout: Duration | None) -> bytes | None:
+        """Wait for the end of a task, and return its result."""
+        return result_of(*await self._wait(queue, task_id, timeout, for_result=True))
+
+    async def close(self) -> None:
+        """End all waits; they raise `ClientClosedError`."""
+        home, self._home = self._home, None
+        if home is not None and home.is_here():
+            await home.close()
+        elif home is not None:
+            home.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the connection from outside of the loop; for destructors."""
+        home, self._home = self._home, None
+        if home is not None:
+            home.abandon()
+
+    async def _wait(
+        self,
+        queue: str,
+        task_id: str,
+        timeout: Duration | None,
+        *,
+        for_result: bool,
+    ) -> tuple[FinishedTask, float | None]:
+        name_of("queue", queue)
+        name_of("task_id", task_id)
+        seconds = None if timeout is None else seconds_of("timeout", timeout)
+        self._driver.check_open()
+        home = self._at_home()
+        watched, waiter = home.enter(queue, task_id, for_result=for_result)
+        try:
+            if seconds == 0:
+                return await self._look_once(watched, waiter), watched.retention
+            async with asyncio.timeout(seconds):
+                return await waiter.ended, watched.retention
+        except TimeoutError as error:
+            if waiter.ended.done() and not waiter.ended.cancelled():
+                return waiter.ended.result(), watched.retention
+            if isinstance(error, PyasynqError):
+                raise
+            raise WaitTimeoutError(queue, task_id, seconds or 0.0) from watched.trouble
+        finally:
+            home.leave(watched, waiter)
+            if not self._driver.stays_open and home.is_idle:
+                await home.close()
+
+    @staticmethod
+    async def _look_once(watched: WatchedTask, waiter: Waiter) -> FinishedTask:
+        futures: list[asyncio.Future[Any]] = [waiter.looked, waiter.ended]
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+        if waiter.ended.done():
+            return waiter.ended.result()
+        if watched.trouble is not None:
+            raise watched.trouble
+        raise WaitTimeoutError(watched.queue, watched.id, 0.0)
+
+    def _at_home(self) -> _Home:
+        home = self._home
+        if home is None or not home.is_here():
+            if home is not None:
+                home.abandon()
+            home = self._home = _Home(self._driver)
+        return home
+
+
+class BlockingTaskWaits:
+    """Waits for the ends of tasks, for threads: one thread of its own waits for all of them.
+
+    That thread and its connections are there from the first wait to `close`. After a fork it begins anew.
+    """
+
+    def __init__(self, driver: BlockingDriver) -> None:
+        self._driver = driver
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._thread: _WaitingThread | None = None
+
+    def wait(self, queue: str, task_id: str, timeout: Duration | None) -> FinishedTask:
+        """Wait for the end of a task."""
+        return self._do(lambda waits: waits.wait(queue, task_id, timeout))
+
+    def result(self, queue: str, task_id: str, timeout: Duration | None) -> bytes | None:
+        """Wait for the end of a task, and return its result."""
+        return self._do(lambda waits: waits.result(queue, task_id, timeout))
+
+    def close(self) -> None:
+        """End all waits; they raise `ClientClosedError`, and so do those that come."""
+        with self._own_lock():
+            self._is_closed = True
+            thread = self._let_go()
+        if thread is not None:
+            thread.stop()
+            thread.join()
+
+    def abandon(self) -> None:
+        """End the thread without waiting for it; for destructors."""
+        thread = self._let_go()
+        if thread is not None:
+            thread.stop()
+
+    def _do(self, wait: Callable[[TaskWaits], Coroutine[object, object, T]]) -> T:
+        self._driver.check_open()
+        # Together, so that a thread which is closed meanwhile has the wait before it is told to end.
+        with self._own_lock():
+            thread = self._at_home()
+            doing = asyncio.run_coroutine_threadsafe(wait(thread.waits), thread.loop)
+        try:
+            return doing.result()
+        except BaseException:  # a signal handler raised, or the wait did
+            doing.cancel()
+            raise
+
+    def _own_lock(self) -> threading.Lock:
+        if self._pid != os.getpid():
+            # Whoever held the lock at the fork is not in the child, and neither is the thread.
+            self._lock, self._pid, self._thread = threading.Lock(), os.getpid(), None
+        return self._lock
+
+    def _at_home(self) -> _WaitingThread:
+        if self._is_closed:
+            raise ClientClosedError("the client was closed before it could wait for a task")
+        if self._thread is None:
+            self._thread = _WaitingThread(self._driver)
+        return self._thread
+
+    def _let_go(self) -> _WaitingThread | None:
+        thread, self._thread = self._thread, None
+        return thread if self._pid == os.getpid() else None
+
+
+class _WaitingThread:
+    """A thread with an event loop, and the waits in it."""
+
+    def __init__(self, driver: BlockingDriver) -> None:
+        self._ready = threading.Event()
+        self._twin = driver.for_asyncio()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._live()), name="pyasynq waits", daemon=True
+        )
+        self._thread.start()
+        self._ready.wait()
+
+    async def _live(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.waits = TaskWaits(self._twin)
+        self._over = asyncio.Event()
+        self._ready.set()
+        await self._over.wait()
+        await self.waits.close()
+        await self._twin.close()
+
+    def stop(self) -> None:
+        """Tell it to end."""
+        self.loop.call_soon_threadsafe(self._over.set)
+
+    def join(self) -> None:
+        """Wait for its end."""
+        self._thread.join()
