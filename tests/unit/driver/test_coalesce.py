@@ -94,7 +94,7 @@ async def settle_down() -> None:
 
 def batcher_of(driver: WaitingDriver, **settings: int) -> EnqueueBatcher:
     """Make a batcher over a driver of the test."""
-    return EnqueueBatcher(driver, SYSTEM_CLOCK, **settings)  # type: ignore[arg-type] # one of them is a switch
+    return EnqueueBatcher(driver, SYSTEM_CLOCK, **settings)
 
 
 def test_what_is_asked_while_a_batch_is_on_its_way_leaves_together() -> None:

@@ -14,7 +14,7 @@ import os
 import threading
 from collections import deque
 from math import ceil
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from pyasynq._broker.enqueueing.chunks import RunBatch
 from pyasynq._broker.queue_registry import QueueRegistry
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq._clock import Clock
     from pyasynq.task import EnqueueResult
+
+D = TypeVar("D", bound="AsyncDriver | BlockingDriver")
 
 MAX_CALLS: Final = 10_000
 MAX_BYTES: Final = 16_000_000
@@ -52,6 +54,7 @@ class _Room:
         return True
 
     def let_out(self, composed: Sequence[Composed]) -> None:
+        """Give back what calls took that have been answered, or will not be."""
         self.calls -= len(composed)
         self.bytes -= sum([len(item.encoded) for item in composed])
 
@@ -59,6 +62,39 @@ class _Room:
         """Return the error for a call that waited in vain."""
         cause = f"{self.calls:,} calls with {self.bytes:,} bytes were waiting for it during {seconds:g} s"
         return RedisUnavailableError(address, cause)
+
+
+class _Batcher(Generic[D]):
+    """What both batchers have: a driver, bounds of what they take in, and what makes a batch of that."""
+
+    def __init__(
+        self,
+        driver: D,
+        clock: Clock,
+        *,
+        max_calls: int = MAX_CALLS,
+        max_bytes: int = MAX_BYTES,
+        events_kept: int = 0,
+        durable: bool = False,
+    ) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._limits = (max_calls, max_bytes)
+        self._events_kept = events_kept
+        self._durable = durable
+        self._registry = QueueRegistry()
+
+    def _new_room(self) -> _Room:
+        return _Room(*self._limits)
+
+    def _batch(self, composed: Sequence[Composed]) -> RunBatch:
+        return RunBatch(
+            composed,
+            now=self._clock.now(),
+            registry=self._registry,
+            events_kept=self._events_kept,
+            durable=self._durable,
+        )
 
 
 _CLOSED: Final = "the client was closed meanwhile"
@@ -94,30 +130,16 @@ class _AsyncQueue:
             self.outside.popleft()
 
 
-class EnqueueBatcher:
+class EnqueueBatcher(_Batcher["AsyncDriver"]):
     """Enqueues for many coroutines at once over one driver.
 
     A `durable` one takes the tasks that replicas are to have: while it waits for those, it holds one
     connection, and nobody else's tasks.
     """
 
-    def __init__(
-        self,
-        driver: AsyncDriver,
-        clock: Clock,
-        *,
-        max_calls: int = MAX_CALLS,
-        max_bytes: int = MAX_BYTES,
-        events_kept: int = 0,
-        durable: bool = False,
-    ) -> None:
-        self._driver = driver
-        self._events_kept = events_kept
-        self._durable = durable
-        self._batches_at_once = 1 if durable else 2
-        self._clock = clock
-        self._limits = (max_calls, max_bytes)
-        self._registry = QueueRegistry()
+    def __init__(self, driver: AsyncDriver, clock: Clock, **settings: Any) -> None:
+        super().__init__(driver, clock, **settings)
+        self._batches_at_once = 1 if self._durable else 2
         self._queue: _AsyncQueue | None = None
 
     def enqueue(self, composed: Composed) -> Awaitable[EnqueueResult | None]:
@@ -179,15 +201,6 @@ class EnqueueBatcher:
             queue.room.let_out([composed for composed, _ in calls])
             queue.let_in()
 
-    def _batch(self, composed: Sequence[Composed]) -> RunBatch:
-        return RunBatch(
-            composed,
-            now=self._clock.now(),
-            registry=self._registry,
-            events_kept=self._events_kept,
-            durable=self._durable,
-        )
-
     async def _enqueue_when_there_is_room(
         self, queue: _AsyncQueue, composed: Composed
     ) -> EnqueueResult | None:
@@ -218,7 +231,7 @@ class EnqueueBatcher:
     def _at_home(self) -> _AsyncQueue:
         queue = self._queue
         if queue is None or queue.loop is not asyncio.get_running_loop() or queue.pid != os.getpid():
-            queue = self._queue = _AsyncQueue(_Room(*self._limits))
+            queue = self._queue = _AsyncQueue(self._new_room())
         return queue
 
 
@@ -270,30 +283,16 @@ class _ThreadQueue:
                 self.name_leader()
 
 
-class BlockingEnqueueBatcher:
+class BlockingEnqueueBatcher(_Batcher["BlockingDriver"]):
     """Enqueues for many threads at once over one driver, without a thread of its own.
 
     The first caller leads: it sends the batch. Who calls meanwhile follows: they wait, and the first of them
     leads the next batch, which is all of theirs. `durable` is as for `EnqueueBatcher`.
     """
 
-    def __init__(
-        self,
-        driver: BlockingDriver,
-        clock: Clock,
-        *,
-        max_calls: int = MAX_CALLS,
-        max_bytes: int = MAX_BYTES,
-        events_kept: int = 0,
-        durable: bool = False,
-    ) -> None:
-        self._driver = driver
-        self._events_kept = events_kept
-        self._durable = durable
-        self._clock = clock
-        self._limits = (max_calls, max_bytes)
-        self._registry = QueueRegistry()
-        self._queue = _ThreadQueue(_Room(*self._limits))
+    def __init__(self, driver: BlockingDriver, clock: Clock, **settings: Any) -> None:
+        super().__init__(driver, clock, **settings)
+        self._queue = _ThreadQueue(self._new_room())
 
     def enqueue(self, composed: Composed) -> EnqueueResult | None:
         """Enqueue one task, together with what other threads ask for at the same time.
@@ -306,7 +305,7 @@ class BlockingEnqueueBatcher:
         """
         self._driver.check_open()
         if self._queue.pid != os.getpid():
-            self._queue = _ThreadQueue(_Room(*self._limits))
+            self._queue = _ThreadQueue(self._new_room())
         queue = self._queue
         ticket = _Ticket(composed)
         try:
@@ -334,15 +333,6 @@ class BlockingEnqueueBatcher:
             return []
         batch = self._batch(composed)
         return batch.results(self._driver.run_batch(batch.plans))
-
-    def _batch(self, composed: Sequence[Composed]) -> RunBatch:
-        return RunBatch(
-            composed,
-            now=self._clock.now(),
-            registry=self._registry,
-            events_kept=self._events_kept,
-            durable=self._durable,
-        )
 
     def _take_room(self, queue: _ThreadQueue, size: int) -> None:
         room = queue.room
