@@ -13,15 +13,27 @@ import mmap
 import os
 import signal
 import time
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq import App, Retry, context
 from pyasynq.events import TaskSettled
 from tests.chaos.records import Recorder, What
-from tests.chaos.settings import CLOCK_VARIABLE, ENGINE_VARIABLE, OFFSET, QUEUE, RECORDS_VARIABLE, clock_file
+from tests.chaos.settings import (
+    CLOCK_VARIABLE,
+    ENGINE_VARIABLE,
+    HANG_VARIABLE,
+    OFFSET,
+    QUEUE,
+    RECORDS_VARIABLE,
+    clock_file,
+    hanging_file,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from pyasynq.server import Server
 
 _NEVER_POISON: Final = 1_000
@@ -68,7 +80,29 @@ def _let_clock_jump(path: Path) -> None:
 if CLOCK_VARIABLE in os.environ:
     _let_clock_jump(clock_file(_folder))
 
-app = ChaosApp()
+
+def _hangs_at(place: str) -> bool:
+    """Return whether this is the place where lifespans hang now, and leave a mark for the scenario if so."""
+    file = Path(os.environ[HANG_VARIABLE])
+    hangs = file.exists() and file.read_text() == place
+    if hangs:
+        hanging_file(_folder, os.getpid()).touch()
+    return hangs
+
+
+async def _hang_at(place: str) -> None:
+    if _hangs_at(place):
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def _hanging_lifespan(_: App) -> AsyncIterator[None]:
+    await _hang_at("start")
+    yield
+    await _hang_at("end")
+
+
+app = ChaosApp(lifespan=_hanging_lifespan if HANG_VARIABLE in os.environ else None)
 
 
 class _Noted:

@@ -90,12 +90,28 @@ class Fleet:
 
     def kill(self, pid: int, *, replace: bool = True) -> None:
         """Kill one with SIGKILL, wait until it is gone, and start another, unless told not to."""
-        [process] = [process for process in self._processes if process.pid == pid]
+        process = self._process(pid)
         process.kill()
         process.wait()
         self._processes.remove(process)
         if replace:
             self._start()
+
+    def terminate(self, pid: int, *, within: float) -> bool:
+        """Send SIGTERM to one and wait; return whether it ended in time, and start another in its place.
+
+        One that did not is killed.
+        """
+        process = self._process(pid)
+        process.terminate()
+        try:
+            process.wait(within)
+        except subprocess.TimeoutExpired:
+            self.kill(pid)
+            return False
+        self._processes.remove(process)
+        self._start()
+        return True
 
     def revive(self) -> None:
         """Start anew what has ended with an exit code that is no failure, as an init system does."""
@@ -109,6 +125,9 @@ class Fleet:
         for process in self._processes:
             if process.poll() is not None and process.returncode not in self._may_end_with:
                 yield f"worker {process.pid} ended by itself with exit code {process.returncode}"
+
+    def _process(self, pid: int) -> subprocess.Popen[bytes]:
+        return next(process for process in self._processes if process.pid == pid)
 
     def _start(self) -> None:
         with self._log.open("ab") as log:

@@ -70,6 +70,7 @@ class Producer:
         recorder: where the fate of each enqueue is written.
         random: chooses the kinds of tasks.
         make: makes each.
+        queues: where the tasks go; with more than one, each goes to a random one.
     """
 
     def __init__(
@@ -78,11 +79,13 @@ class Producer:
         recorder: Recorder,
         random: random.Random,
         make: MakeTask = mixed_task,
+        queues: Sequence[str] = (QUEUE,),
     ) -> None:
         self._client = client
         self._recorder = recorder
         self._random = random
         self._make = make
+        self._queues = queues
         self._chunks = count(1)
         self._under_way = 0
         self.acknowledged = 0
@@ -96,13 +99,19 @@ class Producer:
         while (size := min(CHUNK, tasks - self.acknowledged - self._under_way)) > 0:
             self._under_way += size
             number = next(self._chunks)
-            chunk = [self._make(self._random, f"t{number}-{place}") for place in range(size)]
+            chunk = [self._make_task(f"t{number}-{place}") for place in range(size)]
             self._recorder.note_all(What.INTENDED, map(_id_of, chunk))
             send = self._send_alone if number % _LONE_EVERY == 0 else self._send_together
             errors = await send(chunk)
             self._under_way -= size
             if not self._take(chunk, errors):
                 await asyncio.sleep(_PAUSE_SECONDS)
+
+    def _make_task(self, task_id: str) -> Task:
+        task = self._make(self._random, task_id)
+        if len(self._queues) > 1:
+            task.options["queue"] = self._random.choice(self._queues)
+        return task
 
     async def _send_together(self, chunk: list[Task]) -> list[BaseException | None]:
         return [result.error for result in await self._client.enqueue_many(chunk)]

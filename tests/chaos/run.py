@@ -28,7 +28,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tests.chaos import failovers, handlers, kills, network, outage, redis_harmed, schedulers_harmed
+from tests.chaos import (
+    failovers,
+    handlers,
+    hangs,
+    kills,
+    many_queues,
+    network,
+    outage,
+    redis_harmed,
+    rights,
+    schedulers_harmed,
+)
 from tests.chaos.checker import Verdict
 from tests.chaos.scenario import PROFILES, Result, run_scenario
 
@@ -40,7 +51,18 @@ if TYPE_CHECKING:
     from tests.chaos.scenario import Scenario
 
 # The longest first, so that none is left over at the end.
-_MODULES: Final = (outage, failovers, handlers, kills, network, redis_harmed, schedulers_harmed)
+_MODULES: Final = (
+    outage,
+    failovers,
+    handlers,
+    hangs,
+    kills,
+    many_queues,
+    network,
+    redis_harmed,
+    rights,
+    schedulers_harmed,
+)
 SCENARIOS: Final[Mapping[str, type[Scenario]]] = {
     scenario.name: scenario for module in _MODULES for scenario in module.SCENARIOS
 }

@@ -21,7 +21,7 @@ from tests.chaos.final import look
 from tests.chaos.fleet import Fleet
 from tests.chaos.load import Producer, mixed_task
 from tests.chaos.records import Recorder, read_history
-from tests.chaos.settings import environment
+from tests.chaos.settings import environment, queue_names
 from tests.chaos.stage import Stage
 
 if TYPE_CHECKING:
@@ -87,12 +87,16 @@ class Scenario:
     supervised: ClassVar[bool] = False
     """Whether the processes of the fleet are supervisors of two workers each."""
     concurrency: ClassVar[int] = 100
+    queues: ClassVar[int] = 1
+    """How many queues the tasks are spread over."""
     options: ClassVar[tuple[str, ...]] = ()
     """Further ones of `pyasynq worker`."""
     proxy: ClassVar[type[Proxy] | None] = None
     """Stands before Redis for clients and workers."""
     clocks: ClassVar[bool] = False
     """Whether the clocks of the workers can be made to jump."""
+    hangs: ClassVar[bool] = False
+    """Whether lifespans of the workers can be made to hang."""
     usual_engine: ClassVar[bool] = False
     """Whether the engine has the settings of production in every profile."""
     undoes: ClassVar[bool] = False
@@ -169,7 +173,7 @@ class _ScenarioRun:
         with self._scenario.bed(data) as bed:
             problems = await self._work(bed)
             with bed.client() as client:
-                return problems, await look(bed.url, client)
+                return problems, await look(bed.url, client, queue_names(self._scenario.queues))
 
     async def _work(self, bed: Bed) -> list[str]:
         """Start workers, load, inject, wait until everything is done, and stop the workers."""
@@ -183,6 +187,7 @@ class _ScenarioRun:
             fleet = stack.enter_context(self._fleet(url))
             client = await stack.enter_async_context(Client(url))
             inspector = await stack.enter_async_context(Inspector(bed.url))
+            queues = queue_names(scenario.queues)
             stage = Stage(
                 folder=self._folder,
                 bed=bed,
@@ -190,13 +195,14 @@ class _ScenarioRun:
                 fleet=fleet,
                 inspector=inspector,
                 recorder=recorder,
-                producer=Producer(client, recorder, self._random("load"), scenario.make_task),
+                producer=Producer(client, recorder, self._random("load"), scenario.make_task, queues),
                 random=self._random("faults"),
                 engine=dataclasses.replace(DEFAULT_ENGINE_SETTINGS, **self._engine),
                 tasks=self._tasks,
                 proxy=proxy,
                 tell=self._tell,
                 children=CHILDREN if scenario.supervised else 0,
+                queues=queues,
             )
             await stage.until_ready()
             return await self._until_done(stage)
@@ -215,9 +221,11 @@ class _ScenarioRun:
     def _fleet(self, url: str) -> Fleet:
         scenario = self._scenario
         options = ["--concurrency", str(scenario.concurrency), "--log-level", "warning", *scenario.options]
+        if scenario.queues > 1:
+            options += ["--queues", ",".join(queue_names(scenario.queues))]
         if scenario.supervised:
             options += ["--processes", str(CHILDREN)]
-        variables = environment(url, self._folder, self._engine, clocks=scenario.clocks)
+        variables = environment(url, self._folder, self._engine, clocks=scenario.clocks, hangs=scenario.hangs)
         return Fleet(
             scenario.workers,
             ["tests.chaos.app:app", *options],

@@ -33,7 +33,7 @@ class SchedulerKilled(NothingTwice):
 
     async def inject(self, stage: Stage) -> None:
         """Do it; two of the three are always at work."""
-        variables = environment(stage.url, stage.folder, {}, clocks=False)
+        variables = environment(stage.url, stage.folder, {})
         log = stage.folder / "schedulers.log"
         started = _SCHEDULERS
         with Fleet(

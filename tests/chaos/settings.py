@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QUEUE: Final = "chaos"
+"""The first queue, and the only one in most scenarios."""
 RECORDS_VARIABLE: Final = "CHAOS_RECORDS"
 """The folder of the records."""
 ENGINE_VARIABLE: Final = "CHAOS_ENGINE"
@@ -19,17 +20,41 @@ ENGINE_VARIABLE: Final = "CHAOS_ENGINE"
 CLOCK_VARIABLE: Final = "CHAOS_CLOCK"
 """If it is set, each process takes the time with the seconds in a file of its own added."""
 
+HANG_VARIABLE: Final = "CHAOS_HANG"
+"""The file that says where the lifespan of a worker hangs: `start`, `end` or nowhere; unset for nowhere."""
+
 OFFSET: Final = struct.Struct("d")
 
 
-def environment(url: str, folder: Path, engine: Mapping[str, float], *, clocks: bool) -> dict[str, str]:
+def queue_names(number: int) -> list[str]:
+    """Return the names of a scenario's queues."""
+    return [QUEUE, *(f"{QUEUE}-{place}" for place in range(1, number))]
+
+
+def environment(
+    url: str, folder: Path, engine: Mapping[str, float], *, clocks: bool = False, hangs: bool = False
+) -> dict[str, str]:
     """Return the variables of a worker."""
     variables = {
         "PYASYNQ_REDIS_URL": url,
         RECORDS_VARIABLE: str(folder),
         ENGINE_VARIABLE: json.dumps(engine),
     }
-    return variables | ({CLOCK_VARIABLE: "1"} if clocks else {})
+    if clocks:
+        variables[CLOCK_VARIABLE] = "1"
+    if hangs:
+        variables[HANG_VARIABLE] = str(hang_file(folder))
+    return variables
+
+
+def hang_file(folder: Path) -> Path:
+    """Return the file that says where lifespans hang."""
+    return folder / "hang"
+
+
+def hanging_file(folder: Path, pid: int) -> Path:
+    """Return the file that a process makes when its lifespan hangs."""
+    return folder / f"hanging-{pid}"
 
 
 def clock_file(folder: Path, pid: int | None = None) -> Path:

@@ -15,7 +15,7 @@ from tests.chaos.records import Fault
 from tests.chaos.settings import QUEUE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
     from pathlib import Path
     from random import Random
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     """Is told how many tasks have ended, of how many."""
 
 _LOOK_SECONDS: Final = 0.2
+_LOOKED_AT_ONCE: Final = 100
+"""More queues than this are looked at less often, so that looking stays a small part of the load."""
 _START_SECONDS: Final = 180.0
 
 
@@ -45,6 +47,7 @@ class Stage:
         engine: the settings of the workers' engine.
         tasks: how many are to be acknowledged.
         children: how many workers each process of the fleet supervises; 0 if it is a worker itself.
+        queues: the names of the queues that the tasks go to.
         proxy: what stands before Redis, if anything.
     """
 
@@ -61,8 +64,9 @@ class Stage:
     tell: Tell
     proxy: Proxy | None = None
     children: int = 0
+    queues: Sequence[str] = (QUEUE,)
     unfinished: int = 0
-    """How many tasks were in the queue when it was last looked at."""
+    """How many tasks were in the queues when they were last looked at."""
     pending: int = 0
     """How many of them waited for a worker."""
     loaded: asyncio.Event = field(default_factory=asyncio.Event)
@@ -129,22 +133,34 @@ class Stage:
     async def until_drained(self) -> None:
         """Wait until nothing is left to do."""
         while not await self._look() or self.unfinished:  # noqa: ASYNC110 - Redis tells nobody
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(self._look_seconds)
 
     async def _watch(self) -> None:
         while True:
             await self._look()
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(self._look_seconds)
+
+    @property
+    def _look_seconds(self) -> float:
+        return _LOOK_SECONDS * max(1.0, len(self.queues) / _LOOKED_AT_ONCE)
 
     async def _look(self) -> bool:
         """Ask how much is to do, and return whether there was an answer; faults meet this one too."""
-        try:
-            queue = await self.inspector.queue_info(QUEUE)
-        except QueueNotFoundError:
-            self.unfinished = self.pending = 0
-        except RedisError:
+        counts = await asyncio.gather(*map(self._count, self.queues), return_exceptions=True)
+        for error in counts:
+            if isinstance(error, BaseException) and not isinstance(error, RedisError):
+                raise error
+        known = [count for count in counts if not isinstance(count, BaseException)]
+        if len(known) < len(self.queues):
             return False
-        else:
-            self.unfinished, self.pending = queue.unfinished, queue.pending
+        self.unfinished, self.pending = map(sum, zip(*known, strict=True))
         self.tell(max(0, self.producer.acknowledged - self.unfinished), self.tasks)
         return True
+
+    async def _count(self, queue: str) -> tuple[int, int]:
+        """Return how many tasks of a queue are unfinished, and how many of these are pending."""
+        try:
+            info = await self.inspector.queue_info(queue)
+        except QueueNotFoundError:
+            return 0, 0
+        return info.unfinished, info.pending
