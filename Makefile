@@ -6,6 +6,8 @@ PYTHON := $(VENV)/bin/python
 # What the tests get beside their folders: make test PYTEST_ARGS="tests/unit -k lease"
 PYTEST_ARGS ?=
 # Options of the other long runs.
+BASE       ?=
+SECONDS    ?=
 FOLDER     ?=
 PROFILE    ?= long
 MINUTES    ?=
@@ -24,7 +26,7 @@ STAMP := $(VENV)/made-$(shell { pwd; cat pyproject.toml requirements/dev.txt; } 
 # Each writes files that are checked in, and with --check says whether they are current.
 GENERATORS := $(wildcard tools/generate_wire.py tools/unasync.py)
 
-.PHONY: help demo test test-cluster test-sentinel test-redis-6 check fix bench bench-smoke sync mutants model chaos soak chaos-limits chaos-ordered chaos-schedulers interop interop-nightly interop-faults chaos-doctor fuzz pins clean
+.PHONY: help demo test test-cluster test-sentinel test-redis-6 check fix bench bench-smoke sync mutants model chaos soak chaos-limits chaos-ordered chaos-schedulers mixed interop interop-nightly interop-faults chaos-doctor fuzz pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -96,6 +98,10 @@ chaos-ordered: $(STAMP) ## kill three workers of an ordered queue of 2,000 tasks
 chaos-schedulers: $(STAMP) ## three schedulers, two of them killed: each tick is enqueued once (1 minute)
 	@$(PYTHON) -m tests.chaos.schedulers
 
+mixed: $(STAMP) ## this version and an earlier one share queues under kills [BASE=cf79e1b SECONDS=120 SEED=1]
+	@$(PYTHON) -m tests.mixed.run $(if $(BASE),--base $(BASE)) $(if $(SECONDS),--seconds $(SECONDS)) \
+		$(if $(SEED),--seed $(SEED))
+
 interop: $(STAMP) ## compare with the real Asynq, step by step; needs Go [SEQUENCES=500 SEED=1 PYTEST_ARGS="-k turns"]
 	@go=$$(tools/go.sh) && PYASYNQ_GO=$$go SEED=$(SEED) SEQUENCES=$(SEQUENCES) \
 		$(PYTHON) -m pytest -rs -n 2 --dist worksteal tests/interop $(PYTEST_ARGS)
@@ -116,7 +122,7 @@ pins: ## write requirements/dev.txt anew from pyproject.toml (needs uv)
 	@tools/pins.sh
 
 clean: ## remove the environment, caches and what builds leave
-	rm -rf $(VENV) .redis-6 bench/.environments build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .redis-6 .mixed bench/.environments build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP):

@@ -28,6 +28,7 @@ class Fleet:
         log: the file that all of them write to.
         program: the module that is run, instead of `pyasynq worker`.
         may_end_with: exit codes that are no failure; `revive` starts such a process again.
+        package: where another version of the package is installed, instead of this one.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Fleet:
         *,
         program: str = "",
         may_end_with: frozenset[int] = frozenset(),
+        package: Path | None = None,
     ) -> None:
         self._size = size
         self._command = [
@@ -47,7 +49,9 @@ class Fleet:
             *([program] if program else ["pyasynq.cli", "worker"]),
             *arguments,
         ]
-        path = os.pathsep.join(filter(None, [str(_ROOT), str(_ROOT / "src"), os.environ.get("PYTHONPATH")]))
+        path = os.pathsep.join(
+            filter(None, [str(package or _ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH")])
+        )
         self._environment = {**os.environ, **environment, "PYTHONPATH": path}
         self._log = log
         self._may_end_with = may_end_with
