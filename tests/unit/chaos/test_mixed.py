@@ -13,6 +13,7 @@ from tests.mixed.run import judge_limit, judge_ticks, judge_versions
 
 
 def history_of(runs: dict[str, list[Run]], *faults: Fault) -> History:
+    """Return a history of these runs and faults."""
     return History(runs=runs, faults=list(faults))
 
 
