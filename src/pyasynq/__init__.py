@@ -14,16 +14,12 @@ For newcomers, the layout from the top down; a module imports from lower floors 
 Names without a leading underscore are stable; everything that users need is importable from here.
 """
 
-from pyasynq._app.handles import BlockingEnqueuedTask, BlockingTaskHandle, EnqueuedTask, TaskHandle
-from pyasynq._app.typed_task import CoroutineTask, PlainTask, TypedTask
-from pyasynq._server.log_records import TaskFieldsFilter
-from pyasynq.app import App
-from pyasynq.client import Client
-from pyasynq.config import GroupRule, SchedulerConfig, ServerConfig
-from pyasynq.consumer import Attempt, Attempts, Consumer, ConsumerConfig
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+# Imported at once: the submodule of the same name would hide the function, and it needs the errors anyway.
 from pyasynq.context import TaskContext, context
-from pyasynq.control import Archive, Cancel, Control, ControlFlow, Retry, Snooze
-from pyasynq.embedded import EmbeddedServer
 from pyasynq.errors import (
     ArgumentsError,
     AttemptSettledError,
@@ -79,27 +75,64 @@ from pyasynq.errors import (
     UnknownTaskStateError,
     WaitTimeoutError,
 )
-from pyasynq.events import Events
-from pyasynq.inspector import Inspector
-from pyasynq.limits import Queue, QueueLimits
-from pyasynq.mux import Mux
-from pyasynq.options import EnqueueOptions, OnConflict, OnDuplicate, Until
-from pyasynq.periodic import PeriodicTaskConfig, PeriodicTaskManager
-from pyasynq.rate import Semaphore
-from pyasynq.retry import default_retry_delay
-from pyasynq.scheduler import Scheduler
-from pyasynq.server import Server, ServerState
-from pyasynq.task import (
-    AttemptInfo,
-    EnqueueResult,
-    EnqueueStatus,
-    FinishedTask,
-    Task,
-    TaskEnd,
-    TaskInfo,
-    TaskProgress,
-    TaskState,
-)
+
+if TYPE_CHECKING:
+    from pyasynq._app.handles import BlockingEnqueuedTask, BlockingTaskHandle, EnqueuedTask, TaskHandle
+    from pyasynq._app.typed_task import CoroutineTask, PlainTask, TypedTask
+    from pyasynq._server.log_records import TaskFieldsFilter
+    from pyasynq.app import App
+    from pyasynq.client import Client
+    from pyasynq.config import GroupRule, SchedulerConfig, ServerConfig
+    from pyasynq.consumer import Attempt, Attempts, Consumer, ConsumerConfig
+    from pyasynq.control import Archive, Cancel, Control, ControlFlow, Retry, Snooze
+    from pyasynq.embedded import EmbeddedServer
+    from pyasynq.events import Events
+    from pyasynq.inspector import Inspector
+    from pyasynq.limits import Queue, QueueLimits
+    from pyasynq.mux import Mux
+    from pyasynq.options import EnqueueOptions, OnConflict, OnDuplicate, Until
+    from pyasynq.periodic import PeriodicTaskConfig, PeriodicTaskManager
+    from pyasynq.rate import Semaphore
+    from pyasynq.retry import default_retry_delay
+    from pyasynq.scheduler import Scheduler
+    from pyasynq.server import Server, ServerState
+    from pyasynq.task import (
+        AttemptInfo,
+        EnqueueResult,
+        EnqueueStatus,
+        FinishedTask,
+        Task,
+        TaskEnd,
+        TaskInfo,
+        TaskProgress,
+        TaskState,
+    )
+
+_EXPORTS_BY_MODULE = {
+    "pyasynq._app.handles": "BlockingEnqueuedTask BlockingTaskHandle EnqueuedTask TaskHandle",
+    "pyasynq._app.typed_task": "CoroutineTask PlainTask TypedTask",
+    "pyasynq._server.log_records": "TaskFieldsFilter",
+    "pyasynq.app": "App",
+    "pyasynq.client": "Client",
+    "pyasynq.config": "GroupRule SchedulerConfig ServerConfig",
+    "pyasynq.consumer": "Attempt Attempts Consumer ConsumerConfig",
+    "pyasynq.control": "Archive Cancel Control ControlFlow Retry Snooze",
+    "pyasynq.embedded": "EmbeddedServer",
+    "pyasynq.events": "Events",
+    "pyasynq.inspector": "Inspector",
+    "pyasynq.limits": "Queue QueueLimits",
+    "pyasynq.mux": "Mux",
+    "pyasynq.options": "EnqueueOptions OnConflict OnDuplicate Until",
+    "pyasynq.periodic": "PeriodicTaskConfig PeriodicTaskManager",
+    "pyasynq.rate": "Semaphore",
+    "pyasynq.retry": "default_retry_delay",
+    "pyasynq.scheduler": "Scheduler",
+    "pyasynq.server": "Server ServerState",
+    "pyasynq.task": "AttemptInfo EnqueueResult EnqueueStatus FinishedTask Task TaskEnd TaskInfo TaskProgress "
+    "TaskState",
+}
+_MODULE_BY_EXPORT = {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names.split()}
+_SUBMODULES = {*_EXPORTS_BY_MODULE, "pyasynq.sync"}
 
 __all__ = [
     "App",
@@ -207,3 +240,28 @@ __all__ = [
     "context",
     "default_retry_delay",
 ]
+
+
+# Type checkers see the imports above instead: with this function they would accept any name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import a public name, or a submodule that holds some, when it is first used.
+
+        Raises:
+            AttributeError: for a name that pyasynq does not have.
+        """
+        if name in _MODULE_BY_EXPORT:
+            value = getattr(importlib.import_module(_MODULE_BY_EXPORT[name]), name)
+        elif f"{__name__}.{name}" in _SUBMODULES:
+            value = importlib.import_module(f"{__name__}.{name}")
+        else:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message, name=name, obj=sys.modules[__name__])
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """Return all names, those not yet imported included."""
+    return sorted({*globals(), *__all__})

@@ -25,7 +25,6 @@ from pyasynq._server.group_routes import ALL_GROUPS
 from pyasynq.config import GroupRule, ServerConfig
 from pyasynq.errors import ConfigurationError
 from pyasynq.options import DEFAULT_QUEUE, check_option_names, name_of, resolve_options, with_result_ttl
-from pyasynq.server import Server
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from pyasynq.options import Duration, EnqueueOptions
     from pyasynq.retry import RetryDelay
     from pyasynq.scheduler import Scheduler
+    from pyasynq.server import Server
 
     Lifespan: TypeAlias = Callable[["App"], AbstractAsyncContextManager[Any]]
 
@@ -294,6 +294,8 @@ class App(Scheduling):
         Raises:
             ConfigurationError: when there is no Redis URL, or as `load` does.
         """
+        from pyasynq.server import Server  # noqa: PLC0415 - programs that only enqueue start faster
+
         self.load()
         scheduler = self.scheduler() if with_scheduler else None
         if config is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pyasynq
 from pyasynq import App, Archive, Retry, Snooze, Task, context
 from pyasynq.testing import use
 
@@ -126,3 +127,6 @@ async def makes_bytes(group: str, tasks: list[Task]) -> bytes:
 
 @app.aggregator("g", max_size="10")  # E: text for a number
 def makes_nothing(group: str, tasks: list[Task]) -> None: ...
+
+
+print(pyasynq.Cilent)  # E: there is no such name, though names are imported when they are first used

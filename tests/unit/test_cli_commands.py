@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from pyasynq.cli import main
+from pyasynq.cli.commands import _SHORT_HELP
 from pyasynq.cli.processes import memory_size
 from pyasynq.cli.reload import run_with_reload
 from pyasynq.cli.worker import _some, worker
@@ -31,6 +32,17 @@ def test_help_names_the_commands() -> None:
     assert 0 == code
     assert re.search(r"worker +Run the tasks of an app", out)
     assert re.search(r"ping +Ask Redis for a sign of life", out)
+
+
+def test_d41_the_help_of_pyasynq_says_what_each_command_says_of_itself() -> None:
+    """The list of commands is written without importing them, so it holds a copy of their first sentences."""
+    context = click.Context(main)
+    commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
+    of_themselves = {
+        name: command.get_short_help_str(limit=200) for name, command in commands.items() if command
+    }
+
+    assert of_themselves == dict(_SHORT_HELP)
 
 
 def test_a_misspelt_command_is_a_usage_error_with_a_suggestion() -> None:

@@ -7,7 +7,6 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyasynq._server.children.pool import in_child
 from pyasynq._server.routes import Route
 from pyasynq.context import current_task
 from pyasynq.control import control_of
@@ -37,6 +36,8 @@ def route_of(declaration: Declaration, program: Program | None = None) -> Route:
     here = _route_here(declaration)
     if program is None:
         return here
+    from pyasynq._server.children.pool import in_child  # noqa: PLC0415 - few tasks need it
+
     return replace(here, call=in_child(program, here), plain=False, program=program)
 
 

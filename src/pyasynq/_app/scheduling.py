@@ -10,7 +10,6 @@ from pyasynq._app.typed_task import TypedTask
 from pyasynq._broker.enqueueing.chunks import with_options
 from pyasynq.config import SchedulerConfig
 from pyasynq.options import DEFAULT_QUEUE, check_combination, check_unattended, resolve_options
-from pyasynq.scheduler import Scheduler
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire
     from pyasynq.options import Duration, EnqueueOptions
+    from pyasynq.scheduler import Scheduler
     from pyasynq.task import Task
 
 
@@ -113,6 +113,8 @@ class Scheduling(Sending):
             ConfigurationError: when there is no Redis URL, or as `load` does.
             ArgumentsError: for a handler that cannot be called without arguments.
         """
+        from pyasynq.scheduler import Scheduler  # noqa: PLC0415 - programs that only enqueue start faster
+
         self.load()
         scheduler = Scheduler(
             self.url, self._scheduler_config, middleware=self._client_middleware, clock=self._clock

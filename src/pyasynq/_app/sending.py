@@ -8,7 +8,6 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pyasynq import sync
 from pyasynq._app.client_middleware import blocking_middleware
 from pyasynq._app.handles import BlockingTaskHandle, TaskHandle
 from pyasynq._broker.drivers.redis_clients import url_of
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from pyasynq import sync
     from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._clock import Clock
     from pyasynq.client import ClientMiddleware
@@ -268,10 +268,16 @@ class Sending:
                 if self._destination is not None:
                     self._blocking_client = self._destination.open_blocking_client(**settings)
                 else:
-                    self._blocking_client = sync.Client(self.url, **settings)
+                    self._blocking_client = _make_blocking_client(self.url, settings)
                 # Scripts and web processes that only enqueue have no place where they would close it.
                 atexit.register(self.close_sync)
             return self._blocking_client
+
+
+def _make_blocking_client(url: str, settings: dict[str, Any]) -> sync.Client:
+    from pyasynq.sync.client import Client  # noqa: PLC0415 - programs that only await start faster
+
+    return Client(url, **settings)
 
 
 def _checked(source: RedisSource) -> str:

@@ -15,6 +15,7 @@ from importlib import resources
 from typing import Final, NamedTuple
 
 _FLAGS_LINE: Final = "#!lua flags=allow-oom\n"
+_FOLDER: Final = resources.files(__package__).joinpath("lua")
 _USES: Final = re.compile(r"^-- Uses: (.+)$", re.MULTILINE)
 
 
@@ -46,8 +47,9 @@ class Script:
         return self.flagged if flags else self.plain
 
 
+@functools.cache
 def _read(name: str) -> str:
-    return resources.files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
+    return _FOLDER.joinpath(f"{name}.lua").read_text("utf-8")
 
 
 def _form(text: str) -> ScriptForm:

@@ -19,6 +19,14 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "scheduler": "pyasynq.cli.scheduler:scheduler",
     "worker": "pyasynq.cli.worker:worker",
 }
+# The first sentence of each command's docstring, so that `--help` imports none of them.
+_SHORT_HELP: Final[Mapping[str, str]] = {
+    "demo": "See two workers at work, and one of them killed.",
+    "doctor": "Find damage in a live Redis, and repair it while workers run.",
+    "ping": "Ask Redis for a sign of life; exit with 1 when there is none.",
+    "scheduler": "Enqueue what the cron expressions of an app say.",
+    "worker": "Run the tasks of an app.",
+}
 
 
 class Commands(click.Group):
@@ -36,6 +44,11 @@ class Commands(click.Group):
         module, _, name = place.partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with their short help, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _SHORT_HELP[name]) for name in self.list_commands(ctx)])
 
     def resolve_command(
         self,

@@ -1,0 +1,90 @@
+"""What a program loads at its start (D41). Not timed: a clock would notice other programs too."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pyasynq
+
+EXPECTED: dict[str, list[str]] = json.loads(
+    (Path(__file__).parent.parent / "golden" / "start-up.json").read_text(encoding="utf-8")
+)
+"""By the statement: our modules by name, and the packages of others."""
+
+
+def run_alone(program: str) -> str:
+    """Run a program in an interpreter of its own and return what it prints."""
+    return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+
+
+def loaded_by(statement: str) -> list[str]:
+    """Return what a statement loads in a fresh interpreter, except for the standard library."""
+    program = (
+        "import sys; before = set(sys.modules)\n"
+        f"{statement}\n"
+        "print(*sorted(set(sys.modules) - before), sep='\\n')"
+    )
+    names = run_alone(program).splitlines()
+    ours = [name for name in names if name.partition(".")[0] == "pyasynq"]
+    packages = {name.partition(".")[0] for name in names} - {"pyasynq", *sys.stdlib_module_names}
+    # Python's own build settings have a name for each platform; redis-py looks for cryptography.
+    return [*ours, *sorted(name for name in packages if not name.startswith(("_", "cryptography")))]
+
+
+@pytest.mark.parametrize("statement", EXPECTED)
+def test_d41_a_program_loads_no_more_than_is_listed(statement: str) -> None:
+    """Each module costs every program about a millisecond: list a new one only if a start needs it."""
+    loaded, expected = set(loaded_by(statement)), set(EXPECTED[statement])
+
+    assert set() == loaded - expected, "loads more than tests/golden/start-up.json lists"
+    assert set() == expected - loaded, "loads less than tests/golden/start-up.json lists: remove these lines"
+
+
+def test_d41_an_unknown_name_is_an_attribute_error_that_names_the_module() -> None:
+    """As for any module; Python adds the most similar name, also one that was not imported yet."""
+    with pytest.raises(AttributeError, match="module 'pyasynq' has no attribute 'Cilent'") as caught:
+        pyasynq.Cilent  # type: ignore[attr-defined] # noqa: B018 - the access is what is tested
+
+    assert ("Cilent", pyasynq) == (caught.value.name, caught.value.obj)
+    shown = subprocess.run(
+        [sys.executable, "-c", "import pyasynq; pyasynq.Cilent"], check=False, capture_output=True, text=True
+    )
+    assert "Did you mean: 'Client'?" in shown.stderr
+
+
+def test_d41_dir_lists_names_before_they_are_imported() -> None:
+    """Completion in an editor or an interactive session shows them all."""
+    missing = "import pyasynq; print(set(pyasynq.__all__) - set(dir(pyasynq)))"
+
+    assert "set()\n" == run_alone(missing)
+
+
+def test_d41_a_star_import_brings_every_public_name() -> None:
+    """The function `context` too, which has a submodule of the same name."""
+    program = "from pyasynq import *; import pyasynq.context, pyasynq as p\n"
+    program += "print([n for n in p.__all__ if n not in globals()], type(context).__name__)"
+
+    assert "[] function\n" == run_alone(program)
+
+
+def test_d41_public_classes_and_functions_survive_pickling() -> None:
+    """By reference to the module that defines them."""
+    values = [getattr(pyasynq, name) for name in pyasynq.__all__]
+    picklable = [value for value in values if hasattr(value, "__qualname__")]
+
+    assert len(picklable) > 80
+    assert picklable == [pickle.loads(pickle.dumps(value)) for value in picklable]
+
+
+def test_d41_submodules_with_public_names_need_no_import_of_their_own() -> None:
+    """They never did: `import pyasynq` used to load them all."""
+    program = "import pyasynq; print(pyasynq.errors.PyasynqError.__name__, pyasynq.sync.Client.__name__, "
+    program += "pyasynq.task.Task.__name__)"
+
+    assert "PyasynqError Client Task\n" == run_alone(program)
