@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from typing import TYPE_CHECKING, TypeVar
 
 import redis
@@ -35,10 +36,30 @@ def measure(
     tell: Callable[[str], None],
     failures: list[str],
 ) -> Table:
-    """Carry out all rounds of a measurement. What fails is noted, and what fails twice is given up."""
+    """Carry out all rounds of a measurement. What fails is noted, and what fails twice is given up.
+
+    A bug of the harness ends the measurement. It is noted too, and what was measured before is kept.
+    """
     table = Table(
         measurement.key, measurement.title, measurement.figures, measurement.compared, measurement.notes
     )
+    try:
+        _measure_rounds(measurement, scene, rounds, table, tell, failures)
+    except Exception as error:  # noqa: BLE001 - it must not take the other measurements with it
+        failures.append(f"{measurement.key}: {type(error).__name__}: {error}")
+        tell(traceback.format_exc())
+    scene.stage.dismiss_producers()
+    return table
+
+
+def _measure_rounds(
+    measurement: Measurement,
+    scene: Scene,
+    rounds: int,
+    table: Table,
+    tell: Callable[[str], None],
+    failures: list[str],
+) -> None:
     failed: dict[str, int] = {}
     rounds = min(rounds, measurement.most_rounds or rounds)
     with measurement.open(scene) as entries:
@@ -56,8 +77,6 @@ def measure(
                 if error is not None:
                     failed[entry.key] = failed.get(entry.key, 0) + 1
                     failures.append(f"{measurement.key}, round {number + 1}, {entry.key}: {error}")
-    scene.stage.dismiss_producers()
-    return table
 
 
 def _measure_once(entry: Entry, row: Row, number: int) -> str | None:

@@ -69,6 +69,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--rounds", type=_positive, help=f"how often each is measured ({ROUNDS})")
     found.add_argument("--tasks", type=_positive, help=f"for the fastest contestant ({TASKS:,})")
+    found.add_argument("--embedded", action="store_true", help="on the embedded server alone, not on Redis")
     length = found.add_mutually_exclusive_group()
     length.add_argument("--long", action="store_true", help="all measurements, all peers: about an hour")
     length.add_argument("--smoke", action="store_true", help="few tasks, one round: does everything work?")
@@ -173,7 +174,7 @@ def run(options: argparse.Namespace, results: Results) -> None:
     measurements, names = chosen_measurements(options), chosen_peers(options)
     rounds = options.rounds or (1 if options.smoke else ROUNDS)
     most = options.tasks or (SMOKE_TASKS if options.smoke else TASKS)
-    binaries = find_servers()
+    binaries = find_servers(embedded_only=options.embedded)
     results.facts |= facts(options, binaries, rounds)
     programs = prepared(names, named=options.peers is not None, failures=results.failures)
     results.peers |= {name: asdict(program.description) for name, program in programs.items()}

@@ -115,17 +115,20 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def find_servers() -> dict[str, ServerBinary]:
+def find_servers(*, embedded_only: bool = False) -> dict[str, ServerBinary]:
     """Return what can be measured on: the main server, and Valkey where that is another one.
 
     The main server is an installed Redis, or else the embedded Valkey.
+
+    Args:
+        embedded_only: do as if no Redis were installed.
 
     Raises:
         ServerBinaryError: there is neither.
     """
     embedded = find_server_binary()
     path = shutil.which("redis-server")
-    if path is None:
+    if path is None or embedded_only:
         return {MAIN: embedded}
     servers = {MAIN: find_server_binary(path)}
     return servers | {VALKEY: embedded} if embedded.name == "Valkey" else servers

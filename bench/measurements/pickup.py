@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from bench.contestants import GO, PEERS_IN_PYTHON, PLAIN, VALKEY, Contestant, Length
+from bench.contestants import GO, PEERS_IN_PYTHON, PLAIN, VALKEY, Contestant, Length, choose
 from bench.figures import Figure, percentile
 from bench.floors import FLOOR_PICK_UP, pick_up_floor
 from bench.measurements.shape import Entry, Measurement
@@ -103,13 +103,15 @@ def _open(scene: Scene) -> Iterator[list[Entry]]:
     stage = scene.stage
     samples = max(5, int(SAMPLES * stage.scale))
     everyone = (*PAIRS, *PAIRS_IN_PYTHON) if scene.length is Length.LONG else PAIRS
-    pairs = [pair for pair in everyone if pair.worker.length <= scene.length]
+    workers = [pair.worker for pair in everyone]
+    workers = choose(workers, peers=scene.peers, servers=scene.servers, length=scene.length)
+    pairs = [pair for pair in everyone if pair.worker in workers and pair.client in scene.peers]
 
     def entry(pair: Pair) -> Entry:
         run = partial(pick_up, stage, pair, samples)
         return Entry(pair.key, pair.title, run, floor=None if pair.worker.server == VALKEY else FLOOR_PICK_UP)
 
-    entries = [entry(pair) for pair in pairs if {pair.worker.peer, pair.client} <= set(scene.peers)]
+    entries = [entry(pair) for pair in pairs]
     title = "floor: the same work on the data, from bare sockets"
     yield [*entries, Entry(FLOOR_PICK_UP, title, lambda: floor(stage, samples))]
 

@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from bench.contestants import DRAINING, MAIN, Length, choose
+from bench.environments import ALL_PEERS, OURS
 from bench.figures import RATE
+from bench.measurements.pickup import PICK_UP
 from bench.measurements.shape import Entry, Measurement, Scene
 from bench.rounds import measure, rotated
 from bench.stage import MeasurementError
@@ -18,6 +21,7 @@ class Stage:
     """A stage without servers."""
 
     dismissed = False
+    scale = 1.0
 
     def dismiss_producers(self) -> None:
         self.dismissed = True
@@ -87,14 +91,50 @@ def test_a_failure_is_noted_and_the_others_go_on() -> None:
     ] == failures
 
 
-def test_a_bug_of_the_harness_is_no_failure_of_a_contestant() -> None:
-    """It ends the run."""
+def test_d42_a_bug_of_the_harness_ends_its_measurement_and_keeps_what_was_measured() -> None:
+    """The run goes on with the next measurement; the failure says what broke, and the traceback where."""
+    lines: list[str] = []
+    failures: list[str] = []
+    runs = {"good": _recorder([], "good"), "bad": lambda: {"rate": {}["valkey"]}}
 
-    def run() -> dict[str, float]:
-        raise ZeroDivisionError
+    table = measure(_measurement(runs), _scene(), 4, lines.append, failures)
 
-    with pytest.raises(ZeroDivisionError):
-        measure(_measurement({"a": run}), _scene(), 1, lambda _: None, [])
+    assert ["made-up: KeyError: 'valkey'"] == failures
+    assert {0} == set(table.rows["good"].rounds)
+    assert "test_rounds.py" in lines[-1]
+
+
+def test_d42_a_measurement_that_cannot_begin_is_an_empty_table_and_a_failure() -> None:
+    """Such as one that starts a server of a kind that is not there."""
+
+    @contextmanager
+    def open_nothing(_: Scene) -> Iterator[list[Entry]]:
+        raise KeyError("valkey")
+        yield []  # type: ignore[unreachable] # makes it a generator
+
+    failures: list[str] = []
+    stage = Stage()
+    scene = Scene(cast("Any", stage), (), (), cast("Any", None))
+
+    table = measure(
+        Measurement("made-up", "Made up", (RATE,), open_nothing), scene, 1, lambda _: None, failures
+    )
+
+    assert ({}, ["made-up: KeyError: 'valkey'"], True) == (table.rows, failures, stage.dismissed)
+
+
+@pytest.mark.parametrize("length", Length)
+def test_d42_nothing_is_measured_on_a_server_that_is_not_there(length: Length) -> None:
+    """Without an installed Redis the embedded server is the main one, and there is no other."""
+    peers = (OURS, *ALL_PEERS)
+    scene = Scene(cast("Any", Stage()), peers, (MAIN,), length)
+
+    with PICK_UP.open(scene) as entries:
+        keys = {entry.key for entry in entries}
+
+    assert "pyasynq" in keys
+    assert "pyasynq-valkey" not in keys
+    assert {MAIN} == {one.server for one in choose(DRAINING, peers=peers, servers=(MAIN,), length=length)}
 
 
 def test_a_slow_measurement_has_fewer_rounds() -> None:
