@@ -1,8 +1,24 @@
 import os
+import signal
 from collections.abc import Generator
 
 import hypothesis
 import pytest
+
+
+def _reset_signals() -> None:
+    """Undo what the caller of the tests left ignored or blocked; children would inherit it.
+
+    A shell starts `make test &` with SIGINT ignored, and nohup ignores SIGHUP.
+    """
+    for number in signal.valid_signals() - {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+_reset_signals()
 
 # How long an example takes says how busy the machine is, nothing else.
 hypothesis.settings.register_profile("pyasynq", deadline=None)

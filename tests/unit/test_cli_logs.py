@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,6 +36,16 @@ def root_logger() -> Iterator[None]:
     asyncio_logger.setLevel(before[2])
 
 
+@pytest.fixture
+def kiritimati(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A zone where it is tomorrow already."""
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
 def record_of(
     message: str, *, name: str = "shop", level: int = logging.INFO, **fields: Any
 ) -> logging.LogRecord:
@@ -45,11 +56,11 @@ def record_of(
     return record
 
 
-def test_a_line_off_a_terminal_leaves_nothing_out() -> None:
-    """Full time with offset, full task id, no wrapping, no colour."""
+def test_d40_a_line_off_a_terminal_leaves_nothing_out(kiritimati: None) -> None:
+    """Full local time with offset, full task id, no wrapping, no colour."""
     line = TextFormatter(terminal=False, colour=False).format(record_of("x" * 200, **TASK))
     assert line.endswith(f" INFO    [email 0123456789abcdef low attempt 2] {'x' * 200}")
-    assert line.startswith("2026-01-02T")
+    assert line.startswith("2026-01-03T02:00:00.123+14:00 INFO ")
 
 
 def test_a_line_on_a_terminal_fits_its_width() -> None:
