@@ -17,6 +17,9 @@ RECORDS    ?=
 STEPS      ?= 10000
 BENCH_ARGS ?=
 SEQUENCES  ?=
+SCENARIOS  ?=
+MOMENTS    ?=
+MOMENT_ARGS ?=
 JOBS       ?= 1
 
 # The name of the stamp holds what the environment was made from, so it is made anew when that changes and
@@ -26,7 +29,7 @@ STAMP := $(VENV)/made-$(shell { pwd; cat pyproject.toml requirements/dev.txt; } 
 # Each writes files that are checked in, and with --check says whether they are current.
 GENERATORS := $(wildcard tools/generate_wire.py tools/unasync.py)
 
-.PHONY: help demo test test-cluster test-sentinel test-redis-6 check fix bench bench-smoke sync mutants model chaos soak chaos-limits chaos-ordered chaos-schedulers mixed interop interop-nightly interop-faults chaos-doctor fuzz pins clean
+.PHONY: $(shell sed -n 's/^\([a-z][a-z0-9-]*\):.*/\1/p' Makefile)
 
 help: ## print this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -36,6 +39,9 @@ demo: $(STAMP) ## watch two workers process real files, one of them killed halfw
 
 test: $(STAMP) ## run the tests that need neither Go nor a browser [PYTEST_ARGS="tests/unit -k lease"]
 	@$(PYTHON) -m pytest -rs -n auto --dist loadfile $(PYTEST_ARGS)
+
+test-moments: $(STAMP) ## run tests with the clock moved: midnight, leap day, other zones [MOMENTS=new-year PYTEST_ARGS=tests/unit MOMENT_ARGS="--busy 2"]
+	@$(PYTHON) -m tests.moments.run $(if $(MOMENTS),--moments $(MOMENTS)) $(MOMENT_ARGS) -- $(PYTEST_ARGS)
 
 test-cluster test-sentinel: test-%: $(STAMP)
 	@PYASYNQ_TEST_BED=$* $(PYTHON) -m pytest -rs -n auto --dist loadfile tests/contract $(PYTEST_ARGS)
@@ -82,8 +88,8 @@ mutants: $(STAMP) ## break the Lua scripts one statement at a time; the tests mu
 model: $(STAMP) ## 10,000 random operations, on Redis and on a model of it; print how often each was drawn [STEPS=4000]
 	@PYASYNQ_MODEL_STEPS=$(STEPS) $(PYTHON) -m pytest -q -s tests/properties/test_model_queue.py
 
-chaos: $(STAMP) ## break everything while a million tasks run; none may be lost [PROFILE=short SEED=1]
-	@$(PYTHON) -m tests.chaos.run --profile $(PROFILE) $(if $(SEED),--seed $(SEED))
+chaos: $(STAMP) ## break everything while a million tasks run; none may be lost [PROFILE=short SEED=1 SCENARIOS="..."]
+	@$(PYTHON) -m tests.chaos.run --profile $(PROFILE) $(if $(SEED),--seed $(SEED)) $(SCENARIOS)
 
 soak: $(STAMP) ## a worker under load with faults: its memory and connections must not grow [MINUTES=30 SEED=1]
 	@$(PYTHON) -m tests.chaos.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))

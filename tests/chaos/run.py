@@ -182,7 +182,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="of all random choices")
     parser.add_argument("--lanes", type=int, default=3, help="how many scenarios run at a time (3)")
     parser.add_argument("--table", type=Path, help="a file for the table, as Markdown")
+    parser.add_argument("--list", action="store_true", help="print the names of the scenarios")
     arguments = parser.parse_args()
+    if arguments.list:
+        print(*SCENARIOS, sep="\n")
+        return 0
     if unknown := set(arguments.scenarios) - SCENARIOS.keys():
         parser.error(f"there is no scenario {min(unknown)!r}; there are {', '.join(SCENARIOS)}")
     seed = random.SystemRandom().randrange(1_000_000) if arguments.seed is None else arguments.seed

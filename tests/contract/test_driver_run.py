@@ -17,6 +17,7 @@ from pyasynq.errors import (
     RedisReplyError,
     RedisUnavailableError,
 )
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +112,7 @@ def test_an_unreachable_server_is_named_and_given_up_after_the_time_out(make_dri
     before = time.monotonic()
     with pytest.raises(RedisUnavailableError, match=r"127\.0\.0\.1:1 ") as error:
         driver.run(increment())
-    assert 0.1 < time.monotonic() - before < 2
+    assert 0.1 < time.monotonic() - before < PATIENCE
     assert "secret" not in str(error.value)
     assert "127.0.0.1:1" == error.value.address
 
@@ -122,8 +123,10 @@ def test_a_wrong_password_is_an_error_at_once(make_driver: MakeDriver, own_serve
     before = time.monotonic()
     for login in ("", ":wrong@", "nobody:right@"):
         with pytest.raises(RedisAuthenticationError):
-            make_driver(own_server.url.replace("unix://", f"unix://{login}")).run(increment())
-    assert time.monotonic() - before < 4
+            make_driver(own_server.url.replace("unix://", f"unix://{login}"), timeout=10 * PATIENCE).run(
+                increment()
+            )
+    assert time.monotonic() - before < PATIENCE
     assert 1 == make_driver(own_server.url.replace("unix://", "unix://:right@")).run(increment())
 
 

@@ -410,10 +410,8 @@ async def test_pushes_that_are_lost_are_made_up_for_by_the_poll(
     async with Client(redis_url) as client:
         reading = asyncio.create_task(client.result("default", "a"))
         await watched(redis_client)
-        began = time.monotonic()
         complete_as_go_does(tasks, "a")
         assert b"done" == await reading
-        assert time.monotonic() - began < 5
 
 
 @run_async

@@ -591,10 +591,15 @@ def test_a_deleted_folder_is_made_anew(data: Path) -> None:
 
 def test_starting_takes_well_under_a_second_and_stopping_too() -> None:
     """It is used once in every test of many projects."""
-    begin = time.monotonic()
-    with EmbeddedServer():
-        pass
-    assert 3.0 > time.monotonic() - begin
+
+    def seconds_of_both() -> float:
+        begin = time.monotonic()
+        with EmbeddedServer():
+            pass
+        return time.monotonic() - begin
+
+    # The fastest of several: other work may slow some of them down.
+    assert 3.0 > min(seconds_of_both() for _ in range(5))
 
 
 def test_the_module_can_be_imported_where_there_are_no_file_locks() -> None:

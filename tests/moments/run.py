@@ -25,11 +25,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _NO_TESTS: Final = 5
-_LIKELY: Final = (
-    "tests/unit",
-    "tests/contract",
-    "tests/properties",
+_ABOUT_TIME: Final = (
+    "tests/unit/cron",
+    "tests/unit/scheduler",
+    "tests/unit/test_app_cron.py",
+    "tests/unit/test_cli_logs.py",
+    "tests/contract/test_counters.py",
+    "tests/contract/test_inspect.py",
+    "tests/contract/test_inspect_schedulers.py",
+    "tests/contract/test_kit_drain.py",
+    "tests/contract/test_kit_enqueued.py",
+    "tests/contract/test_kit_time.py",
+    "tests/contract/test_periodic.py",
+    "tests/contract/test_schedule.py",
+    "tests/contract/test_scheduler.py",
+    "tests/contract/test_schedules.py",
+    "tests/contract/test_consumer_docs.py",
+    "tests/contract/test_doctor_docs.py",
+    "tests/contract/test_inspector_docs.py",
+    "tests/contract/test_limits_docs.py",
+    "tests/contract/test_outcomes_docs.py",
+    "tests/contract/test_results_docs.py",
+    "tests/contract/test_workers_docs.py",
+    "tests/end_to_end/test_pytest_plugin.py",
+    "tests/end_to_end/test_recipes.py",
 )
+"""What computes with times, and the programs of all pages; other tests can be named."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,7 +106,7 @@ def _run(name: str, library: Path, folder: Path, arguments: Sequence[str]) -> bo
     options = ["-q", "-n", "0", "-p", "tests.moments.plugin", "-p", "no:cacheprovider"]
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *(arguments or _LIKELY)],
+        [sys.executable, "-m", "pytest", *options, *(arguments or _ABOUT_TIME)],
         check=False,
         env=environment,
         stdout=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -29,3 +30,102 @@ def test_d40_tests_run_with_the_usual_signals_whatever_their_caller_ignores_or_b
     ).stdout
 
     assert "default_int_handler SIG_DFL set()\n" == shown
+
+
+CLOCKS = {"time.time()", "time.monotonic()", "time.perf_counter()", "asyncio.get_running_loop().time()"}
+PATIENT_SECONDS = 30
+
+
+def is_clock(node: ast.expr) -> bool:
+    """Return whether an expression is a reading of the real clock."""
+    return isinstance(node, ast.Call) and ast.unparse(node) in CLOCKS
+
+
+def is_span(node: ast.expr, spans: set[str]) -> tuple[bool, bool]:
+    """Return whether an expression grows, and whether it shrinks, while real time passes."""
+    if isinstance(node, ast.Name):
+        return node.id in spans, False
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in {"abs", "int", "round"}:
+        grows, shrinks = is_span(node.args[0], spans)
+        return (grows or shrinks,) * 2 if ast.unparse(node.func) == "abs" else (grows, shrinks)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+        return is_clock(node.left), is_clock(node.right)
+    return False, False
+
+
+def seconds_allowed(node: ast.expr) -> float:
+    """Return a bound in seconds: what a name promises is taken for patient."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return node.value
+    return PATIENT_SECONDS if "PATIENCE" in ast.unparse(node) else 0.0
+
+
+def hasty_comparisons(test: ast.expr, spans: set[str]) -> bool:
+    """Return whether an assertion fails when real time passes sooner than in 30 seconds."""
+    for compare in (node for node in ast.walk(test) if isinstance(node, ast.Compare)):
+        sides = [compare.left, *compare.comparators]
+        for left, operator, right in zip(sides, compare.ops, sides[1:], strict=False):
+            small, large = (left, right) if isinstance(operator, ast.Lt | ast.LtE) else (right, left)
+            if not isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+                continue
+            if is_span(small, spans)[0] and seconds_allowed(large) < PATIENT_SECONDS:
+                return True
+            if is_span(large, spans)[1]:
+                return True
+    return False
+
+
+def hasty_assertions(source: str) -> list[int]:
+    """Return the lines of assertions that a busy machine breaks: they bound how much real time may pass."""
+    found: list[int] = []
+    if not any(clock.rpartition(".")[2] in source for clock in CLOCKS):
+        return found
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        spans = {
+            target.id
+            for node in ast.walk(function)
+            if isinstance(node, ast.Assign) and is_span(node.value, set())[0]
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        found += [
+            node.lineno
+            for node in ast.walk(function)
+            if isinstance(node, ast.Assert) and hasty_comparisons(node.test, spans)
+        ]
+    return sorted(set(found))
+
+
+def test_d40_no_assertion_bounds_how_much_real_time_may_pass() -> None:
+    """Another program may take the cores for seconds: show the cause of being quick, or allow `PATIENCE`."""
+    tiers = ("unit", "contract", "properties", "end_to_end", "typing")
+    found = {
+        f"{path.relative_to(ROOT)}:{line}"
+        for tier in tiers
+        for path in (ROOT / "tests" / tier).rglob("*.py")
+        for line in hasty_assertions(path.read_text(encoding="utf-8"))
+    }
+
+    assert set() == found
+
+
+def test_d40_hasty_assertions_are_found_in_each_form() -> None:
+    """Elapsed time that is bounded above, and remaining time that is bounded below."""
+    source = """
+def test() -> None:
+    before = time.monotonic()
+    assert time.monotonic() - before < 3
+    assert 3.0 > time.monotonic() - before
+    took = time.perf_counter() - before
+    assert 1 < took < 2
+    assert 0 < deadline - time.time()
+    assert abs(moment - time.time()) < 5
+    assert time.monotonic() - before < PATIENCE
+    assert time.monotonic() - before >= 0.15
+    assert deadline - time.time() < 2
+    assert before + 50 <= score <= time.time() + 51
+"""
+
+    assert [4, 5, 7, 8, 9] == hasty_assertions(source)

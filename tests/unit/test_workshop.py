@@ -9,6 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.moments.moments import MOMENTS
 from tools.size_report import Size, measure, percentile
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -51,6 +52,26 @@ def test_the_help_of_make_names_every_target_that_a_person_types() -> None:
     phony = re.findall(r"^\.PHONY: (.*)", makefile, re.MULTILINE)[0].split()
 
     assert set(phony) == set(re.findall(r"^([a-z0-9-]+):.*## ", makefile, re.MULTILINE))
+
+
+def test_the_budgets_of_the_core_part_of_ci_add_up_to_its_22_minutes() -> None:
+    """A step that gets more time takes it from another one."""
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    core = script.partition("\ncore() {")[2].partition("\n}\n")[0]
+    budgets = [
+        int(number) for number in re.findall(r"""^    step (?:'[^']*'|"[^"]*") (\d+) """, core, re.MULTILINE)
+    ]
+
+    assert len(budgets) >= 14
+    assert 22 * 60 >= sum(budgets)
+
+
+def test_ci_can_draw_every_moment() -> None:
+    """The names that the script draws from are those of the moments."""
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").replace("\\\n", "")
+    [names] = re.findall(r"draw (midnight .*)", script)
+
+    assert list(MOMENTS) == names.split()
 
 
 @pytest.mark.parametrize(("percent", "expected"), [(50, 2), (95, 4), (100, 4)])

@@ -95,7 +95,8 @@ def test_d42_a_bug_of_the_harness_ends_its_measurement_and_keeps_what_was_measur
     """The run goes on with the next measurement; the failure says what broke, and the traceback where."""
     lines: list[str] = []
     failures: list[str] = []
-    runs = {"good": _recorder([], "good"), "bad": lambda: {"rate": {}["valkey"]}}
+    servers: dict[str, float] = {}
+    runs = {"good": _recorder([], "good"), "bad": lambda: {"rate": servers["valkey"]}}
 
     table = measure(_measurement(runs), _scene(), 4, lines.append, failures)
 
