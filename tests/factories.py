@@ -55,6 +55,8 @@ class Tasks:
         """Put tasks into a state. A score that is not given is now, or what the message's times ask for."""
         if group:
             fields["group_key"] = group
+        if ids:
+            self.client.sadd(ALL_QUEUES, self.keys.queue)
         for task_id in ids:
             data = message_bytes(task_id, self.keys.queue, **fields)
             values: dict[str, Any] = {"msg": data, "state": state.value, **(extra or {})}
@@ -65,7 +67,6 @@ class Tasks:
             if unique_key := fields.get("unique_key"):
                 values["unique_key"] = unique_key
                 self.client.set(unique_key, task_id, ex=3600)
-            self.client.sadd(ALL_QUEUES, self.keys.queue)
             self.client.hset(self.keys.task(task_id), mapping=values)
             self._place(state, task_id, NOW.seconds if score is None else score, group)
 

@@ -247,7 +247,7 @@ ACTIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     ("action", "state", "number"),
-    [("delete", "archived", 100_000), ("run", "archived", 20_000), ("archive", "pending", 20_000)],
+    [("delete", "archived", 20_000), ("run", "archived", 20_000), ("archive", "pending", 20_000)],
 )
 @pytest.mark.usefixtures("damage_allowed")
 def test_w14_many_tasks_do_not_keep_others_waiting(
