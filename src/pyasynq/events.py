@@ -210,6 +210,23 @@ class TasksPutBack(NamedTuple):
     tasks: int
 
 
+class ShutdownHung(NamedTuple):
+    """Something did not end within its time at shutdown, and was given up: cancelled, left, or killed.
+
+    Comes from another thread when the event loop is blocked. `where` is the place in the code, or a stack.
+    """
+
+    what: str
+    where: str
+
+
+class LeaveFailed(NamedTuple):
+    """What a service does once at its end has raised; the shutdown goes on."""
+
+    service: str
+    error: Exception
+
+
 class EventsDropped(NamedTuple):
     """Events of a queue's tasks were not published: Redis was away for too long, full, or did not answer."""
 

@@ -9,23 +9,27 @@ Inside a program that has an event loop and other work, `await server.run(mux)`,
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import enum
 import logging
-import os
 import sys
-from contextlib import AsyncExitStack
+import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._server.engine import Engine
+from pyasynq._server.exit_guard import ExitGuard, clear_loop, end_process, loop_turns
+from pyasynq._server.lifespan import Lifespan
 from pyasynq._server.logs import LogSubscriber
 from pyasynq._server.routes import router_of
 from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._server.signals import SignalWatch
+from pyasynq._server.time_left import TimeLeft
+from pyasynq._server.waiting_place import thread_stack, waiting_place
 from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError, PyasynqError, ServerStateError
-from pyasynq.events import Events, ServerStarting, ServerStateChanged, TasksPutBack
+from pyasynq.events import Events, ServerStarting, ServerStateChanged, ShutdownHung, TasksPutBack
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
@@ -43,6 +47,8 @@ EXIT_CLEAN = 0
 EXIT_START_FAILED = 1
 EXIT_UNFINISHED = 3
 EXIT_OVERDUE = 4
+_REPORT_SECONDS = 0.3
+"""How long a start that was broken off may take longer than its limit, to say what hung."""
 
 
 class ServerState(enum.StrEnum):
@@ -85,11 +91,15 @@ class Server:
         self.config = config if config is not None else ServerConfig()
         self.events = events if events is not None else Events()
         self._clock = clock
-        self._lifespan = lifespan
+        self._make_lifespan = lifespan
+        self._lifespan: Lifespan | None = None
         self._settings = DEFAULT_ENGINE_SETTINGS
         self._state = ServerState.NEW
         self._engine: Engine | None = None
-        self._stack = AsyncExitStack()
+        self._guard: ExitGuard | None = None
+        self._time_left: TimeLeft | None = None
+        self._stage = "the start"
+        """What the server is doing, for the report of what hung; read by the guard's thread."""
         self._close_asked: asyncio.Future[None] | None = None
         self._closing: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -131,28 +141,38 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._state = ServerState.ACTIVE
         try:
-            task_state = None
-            if self._lifespan is not None:
-                task_state = await self._stack.enter_async_context(self._lifespan())
-            self._engine = Engine(
-                self._target,
-                router,
-                self.config,
-                self._settings,
-                clock=self._clock,
-                events=self.events,
-                task_state=task_state,
-                owns_process=self._owns_process,
-            )
-            self.events.emit(ServerStarting(self._engine.server_id))
-            await self._engine.start()
+            self._engine = await self._start_engine(router)
             if self.state is ServerState.ACTIVE:
                 self._tell_state()
         except BaseException:
             self._set_state(ServerState.CLOSED)
-            await self._stack.aclose()
+            await self._leave_lifespan()
             raise
         await self._catch_up(self._engine)
+
+    async def _start_engine(self, router: Router) -> Engine:
+        # Handlers see the context variables that the lifespan sets.
+        context = contextvars.copy_context()
+        task_state = None
+        if self._make_lifespan is not None:
+            self._stage = "the start of the lifespan"
+            self._lifespan = Lifespan(self._make_lifespan, context)
+            task_state = await self._lifespan.entered()
+        self._stage = "the start"
+        self._engine = Engine(
+            self._target,
+            router,
+            self.config,
+            self._settings,
+            clock=self._clock,
+            events=self.events,
+            task_state=task_state,
+            owns_process=self._owns_process,
+        )
+        self.events.emit(ServerStarting(self._engine.server_id))
+        await asyncio.get_running_loop().create_task(self._engine.start(), context=context)
+        self._stage = "the work"
+        return self._engine
 
     async def _catch_up(self, engine: Engine) -> None:
         """Do what was asked for while the server started."""
@@ -194,7 +214,8 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._close_asked = self._loop.create_future()
         with SignalWatch(self, owns_process=self._owns_process, enabled=signals):
-            await self.start(handler)
+            if not await self._start_unless_closed(handler, self._close_asked):
+                return self.exit_code
             engine = self._engine
             assert engine is not None  # noqa: S101 - start has set it
             try:
@@ -202,6 +223,26 @@ class Server:
             finally:
                 await self.shutdown()
         return self.exit_code
+
+    async def _start_unless_closed(
+        self, handler: Router | Handler, close_asked: asyncio.Future[None]
+    ) -> bool:
+        """Start; break the start off when the server is told to end. Return whether it has started."""
+        start = asyncio.ensure_future(self.start(handler))
+        try:
+            await asyncio.wait({start, close_asked}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not start.done():
+                start.cancel()
+                await asyncio.wait({start}, timeout=self._limit_left()() + _REPORT_SECONDS)
+        if not start.done():
+            self.events.emit(ShutdownHung(self._stage, waiting_place(start)))
+            self.exit_code = EXIT_UNFINISHED
+            return False
+        if start.cancelled() and close_asked.done():
+            return False
+        start.result()
+        return True
 
     def run_forever(
         self,
@@ -213,11 +254,16 @@ class Server:
 
         0: all done; 1: the start failed, the log says why; 3: unfinished tasks were put back; 4: handlers
         could not be stopped. When a handler's thread still runs at the end, the process ends here, since
-        its task is already back in its queue. A second INT ends the process at once.
+        its task is already back in its queue. So it does when a shutdown takes a second longer than
+        `shutdown_timeout` and `cancel_timeout`, whatever hangs. A second INT ends the process at once.
         """
         self._owns_process = True
+        self._thread_id = threading.get_ident()
         try:
-            with asyncio.Runner(loop_factory=loop_factory) as runner:
+            with (
+                ExitGuard(self._tell_what_hangs, EXIT_UNFINISHED) as self._guard,
+                asyncio.Runner(loop_factory=loop_factory) as runner,
+            ):
                 return runner.run(self._run_as_main(handler))
         except PyasynqError as error:
             _log.error("the server could not start: %s", error)
@@ -225,9 +271,23 @@ class Server:
 
     async def _run_as_main(self, handler: Router | Handler) -> int:
         code = await self.run(handler)
-        if not await _clear_loop(seconds_of("cancel_timeout", self.config.cancel_timeout)):
+        self._stage = "what is left on the event loop"
+        left = min(seconds_of("cancel_timeout", self.config.cancel_timeout), self._limit_left()())
+        if not await clear_loop(left):
             end_process(code)
         return code
+
+    def _tell_what_hangs(self) -> None:
+        """Report what keeps the process from ending, and put tasks back; called from the guard's thread."""
+        what, where = self._stage, "an unknown place"
+        if self._loop is not None and not loop_turns(self._loop):
+            what, where = (
+                f"the event loop (blocked during {what})",
+                "this stack:\n" + thread_stack(self._thread_id).rstrip(),
+            )
+        self.events.emit(ShutdownHung(what, where))
+        if self._engine is not None:
+            self._engine.end_process(EXIT_UNFINISHED)
 
     def request_shutdown(self, *, when_idle: bool = False) -> None:
         """Make `run` shut down and return. Safe from any thread and from signal handlers.
@@ -242,9 +302,26 @@ class Server:
         if when_idle:
             loop.call_soon_threadsafe(self._close_when_idle)
             return
-        if self._engine is not None and self._owns_process:
-            self._engine.expect_exit()
+        self._arm_guard()
         loop.call_soon_threadsafe(self._ask_to_close)
+
+    def _arm_guard(self) -> None:
+        if self._guard is not None:
+            self._guard.arm(self._shutdown_seconds + self._settings.exit_margin)
+
+    @property
+    def _shutdown_seconds(self) -> float:
+        config = self.config
+        return seconds_of("shutdown_timeout", config.shutdown_timeout) + seconds_of(
+            "cancel_timeout", config.cancel_timeout
+        )
+
+    def _limit_left(self) -> TimeLeft:
+        """Return the time limit of the shutdown, which begins with the first call."""
+        if self._time_left is None:
+            self._arm_guard()
+            self._time_left = TimeLeft(self._shutdown_seconds + self._settings.shutdown_margin)
+        return self._time_left
 
     def request_stop(self) -> None:
         """Make the server take no more tasks. Safe from any thread and from signal handlers."""
@@ -265,19 +342,34 @@ class Server:
 
     async def _shut_down(self, engine: Engine) -> None:
         self._set_state(ServerState.CLOSED)
-        running = await engine.drain()
+        left = self._limit_left()
+        self._stage = "what runs"
+        await engine.drain(left)
         try:
-            await self._stack.aclose()
+            await self._leave_lifespan()
         finally:
-            await engine.give_back(running)
+            self._stage = "the connection to Redis"
+            is_running = await engine.give_back(left)
             if engine.put_back:
                 self.events.emit(TasksPutBack(engine.put_back))
             await engine.close()
-            self.exit_code = (
-                EXIT_OVERDUE if engine.stuck else EXIT_UNFINISHED if engine.put_back else EXIT_CLEAN
-            )
-        if running and self._owns_process:
+            if engine.stuck:
+                self.exit_code = EXIT_OVERDUE
+            elif engine.put_back:
+                self.exit_code = EXIT_UNFINISHED
+        if is_running and self._owns_process:
             end_process(self.exit_code)
+
+    async def _leave_lifespan(self) -> None:
+        if self._lifespan is None:
+            return
+        lifespan, self._lifespan = self._lifespan, None
+        what = "the end of the lifespan" if lifespan.is_entered else "the start of the lifespan"
+        self._stage = what
+        place = await lifespan.leave(self._limit_left()())
+        if place:
+            self.events.emit(ShutdownHung(what, place))
+            self.exit_code = EXIT_UNFINISHED
 
     def _set_state(self, state: ServerState) -> None:
         if self._state is not state:
@@ -299,28 +391,3 @@ class Server:
     ) -> None:
         """Shut down."""
         await self.shutdown()
-
-
-async def _clear_loop(seconds: float) -> bool:
-    """End what handlers have left behind on the loop; return False when it does not end in time.
-
-    When a loop is closed, asyncio waits without limit for tasks that swallow their cancellation, and for
-    threads of its executor.
-    """
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    executor = asyncio.ensure_future(asyncio.get_running_loop().shutdown_default_executor())
-    _, late = await asyncio.wait({*left, executor}, timeout=seconds)
-    return not late
-
-
-def end_process(code: int) -> None:
-    """End the process although threads still run."""
-    try:
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-    finally:
-        # Whatever became of the streams: tasks are back in their queues, and their first runs must not go on.
-        os._exit(code)

@@ -155,6 +155,7 @@ class ConsumerEngine(EngineCore):
 
         What has a lease of its own is left alone: its holder may settle it through another consumer.
         """
+        left = self.time_left()
         self.stop_taking()
         self.ready = False
         self.desk.close()
@@ -172,7 +173,7 @@ class ConsumerEngine(EngineCore):
         back = self.desk.put_back([one for one in self._roster if one in running])
         if back:
             self._events.emit(TasksPutBack(len(back)))
-        await self._stop_services()
+        await self._stop_services(left)
         for attempt in self._roster.snapshot():
             self._roster.remove(attempt)
             if attempt.settled is not None and not attempt.settled.done():

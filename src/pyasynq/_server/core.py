@@ -24,6 +24,7 @@ from pyasynq._server.parts import Parts
 from pyasynq._server.redis_time import RedisTime
 from pyasynq._server.roster import Roster
 from pyasynq._server.server_record import ServerRecord
+from pyasynq._server.service import stop_services
 from pyasynq._server.services.deadlines import Deadlines
 from pyasynq._server.services.forwarder import Forwarder
 from pyasynq._server.services.heartbeater import Heartbeater
@@ -37,6 +38,7 @@ from pyasynq._server.services.subscriber import Subscriber
 from pyasynq._server.services.syncer import Syncer
 from pyasynq._server.settle_queue import SettleQueue
 from pyasynq._server.start_checks import check_clock, check_eviction
+from pyasynq._server.time_left import TimeLeft
 from pyasynq._server.wake_up import WakeUp
 from pyasynq._wire.keys import CANCEL_CHANNEL
 from pyasynq.errors import LeaseExpiredError
@@ -96,6 +98,8 @@ class EngineCore:
         self._owns_process = False
         self._router = router
         self._started: list[Service] = []
+        self._lasting = 0
+        """How many of them, the first ones, go on while the lifespan is left: they renew and write."""
         self._warned: set[str] = set()
         self._driver = AsyncDriver(target, client_name=CLIENT_NAME, clock=clock, on_warning=self._warn)
         self._beat_driver = BlockingDriver(
@@ -133,7 +137,7 @@ class EngineCore:
                 await service.start()
                 self._started.append(service)
         except BaseException:
-            await self._stop_services()
+            await self._stop_services(self.time_left())
             await self.close()
             raise
         self._record.status = "active"
@@ -202,6 +206,7 @@ class EngineCore:
         forwarder = Forwarder(parts, self._wake_up)
         self._connect_bells(forwarder)
         publisher = (Publisher(parts),) if self._config.event_stream_lengths else ()
+        self._lasting = len(publisher) + 2
         # Stopped in the reverse order: what sends stops before what receives. The syncer and the heartbeater
         # outlive the processor, so that late outcomes are still written and leases renewed while it drains;
         # the publisher outlives them all, since it tells of what they do.
@@ -258,9 +263,12 @@ class EngineCore:
         await self._driver.close()
         self._beat_driver.close()
 
-    async def _stop_services(self) -> None:
-        while self._started:
-            await self._started.pop().stop()
+    def time_left(self) -> TimeLeft:
+        """Return the time limit of a shutdown that begins now."""
+        return TimeLeft(self._shutdown_timeout + self._cancel_timeout + self._settings.shutdown_margin)
+
+    async def _stop_services(self, left: TimeLeft, *, keep: int = 0) -> None:
+        await stop_services(self._started, left, keep=keep)
         if hasattr(self, "_wake_up"):
             await self._wake_up.close()
 

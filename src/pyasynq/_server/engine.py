@@ -18,7 +18,8 @@ from pyasynq._server.runner import Runner
 from pyasynq._server.services.aggregator import Aggregator
 from pyasynq._server.services.health_check import HealthCheck
 from pyasynq._server.threads import HandlerThreads
-from pyasynq.events import AttemptAbandoned, ShutdownWaiting
+from pyasynq._server.waiting_place import waiting_place
+from pyasynq.events import AttemptAbandoned, ShutdownHung, ShutdownWaiting
 
 if TYPE_CHECKING:
     from pyasynq._broker.drivers.redis_url import RedisTarget
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyasynq._server.routes import Router
     from pyasynq._server.service import Service
     from pyasynq._server.settings import EngineSettings
+    from pyasynq._server.time_left import TimeLeft
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
 
@@ -61,6 +63,7 @@ class Engine(EngineCore):
         self.put_back = 0
         self._threads = HandlerThreads()
         self._children: Children | None = Children(config, settings, clock, self._redis_time)
+        self._closing_children: asyncio.Task[None] | None = None
 
     def _make_demand(self, parts: Parts) -> Slots:
         self._runner = Runner(parts, self._threads, self._children)
@@ -91,16 +94,13 @@ class Engine(EngineCore):
         if self.ready:
             self._processor.close_when_idle()
 
-    def expect_exit(self) -> None:
-        """Let the heartbeat's thread end the process if a blocked event loop does not do it in time."""
-        if not self.ready:
-            return
-        patience = self._shutdown_timeout + self._cancel_timeout + self._settings.exit_margin
-        # Being told again gives no more time.
-        self._heartbeater.exit_by = min(self._heartbeater.exit_by, self._clock.monotonic() + patience)
+    def end_process(self, code: int) -> None:
+        """Put back what runs, and end the process. Called from a thread: the event loop may be blocked."""
+        if self._started:
+            self._heartbeater.end_process(code, self._roster.snapshot())
 
-    async def drain(self) -> list[Attempt]:
-        """Wait for attempts, cancel those that take too long, stop all services; return what still runs."""
+    async def drain(self, left: TimeLeft) -> None:
+        """Wait for attempts, cancel those that take too long, and stop all services but the lasting ones."""
         self.stop_taking()
         self.ready = False
         if self._runner.running:
@@ -108,41 +108,54 @@ class Engine(EngineCore):
         aggregating = asyncio.ensure_future(self._aggregator.wait_until_idle(self._shutdown_timeout))
         if not await self._runner.running.wait_until_idle(self._shutdown_timeout):
             self._settles.hold_requeues()
-            now = self._clock.monotonic()
-            for attempt in list(self._runner.running):
-                if attempt.cancel(ServerStopping(), monotonic=now):
-                    self.put_back += 1
-                elif attempt.phase is Phase.SETTLING and attempt.task is not None:
-                    # Its outcome is decided; what takes so long is the error handler.
-                    attempt.task.cancel()
-            await self._runner.running.wait_until_idle(self._cancel_timeout)
-            if self._children is not None:
-                await self._children.end_calls()
+            await self._cancel_running(left)
             self._settles.release_requeues()
         await aggregating
-        await self._stop_services()
-        running = self._runner.running
-        # The roster has them in the order in which they were taken, which is that in which they go back.
-        return [one for one in self._roster if one in running and one.phase is not Phase.SETTLING]
+        if self._children is not None:
+            self._closing_children = asyncio.ensure_future(self._children.close())
+        # The heartbeat renews the leases of threads that run on, and the syncer writes their outcomes.
+        await self._stop_services(left, keep=self._lasting)
 
-    async def give_back(self, running: list[Attempt]) -> None:
-        """Put back tasks whose handlers still run; the process must end right after it.
+    async def _cancel_running(self, left: TimeLeft) -> None:
+        now = self._clock.monotonic()
+        for attempt in list(self._runner.running):
+            if attempt.cancel(ServerStopping(), monotonic=now):
+                self.put_back += 1
+            elif attempt.phase is Phase.SETTLING and attempt.task is not None:
+                # Its outcome is decided; what takes so long is the error handler.
+                attempt.task.cancel()
+        await self._runner.running.wait_until_idle(self._cancel_timeout)
+        if self._children is not None:
+            await asyncio.wait({asyncio.ensure_future(self._children.end_calls())}, timeout=left())
 
-        Inside somebody else's program it cannot: the tasks come back when the handlers or the program have
-        ended, and their leases have lapsed after that.
+    async def give_back(self, left: TimeLeft) -> bool:
+        """Put back tasks whose handlers still run; return whether there are any. Then stop all services.
+
+        The process must end right after it. Inside somebody else's program it cannot: the tasks come back
+        when the handlers or the program have ended, and their leases have lapsed after that.
         """
-        if not self._owns_process:
+        # The roster has them in the order in which they were taken, which is that in which they go back.
+        running = [
+            one for one in self._roster if one in self._runner.running and one.phase is not Phase.SETTLING
+        ]
+        if self._owns_process:
+            self._put_back(running)
+        else:
             self._abandon(running)
-            return
+        await asyncio.wait({asyncio.ensure_future(self._processor.leave())}, timeout=left())
+        await self._stop_services(left)
+        return bool(running)
+
+    def _put_back(self, running: list[Attempt]) -> None:
         now = self._clock.monotonic()
         for attempt in running:
+            self._events.emit(_hung_handler(attempt))
             if self.stuck and self._rule.is_overdue(attempt, now):
                 # It is why the process ends: another server recovers it, and counts the crash.
                 continue
             attempt.phase = Phase.SETTLING
             self._settles.put(attempt, Requeue())
             self.put_back += 1
-        await self._processor.leave()
 
     def _abandon(self, running: list[Attempt]) -> None:
         for attempt in running:
@@ -155,8 +168,13 @@ class Engine(EngineCore):
     async def close(self) -> None:
         """Close threads, child processes and connections."""
         self._threads.close()
-        if self._children is not None:
-            await self._children.close()
+        closing = self._closing_children
+        if closing is not None:
+            # Each child is killed at `cancel_timeout`; one that the kernel holds ends later, and alone.
+            await asyncio.wait({closing}, timeout=self._cancel_timeout)
+            if not closing.done():
+                self._events.emit(ShutdownHung("the end of child processes", waiting_place(closing)))
+                closing.cancel()
         await super().close()
 
     def _finish(self) -> None:
@@ -167,3 +185,9 @@ class Engine(EngineCore):
         # An attempt that nobody can stop holds its slot for ever; only a new process gets it back.
         self.stuck = True
         self._finish()
+
+
+def _hung_handler(attempt: Attempt) -> ShutdownHung:
+    in_thread = attempt.threads > 0 or attempt.task is None
+    place = "a place in a thread" if in_thread or attempt.task is None else waiting_place(attempt.task)
+    return ShutdownHung(f"the handler of task {attempt.id} ({attempt.message.type})", place)

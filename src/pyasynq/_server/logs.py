@@ -134,6 +134,16 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         "{tasks} tasks did not finish and were put back to the front of their queues",
     ),
     (
+        happened.ShutdownHung,
+        logging.ERROR,
+        "{what} did not end in time and was given up; it waited at {where}",
+    ),
+    (
+        happened.LeaveFailed,
+        logging.ERROR,
+        "{service}: its end failed: {error!r}; the shutdown goes on",
+    ),
+    (
         happened.LeaseLost,
         logging.WARNING,
         "the lease of task {task_id} of queue {queue} is lost; nothing is written for this attempt",

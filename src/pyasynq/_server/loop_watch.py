@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import traceback
 from typing import TYPE_CHECKING
 
+from pyasynq._server.waiting_place import thread_stack
 from pyasynq.events import LoopBlocked
 
 if TYPE_CHECKING:
@@ -47,9 +46,5 @@ class LoopWatch:
             return False
         if not self._reported or seconds >= self._reported + self._settings.loop_blocked_again:
             self._reported = seconds
-            self._events.emit(LoopBlocked(seconds, self._stack()))
+            self._events.emit(LoopBlocked(seconds, thread_stack(self._thread_id)))
         return True
-
-    def _stack(self) -> str:
-        frame = sys._current_frames().get(self._thread_id)  # noqa: SLF001 - the documented way to see another thread
-        return "".join(traceback.format_stack(frame)) if frame is not None else ""

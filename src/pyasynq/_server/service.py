@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.drivers.failures import let_go
 from pyasynq._server.bell import Backoff, Bell
-from pyasynq.events import RoundFailed, RoundFinished
+from pyasynq._server.waiting_place import waiting_place
+from pyasynq.events import LeaveFailed, RoundFailed, RoundFinished, ShutdownHung
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyasynq.events import Events
+
+_CANCEL_SECONDS = 0.25
+"""How long a cancelled round may take to end, before it is left behind."""
+
+
+async def stop_services(services: list[Service], seconds: Callable[[], float], *, keep: int = 0) -> None:
+    """Stop services in the reverse of their order and take them off the list, whatever happens to one.
+
+    Args:
+        services: in the order of their starts.
+        seconds: returns how long the next one may take to stop, such as a `TimeLeft`.
+        keep: how many of the first ones go on.
+    """
+    while len(services) > keep:
+        await services.pop().stop(seconds())
 
 
 class Service:
@@ -23,6 +42,8 @@ class Service:
     name = "service"
     first_rest = 0.0
     """Seconds before the first round."""
+    stop_limit = math.inf
+    """Seconds that the last round may take after a stop; finite where it calls functions of users."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
@@ -70,14 +91,18 @@ class Service:
         try:
             await asyncio.shield(entered)
         except asyncio.CancelledError:
-            await self.stop()
+            await self.stop(_CANCEL_SECONDS)
             raise
         except Exception:
             self._task = None
             raise
 
-    async def stop(self) -> None:
-        """Cut the rest short, let the round finish, and leave. A cancelled caller does not undo the stop."""
+    async def stop(self, limit: float = math.inf) -> None:
+        """Cut the rest short, let the round finish, and leave. A cancelled caller does not undo the stop.
+
+        What takes longer than `limit` or `stop_limit` seconds is cancelled, and what does not end then is
+        left behind; `ShutdownHung` tells of it. What `leave` raises becomes a `LeaveFailed`.
+        """
         task = self._task
         if task is None:
             return
@@ -85,11 +110,14 @@ class Service:
             self._closing = True
             self._bell.ring()
             self.interrupt()
-        await asyncio.wait({task})
+        longest = min(limit, self.stop_limit)
+        await asyncio.wait({task}, timeout=None if math.isinf(longest) else max(0.0, longest))
+        if not task.done():
+            self.events.emit(ShutdownHung(f"the service {self.name!r}", waiting_place(task)))
+            task.cancel()
+            await asyncio.wait({task}, timeout=_CANCEL_SECONDS)
         if self._task is task:
             self._task = None
-        if not task.cancelled():
-            task.result()
 
     async def _live(self, entered: asyncio.Future[None]) -> None:
         try:
@@ -109,7 +137,14 @@ class Service:
                 # A stop during the round has rung the bell: then there is no rest.
                 await self._bell.rest(await self._one_round())
         finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        try:
             await self.leave()
+        except Exception as error:  # noqa: BLE001 - an event; other services are still to be stopped
+            self.events.emit(LeaveFailed(self.name, error))
+            let_go(error)
 
     async def _one_round(self) -> float:
         try:

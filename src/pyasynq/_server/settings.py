@@ -35,8 +35,10 @@ class EngineSettings:
     overdue_again: float = 60.0
     stuck_grace: float = 10.0
     """How long after their deadlines handlers may hold all slots."""
-    exit_margin: float = 10.0
-    """How long a shutdown may take beyond its time-outs before a blocked event loop ends the process."""
+    shutdown_margin: float = 0.4
+    """How long services and the lifespan may outlast the timeouts of a shutdown before they are given up."""
+    exit_margin: float = 0.7
+    """How long a shutdown may take beyond its timeouts before the process ends, whatever hangs."""
     suspect_age: float = 10.0
     """An attempt of this age is not blamed for the next crash."""
     suspect_rest: float = 1.0

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pyasynq.config import ServerConfig
+from pyasynq.options import seconds_of
 from pyasynq.supervisor import Health, HealthSettings, Supervisor, SupervisorLink, SupervisorSettings, Vitals
 
 if TYPE_CHECKING:
@@ -90,6 +92,10 @@ def supervise(arguments: Sequence[str], settings: dict[str, Any]) -> int:
             burst=settings["burst"],
             max_memory=settings["max_memory"],
             health=health_settings(settings),
+            beat_timeout=settings["beat_timeout"],
+            start_timeout=settings["start_timeout"],
+            end_timeout=settings["shutdown_timeout"]
+            + seconds_of("cancel_timeout", ServerConfig().cancel_timeout),
         ),
     ).run()
 

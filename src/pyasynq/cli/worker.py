@@ -25,7 +25,7 @@ from pyasynq.cli.queues import ordered_queues, queue_concurrency, queue_rates, q
 from pyasynq.cli.reload import run_with_reload
 from pyasynq.config import ServerConfig
 from pyasynq.errors import PyasynqError
-from pyasynq.supervisor import HealthSettings, SupervisorLink
+from pyasynq.supervisor import HealthSettings, SupervisorLink, SupervisorSettings
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -37,6 +37,7 @@ _EXIT_ERROR = 1
 _SHOWN_TYPES = 20
 _log = logging.getLogger("pyasynq")
 _DEFAULTS = ServerConfig()
+_SUPERVISOR_DEFAULTS = SupervisorSettings(processes=1)
 # Tasks make few cycles: the collector's default of 700 objects would run it every few tasks.
 _GC_THRESHOLD = (20_000, 10, 10)
 _TYPED = "pyasynq.typed"
@@ -122,6 +123,22 @@ class _WorkerCommand(click.Command):
     callback=memory_size,
     metavar="SIZE",
     help="Replace a process when it holds more memory than that, as in 512M; tasks that run may finish.",
+)
+@click.option(
+    "--beat-timeout",
+    type=click.FloatRange(min=0),
+    default=_SUPERVISOR_DEFAULTS.beat_timeout,
+    show_default=True,
+    metavar="SECONDS",
+    help="Kill and replace one of several processes that gives no sign of life for this long; 0 for never.",
+)
+@click.option(
+    "--start-timeout",
+    type=click.FloatRange(min=0),
+    default=_SUPERVISOR_DEFAULTS.start_timeout,
+    show_default=True,
+    metavar="SECONDS",
+    help="Call a reload off when its new process takes no tasks after this time; 0 for never.",
 )
 @click.option(
     "--executor-processes",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyasynq._server.processes.fleet import Fate, Fleet, Member, Phase, Stage, Start, Terminate
+from pyasynq._server.processes.fleet import Fate, Fleet, Kill, Limits, Member, Phase, Stage, Start, Terminate
 
 KILLED = -9
 
@@ -12,11 +12,12 @@ KILLED = -9
 class Play:
     """A fleet, the time, and what the fleet wanted so far."""
 
-    def __init__(self, processes: int = 1, *, burst: bool = False) -> None:
-        self.fleet = Fleet(processes, burst=burst)
+    def __init__(self, processes: int = 1, *, burst: bool = False, limits: Limits | None = None) -> None:
+        self.fleet = Fleet(processes, burst=burst, limits=limits or Limits())
         self.now = 1_000.0
         self.started: list[Member] = []
         self.terminated: list[Member] = []
+        self.killed: list[tuple[Member, str]] = []
 
     def act(self) -> list[Member]:
         """Do what is to be done; return what was started."""
@@ -24,6 +25,8 @@ class Play:
         for action in self.fleet.actions(self.now):
             if isinstance(action, Start):
                 started.append(action.member)
+            elif isinstance(action, Kill):
+                self.killed.append((action.member, action.reason))
             else:
                 assert isinstance(action, Terminate)
                 self.terminated.append(action.member)
@@ -254,7 +257,7 @@ def test_after_a_stop_nothing_is_started() -> None:
     play.die(first)
     play.fleet.reload(play.now)
     assert [] == play.act()
-    assert float("inf") == play.fleet.wake_at()
+    assert play.now + second.patience == play.fleet.wake_at()
     play.die(second)
     assert play.fleet.is_over
     assert Stage.STOPPED is play.fleet.stage
@@ -282,3 +285,70 @@ def test_a_dead_child_is_not_terminated() -> None:
     assert [] == play.act()
     assert [] == play.terminated
     assert Phase.READY is member.phase
+
+
+def test_d17_a_child_that_gives_no_sign_of_life_is_killed_once_and_replaced() -> None:
+    """After the limit, and not before; the other child goes on."""
+    play = Play(2, limits=Limits(silence=30))
+    silent, other = play.begin()
+    play.fleet.heard(play.now, [silent, other])
+    play.now += 29
+    play.fleet.heard(play.now, [other])
+    assert 1 == play.wait()
+    play.act()
+    play.act()
+    assert [(silent, "gave no sign of life for 30 s")] == play.killed
+    assert Fate.RESTARTED is play.die(silent)
+    play.wait()
+    assert [silent.worker] == [member.worker for member in play.act()]
+
+
+def test_d17_a_child_that_has_not_given_a_sign_of_life_yet_is_given_time() -> None:
+    """It may be loading a library that keeps the lock."""
+    play = Play(limits=Limits(silence=30))
+    play.begin()
+    assert float("inf") == play.fleet.wake_at()
+
+
+def test_d17_the_silence_of_a_supervisor_that_was_stopped_is_nobody_elses() -> None:
+    """All children get the whole time again."""
+    play = Play(limits=Limits(silence=30))
+    play.fleet.heard(play.now, play.begin())
+    play.now += 3_600
+    play.fleet.resumed(play.now)
+    play.act()
+    assert [] == play.killed
+    assert 30 == play.wait()
+
+
+def test_d17_a_child_that_does_not_end_after_term_is_killed() -> None:
+    """Its own timeouts and a margin later."""
+    play = Play()
+    [member] = play.begin()
+    member.patience = 3
+    play.fleet.close()
+    play.act()
+    assert ([member], []) == (play.terminated, play.killed)
+    assert 3 == play.wait()
+    play.act()
+    assert [(member, "did not end within 3 s of TERM")] == play.killed
+    play.die(member)
+    assert play.fleet.is_over
+
+
+def test_d17_a_reload_whose_new_child_hangs_is_called_off() -> None:
+    """The new one is told to end, and killed if it does not; the old ones go on."""
+    play = Play(2, limits=Limits(start=60))
+    old = play.begin()
+    play.fleet.reload(play.now)
+    [new] = play.act()
+    assert 60 == play.wait()
+    play.act()
+    assert [new] == play.terminated
+    play.fleet.ready(new)
+    play.wait()
+    play.act()
+    assert [new] == [member for member, _ in play.killed]
+    assert Fate.RELOAD_FAILED is play.die(new)
+    assert [] == play.act()
+    assert old == play.fleet.members

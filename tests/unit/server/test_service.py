@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import math
 import random
@@ -11,8 +12,8 @@ import weakref
 import pytest
 
 from pyasynq._server.bell import Backoff, Bell
-from pyasynq._server.service import Service
-from pyasynq.events import Events, RoundFailed, RoundFinished
+from pyasynq._server.service import Service, stop_services
+from pyasynq.events import Events, LeaveFailed, RoundFailed, RoundFinished, ShutdownHung
 from tests.run_async import run_async
 
 
@@ -262,3 +263,62 @@ def test_w21_rests_after_failures_grow_are_jittered_and_end_at_five_seconds() ->
     assert len(set(rests)) > 30
     backoff.reset()
     assert backoff.next() <= 0.1
+
+
+@run_async
+async def test_d19_stopping_services_stops_all_of_them_whatever_leaving_raises() -> None:
+    """The error of one is an event, and the others leave too."""
+
+    class Failing(Counting):
+        async def leave(self) -> None:
+            await super().leave()
+            raise ValueError("no")
+
+    services: list[Counting] = [Counting(), Failing(), Counting()]
+    failed: list[LeaveFailed] = []
+    services[1].events.subscribe(LeaveFailed, failed.append)
+    for service in services:
+        await service.start()
+    await stop_services(list(services), lambda: math.inf)
+    assert ["leave"] * 3 == [service.log[-1] for service in services]
+    assert ["counting"] == [event.service for event in failed]
+
+
+@run_async
+async def test_d14_a_round_that_hangs_is_cancelled_and_told_at_the_end_of_its_time() -> None:
+    """The service leaves all the same; the place in the event is the user's, not asyncio's."""
+    service = Counting()
+    service.round_may_end.clear()
+    hung: list[ShutdownHung] = []
+    service.events.subscribe(ShutdownHung, hung.append)
+    await service.start()
+    await service.round_begun.wait()
+    await service.stop(0.01)
+    assert not service.running
+    assert "leave" == service.log[-1]
+    assert "the service 'counting'" == hung[0].what
+    assert "Counting.round" in hung[0].where
+
+
+@run_async
+async def test_d14_a_service_that_swallows_its_cancellation_is_left_behind() -> None:
+    """Stop returns."""
+    may_end = asyncio.Event()
+
+    class Stubborn(Counting):
+        async def round(self) -> float:
+            while not may_end.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    self.round_begun.set()
+                    await may_end.wait()
+            return math.inf
+
+    service = Stubborn()
+    await service.start()
+    await service.round_begun.wait()
+    task = service._task
+    assert task is not None
+    await service.stop(0.01)
+    assert not task.done()
+    may_end.set()
+    await asyncio.wait({task})

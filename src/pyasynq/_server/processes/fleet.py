@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 FIRST_PAUSE: Final = 1.0
 """Seconds between the first death of a child and its next start; doubled with each further one."""
@@ -18,6 +18,11 @@ LONG_LIFE: Final = 60.0
 DEATHS_WINDOW: Final = 60.0
 MOST_DEATHS: Final = 5
 """With so many deaths in the window, and no child that lived through it, the supervisor gives up."""
+
+PATIENCE: Final = 9.0
+"""Seconds from TERM to KILL, without the margin, of a child that has not told its timeouts."""
+KILL_MARGIN: Final = 1.0
+"""How much longer than its timeouts a child may take to end; its own guard ends it a little earlier."""
 
 EXIT_CLEAN: Final = 0
 EXIT_USAGE: Final = 2
@@ -37,12 +42,23 @@ class Phase(enum.StrEnum):
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """One child. `worker` is the number of its place, from 1; `number` tells children apart."""
+    """One child. `worker` is the number of its place, from 1; `number` tells children apart.
+
+    Attributes:
+        patience: seconds that it may take to end after TERM.
+        beat_at: when it last gave a sign of life; None before the first.
+        kill_at: when it is killed, since it was told to end.
+        is_killed: whether it was killed.
+    """
 
     worker: int
     number: int
     started_at: float
     phase: Phase = Phase.STARTING
+    patience: float = PATIENCE + KILL_MARGIN
+    beat_at: float | None = None
+    kill_at: float = float("inf")
+    is_killed: bool = False
 
 
 class Start(NamedTuple):
@@ -55,6 +71,31 @@ class Terminate(NamedTuple):
     """Shut this child down: send it TERM."""
 
     member: Member
+
+
+class Kill(NamedTuple):
+    """Kill this child, for this reason."""
+
+    member: Member
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long children may take, in seconds.
+
+    Attributes:
+        silence: between two signs of life.
+        start: from the start of a reload's new child until it takes tasks.
+        end: from TERM to the end, for a child that has not told its own timeouts; a margin is added.
+    """
+
+    silence: float = float("inf")
+    start: float = float("inf")
+    end: float = PATIENCE
+
+
+NO_LIMITS: Final = Limits()
 
 
 class Fate(enum.Enum):
@@ -107,11 +148,12 @@ class Fleet:
         exit_code: of the supervisor, as far as is known: the worst that the children's ends amount to.
     """
 
-    def __init__(self, processes: int, *, burst: bool = False) -> None:
+    def __init__(self, processes: int, *, burst: bool = False, limits: Limits = NO_LIMITS) -> None:
         self.stage = Stage.RUNNING
         self.exit_code = EXIT_CLEAN
         self._places = [_Place(worker + 1) for worker in range(processes)]
         self._burst = burst
+        self._limits = limits
         self._numbers = 0
         self._reload_up_to = 0
         self._deaths: deque[tuple[float, int]] = deque()
@@ -133,10 +175,14 @@ class Fleet:
         """Return the time from which the place may be filled."""
         return self._places[worker - 1].start_at
 
-    def actions(self, now: float) -> list[Start | Terminate]:
+    def actions(self, now: float) -> list[Start | Terminate | Kill]:
         """Return what is to be done now, once."""
-        todo: list[Start | Terminate] = [Terminate(member) for member in self._to_terminate]
+        self._give_up_slow_successors(now)
+        todo: list[Start | Terminate | Kill] = [Terminate(member) for member in self._to_terminate]
+        for member in self._to_terminate:
+            member.kill_at = now + member.patience
         self._to_terminate = []
+        todo += self._kills(now)
         if self.stage is not Stage.RUNNING:
             return todo
         for place in self._places:
@@ -151,12 +197,54 @@ class Fleet:
             todo.append(Start(place_to_reload.successor))
         return todo
 
+    def _give_up_slow_successors(self, now: float) -> None:
+        for place in self._places:
+            member = place.successor
+            late = member is not None and now >= member.started_at + self._limits.start
+            if late and member is not None and member.phase is Phase.STARTING:
+                member.phase = Phase.LEAVING
+                self._to_terminate.append(member)
+
+    def _kills(self, now: float) -> list[Kill]:
+        kills = []
+        for member in self.members:
+            if member.is_killed:
+                continue
+            if now >= member.kill_at:
+                kills.append(Kill(member, f"did not end within {member.patience:g} s of TERM"))
+            elif now >= self._silent_at(member):
+                kills.append(Kill(member, f"gave no sign of life for {self._limits.silence:g} s"))
+        for kill in kills:
+            kill.member.is_killed = True
+        return kills
+
+    def _silent_at(self, member: Member) -> float:
+        return float("inf") if member.beat_at is None else member.beat_at + self._limits.silence
+
     def wake_at(self) -> float:
-        """Return the time of the next start; infinity when none is planned."""
-        if self.stage is not Stage.RUNNING:
-            return float("inf")
-        waiting = (place for place in self._places if place.current is None and not place.done)
-        return min((place.start_at for place in waiting if len(place.leaving) < 2), default=float("inf"))
+        """Return the time of the next start, or of the next limit; infinity when there is none."""
+        times = [
+            time
+            for member in self.members
+            if not member.is_killed
+            for time in (member.kill_at, self._silent_at(member))
+        ]
+        if self.stage is Stage.RUNNING:
+            for place in self._places:
+                if place.current is None and not place.done and len(place.leaving) < 2:
+                    times.append(place.start_at)
+                if place.successor is not None and place.successor.phase is Phase.STARTING:
+                    times.append(place.successor.started_at + self._limits.start)
+        return min(times, default=float("inf"))
+
+    def heard(self, now: float, members: Iterable[Member]) -> None:
+        """Note a sign of life of children."""
+        for member in members:
+            member.beat_at = now
+
+    def resumed(self, now: float) -> None:
+        """Note that this process did not run for a while: nobody's silence is known."""
+        self.heard(now, [member for member in self.members if member.beat_at is not None])
 
     def ready(self, member: Member) -> None:
         """Note that a child takes tasks; the one that it follows is told to end."""
@@ -193,11 +281,11 @@ class Fleet:
         if self.stage is not Stage.RUNNING:
             self._remember(member, code)
             return Fate.EXPECTED
-        if member.phase is Phase.LEAVING:
-            return Fate.EXPECTED
         if was_successor:
             self._reload_up_to = 0
             return Fate.RELOAD_FAILED
+        if member.phase is Phase.LEAVING:
+            return Fate.EXPECTED
         if self._burst and code in (EXIT_CLEAN, EXIT_UNFINISHED):
             place.done = True
             self._remember(member, code)
@@ -246,7 +334,7 @@ class Fleet:
 
     def _member(self, place: _Place, now: float) -> Member:
         self._numbers += 1
-        return Member(place.worker, self._numbers, now)
+        return Member(place.worker, self._numbers, now, patience=self._limits.end + KILL_MARGIN)
 
     def _next_to_reload(self) -> _Place | None:
         """Return the place whose child is replaced next; None while one is being replaced."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyasynq._server.processes.child_facts import ChildFacts
 from pyasynq._server.server_record import host_name
 from pyasynq.events import HeartbeatWritten, ServerStarting, ServerStateChanged, TaskStarted
+from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,8 @@ RETIRE: Final = b"retire"
 STOP: Final = b"stop"
 """Take no more tasks."""
 _BEAT: Final = b'{"beat": true}\n'
+_PULSE: Final = b'{"pulse": true}\n'
+_PULSE_SECONDS: Final = 1.0
 _ASK_AGAIN: Final = 0.5
 _EXIT_ORPHANED: Final = 1
 
@@ -60,7 +63,9 @@ class SupervisorLink:
         self._server: Steerable | None = None
         self._orphaned = False
         self._started = 0
+        self._sending = threading.Lock()
         threading.Thread(target=self._listen, name="pyasynq-supervisor-link", daemon=True).start()
+        threading.Thread(target=self._pulse, name="pyasynq-supervisor-pulse", daemon=True).start()
 
     def attach(self, server: Steerable, url: str, crash_limits: Mapping[str, int]) -> None:
         """Report this server's life from now on.
@@ -71,6 +76,9 @@ class SupervisorLink:
             crash_limits: of the task types that have one of their own.
         """
         self._url, self._crash_limits = url, dict(crash_limits)
+        config = server.config
+        shutdown = seconds_of("shutdown_timeout", config.shutdown_timeout)
+        self._tell(patience=shutdown + seconds_of("cancel_timeout", config.cancel_timeout))
         events = server.events
         events.subscribe(ServerStarting, self._starting)
         events.subscribe(ServerStateChanged, lambda event: self._tell(state=event.state))
@@ -98,12 +106,26 @@ class SupervisorLink:
 
     def _beat(self, _: HeartbeatWritten) -> None:
         # A supervisor that does not listen must not hold up the event loop: this one may get lost.
-        with contextlib.suppress(OSError):
-            self._socket.send(_BEAT, socket.MSG_DONTWAIT)
+        self._send_or_drop(_BEAT)
+
+    def _pulse(self) -> None:
+        """Say once a second that threads get the interpreter's lock, whatever Redis and the loop do."""
+        while not self._orphaned:
+            self._send_or_drop(_PULSE)
+            time.sleep(_PULSE_SECONDS)
+
+    def _send_or_drop(self, message: bytes) -> None:
+        if self._sending.acquire(blocking=False):
+            try:
+                with contextlib.suppress(OSError):
+                    self._socket.send(message, socket.MSG_DONTWAIT)
+            finally:
+                self._sending.release()
 
     def _tell(self, **message: object) -> None:
         try:
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
+            with self._sending:
+                self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             # The supervisor has gone; the thread that reads knows it too.
             return

@@ -12,7 +12,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._server.processes.child import Child, resident_bytes
-from pyasynq._server.processes.fleet import MOST_DEATHS, Fate, Fleet, Phase, Stage, Start
+from pyasynq._server.processes.fleet import (
+    KILL_MARGIN,
+    MOST_DEATHS,
+    PATIENCE,
+    Fate,
+    Fleet,
+    Kill,
+    Limits,
+    Phase,
+    Stage,
+    Start,
+)
 from pyasynq._server.processes.health import Health, HealthSettings
 from pyasynq._server.processes.known_death import recover_known_death
 from pyasynq._server.processes.link import RETIRE, STOP
@@ -26,11 +37,16 @@ if TYPE_CHECKING:
     from pyasynq._server.processes.vitals import Vitals
 
 _log = logging.getLogger("pyasynq")
-_LOOK_AT_MEMORY: Final = 1.0
+_LOOK_SECONDS: Final = 1.0
+"""How often memory and limits are looked at."""
+_PAUSE_SECONDS: Final = 5.0
+"""A look that comes this late means that this process was stopped or the host was suspended."""
 _INIT: Final = 1
 _EXIT_START_FAILED: Final = 1
-_PATIENCE: Final = 5.0
+_LONGEST_RECOVERY: Final = 5.0
 """How long the end waits for tasks to be recovered; after that their leases lapse."""
+_LEAST_RECOVERY: Final = 0.4
+"""The same when children had to be killed after TERM: the end is due by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +58,20 @@ class SupervisorSettings:
         burst: whether one that ends by itself has done its work.
         max_memory: bytes of resident memory above which a child is recycled; None for no limit.
         health: where probes are answered.
+        beat_timeout: seconds without a sign of life after which a child is killed and replaced, because it
+            holds the interpreter's lock or was stopped; 0 for no limit.
+        start_timeout: seconds that the new child of a reload may take until it takes tasks; after that the
+            reload is called off; 0 for no limit.
+        end_timeout: seconds from TERM to KILL, and a margin of about one second, for a child that has not
+            told its own timeouts.
     """
 
     processes: int
     burst: bool = False
     max_memory: int | None = None
+    beat_timeout: float = 30.0
+    start_timeout: float = 60.0
+    end_timeout: float = PATIENCE
     health: HealthSettings = field(default_factory=HealthSettings)
 
 
@@ -62,10 +87,14 @@ class Supervisor:
     def __init__(self, command: Callable[[int], list[str]], settings: SupervisorSettings) -> None:
         self._command = command
         self._settings = settings
-        self._fleet = Fleet(settings.processes, burst=settings.burst)
+        never = float("inf")
+        limits = Limits(settings.beat_timeout or never, settings.start_timeout or never, settings.end_timeout)
+        self._fleet = Fleet(settings.processes, burst=settings.burst, limits=limits)
         self._children: dict[int, Child] = {}
         self._recoveries: set[asyncio.Task[None]] = set()
         self._interrupts = 0
+        self._looked_at = time.monotonic()
+        self._end_by = float("inf")
         self._has_terminal = os.isatty(0)
 
     def run(self) -> int:
@@ -103,22 +132,38 @@ class Supervisor:
             await self._rest()
             self._look_at_memory()
         if self._recoveries:
-            await asyncio.wait(self._recoveries, timeout=_PATIENCE)
+            until_end = max(_LEAST_RECOVERY, self._end_by - time.monotonic())
+            await asyncio.wait(self._recoveries, timeout=min(_LONGEST_RECOVERY, until_end))
         return self._fleet.exit_code
 
     def _act(self) -> None:
+        self._notice_pause()
         for action in self._fleet.actions(time.monotonic()):
             if isinstance(action, Start):
                 self._start(action.member)
+            elif isinstance(action, Kill):
+                self._kill(action)
             else:
                 self._of(action.member).send(signal.SIGTERM)
 
+    def _notice_pause(self) -> None:
+        """Read what children have said, so that no silence of this process is taken for theirs."""
+        for child in self._children.values():
+            self._hear(child)
+        now = time.monotonic()
+        if now - self._looked_at > _PAUSE_SECONDS:
+            self._fleet.resumed(now)
+        self._looked_at = now
+
+    def _kill(self, action: Kill) -> None:
+        child = self._of(action.member)
+        _log.error("worker %d (pid %d) %s: it is killed", action.member.worker, child.pid, action.reason)
+        child.send(signal.SIGKILL)
+
     async def _rest(self) -> None:
-        until = self._fleet.wake_at() - time.monotonic()
-        if self._settings.max_memory is not None:
-            until = min(until, _LOOK_AT_MEMORY)
+        until = min(self._fleet.wake_at() - time.monotonic(), _LOOK_SECONDS)
         try:
-            async with asyncio.timeout(None if until == float("inf") else max(0.0, until)):
+            async with asyncio.timeout(max(0.0, until)):
                 await self._news.wait()
         except TimeoutError:
             return
@@ -143,7 +188,10 @@ class Supervisor:
 
     def _hear(self, child: Child) -> None:
         for message in child.messages():
-            if "facts" in message:
+            self._fleet.heard(time.monotonic(), [child.member])
+            if "patience" in message:
+                child.member.patience = message["patience"] + KILL_MARGIN
+            elif "facts" in message:
                 child.take_facts(message["facts"])
             elif "beat" in message:
                 child.vitals.beat_at = time.monotonic()
@@ -258,6 +306,8 @@ class Supervisor:
 
     def _terminate(self) -> None:
         self._fleet.close()
+        patience = max((member.patience for member in self._fleet.members), default=0.0)
+        self._end_by = min(self._end_by, time.monotonic() + patience + _LEAST_RECOVERY)
         self._news.set()
 
     def _interrupt(self) -> None:

@@ -24,6 +24,7 @@ class HealthCheck(Service):
         self._parts = parts
         interval = seconds_of("health_check_interval", parts.config.health_check_interval)
         self.first_rest = self._interval = interval
+        self.stop_limit = seconds_of("cancel_timeout", parts.config.cancel_timeout)
 
     async def round(self) -> float:
         """Ping, and hand None or the error to the function; what the function raises is a failed round."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyasynq._server.server_record import ServerRecord
 
 OVERDUE_EXIT_CODE = 4
-UNFINISHED_EXIT_CODE = 3
 _RETRY_SECONDS = 1.0
 
 
@@ -43,8 +42,8 @@ class Heartbeater(Service):
     """The thread beats; the rounds on the event loop take in what each beat found.
 
     A beat renews all leases first, then writes the server's record. Between beats the thread looks
-    whether the event loop runs. When it does not, and its handlers are far over their deadlines or the
-    process was told to end, the thread ends the process, if the process is ours.
+    whether the event loop runs. When it does not, and its handlers are far over their deadlines, the thread
+    ends the process, if the process is ours.
     """
 
     name = "heartbeater"
@@ -72,8 +71,6 @@ class Heartbeater(Service):
         self._ring = threading.Event()
         self._stopping = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self.exit_by = float("inf")
-        """Monotonic time from which on a blocked event loop ends the process: it was told to stop."""
         self.on_servers: Callable[[int], None] = lambda _: None
         """Called with the number of servers after each beat."""
 
@@ -172,9 +169,7 @@ class Heartbeater(Service):
         if not self._owns_process:
             return
         now = self._parts.clock.monotonic()
-        if now >= self.exit_by:
-            self.end_process(UNFINISHED_EXIT_CODE, self._parts.roster.snapshot())
-        elif self._rule.is_stuck(self._parts.roster.snapshot(), now):
+        if self._rule.is_stuck(self._parts.roster.snapshot(), now):
             attempts = self._parts.roster.snapshot()
             innocent = [attempt for attempt in attempts if not self._rule.is_overdue(attempt, now)]
             self.end_process(OVERDUE_EXIT_CODE, innocent)

@@ -1,0 +1,197 @@
+"""Workers in which something never ends: TERM ends them in time, and a line says what hung."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fix_worker import CONTAINER, ROOT, Program, enqueue, may_unshare, pending, task_field
+
+if TYPE_CHECKING:
+    from tests.invariants import RedisClient
+
+PROGRAM = """
+import asyncio, ctypes, os, signal, sys, time
+from contextlib import asynccontextmanager
+from pyasynq import App, ServerConfig
+
+HANG = os.environ["HANG"]
+
+def tell(what):
+    os.write(1, f"{what} {os.getpid()}\\n".encode())
+
+async def hang():
+    tell("hangs")
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            if "swallow" not in HANG:
+                raise
+
+@asynccontextmanager
+async def lifespan(app):
+    tell("entering")
+    if HANG.startswith("start"):
+        if HANG == "start-blocked":
+            tell("hangs")
+            while True:
+                time.sleep(3600)
+        await hang()
+    yield
+    if HANG.startswith("end"):
+        if HANG == "end-blocked":
+            tell("hangs")
+            while True:
+                time.sleep(3600)
+        await hang()
+
+app = App(lifespan=lifespan)
+
+@app.task("async")
+async def run() -> None:
+    tell("started")
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            tell("cancelled")
+
+@app.task("thread")
+def run_thread() -> None:
+    tell("started")
+    while True:
+        time.sleep(3600)
+
+@app.task("child", executor="process")
+def run_child() -> None:
+    tell("started")
+    while True:
+        time.sleep(3600)
+
+@app.task("lock")
+def run_lock() -> None:
+    tell("started")
+    ctypes.PyDLL(None).sleep(3600)  # which keeps the interpreter's lock
+
+@app.task("steal")
+async def steal() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: tell("stolen"))
+    tell("started")
+
+async def check(error):
+    if HANG.startswith("check-blocked"):
+        tell("hangs")
+        while True:
+            time.sleep(3600)
+    if HANG.startswith("check"):
+        await hang()
+"""
+MAIN = """
+import logging, sys
+from hanging import ServerConfig, app, check
+
+logging.basicConfig(level="INFO", format="%(levelname)s %(message)s")
+config = ServerConfig(shutdown_timeout=0.5, cancel_timeout=1, health_check=check, health_check_interval=0.1)
+sys.exit(app.server(config).run_forever(app))
+"""
+LIMIT = 0.5 + 1.0 + 2.0
+"""Seconds: shutdown_timeout, cancel_timeout, and two."""
+WORKER = ("-m", "pyasynq.cli", "worker", "hanging:app", "--shutdown-timeout", "0.5")
+ALONE = ("-m", "alone")
+
+
+class Hanging(Program):
+    """A worker of the program above."""
+
+    def __init__(
+        self, folder: Path, url: str, hang: str, *command: str, prefix: tuple[str, ...] = ()
+    ) -> None:
+        (folder / "hanging.py").write_text(PROGRAM)
+        (folder / "alone.py").write_text(MAIN)
+        path = os.pathsep.join([str(ROOT / "src"), str(folder)])
+        environment = {"HANG": hang, "PYTHONPATH": path, "PYASYNQ_REDIS_URL": url}
+        super().__init__(*prefix, sys.executable, *command, **environment)
+
+    def seconds_to_end(self, pid: int | None = None) -> float:
+        """Send TERM, wait for the end, and return how long it took."""
+        sent = time.monotonic()
+        os.kill(pid or self.pid, signal.SIGTERM)
+        self.end(within=LIMIT + 5)
+        return time.monotonic() - sent
+
+
+@pytest.mark.parametrize(
+    ("hang", "what"),
+    [
+        ("start", ""),
+        ("start-swallow", "the start of the lifespan did not end in time .* in hang"),
+        ("start-blocked", r"the event loop \(blocked during the start of the lifespan\) did not end in time"),
+        ("end", "the end of the lifespan did not end in time .* in hang"),
+        ("end-swallow", "the end of the lifespan did not end in time .* in hang"),
+        ("end-blocked", r"the event loop \(blocked during the end of the lifespan\) did not end in time"),
+        ("check", "the service 'health check' did not end in time .* in hang"),
+        ("check-swallow", "the service 'health check' did not end in time .* in hang"),
+        ("check-blocked", r"the event loop \(blocked during the work\) did not end in time"),
+    ],
+)
+def test_d14_term_ends_a_worker_in_which_user_code_hangs(
+    tmp_path: Path, redis_url: str, hang: str, what: str
+) -> None:
+    """Within the timeouts and two seconds. A start that lets itself be cancelled has not hung."""
+    with Hanging(tmp_path, redis_url, hang, *ALONE) as worker:
+        worker.wait_for("^entering" if hang.startswith("end") else "^hangs")
+        if hang.startswith("end"):
+            worker.wait_for("concurrency 100")
+        assert worker.seconds_to_end() < LIMIT
+        if what:
+            worker.wait_for(what)
+
+
+@pytest.mark.parametrize("hang", ["start-swallow", "start-blocked", "end-swallow", "end-blocked"])
+def test_d14_term_ends_a_supervised_worker_whose_lifespan_hangs(
+    tmp_path: Path, redis_url: str, hang: str
+) -> None:
+    """And its supervisor."""
+    with Hanging(tmp_path, redis_url, hang, *WORKER, "--processes", "1") as workers:
+        workers.wait_for("takes tasks" if hang.startswith("end") else "^hangs")
+        assert workers.seconds_to_end() < LIMIT
+        workers.wait_for("lifespan.* did not end in time")
+
+
+@pytest.mark.skipif(not may_unshare(), reason="this host does not let us make a PID namespace")
+@pytest.mark.parametrize("hang", ["start-blocked", "end-swallow"])
+@pytest.mark.parametrize("options", [(), ("--processes", "1")])
+def test_d14_term_ends_process_1_whose_lifespan_hangs(
+    tmp_path: Path, redis_url: str, hang: str, options: tuple[str, ...]
+) -> None:
+    """Where the kernel ignores what a process has no handler for."""
+    with Hanging(tmp_path, redis_url, hang, *WORKER, *options, prefix=CONTAINER) as workers:
+        ready = "takes tasks" if options else "concurrency 100"
+        workers.wait_for(ready if hang.startswith("end") else "^hangs")
+        [inside] = Path(f"/proc/{workers.pid}/task/{workers.pid}/children").read_text().split()
+        assert workers.seconds_to_end(int(inside)) < LIMIT
+        workers.wait_for("lifespan.* did not end in time")
+
+
+@pytest.mark.parametrize("kind", ["async", "thread", "child"])
+@pytest.mark.parametrize("options", [(), ("--processes", "1")])
+def test_d14_term_ends_a_worker_whose_handler_and_lifespan_hang(
+    tmp_path: Path, redis_url: str, redis_client: RedisClient, kind: str, options: tuple[str, ...]
+) -> None:
+    """The task is back in front of its queue, and no crash is counted."""
+    [task_id] = enqueue(redis_url, kind)
+    with Hanging(tmp_path, redis_url, "end-swallow", *WORKER, *options) as workers:
+        workers.wait_for("^started")
+        assert workers.seconds_to_end() < LIMIT
+        workers.wait_for("the end of the lifespan did not end in time")
+        if kind != "child":
+            workers.wait_for(rf"the handler of task {task_id} \({kind}\) did not end in time")
+    assert [task_id] == pending(redis_client)
+    assert task_field(redis_client, task_id, "x:crashes") is None
