@@ -38,6 +38,11 @@ class WorkerProcess:
         )
 
     @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    @property
     def text(self) -> str:
         """All that was read so far."""
         return "".join(self.lines)

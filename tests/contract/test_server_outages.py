@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pyasynq._server.processes.vitals import SILENCE, Vitals
 from pyasynq._server.settings import EngineSettings
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
-from pyasynq.events import Outcome, RoundFailed, SettleDelayed, TaskFinished, TaskRecovered
+from pyasynq.events import HeartbeatWritten, Outcome, RoundFailed, SettleDelayed, TaskFinished, TaskRecovered
 from pyasynq.task import Task
 from tests.factories import Tasks
-from tests.fix_engine import QUICK, serving
+from tests.fix_engine import QUICK, do_nothing, serving
 from tests.fix_proxy import Cut, Proxy
 from tests.invariants import check_invariants
 from tests.run_async import run_async
@@ -119,3 +121,26 @@ async def test_w21_a_redis_that_is_away_is_asked_with_growing_rests(own_server: 
         assert len(failures) < 20
         assert [] == running.recorder.of(TaskFinished)
         own_server.start()
+
+
+@run_async
+async def test_d18_a_worker_is_ready_within_two_seconds_of_the_first_good_answer(
+    own_server: OwnServer,
+) -> None:
+    """Although Redis has answered every call with an error, and far more beats failed than rounds."""
+    vitals = Vitals(1, 42)
+    with own_server.connect() as admin:
+        async with serving(own_server.url, do_nothing) as running:
+            vitals.watch(running.server.events)
+            await running.recorder.wait(HeartbeatWritten)
+            admin.config_set("requirepass", "rotated")
+            admin.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            for _ in range(6):
+                await running.recorder.wait(
+                    RoundFailed, lambda failed: failed.service == "heartbeater", new=True
+                )
+            admin.config_set("requirepass", "")
+            async with asyncio.timeout(2):
+                await running.recorder.wait(HeartbeatWritten, new=True)
+    assert vitals.beat_at is not None
+    assert time.monotonic() - vitals.beat_at < SILENCE

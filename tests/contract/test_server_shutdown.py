@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import threading
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from pyasynq._wire.messages import decode_task_message
@@ -13,13 +16,18 @@ from pyasynq.events import (
     AttemptAbandoned,
     HeartbeatWritten,
     ServerStateChanged,
+    ShutdownHung,
     TaskStarted,
 )
 from pyasynq.inspector import Inspector
-from tests.fix_engine import Gate, Recorder, do_nothing, make_server, serving
+from pyasynq.server import Server
+from tests.fix_engine import QUICK, Gate, Recorder, do_nothing, make_server, serving
 from tests.run_async import run_async
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     import redis
 
     from pyasynq.task import Task
@@ -128,3 +136,68 @@ async def test_an_idle_server_that_is_to_shut_down_when_idle_does_so_at_once(red
     await recorder.wait(HeartbeatWritten)
     server.request_shutdown(when_idle=True)
     assert 0 == await running
+
+
+@run_async
+async def test_d08_leases_are_renewed_while_the_lifespan_is_left(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks
+) -> None:
+    """So the task of a thread that runs on is not run by another server meanwhile."""
+    begun, end = threading.Event(), threading.Event()
+    leaving, may_leave = asyncio.Event(), asyncio.Event()
+
+    def handle(task: Task) -> None:
+        del task
+        begun.set()
+        end.wait()
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        yield
+        leaving.set()
+        await may_leave.wait()
+
+    config = ServerConfig(concurrency=1, shutdown_timeout=0, cancel_timeout=0)
+    settings = dataclasses.replace(QUICK, shutdown_margin=30)
+    server = Server(redis_url, config, lifespan=lifespan)
+    server._settings = settings
+    await server.start(handle)
+    async with Client(redis_url) as client:
+        await client.enqueue("t", task_id="a")
+    await asyncio.to_thread(begun.wait)
+    closing = asyncio.create_task(server.shutdown())
+    await leaving.wait()
+    before = redis_client.zscore(tasks.keys.lease, "a")
+    assert before is not None
+    await asyncio.to_thread(
+        wait_until, lambda: (redis_client.zscore(tasks.keys.lease, "a") or 0) >= before + 2, seconds=10
+    )
+    end.set()
+    may_leave.set()
+    await closing
+
+
+@run_async
+async def test_d14_a_lifespan_that_does_not_end_is_given_up_in_a_program_of_somebody_else(
+    redis_url: str, redis_client: redis.Redis
+) -> None:
+    """It is cancelled, then left behind; an event says where it waits."""
+    may_end = asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        yield
+        while not may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await may_end.wait()
+
+    server = Server(redis_url, ServerConfig(shutdown_timeout=0, cancel_timeout=0), lifespan=lifespan)
+    recorder = Recorder(server.events)
+    await server.start(do_nothing)
+    await server.shutdown()
+    hung = await recorder.wait(ShutdownHung)
+    assert "the end of the lifespan" == hung.what
+    assert "lifespan" in hung.where
+    assert 3 == server.exit_code
+    may_end.set()
+    await asyncio.sleep(0)

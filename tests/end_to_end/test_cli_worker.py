@@ -7,6 +7,7 @@ import re
 import signal
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from pyasynq import sync
@@ -287,6 +288,20 @@ def test_reload_restarts_the_worker_when_a_file_changes(
         assert 0 == worker.wait()
     assert 3 == worker.text.count("opened") + worker.text.count("SyntaxError")
     assert 2 == len(re.findall(r"INFO    closed$", worker.text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.parametrize("options", [(), ("--processes", "1")])
+def test_d57_a_reloaded_worker_ends_with_its_parent(
+    folder: Path, redis_url: str, number: signal.Signals, options: tuple[str, ...]
+) -> None:
+    """For any reason, and with the processes that it has started."""
+    with WorkerProcess(folder, redis_url, "worker", "shop:app", "--reload", *options) as worker:
+        worker.wait_for("opened")
+        children = psutil.Process(worker.pid).children(recursive=True)
+        assert len(children) == 1 + bool(options)
+        worker.send(number)
+        assert [] == psutil.wait_procs(children, timeout=10)[1]
 
 
 def test_ping_says_where_redis_is(folder: Path, redis_url: str) -> None:

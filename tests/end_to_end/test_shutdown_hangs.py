@@ -195,3 +195,47 @@ def test_d14_term_ends_a_worker_whose_handler_and_lifespan_hang(
             workers.wait_for(rf"the handler of task {task_id} \({kind}\) did not end in time")
     assert [task_id] == pending(redis_client)
     assert task_field(redis_client, task_id, "x:crashes") is None
+
+
+def test_d17_a_child_that_keeps_the_interpreters_lock_is_replaced_and_its_task_comes_back(
+    tmp_path: Path, redis_url: str, redis_client: RedisClient
+) -> None:
+    """Its supervisor hears nothing of it, kills it and recovers the task at once."""
+    options = ("--processes", "1", "--beat-timeout", "3", "--concurrency", "1")
+    with Hanging(tmp_path, redis_url, "", *WORKER, *options) as workers:
+        workers.wait_for("takes tasks")
+        [task_id] = enqueue(redis_url, "lock")
+        workers.wait_for("^started")
+        workers.wait_for("gave no sign of life for 3 s: it is killed")
+        workers.wait_for("^started", times=2)
+        assert b"1" == task_field(redis_client, task_id, "x:crashes")
+        # The second run keeps the lock as well, and hears no TERM.
+        assert workers.seconds_to_end() < LIMIT
+        workers.wait_for("did not end within 2.5 s of TERM: it is killed")
+    assert [task_id] == pending(redis_client)
+
+
+def test_d17_a_reload_whose_new_child_hangs_is_called_off(tmp_path: Path, redis_url: str) -> None:
+    """The old one goes on."""
+    options = ("--processes", "1", "--start-timeout", "2")
+    with Hanging(tmp_path, redis_url, "", *WORKER, *options) as workers:
+        workers.wait_for("takes tasks")
+        (tmp_path / "hanging.py").write_text(PROGRAM.replace('os.environ["HANG"]', '"start-swallow"'))
+        workers.send(signal.SIGHUP)
+        workers.wait_for("^hangs")
+        workers.wait_for("the reload is called off")
+        enqueue(redis_url, "steal")
+        workers.wait_for("^started")
+        assert workers.seconds_to_end() < LIMIT
+
+
+def test_d64_a_handler_that_takes_term_for_itself_does_not_take_the_shutdown_away(
+    tmp_path: Path, redis_url: str
+) -> None:
+    """The worker notices within a second, says whose handler it was, and puts its own back."""
+    enqueue(redis_url, "steal")
+    with Hanging(tmp_path, redis_url, "", *WORKER) as worker:
+        worker.wait_for("^started")
+        worker.wait_for("the handler of SIGTERM was replaced by hanging.steal.<locals>.<lambda>")
+        assert worker.seconds_to_end() < LIMIT
+    assert "stolen" not in worker.text

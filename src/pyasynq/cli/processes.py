@@ -94,10 +94,15 @@ def supervise(arguments: Sequence[str], settings: dict[str, Any]) -> int:
             health=health_settings(settings),
             beat_timeout=settings["beat_timeout"],
             start_timeout=settings["start_timeout"],
-            end_timeout=settings["shutdown_timeout"]
-            + seconds_of("cancel_timeout", ServerConfig().cancel_timeout),
+            end_timeout=end_timeout(settings),
         ),
     ).run()
+
+
+def end_timeout(settings: dict[str, Any]) -> float:
+    """Return how many seconds a worker of these options may take to end, without a margin."""
+    shutdown: float = settings["shutdown_timeout"]
+    return shutdown + seconds_of("cancel_timeout", ServerConfig().cancel_timeout)
 
 
 def health_settings(settings: dict[str, Any]) -> HealthSettings:

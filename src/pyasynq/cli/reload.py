@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+PARENT: Final = "--parent"
 _LOOK_AT_CHILD_EVERY_MS = 500
+_END_MARGIN: Final = 3.0
+"""Seconds that a worker may take to end beyond its own timeouts; it ends itself before, unless it hangs."""
+_ASK_AGAIN_SECONDS: Final = 0.5
 _log = logging.getLogger("pyasynq")
 
 
-def run_with_reload(arguments: Sequence[str]) -> int:
+def run_with_reload(arguments: Sequence[str], timeouts: float = 9.0) -> int:
     """Run `pyasynq worker` with these arguments in a child, and again whenever a Python file here changes.
 
     The child is asked to stop as by a deployment: what runs may finish. A child that ends by itself, such as
     one whose module has a syntax error, is started again with the next change.
+
+    The child holds a socket whose other end is here, so it ends whatever ends this process.
+
+    Args:
+        arguments: of the command, without `--reload`.
+        timeouts: seconds that the worker may take to end, without a margin; then it is killed.
 
     Returns:
         the exit code of the last child.
@@ -32,9 +46,10 @@ def run_with_reload(arguments: Sequence[str]) -> int:
         ClickException: when watchfiles is not installed; it names the command to type.
     """
     changes, stop = _changes(), threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
-    child = _start(arguments)
+    ours, theirs = socket.socketpair()
+    child = _start(arguments, theirs)
     _log.info("watching the Python files in %s", Path.cwd())
     waiting = False
     for changed in changes(stop):
@@ -45,9 +60,33 @@ def run_with_reload(arguments: Sequence[str]) -> int:
             continue
         waiting = False
         _log.info("%s changed: restarting the worker", ", ".join(changed))
-        _end(child)
-        child = _start(arguments)
-    return _end(child)
+        _end(child, timeouts)
+        child = _start(arguments, theirs)
+    code = _end(child, timeouts)
+    ours.close()
+    theirs.close()
+    return code
+
+
+def end_with_parent(descriptor: int) -> None:
+    """Shut this process down as soon as its parent has ended, for any reason.
+
+    Args:
+        descriptor: a socket whose other end the parent alone holds.
+    """
+    os.set_inheritable(descriptor, False)
+    parent = socket.socket(fileno=descriptor)
+    threading.Thread(target=_wait_for_parent, args=(parent,), name="pyasynq-parent", daemon=True).start()
+
+
+def _wait_for_parent(parent: socket.socket) -> None:
+    # A broken socket is the end of the parent as well.
+    with contextlib.suppress(OSError):
+        parent.recv(1)
+    # A worker that has just begun may not hear the first one.
+    while True:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_ASK_AGAIN_SECONDS)
 
 
 def _changes() -> Any:
@@ -77,14 +116,22 @@ def _shown(path: Path, folder: Path) -> str:
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
-def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+def _start(arguments: Sequence[str], parent: socket.socket) -> subprocess.Popen[bytes]:
     # In a process group of its own: Ctrl-C reaches only us, and the child gets one signal instead of two,
     # of which the second would abort it.
-    return subprocess.Popen([sys.executable, "-m", "pyasynq.cli", "worker", *arguments], process_group=0)
+    return subprocess.Popen(
+        [sys.executable, "-m", "pyasynq.cli", "worker", f"{PARENT}={parent.fileno()}", *arguments],
+        process_group=0,
+        pass_fds=(parent.fileno(),),
+    )
 
 
-def _end(child: subprocess.Popen[bytes]) -> int:
+def _end(child: subprocess.Popen[bytes], timeouts: float) -> int:
     if child.poll() is None:
         child.terminate()
-    # No time limit: the worker has one of its own, and a second Ctrl-C cannot help it.
-    return child.wait()
+    try:
+        return child.wait(timeouts + _END_MARGIN)
+    except subprocess.TimeoutExpired:
+        _log.error("the worker (pid %d) did not end within %g s of TERM: it is killed", child.pid, timeouts)
+        child.kill()
+        return child.wait()

@@ -14,6 +14,7 @@ from pyasynq.cli.locate import find_app, load_module
 from pyasynq.cli.logs import LogFormat, install_logging
 from pyasynq.cli.processes import (
     SUPERVISED,
+    end_timeout,
     health_settings,
     inherited_socket,
     is_supervisor,
@@ -22,7 +23,7 @@ from pyasynq.cli.processes import (
     supervise,
 )
 from pyasynq.cli.queues import ordered_queues, queue_concurrency, queue_rates, queue_weights, with_limits
-from pyasynq.cli.reload import run_with_reload
+from pyasynq.cli.reload import PARENT, end_with_parent, run_with_reload
 from pyasynq.config import ServerConfig
 from pyasynq.errors import PyasynqError
 from pyasynq.supervisor import HealthSettings, SupervisorLink, SupervisorSettings
@@ -172,6 +173,7 @@ class _WorkerCommand(click.Command):
     help="Touch this file every second while /live would say yes; it is removed at the end.",
 )
 @click.option(SUPERVISED, type=int, callback=inherited_socket, hidden=True)
+@click.option(PARENT, type=int, callback=inherited_socket, hidden=True)
 @click.option("--with-scheduler", is_flag=True, help="Also enqueue what the app's cron expressions say.")
 @click.option(
     "--publish-events", is_flag=True, help="Publish what happens to tasks, as a stream that others follow."
@@ -211,7 +213,11 @@ def worker(reference: str, modules: tuple[str, ...], *, reload: bool, **settings
     if reload:
         if settings["burst"]:
             raise click.UsageError("--reload waits for changes and --burst exits: use one of them")
-        raise SystemExit(run_with_reload([argument for argument in typed if argument != "--reload"]))
+        again = [argument for argument in typed if argument != "--reload"]
+        raise SystemExit(run_with_reload(again, end_timeout(settings)))
+    if settings["parent"] is not None:
+        end_with_parent(settings["parent"])
+        typed = tuple(argument for argument in typed if not argument.startswith(f"{PARENT}="))
     if is_supervisor(settings):
         raise SystemExit(supervise(typed, settings))
     # Before anything that takes time: the supervisor may end meanwhile.

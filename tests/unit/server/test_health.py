@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
+import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -111,3 +114,19 @@ def test_a_port_that_is_taken_is_an_error_that_names_it(tmp_path: Path) -> None:
         Health(HealthSettings(path=str(tmp_path / "none" / "alive")), list),
     ):
         pass
+
+
+def test_d21_silent_connections_do_not_keep_probes_from_an_answer() -> None:
+    """The oldest is turned away for the next one; one that says nothing is closed after a second."""
+    with Health(HealthSettings(0, "127.0.0.1"), lambda: [Vitals(1, 42)]) as health, ExitStack() as stack:
+        port = health.port
+        assert port
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5)) for _ in range(70)
+        ]
+        assert 200 == ask(port, "GET", "/live")[0]
+        begun = time.monotonic()
+        for connection in silent:
+            with contextlib.suppress(ConnectionResetError):
+                assert b"" == connection.recv(1)
+        assert time.monotonic() - begun < 4

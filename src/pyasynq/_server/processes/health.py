@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _PATIENCE: Final = 5.0
-_MOST_CONNECTIONS: Final = 64
+_HEAD_SECONDS: Final = 1.0
+"""How long a request may take to come."""
+_MOST_SILENT: Final = 64
+"""How many connections may wait for their request at once; the oldest is closed for the next one."""
 _LONGEST_HEAD: Final = 8_192
 _LOOK_EVERY: Final = 1.0
 
@@ -54,7 +57,8 @@ class Health:
         self._socket: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._connections = 0
+        self._silent: dict[asyncio.StreamWriter, None] = {}
+        """Connections whose request has not come, the oldest first."""
 
     def __enter__(self) -> Self:
         """Begin to answer."""
@@ -119,16 +123,22 @@ class Health:
                 self._file.touch()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
+        if len(self._silent) >= _MOST_SILENT:
+            oldest = next(iter(self._silent))
+            del self._silent[oldest]
+            oldest.transport.abort()
+        self._silent[writer] = None
         try:
-            if self._connections <= _MOST_CONNECTIONS:
-                async with asyncio.timeout(_PATIENCE):
-                    writer.write(self._respond(await reader.readuntil(b"\r\n\r\n")))
-                    await writer.drain()
+            async with asyncio.timeout(_HEAD_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            self._silent.pop(writer, None)
+            writer.write(self._respond(head))
+            async with asyncio.timeout(_PATIENCE):
+                await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return  # who asks so is not answered
         finally:
-            self._connections -= 1
+            self._silent.pop(writer, None)
             writer.close()
 
     def _respond(self, head: bytes) -> bytes:

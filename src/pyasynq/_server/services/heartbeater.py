@@ -83,10 +83,28 @@ class Heartbeater(Service):
         threading.Thread(target=self._work, name="pyasynq-heartbeat", daemon=True).start()
 
     async def round(self) -> float:
-        """Take in one beat: cancel what is lost, and what is to be cancelled."""
-        beat = await self._beats.get()
-        if beat is None:
+        """Take in what the beats have found: cancel what is lost, and what is to be cancelled.
+
+        Beats that came during a rest after an error are taken in together. Whether Redis can be reached is
+        what the newest one says.
+        """
+        beats = [await self._beats.get()]
+        while not self._beats.empty():
+            beats.append(self._beats.get_nowait())
+        newest: Beat | None = None
+        for beat in beats:
+            if beat is not None:
+                self._take_in(beat)
+                newest = beat
+        if newest is None:
             return 0.0
+        if newest.error is not None:
+            raise newest.error
+        if self.events.wants(HeartbeatWritten):
+            self.events.emit(HeartbeatWritten(self._parts.server_id))
+        return 0.0
+
+    def _take_in(self, beat: Beat) -> None:
         now = self._parts.clock.monotonic()
         for attempt in beat.lost:
             attempt.lost = True
@@ -99,11 +117,12 @@ class Heartbeater(Service):
             attempt.cancel(TaskCanceledError(outcome), monotonic=now)
         if beat.servers is not None:
             self.on_servers(beat.servers)
-        if beat.error is not None:
-            raise beat.error
-        if self.events.wants(HeartbeatWritten):
-            self.events.emit(HeartbeatWritten(self._parts.server_id))
-        return 0.0
+
+    def _heard(self, beat: Beat) -> None:
+        """Take a beat from the thread, on the loop; a good one ends the rest after a failed one."""
+        self._beats.put_nowait(beat)
+        if beat.error is None:
+            self.wake()
 
     def interrupt(self) -> None:
         """End the wait for the next beat."""
@@ -160,7 +179,7 @@ class Heartbeater(Service):
 
     def _tell(self, beat: Beat) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._beats.put_nowait, beat)
+            self._loop.call_soon_threadsafe(self._heard, beat)
         except RuntimeError:
             # The loop was closed without stopping the server; nothing is left to renew leases for.
             self._stopping = True

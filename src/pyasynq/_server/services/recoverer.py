@@ -20,11 +20,38 @@ if TYPE_CHECKING:
     from pyasynq._server.parts import Parts
 
 
+class QuietTime:
+    """Time of one lease, after Redis has come back, in which nothing is recovered.
+
+    It begins at most once in two leases, so that connections that break all the time do not prolong it.
+
+    Args:
+        lease: seconds of a lease.
+        until: monotonic time at which the first quiet time ends.
+    """
+
+    def __init__(self, lease: float, until: float) -> None:
+        self._lease = lease
+        self._until = until
+        self._next = 0.0
+
+    def begin(self, now: float) -> None:
+        """Begin with a quiet time, unless one has begun too recently."""
+        if now >= self._next:
+            self._until = now + self._lease
+            self._next = now + 2 * self._lease
+
+    def holds(self, now: float) -> bool:
+        """Return whether nothing is to be recovered."""
+        return now < self._until
+
+
 class Recoverer(Service):
     """Looks every three seconds for leases that ended long enough ago, and for active tasks without one.
 
     After Redis was away or has been restarted it waits for one full lease: live workers have lost their
-    leases too, and are about to renew them.
+    leases too, and are about to renew them. Such a quiet time begins at most once in two leases, one minute:
+    connections that break again and again do not hold recovery off.
     """
 
     name = "recoverer"
@@ -44,9 +71,8 @@ class Recoverer(Service):
             parts.events,
             parts.redis_time,
         )
-        self._quiet_until = parts.clock.monotonic() + max(0, parts.settings.lease - facts.uptime_seconds)
-        if not facts.uptime_seconds:
-            self._quiet_until = parts.clock.monotonic() + parts.settings.lease
+        now, lease = parts.clock.monotonic(), parts.settings.lease
+        self._quiet = QuietTime(lease, now + max(0, lease - facts.uptime_seconds))
         self._disconnect_seen = parts.driver.last_disconnect
         self._was_away = False
         self._unleased: dict[tuple[str, str], str] = {}
@@ -71,11 +97,11 @@ class Recoverer(Service):
         now = self._parts.clock.monotonic()
         disconnect = self._parts.driver.last_disconnect
         # Breaks during the wait do not prolong it: where a proxy cuts idle connections, recovery must go on.
-        if self._was_away or (disconnect != self._disconnect_seen and now >= self._quiet_until):
-            self._quiet_until = now + self._parts.settings.lease
+        if self._was_away or (disconnect != self._disconnect_seen and not self._quiet.holds(now)):
+            self._quiet.begin(now)
         self._was_away = False
         self._disconnect_seen = disconnect
-        return now < self._quiet_until
+        return self._quiet.holds(now)
 
     async def _look(self) -> list[tuple[str, Sequence[ExpiredTask]]]:
         settings = self._parts.settings
