@@ -22,6 +22,7 @@ from pyasynq._server.engine import Engine
 from pyasynq._server.exit_guard import ExitGuard, clear_loop, end_process, loop_turns
 from pyasynq._server.lifespan import Lifespan
 from pyasynq._server.logs import LogSubscriber
+from pyasynq._server.processes.reaper import leave_process_1
 from pyasynq._server.routes import router_of
 from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._server.signals import SignalWatch
@@ -257,6 +258,7 @@ class Server:
         its task is already back in its queue. So it does when a shutdown takes a second longer than
         `shutdown_timeout` and `cancel_timeout`, whatever hangs. A second INT ends the process at once.
         """
+        leave_process_1()
         self._owns_process = True
         self._thread_id = threading.get_ident()
         try:

@@ -21,7 +21,16 @@ from __future__ import annotations
 
 from pyasynq._server.processes.health import Health, HealthSettings
 from pyasynq._server.processes.link import SupervisorLink
+from pyasynq._server.processes.reaper import leave_process_1
 from pyasynq._server.processes.supervisor import Supervisor, SupervisorSettings
 from pyasynq._server.processes.vitals import Vitals
 
-__all__ = ["Health", "HealthSettings", "Supervisor", "SupervisorLink", "SupervisorSettings", "Vitals"]
+__all__ = [
+    "Health",
+    "HealthSettings",
+    "Supervisor",
+    "SupervisorLink",
+    "SupervisorSettings",
+    "Vitals",
+    "leave_process_1",
+]

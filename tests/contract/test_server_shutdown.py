@@ -172,9 +172,12 @@ async def test_d08_leases_are_renewed_while_the_lifespan_is_left(
     await asyncio.to_thread(
         wait_until, lambda: (redis_client.zscore(tasks.keys.lease, "a") or 0) >= before + 2, seconds=10
     )
-    end.set()
     may_leave.set()
     await closing
+    end.set()
+    engine = server._engine
+    assert engine is not None
+    assert await engine._runner.running.wait_until_idle(5)
 
 
 @run_async

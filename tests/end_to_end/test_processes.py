@@ -267,6 +267,23 @@ def test_a_supervisor_is_content_to_be_process_1(
         assert 0 == workers.end()
 
 
+@pytest.mark.skipif(not may_unshare(), reason="this host does not let us make a PID namespace")
+def test_d20_a_single_worker_waits_for_orphans_as_process_1(
+    tmp_path: Path, redis_url: str, redis_client: RedisClient
+) -> None:
+    """And leaves to its handlers the processes that they have started and wait for."""
+    with Workers(tmp_path, redis_url, prefix=CONTAINER) as worker:
+        worker.wait_for("concurrency 100")
+        [init] = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+        ids = enqueue(redis_url, *["orphan"] * 20, retention=60)
+        worker.wait_for("^left", times=20)
+        wait_until(lambda: not active(redis_client) and not pending(redis_client))
+        wait_until(lambda: 1 == len(psutil.Process(int(init)).children(recursive=True)), seconds=SOON)
+        os.kill(int(init), signal.SIGTERM)
+        assert 0 == worker.end()
+    assert {b"completed"} == {task_field(redis_client, task_id, "state") for task_id in ids}
+
+
 def test_a_single_worker_answers_probes_too(
     tmp_path: Path, redis_url: str, redis_client: RedisClient
 ) -> None:

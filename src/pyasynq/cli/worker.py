@@ -26,7 +26,7 @@ from pyasynq.cli.queues import ordered_queues, queue_concurrency, queue_rates, q
 from pyasynq.cli.reload import PARENT, end_with_parent, run_with_reload
 from pyasynq.config import ServerConfig
 from pyasynq.errors import PyasynqError
-from pyasynq.supervisor import HealthSettings, SupervisorLink, SupervisorSettings
+from pyasynq.supervisor import HealthSettings, SupervisorLink, SupervisorSettings, leave_process_1
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -220,6 +220,7 @@ def worker(reference: str, modules: tuple[str, ...], *, reload: bool, **settings
         typed = tuple(argument for argument in typed if not argument.startswith(f"{PARENT}="))
     if is_supervisor(settings):
         raise SystemExit(supervise(typed, settings))
+    leave_process_1()
     # Before anything that takes time: the supervisor may end meanwhile.
     link = SupervisorLink(settings["supervised"]) if settings["supervised"] is not None else None
     raise SystemExit(_work(find_app(reference), modules, settings, link))
