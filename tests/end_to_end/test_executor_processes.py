@@ -36,6 +36,14 @@ def hang() -> None:
     (here / "pids.new").rename(here / "pids")
     ctypes.PyDLL(None).sleep(1000)  # with the interpreter's lock: nothing in Python can notice anything
 
+@app.task("escape", executor="process")
+def escape() -> None:
+    inner = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    told = subprocess.check_output(["sh", "-c", "setsid sleep 1000 >/dev/null & echo $!"], text=True)
+    (here / "pids.new").write_text(f"{os.getpid()} {os.getppid()} {inner.pid} {told}")
+    (here / "pids.new").rename(here / "pids")
+    time.sleep(1000)
+
 @app.task("look", executor="process", retention=60)
 async def look() -> list[str]:
     print("printed in the child", flush=True)
@@ -100,6 +108,22 @@ def test_children_end_with_their_worker_and_so_does_what_they_have_started(
             wait_for_end(*again)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only on Linux: elsewhere they are not found")
+@pytest.mark.parametrize("how", ["timeout", "stop", "kill"])
+def test_d29_processes_with_a_session_of_their_own_end_with_the_child_and_the_worker(
+    redis_url: str, folder: Path, how: str
+) -> None:
+    """At the task's timeout, at shutdown, and when a supervised worker is killed; orphans as well."""
+    with worker(folder, redis_url, "--processes", "1", "--shutdown-timeout", "0") as work:
+        enqueue(redis_url, "escape", timeout=1 if how == "timeout" else 300)
+        child, parent, session, orphan = written(folder / "pids")
+        if how == "stop":
+            work.terminate()
+        elif how == "kill":
+            os.kill(parent, signal.SIGKILL)
+        wait_for_end(child, session, orphan)
+
+
 @pytest.mark.skipif(not may_unshare(), reason="needs unshare, and the right to use it")
 def test_as_process_1_a_worker_leaves_no_zombies_of_what_children_have_started(
     redis_url: str, folder: Path
@@ -108,12 +132,11 @@ def test_as_process_1_a_worker_leaves_no_zombies_of_what_children_have_started(
     command = ("-m", "pyasynq.cli", "worker", "work:app")
     with Work(folder, redis_url, *command, prefix=CONTAINER) as work:
         enqueue(redis_url, "hang", timeout=1)
-        _, parent, _ = written(folder / "pids")
-        assert 1 == parent
+        written(folder / "pids")
         work.wait_for("context deadline exceeded")
         [inside] = psutil.Process(work.pid).children()
 
-        wait_until(lambda: not inside.children(recursive=True))
+        wait_until(lambda: 1 == len(inside.children(recursive=True)))
 
 
 def test_a_terminated_worker_leaves_no_child_and_puts_its_task_back(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pyasynq._server.children import frames
 from pyasynq._server.children.carried_log import log_levels, write_record
 from pyasynq._server.children.frames import Frame, Unpacker, pack
+from pyasynq._server.children.marks import MARK, kill_marked, new_mark
 from pyasynq.errors import ChildProcessDiedError, LeaseExpiredError, PyasynqError
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ class Child(asyncio.Protocol):
     """A process that runs one task at a time. All of it belongs to the event loop of the worker.
 
     It leads a session and a process group of its own, which is killed as a whole, also when it has ended by
-    itself. When the worker dies, whatever of, the kernel closes its ends of a pipe and a socket, and by
-    either the child's group is killed.
+    itself; so is what has left the group, by its mark. When the worker dies for any reason, the kernel
+    closes its ends of a pipe and a socket, and by either the child's group is killed.
 
     Attributes:
         ended: done when the process is gone, with its code; a signal's number is negative.
@@ -66,12 +67,14 @@ class Child(asyncio.Protocol):
         self._spawn()
 
     def _spawn(self) -> None:
+        self._mark = new_mark()
         self._socket, theirs = socket.socketpair()
         their_pipe, self._pipe = os.pipe()
         try:
             # Here and not in a thread: a new program in one step, never a copy of this process at work.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", _PROGRAM, str(theirs.fileno()), str(their_pipe)],
+                env={**os.environ, MARK: self._mark},
                 stdin=subprocess.DEVNULL,
                 stdout=_STANDARD_ERROR,
                 pass_fds=(theirs.fileno(), their_pipe),
@@ -175,6 +178,8 @@ class Child(asyncio.Protocol):
             self.kill()
         while (code := self._reap()) is None:
             time.sleep(_LOOK_SECONDS)
+        # What has begun a session of its own is not in the group.
+        kill_marked(self._mark)
         if os.getpid() == 1:
             # As process 1 of a container the worker inherits what the child had started.
             with suppress(ChildProcessError):

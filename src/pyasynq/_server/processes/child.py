@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pyasynq._server.children.marks import FAMILY, new_family
 from pyasynq._server.processes.child_facts import ChildFacts
 from pyasynq._server.processes.vitals import Vitals
 
@@ -37,6 +38,8 @@ class Child:
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
         self._unread = b""
+        self.family = new_family()
+        """By it the processes are found that its own child processes have started."""
         self.is_over = False
         """Whether the child has closed its end of the socket."""
         with theirs:
@@ -46,7 +49,7 @@ class Child:
             self.pid = os.posix_spawn(
                 arguments[0],
                 arguments,
-                os.environ,
+                {**os.environ, FAMILY: self.family},
                 setpgroup=0,
                 setsigmask=(),
                 setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGHUP, signal.SIGPIPE),

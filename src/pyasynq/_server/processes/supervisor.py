@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from pyasynq._server.children.marks import kill_marked
 from pyasynq._server.processes.child import Child, resident_bytes
 from pyasynq._server.processes.fleet import (
     KILL_MARGIN,
@@ -271,6 +272,8 @@ class Supervisor:
         del self._children[pid]
         fate = self._fleet.died(child.member, code, now)
         self._report(child.member.worker, f"(pid {pid}) {_how_it_ended(code)}", fate, now)
+        # Those of a worker that was killed have nobody else who would end them.
+        kill_marked(child.family)
         if code and child.facts is not None:
             recovery = self._loop.create_task(self._recover(child, now))
             self._recoveries.add(recovery)
