@@ -36,6 +36,9 @@ _FIRED_AT_ONCE: Final = 10
 """Entries that fire at the same time; the driver has as many connections."""
 
 _RETRY_SECONDS: Final = 1.0
+_IDLE_SECONDS: Final = 0.1
+"""Shortest rest after a round that fired nothing, so that no mistake makes the ticker spin."""
+
 _FORGET_INTERVAL: Final = 86_400.0
 
 
@@ -83,7 +86,7 @@ class Ticker(Service):
         now = self._now()
         rests = [(entry.timetable.next - now).total_seconds() for entry in book if entry.timetable.next]
         # A tick that failed is still due, and would be tried again without a rest.
-        least = _RETRY_SECONDS if self._failed else 0.0
+        least = _RETRY_SECONDS if self._failed else 0.0 if due else _IDLE_SECONDS
         return min((rest if rest > 0 else least for rest in rests), default=math.inf)
 
     def _due(self, entry: Entry, now: datetime) -> list[datetime]:

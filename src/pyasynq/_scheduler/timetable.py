@@ -77,9 +77,7 @@ class Timetable:
         if self._misfire == "all":
             limit = TICKS_AT_ONCE
             return Due(self._schedule.ticks_between(self._done, now, limit=limit, anchor=self._anchor))
-        last = self._schedule.last_between(self._done, now, anchor=self._anchor)
-        if last is None:
-            return _NOTHING
+        last = self._schedule.last_between(self._done, now, anchor=self._anchor) or self.next
         if self._misfire == "skip" and now - last > LATENESS:
             self._go_to(last)
             return Due([], last)

@@ -184,3 +184,26 @@ def test_the_calendar_is_its_own_anchor() -> None:
     table = timetable("CRON_TZ=Europe/Berlin 30 13 * * *", "once", since=0, now=1)
     assert at(1800) == table.next
     assert [1800] == fire(table, 1800)
+
+
+LORD_HOWE = "CRON_TZ=Australia/Lord_Howe 45 1 * * *"
+TROLL = "CRON_TZ=Antarctica/Troll 30 1 * * *"
+
+
+@pytest.mark.parametrize("misfire", ["skip", "once", "all"])
+@pytest.mark.parametrize(
+    ("spec", "tick"),
+    [
+        (LORD_HOWE, datetime(2026, 10, 3, 15, 45, tzinfo=UTC)),
+        (TROLL, datetime(2026, 10, 25, 1, 30, tzinfo=UTC)),
+    ],
+)
+def test_d58_the_next_tick_is_due_when_its_time_comes(spec: str, tick: datetime, misfire: Misfire) -> None:
+    """A search that starts a little earlier misses this tick, because the clock is turned back there."""
+    table = Timetable(parse_cron(spec), misfire)
+    eve = tick - timedelta(hours=20)
+    table.begin(EntryTicks(None, int(eve.timestamp())), eve)
+    while table.next is not None and table.next < tick:
+        table.fired(table.next)
+    assert tick == table.next
+    assert [tick] == table.due(tick + timedelta(seconds=1)).ticks
