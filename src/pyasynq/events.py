@@ -318,6 +318,18 @@ class TicksMissed(NamedTuple):
     tick: datetime
 
 
+class FutureTickIgnored(NamedTuple):
+    """The stored last tick of an entry lies over 5 minutes in the future, so the scheduler ignores it.
+
+    The clock of Redis was ahead when the tick was written. The next tick that is fired replaces it.
+    """
+
+    entry_id: str
+    spec: str
+    task_type: str
+    tick: datetime
+
+
 class HookFailed(NamedTuple):
     """A hook of a scheduler raised."""
 

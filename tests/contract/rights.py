@@ -30,6 +30,7 @@ from pyasynq._broker.doctoring.keys import (
 )
 from pyasynq._broker.doctoring.lists import count_in_list
 from pyasynq._broker.doctoring.tasks import Settlement, judge, read_tasks, settle_damaged, walk
+from pyasynq._broker.doctoring.ticks import reset_tick, ticks_after
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.health import ping
@@ -256,6 +257,8 @@ def doctor_work() -> list[Plan[Any]]:
         release(),
         mend(),
         expire_endless(locks, seconds=60),
+        ticks_after(queue, 1),
+        reset_tick(queue, b"entry", b"1", 2),
         wrong_counters(queue, [b"asynq:{default}:processed:2033-05-18"]),
         raise_counter(queue, b"asynq:{default}:processed", 10**6),
         raise_counter(queue, b"asynq:{default}:paused", None),

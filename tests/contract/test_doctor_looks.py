@@ -11,6 +11,7 @@ from pyasynq._broker.doctoring.counters import raise_counter, wrong_counters
 from pyasynq._broker.doctoring.groups import mend_groups
 from pyasynq._broker.doctoring.keys import expire_endless, look_at_lock, release_lock
 from pyasynq._broker.doctoring.tasks import Settlement, judge, read_tasks, settle_damaged, walk
+from pyasynq._broker.doctoring.ticks import reset_tick
 from pyasynq._broker.plan import ScriptCall, ask
 from pyasynq._wire.messages import SchedulerEntry
 from pyasynq.doctor import Doctor, Finding, FindingKind, Severity
@@ -268,6 +269,14 @@ def test_only_what_never_ends_is_given_an_end(
     redis_client.persist(LOCK)
     assert perform(release_lock("default", facts, seconds=60))
     assert 60 == redis_client.ttl(LOCK)
+
+
+def test_d12_a_tick_that_has_changed_is_not_reset(redis_client: RedisClient, perform: Perform) -> None:
+    """A scheduler has fired one since it was looked at."""
+    redis_client.hset("asynq:{default}:x:ticks", "e", 9)
+    assert not perform(reset_tick("default", b"e", b"10", 5))
+    assert not perform(reset_tick("default", b"gone", b"9", 5))
+    assert {b"e": b"9"} == redis_client.hgetall("asynq:{default}:x:ticks")
 
 
 @damaged

@@ -14,6 +14,7 @@ from pyasynq._broker.doctoring.counters import raise_counter
 from pyasynq._broker.doctoring.groups import look_at_groups, mend_groups
 from pyasynq._broker.doctoring.keys import expire_endless, look_at_lock, release_lock
 from pyasynq._broker.doctoring.tasks import Settlement, judge, read_tasks, settle_damaged, walk
+from pyasynq._broker.doctoring.ticks import reset_tick
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.find_attempt import find_attempt
 from pyasynq._broker.groups import check_groups, list_groups
@@ -234,6 +235,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "doctor_release_lock": lambda: release_by_doctor(None),
     "doctor_expire_endless": lambda: expire_endless(b"asynq:{low}:paused", seconds=60),
     "doctor_raise_counter": lambda: raise_counter("default", b"asynq:{default}:processed", 10**6),
+    "doctor_reset_tick": lambda: reset_tick("default", b"gone", b"9", NOW.seconds),
     "remove_queue": lambda: remove_queue("empty", force=True, progress=None),
 }
 

@@ -393,3 +393,25 @@ def test_h10_a_tick_may_replace_a_finished_task(perform: Perform, tasks: Tasks) 
     assert "conflict" == status(perform(fire_tick(100, "a")))
     assert "enqueued" == status(perform(fire_tick(101, "a", on_conflict="replace_finished")))
     assert (["a"], []) == (tasks.ids("pending"), tasks.ids("archived"))
+
+
+def test_d12_a_last_tick_in_the_future_does_not_keep_a_tick_from_being_fired(
+    perform: Perform, redis_client: RedisClient, tasks: Tasks
+) -> None:
+    """It is replaced, so that the next scheduler knows that this tick was fired."""
+    tick = NOW.seconds
+    redis_client.hset(TICKS, "e", tick + 301)
+    assert ("enqueued", tick) == (status(fired := perform(fire_tick(tick))), fired.last)
+    assert Fired(None, tick) == perform(fire_tick(tick, "b"))
+    assert ["a"] == tasks.ids("pending")
+
+
+@pytest.mark.parametrize(("tick", "ahead"), [(0, 300), (900, 0), (900, 300)])
+def test_d12_a_last_tick_up_to_five_minutes_after_now_or_the_tick_is_believed(
+    perform: Perform, redis_client: RedisClient, tasks: Tasks, tick: int, ahead: int
+) -> None:
+    """After a fail-over the clock of Redis may be behind, and the estimate of a scheduler ahead of it."""
+    last = NOW.seconds + tick + ahead
+    redis_client.hset(TICKS, "e", last)
+    assert Fired(None, last) == perform(fire_tick(NOW.seconds + tick))
+    assert [] == tasks.ids("pending")

@@ -53,12 +53,12 @@ def cases() -> list[tuple[str, str]]:
         return [(zone, spec) for zone in sorted(different.values()) for spec in SPECS]
     every = [(zone, spec) for zone in ALL_ZONES for spec in SPECS]
     # The processes of xdist need the same cases, so the draw changes with the zone data only.
-    drawn = random.Random(len(every)).sample(every, DRAWN)  # noqa: S311 - draws tests, guards nothing
+    drawn = random.Random(len(every)).sample(every, DRAWN)
     return sorted({*ONCE_DIFFERENT.items(), *drawn})
 
 
 def offsets(zone: zoneinfo.ZoneInfo) -> tuple[tuple[datetime, timedelta | None], ...]:
-    """Return the minutes at which a zone's offset changes, and the new offsets: zones that have the same agree."""
+    """Return when a zone's offset changes, and the new offsets. Zones with the same have the same ticks."""
     found: list[tuple[datetime, timedelta | None]] = []
     moment = START
     while moment < END:

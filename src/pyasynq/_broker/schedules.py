@@ -37,6 +37,12 @@ if TYPE_CHECKING:
 
 Record = TypeVar("Record", SchedulerEntry, SchedulerEnqueueEvent)
 
+TICK_SLACK_SECONDS: Final = 300
+"""How far a stored tick may lie in the future and be believed.
+
+A later one was written while the clock of Redis was wrong. After a fail-over the clock of the new primary may
+be some seconds behind, and what was fired by the old one's must not be fired again.
+"""
 _FIRED_BEFORE: Final = -2
 _SINCE: Final = ":since"
 
@@ -115,7 +121,7 @@ def fire(
     code, last, holder = yield ScriptCall(
         SCHEDULE_FIRE,
         (*keys.places, keys.ticks),
-        (*head, entry_id, tick, *new_task_arguments(composed)),
+        (*head, entry_id, tick, TICK_SLACK_SECONDS, *new_task_arguments(composed)),
         Replay.BY_TOKEN,
     )
     if code == _FIRED_BEFORE:

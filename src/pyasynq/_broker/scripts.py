@@ -150,6 +150,7 @@ DOCTOR_LOOK_AT_LOCK: Final = load_script("doctor/look_at_lock")
 DOCTOR_RELEASE_LOCK: Final = load_script("doctor/release_lock")
 DOCTOR_EXPIRE_ENDLESS: Final = load_script("doctor/expire_endless")
 DOCTOR_RAISE_COUNTER: Final = load_script("doctor/raise_counter")
+DOCTOR_RESET_TICK: Final = load_script("doctor/reset_tick")
 
 ALL_SCRIPTS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Script))
 """Every script, for loading them ahead and for tests."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq._broker.schedules import begin_entries
 from pyasynq.errors import ScheduleNotFoundError
-from pyasynq.events import TicksMissed
+from pyasynq.events import FutureTickIgnored, TicksMissed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -82,7 +82,11 @@ class EntryBook:
             redis_time.learn(outcome.redis_now)
             now = redis_time.now().to_datetime()
             for entry, ticks in zip(some, outcome.ticks, strict=True):
-                missed = entry.timetable.begin(ticks, now)
-                if missed is not None:
-                    self._events.emit(TicksMissed(entry.id, entry.spec, entry.task.type, missed))
+                learned = entry.timetable.begin(ticks, now)
+                if learned.missed is not None:
+                    self._events.emit(TicksMissed(entry.id, entry.spec, entry.task.type, learned.missed))
+                if learned.ignored is not None:
+                    self._events.emit(
+                        FutureTickIgnored(entry.id, entry.spec, entry.task.type, learned.ignored)
+                    )
         return failure

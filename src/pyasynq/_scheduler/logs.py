@@ -48,6 +48,11 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         "{spec}: ticks up to {tick:%Y-%m-%d %H:%M:%S} UTC were missed and are left out ({task_type})",
     ),
     (
+        happened.FutureTickIgnored,
+        logging.WARNING,
+        "{spec}: the stored last tick, {tick:%Y-%m-%d %H:%M:%S} UTC, lies in the future: ignored ({task_type})",
+    ),
+    (
         happened.HookFailed,
         logging.ERROR,
         "the hook {hook} of the scheduler raised {error!r}",

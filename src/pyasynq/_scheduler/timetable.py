@@ -5,13 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyasynq._broker.schedules import TICK_SLACK_SECONDS
+
 if TYPE_CHECKING:
     from pyasynq._broker.schedules import EntryTicks
     from pyasynq._cron import Schedule
     from pyasynq.config import Misfire
 
 LATENESS: Final = timedelta(seconds=60)
-"""So late a tick is still fired when missed ones are skipped: Redis was away, or the process stood still."""
+"""How late a tick is still fired when missed ones are skipped: after an outage, a pause or a restart."""
+
+_SLACK: Final = timedelta(seconds=TICK_SLACK_SECONDS)
+_SECOND: Final = timedelta(seconds=1)
+_LATEST: Final = datetime.max.replace(microsecond=0, tzinfo=UTC)
 
 TICKS_AT_ONCE: Final = 100
 """So many missed ticks of an entry are fired before the other entries have their turn."""
@@ -27,6 +33,18 @@ class Due(NamedTuple):
 _NOTHING: Final = Due([])
 
 
+class Learned(NamedTuple):
+    """What is to be reported about the stored ticks of an entry.
+
+    Attributes:
+        missed: the last of the past ticks that are left out.
+        ignored: a stored last tick that lies in the future, and is not believed; reported once.
+    """
+
+    missed: datetime | None = None
+    ignored: datetime | None = None
+
+
 class Timetable:
     """The ticks of one entry.
 
@@ -35,13 +53,14 @@ class Timetable:
         previous: the last tick that was fired, by whichever scheduler.
     """
 
-    __slots__ = ("_anchor", "_done", "_misfire", "_schedule", "next", "previous")
+    __slots__ = ("_anchor", "_done", "_ignored", "_misfire", "_schedule", "next", "previous")
 
     def __init__(self, schedule: Schedule, misfire: Misfire) -> None:
         self._schedule = schedule
         self._misfire = misfire
         self._anchor: datetime | None = None
         self._done: datetime | None = None
+        self._ignored: datetime | None = None
         self.next: datetime | None = None
         self.previous: datetime | None = None
 
@@ -50,25 +69,45 @@ class Timetable:
         """Whether it is known which ticks were fired before."""
         return self._done is not None
 
-    def begin(self, ticks: EntryTicks, now: datetime) -> datetime | None:
-        """Learn what Redis knows; return the last tick of the past that is left out, if there is one."""
-        last = None if ticks.last is None else datetime.fromtimestamp(ticks.last, UTC)
-        anchor = datetime.fromtimestamp(ticks.since, UTC)
+    def begin(self, ticks: EntryTicks, now: datetime) -> Learned:
+        """Learn what Redis knows, at the start and again with each heartbeat."""
+        last = None if ticks.last is None else _moment(ticks.last)
+        anchor = _moment(ticks.since)
+        ignored = last if last is not None and last > now + _SLACK else None
+        report = ignored if ignored != self._ignored else None
+        self._ignored = ignored
         if self._done is not None:
-            # Whoever removed the queue removed its ticks, and with them the time that they count from.
-            if anchor != self._anchor:
-                self._anchor = anchor
-                self.next = self._schedule.next_after(self._done, anchor=anchor)
-            if last is not None:
-                self.fired(last)
-            return None
-        self._anchor, self.previous = anchor, last
-        start, missed = last or anchor, None
-        if self._misfire == "skip" and now > start:
-            missed = self._schedule.last_between(start, now, anchor=anchor)
-            start = now
-        self._go_to(start)
-        return missed
+            self._update(None if ignored else last, anchor, now)
+            return Learned(ignored=report)
+        self._anchor = anchor
+        if ignored is not None:
+            # Which tick was the last one is unknown, so none is made up for.
+            self._go_to(now)
+            return Learned(ignored=report)
+        self.previous = last
+        start = last or min(anchor, now)
+        missed = self._skip(start, now) if self._misfire == "skip" else None
+        self._go_to(missed or start)
+        return Learned(missed=missed)
+
+    def _update(self, last: datetime | None, anchor: datetime, now: datetime) -> None:
+        assert self._done is not None  # noqa: S101 - begin has looked
+        if anchor != self._anchor:
+            # The queue was removed, and with it its ticks and the time that they count from.
+            self._anchor = anchor
+            self.next = self._schedule.next_after(self._done, anchor=anchor)
+        if last is not None:
+            self.fired(last)
+        if self._done > now + _SLACK:
+            # The clock of Redis was ahead and has been set back.
+            self._go_to(now)
+
+    def _skip(self, start: datetime, now: datetime) -> datetime | None:
+        """Return the last tick since the start that is too late to be fired, or that a later one replaces."""
+        last = self._schedule.last_between(start, now, anchor=self._anchor)
+        if last is None or now - last > LATENESS:
+            return last
+        return self._schedule.last_between(start, last - _SECOND, anchor=self._anchor)
 
     def due(self, now: datetime) -> Due:
         """Return the ticks that are to be fired now; `fired` takes each off when that is done."""
@@ -97,3 +136,8 @@ class Timetable:
     def _go_to(self, moment: datetime) -> None:
         self._done = moment
         self.next = self._schedule.next_after(moment, anchor=self._anchor)
+
+
+def _moment(seconds: int) -> datetime:
+    """Return a stored second as a time; one outside of the calendar counts as the nearest inside."""
+    return datetime.fromtimestamp(min(max(seconds, 0), int(_LATEST.timestamp())), UTC)

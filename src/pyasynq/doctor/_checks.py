@@ -21,7 +21,9 @@ from pyasynq._broker.doctoring.keys import (
     waiting_work,
     was_used,
 )
+from pyasynq._broker.doctoring.ticks import ticks_after
 from pyasynq._broker.inspecting.server_facts import server_facts
+from pyasynq._broker.schedules import TICK_SLACK_SECONDS
 from pyasynq._broker.servers import list_server_keys, read_server
 from pyasynq._broker.stored import name_of
 from pyasynq._broker.stored_limits import get_limits
@@ -246,6 +248,18 @@ class ServerChecks:
         if strangers and (_has_limits(serving, queue) or await self._is_limited(queue)):
             found += [(FindingKind.LIMITS_IGNORED, _name(info).encode(), b"") for info in strangers]
         return found
+
+    async def ticks(self, survey: QueueSurvey) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Look at the last ticks of scheduler entries; the evidence is the second; after `redis`."""
+        if survey.keys.ticks.encode() not in survey.own_keys:
+            return []
+        latest = self._redis_now.seconds + TICK_SLACK_SECONDS
+        try:
+            found = await self._pace.run(ticks_after(survey.keys.queue, latest))
+        except (RedisPermissionError, RedisReplyError) as error:
+            self.skipped.append(f"ticks of schedulers in queue {survey.keys.queue}: {error}")
+            return []
+        return [(FindingKind.FUTURE_TICK, field, value) for field, value in sorted(found.items())]
 
     async def _is_limited(self, queue: str) -> bool:
         return bool(await self._pace.run(get_limits(queue)))

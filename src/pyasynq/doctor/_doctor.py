@@ -238,6 +238,7 @@ class Doctor:
             for check in (checks.locks, checks.counters, checks.queue):
                 note(queue, await check())
             note(queue, await servers.queue(queue))
+            note(queue, await servers.ticks(survey))
             orphan_sets = {key for kind, key, _ in groups if kind is FindingKind.ORPHAN_SET}
             note(queue, await self._judge(survey, orphan_sets))
         self.skipped += [what for what in servers.skipped if what not in self.skipped]

@@ -52,6 +52,7 @@ class FindingKind(enum.StrEnum):
     REMOVED_QUEUE = "removed_queue"
     UNSERVED_QUEUE = "unserved_queue"
     LIMITS_IGNORED = "limits_ignored"
+    FUTURE_TICK = "future_tick"
     DEAD_SERVER = "dead_server"
     OLD_HISTORY = "old_history"
     EVICTION = "eviction"
@@ -218,6 +219,12 @@ DESCRIPTIONS: Final[Mapping[FindingKind, _Description]] = {
         "these servers know neither limits nor order, and this queue has them: more runs at once than you "
         "allow",
         "",
+    ),
+    FindingKind.FUTURE_TICK: _Description(
+        _W,
+        "these ticks of scheduler entries lie over 5 minutes in the future, so the clock of Redis was wrong "
+        "when they were written; schedulers ignore a last tick in the future and may fire a tick twice",
+        "sets them to the present",
     ),
     FindingKind.DEAD_SERVER: _Description(
         _N,

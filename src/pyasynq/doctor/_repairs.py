@@ -16,7 +16,9 @@ from pyasynq._broker.doctoring.keys import (
     trim_archive,
 )
 from pyasynq._broker.doctoring.tasks import judge, settle_damaged
+from pyasynq._broker.doctoring.ticks import reset_tick
 from pyasynq._broker.inspecting.removal import remove_queue
+from pyasynq._broker.inspecting.server_facts import server_facts
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import QueueNotEmptyError
@@ -56,6 +58,7 @@ class Repairs:
             **dict.fromkeys(GROUP_KINDS, self._mend),
             **dict.fromkeys(_LOCKS, self._unlock),
             FindingKind.WRONG_COUNTER: self._count,
+            FindingKind.FUTURE_TICK: self._reset_ticks,
         }
         if repair := of_keys.get(kind):
             return await repair(queue, kind, evidence)
@@ -94,6 +97,14 @@ class Repairs:
             key
             for key, least in counters.items()
             if await self._pace.run(raise_counter(queue, key, int(least) if least else None))
+        ]
+
+    async def _reset_ticks(self, queue: str, _: FindingKind, ticks: Mapping[bytes, bytes]) -> list[bytes]:
+        now = (await self._pace.run(server_facts())).redis_now.seconds
+        return [
+            field
+            for field, value in ticks.items()
+            if await self._pace.run(reset_tick(queue, field, value, now))
         ]
 
     async def _unlock(self, queue: str, kind: FindingKind, evidence: Mapping[bytes, bytes]) -> list[bytes]:

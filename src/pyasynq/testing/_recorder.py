@@ -41,6 +41,7 @@ _NOTED: Final = (
     happened.TickFired,
     happened.TickFailed,
     happened.TicksMissed,
+    happened.FutureTickIgnored,
     happened.HookFailed,
     happened.SyncFailed,
     happened.PeriodicTaskRefused,

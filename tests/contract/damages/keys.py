@@ -147,6 +147,11 @@ def w12_keys_of_a_queue_that_was_removed(client: RedisClient, tasks: Tasks) -> N
     client.set("asynq:{old}:processed", 9)
 
 
+@damage(K.FUTURE_TICK, "entry", "entry:since", changed=["x:ticks"])
+def d12_ticks_in_the_future(client: RedisClient, tasks: Tasks) -> None:
+    client.hset(tasks.keys.ticks, mapping={"entry": 10**15, "entry:since": 10**15, "sound": PAST})
+
+
 @damage(
     K.UNSERVED_QUEUE, "low", changed=["asynq:{low}:pending", "asynq:{low}:t:p", "asynq:queues"], queue="low"
 )

@@ -9,7 +9,7 @@ import pytest
 
 from pyasynq._broker.schedules import EntryTicks
 from pyasynq._cron import parse_cron
-from pyasynq._scheduler.timetable import TICKS_AT_ONCE, Timetable
+from pyasynq._scheduler.timetable import TICKS_AT_ONCE, Learned, Timetable
 
 if TYPE_CHECKING:
     from pyasynq.config import Misfire
@@ -65,31 +65,100 @@ def test_a_tick_is_due_at_its_second_and_not_before() -> None:
 
 def test_h18_every_counts_from_when_the_entry_was_first_seen() -> None:
     """Whenever a scheduler starts, and whichever tick was the last."""
-    assert at(20) == timetable(since=0, now=13).next
-    assert at(23) == timetable(since=3, now=13).next
+    assert at(20) == timetable(since=0, last=10, now=13).next
+    assert at(13) == timetable(since=3, now=12).next
     assert at(23) == timetable(since=3, last=13, now=14.5).next
 
 
 def test_h18_ticks_that_fell_due_before_the_start_are_skipped() -> None:
     """As Asynq does; the last of them is reported."""
+    table = Timetable(parse_cron("@every 100s"), "skip")
+    assert at(300) == table.begin(EntryTicks(START + 100, START), at(361)).missed
+    assert [] == fire(table, 399)
+    assert [400] == fire(table, 400)
+
+
+def test_d29_a_tick_that_fell_due_during_a_short_restart_is_fired() -> None:
+    """A scheduler that went on running would fire it up to a minute late, too."""
+    table = Timetable(parse_cron("@every 100s"), "skip")
+    assert table.begin(EntryTicks(START + 100, START), at(260)) == Learned(missed=None)
+    assert [200] == fire(table, 260)
+    assert [300] == fire(table, 300)
+
+
+def test_d29_a_short_restart_fires_only_the_last_of_several_ticks() -> None:
+    """As a scheduler does that stood still; those before it are reported."""
     table = Timetable(parse_cron("@every 10s"), "skip")
-    assert at(30) == table.begin(EntryTicks(START + 10, START), at(35))
-    assert [] == fire(table, 39)
+    assert at(20) == table.begin(EntryTicks(START + 10, START), at(35)).missed
+    assert [30] == fire(table, 35)
     assert [40] == fire(table, 40)
+
+
+def test_d12_a_last_tick_in_the_future_is_not_believed() -> None:
+    """It was written while the clock of Redis was wrong, and would silence the entry for years."""
+    table = Timetable(parse_cron("@every 10s"), "skip")
+    future = datetime(2033, 3, 4, tzinfo=UTC)
+    stored = EntryTicks(int(future.timestamp()), START)
+    assert Learned(ignored=future) == table.begin(stored, at(35))
+    assert [40] == fire(table, 40)
+    assert (at(40), at(50)) == (table.previous, table.next)
+
+
+@pytest.mark.parametrize("misfire", ["once", "all"])
+def test_d12_nothing_is_made_up_for_when_the_last_tick_is_not_believed(misfire: Misfire) -> None:
+    """Which ticks were fired is unknown, and firing them twice is worse."""
+    table = timetable(misfire=misfire, last=10**9, now=35)
+    assert [] == fire(table, 35)
+    assert [40] == fire(table, 40)
+
+
+def test_d12_a_last_tick_in_the_future_is_reported_once() -> None:
+    """Each heartbeat sees it again, until a tick is fired."""
+    table = Timetable(parse_cron("@every 10s"), "skip")
+    stored = EntryTicks(START + 10**9, START)
+    assert table.begin(stored, at(35)).ignored
+    assert Learned() == table.begin(stored, at(36))
+    assert [40] == fire(table, 40)
+
+
+def test_d12_a_last_tick_a_little_ahead_is_believed() -> None:
+    """After a fail-over, the clock of the new primary may be some seconds behind."""
+    table = timetable(last=20, now=0)
+    assert [] == fire(table, 20)
+    assert [30] == fire(table, 30)
+
+
+def test_d12_a_clock_of_redis_that_is_set_back_does_not_silence_a_running_scheduler() -> None:
+    """What it has fired in the future is forgotten with the next heartbeat."""
+    table = timetable()
+    assert [10**6] == fire(table, 10**6)
+    assert at(10**6) == table.begin(EntryTicks(START + 10**6, START), at(35)).ignored
+    assert [40] == fire(table, 40)
+
+
+def test_d12_an_entry_that_was_first_seen_in_the_future_has_ticks() -> None:
+    """The clock of Redis was wrong then."""
+    table = timetable("0 * * * *", since=10**9, now=0)
+    assert at(3600) == table.next
+
+
+def test_d12_a_stored_tick_beyond_the_calendar_is_not_believed() -> None:
+    """Dates end with the year 9999."""
+    assert at(40) == timetable(last=10**18, now=35).next
 
 
 def test_nothing_is_reported_as_missed_if_nothing_was() -> None:
     """The last tick was fired, or the entry is new."""
     table = Timetable(parse_cron("@every 10s"), "skip")
-    assert table.begin(EntryTicks(START + 30, START), at(35)) is None
-    assert Timetable(parse_cron("@every 10s"), "skip").begin(EntryTicks(None, START), at(0)) is None
+    assert Learned() == table.begin(EntryTicks(START + 30, START), at(35))
+    assert Learned() == Timetable(parse_cron("@every 10s"), "skip").begin(EntryTicks(None, START), at(0))
 
 
 @pytest.mark.parametrize("misfire", ["once", "all"])
 def test_what_is_made_up_for_is_not_reported_as_missed(misfire: Misfire) -> None:
     """It is fired."""
     table = Timetable(parse_cron("@every 10s"), misfire)
-    assert table.begin(EntryTicks(START + 10, START), at(35)) is None
+    assert Learned() == table.begin(EntryTicks(START + 10, START), at(35))
 
 
 def test_h18_once_fires_the_last_of_the_missed_ticks() -> None:

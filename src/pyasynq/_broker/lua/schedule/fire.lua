@@ -1,4 +1,4 @@
--- Enqueues the task of a tick, unless this tick or a later one of its entry has been fired.
+-- Enqueues the task of a tick, unless this tick or a later one of its entry has been fired. A last tick in the future counts as none.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due
@@ -14,24 +14,25 @@
 -- ARGV[5] now_microseconds: within the second
 -- ARGV[6] entry: id
 -- ARGV[7] tick: Unix time
--- ARGV[8] id: of the task
--- ARGV[9] message: of the task
--- ARGV[10] state: that the task begins with
--- ARGV[11] score: the second it is due
--- ARGV[12] group: that the task joins, empty for none
--- ARGV[13] lock: key of the task's lock, empty for none
--- ARGV[14] lock_ttl: seconds that the lock holds
--- ARGV[15] lock_rule: what the hash says about a lock that it names; empty for one that it does not name
--- ARGV[16] on_duplicate: what to do about the holder of the lock
--- ARGV[17] on_conflict: what to do about a task with the id
--- ARGV[18] process_at: that is given to a holder whose payload is replaced
--- ARGV[19] payload: that is given to it
+-- ARGV[8] slack: seconds by which a last tick may be later than both now and the tick, and be believed
+-- ARGV[9] id: of the task
+-- ARGV[10] message: of the task
+-- ARGV[11] state: that the task begins with
+-- ARGV[12] score: the second it is due
+-- ARGV[13] group: that the task joins, empty for none
+-- ARGV[14] lock: key of the task's lock, empty for none
+-- ARGV[15] lock_ttl: seconds that the lock holds
+-- ARGV[16] lock_rule: what the hash says about a lock that it names; empty for one that it does not name
+-- ARGV[17] on_duplicate: what to do about the holder of the lock
+-- ARGV[18] on_conflict: what to do about a task with the id
+-- ARGV[19] process_at: that is given to a holder whose payload is replaced
+-- ARGV[20] payload: that is given to it
 -- Returns: 1, 0 if the id exists, -1 if the lock is held, 3 if its holder has the payload now or -2 if the tick was fired; the last tick; the holder of the lock, empty for none
 -- Uses: now, new_task, is_same_task, judge_task, place_task, replace_payload
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets, ticks = unpack(KEYS)
-local replay, task_prefix, group_prefix, now_seconds, now_microseconds, entry, tick, id, message, state, score,
-  group, lock, lock_ttl, lock_rule, on_duplicate, on_conflict, process_at, payload = unpack(ARGV)
+local replay, task_prefix, group_prefix, now_seconds, now_microseconds, entry, tick, slack, id, message, state,
+  score, group, lock, lock_ttl, lock_rule, on_duplicate, on_conflict, process_at, payload = unpack(ARGV)
 
 local places = {
   pending = pending,
@@ -51,12 +52,15 @@ local function leaves()
   return false
 end
 
+local seconds, microseconds = now(now_seconds, now_microseconds)
 local last = redis.call('HGET', ticks, entry)
-if (tonumber(last) or -1) >= tonumber(tick) then
+local last_tick = tonumber(last) or -1
+-- A later last tick was written while the clock of Redis was wrong, and would silence the entry.
+local latest = math.max(seconds, tonumber(tick)) + tonumber(slack)
+if last_tick >= tonumber(tick) and last_tick <= latest then
   local ours = replay == '1' and last == tick and is_same_task(redis.call('HGET', task_prefix .. id, 'msg'), message)
   return { ours and 1 or -2, last, '' }
 end
-local seconds, microseconds = now(now_seconds, now_microseconds)
 local code, holder = judge_task(places, '0', new, leaves)
 redis.call('HSET', ticks, entry, tick)
 if code == 1 then

@@ -1,0 +1,16 @@
+#!lua flags=allow-oom
+-- Sets a last tick that lies in the future to the present, unless it has changed.
+-- KEYS[1] ticks: hash of the last tick of each entry, and of `<entry>:since`
+-- ARGV[1] field: of the hash
+-- ARGV[2] value: that was found
+-- ARGV[3] now_seconds: Unix time
+-- Returns: 1 if it was done
+
+local ticks = KEYS[1]
+local field, value, now_seconds = unpack(ARGV)
+
+if redis.call('HGET', ticks, field) ~= value then
+  return 0
+end
+redis.call('HSET', ticks, field, now_seconds)
+return 1
