@@ -12,5 +12,7 @@ local field, value, now_seconds = unpack(ARGV)
 if redis.call('HGET', ticks, field) ~= value then
   return 0
 end
+-- Without flags, a full Redis takes an HSET only after a write that frees memory.
+redis.call('HDEL', ticks, field)
 redis.call('HSET', ticks, field, now_seconds)
 return 1
