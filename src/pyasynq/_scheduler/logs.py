@@ -50,7 +50,7 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
     (
         happened.FutureTickIgnored,
         logging.WARNING,
-        "{spec}: the last tick, {tick:%Y-%m-%d %H:%M:%S} UTC, lies in the future and is ignored ({task_type})",
+        "{spec}: the last tick, {tick:%Y-%m-%d %H:%M:%S} UTC, is in the future and is ignored ({task_type})",
     ),
     (
         happened.HookFailed,
