@@ -229,8 +229,11 @@ class SchedulerConfig:
     """Called after a tick with the task's info and None, or None and the error, by the one that fired it."""
     error_handler: ErrorHandler | None = None
     """Called with the task and the error when a tick could not be fired."""
+    shutdown_timeout: Duration = 8.0
+    """How long a shutdown waits for hooks and middleware; then it cancels them and says which hung."""
 
     def __post_init__(self) -> None:
+        seconds_of("shutdown_timeout", self.shutdown_timeout)
         if seconds_of("heartbeat_interval", self.heartbeat_interval) == 0:
             raise InvalidOptionError("heartbeat_interval", self.heartbeat_interval, "must be more than 0")
         if isinstance(self.location, str):

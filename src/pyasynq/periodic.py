@@ -9,27 +9,29 @@ raise SystemExit(PeriodicTaskManager("redis://localhost:6379/0", tenants).run_fo
 from __future__ import annotations
 
 import asyncio
-import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyasynq._broker.enqueueing.chunks import compose_checked, with_options
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq._scheduler.entry import free_id
+from pyasynq._scheduler.closing import BoundedService
+from pyasynq._scheduler.entry import free_id, new_entry
 from pyasynq._scheduler.firing import MAX_PAYLOAD
+from pyasynq._scheduler.provider import ProviderCalls
 from pyasynq._scheduler.runnable import Runnable
-from pyasynq._server.service import Service
 from pyasynq.config import check_misfire
 from pyasynq.errors import ConfigurationError, CronError, InvalidOptionError
 from pyasynq.events import PeriodicTaskRefused, SyncFailed
 from pyasynq.options import EnqueueOptions, name_of, seconds_of
 from pyasynq.scheduler import Scheduler
+from pyasynq.server import EXIT_UNFINISHED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._clock import Clock
+    from pyasynq._scheduler.entry import Entry
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire, SchedulerConfig
     from pyasynq.events import Events
@@ -66,10 +68,16 @@ class PeriodicTaskManager(Runnable):
     what is new is registered, and the rest is not touched. When it raises, or returns something that cannot
     be, everything stays as it is; an expression that cannot be read is left out alone.
 
+    An entry whose payload changes keeps the ticks of the one it replaces: the same expression, type and
+    queue. So `@every` fires although the payload is another one each time.
+
     Args:
         url: as for `Client`.
-        provider: a coroutine function, or a plain one, which runs in a thread.
+        provider: a coroutine function, or a plain one, which runs in a thread. What it returns may be
+            awaitable in either case.
         sync_interval: how often the provider is asked, 3 minutes unless given.
+        provider_timeout: how long a call of the provider may take, 60 seconds unless given. A later one
+            is an error like those that it raises. A plain one is not called again before it has returned.
         config: location, hooks, heartbeat.
         middleware: client middleware around each enqueue, outermost first.
         clock: for tests.
@@ -85,24 +93,30 @@ class PeriodicTaskManager(Runnable):
         provider: Provider,
         *,
         sync_interval: Duration = 180.0,
+        provider_timeout: Duration = 60.0,
         config: SchedulerConfig | None = None,
         middleware: Iterable[ClientMiddleware] = (),
         clock: Clock = SYSTEM_CLOCK,
         events: Events | None = None,
     ) -> None:
-        super().__init__()
         if not callable(provider):
             raise InvalidOptionError("provider", provider, "must be a function that returns periodic tasks")
-        seconds = seconds_of("sync_interval", sync_interval)
-        if seconds == 0:
-            raise InvalidOptionError("sync_interval", sync_interval, "must be more than 0 seconds")
+        seconds = _positive_seconds("sync_interval", sync_interval)
+        provider_seconds = _positive_seconds("provider_timeout", provider_timeout)
         self.scheduler = Scheduler(url, config, middleware=middleware, clock=clock, events=events)
         """What fires the entries; what is registered there by hand is not touched."""
-        self._provider = provider
+        scheduler = self.scheduler
+        super().__init__(
+            scheduler.events,
+            scheduler.calls,
+            seconds_of("shutdown_timeout", scheduler.config.shutdown_timeout),
+        )
+        self._provider = ProviderCalls(provider, provider_seconds, scheduler.calls)
         self._clock = clock
         self._provided: dict[str, str] = {}
         """What identifies a provided task, and the id of its entry."""
-        self._sync = _Sync(self, seconds)
+        self._synchronizing = asyncio.Lock()
+        self._sync = _Sync(self, self._provider, seconds)
 
     async def start(self) -> None:
         """Ask the provider, register what it returns, begin to fire, and return.
@@ -114,6 +128,8 @@ class PeriodicTaskManager(Runnable):
             RedisError: when Redis cannot be reached, refuses us, or is too old; nothing is left running.
         """
         self.scheduler.check_new()
+        self.scheduler.begin_log()
+        await self.synchronize()
         await self._sync.start()
         try:
             await self.scheduler.start()
@@ -123,51 +139,49 @@ class PeriodicTaskManager(Runnable):
 
     async def stop(self) -> None:
         """Ask the provider no more, and fire no more; the entries are still shown."""
-        await self._sync.stop()
+        await self._sync.stop_within(self._shutdown_seconds)
         await self.scheduler.stop()
 
     async def shutdown(self) -> None:
-        """Ask the provider no more, and shut the scheduler down. Twice is harmless."""
-        await self._sync.stop()
+        """Ask the provider no more, and shut the scheduler down. Twice is harmless.
+
+        It does not wait for a provider that is being asked.
+        """
+        if not await self._sync.stop_within(self._shutdown_seconds):
+            self.exit_code = EXIT_UNFINISHED
         await self.scheduler.shutdown()
+        self.exit_code = max(self.exit_code, self.scheduler.exit_code)
 
     def sync_soon(self) -> None:
         """Ask the provider now instead of after the interval, since what it returns has changed."""
         self._sync.wake()
 
     async def synchronize(self) -> None:
-        """Ask the provider, and bring the entries to what it returns.
+        """Ask the provider, and bring the entries to what it returns: all of them, or none.
+
+        An entry of the provider that was unregistered by hand is registered again.
 
         Raises:
             ConfigurationError: when it returns something that cannot be; nothing has changed then.
+            TimeoutError: when it does not return in time; nothing has changed then.
             Exception: what the provider raises; nothing has changed then.
         """
-        wanted = self._checked(await self._ask())
-        for key in self._provided.keys() - wanted.keys():
-            self.scheduler.unregister(self._provided.pop(key))
-        for key, periodic in wanted.items():
-            if key in self._provided:
-                continue
-            try:
-                entry_id = self.scheduler.register(
-                    periodic.spec, periodic.task, misfire=periodic.misfire, **periodic.options
-                )
-            except CronError as error:
-                refused = PeriodicTaskRefused(periodic.spec, periodic.task.type, error)
-                self.scheduler.events.emit(refused)
-            else:
-                self._provided[key] = entry_id
+        async with self._synchronizing:
+            self._apply(self._identify(await self._provider.ask()))
 
-    async def _ask(self) -> Iterable[object]:
-        provider: Callable[[], Any] = self._provider
-        if inspect.iscoroutinefunction(provider):
-            answer: Iterable[object] = await provider()
-        else:
-            answer = await asyncio.to_thread(provider)
-        return answer
+    def _apply(self, wanted: Mapping[str, PeriodicTaskConfig]) -> None:
+        entries = self.scheduler.entries
+        known = {key: entry_id for key, entry_id in self._provided.items() if entry_id in entries}
+        kept = {key: entry_id for key, entry_id in known.items() if key in wanted}
+        leaving = [entry_id for key, entry_id in known.items() if key not in wanted]
+        joining, refused = self._make_entries(wanted, kept, entries.keys() - set(leaving))
+        self.scheduler.replace_entries(leaving, list(joining.values()))
+        self._provided = kept | {key: entry.id for key, entry in joining.items()}
+        for event in refused:
+            self.scheduler.events.emit(event)
 
-    def _checked(self, answer: Iterable[object]) -> dict[str, PeriodicTaskConfig]:
-        """Return what the provider answered, by what identifies each; equal ones count."""
+    def _identify(self, answer: Iterable[object]) -> dict[str, PeriodicTaskConfig]:
+        """Return what the provider answered, by what identifies each; equal ones are numbered."""
         wanted: dict[str, PeriodicTaskConfig] = {}
         for one in answer:
             if not isinstance(one, PeriodicTaskConfig):
@@ -179,25 +193,52 @@ class PeriodicTaskManager(Runnable):
             wanted[key] = one
         return wanted
 
+    def _make_entries(
+        self, wanted: Mapping[str, PeriodicTaskConfig], kept: Collection[str], taken: Collection[str]
+    ) -> tuple[dict[str, Entry], list[PeriodicTaskRefused]]:
+        """Make the entries that are new, and return them, and what is left out for its expression."""
+        joining: dict[str, Entry] = {}
+        refused = []
+        ids = set(taken)
+        for key, one in wanted.items():
+            if key in kept:
+                continue
+            task = with_options(one.task, one.options)
+            try:
+                joining[key] = new_entry(one.spec, task, one.misfire, self.scheduler.config.zone, ids)
+            except CronError as error:
+                refused.append(PeriodicTaskRefused(one.spec, one.task.type, error))
+            else:
+                ids.add(joining[key].id)
+        return joining, refused
 
-class _Sync(Service):
-    """Asks the provider at every interval."""
+
+def _positive_seconds(name: str, value: Duration) -> float:
+    seconds = seconds_of(name, value)
+    if seconds == 0:
+        raise InvalidOptionError(name, value, "must be more than 0 seconds")
+    return seconds
+
+
+class _Sync(BoundedService):
+    """Asks the provider at every interval, after the first time."""
 
     name = "periodic task sync"
 
-    def __init__(self, manager: PeriodicTaskManager, interval: float) -> None:
-        super().__init__(manager.scheduler.events)
+    def __init__(self, manager: PeriodicTaskManager, provider: ProviderCalls, interval: float) -> None:
+        super().__init__(manager.events, manager.scheduler.calls)
         self._manager = manager
+        self._provider = provider
         self.first_rest = self._interval = interval
 
-    async def enter(self) -> None:
-        """Make the first entries; what goes wrong ends the start."""
-        await self._manager.synchronize()
+    def interrupt(self) -> None:
+        """Do not wait for the provider at a stop."""
+        self._provider.interrupt()
 
     async def round(self) -> float:
         """Bring the entries up to date, or leave all of them as they are."""
         try:
             await self._manager.synchronize()
-        except Exception as error:  # noqa: BLE001 - whatever the provider raises; it is asked again
+        except Exception as error:  # noqa: BLE001 - the provider may raise anything; it is asked again
             self.events.emit(SyncFailed(error))
         return self._interval

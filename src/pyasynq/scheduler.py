@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.drivers.driver import AsyncDriver
 from pyasynq._broker.drivers.redis_url import parse_redis_url
@@ -20,7 +20,8 @@ from pyasynq._broker.enqueueing.chunks import as_task, compose_checked, with_opt
 from pyasynq._broker.inspecting.server_facts import require_supported, server_facts
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._scheduler.book import EntryBook
-from pyasynq._scheduler.entry import free_id, make_entry
+from pyasynq._scheduler.calls import CallsInProgress
+from pyasynq._scheduler.entry import new_entry
 from pyasynq._scheduler.firing import MAX_PAYLOAD, Firing
 from pyasynq._scheduler.logs import attach_log
 from pyasynq._scheduler.runnable import Runnable
@@ -30,18 +31,23 @@ from pyasynq._server.server_record import host_name
 from pyasynq.config import SchedulerConfig, check_misfire
 from pyasynq.errors import SchedulerStateError
 from pyasynq.events import Events, SchedulerStateChanged
-from pyasynq.server import ServerState
+from pyasynq.options import seconds_of
+from pyasynq.server import EXIT_UNFINISHED, ServerState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Unpack
 
     from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._clock import Clock
+    from pyasynq._scheduler.entry import Entry
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire
     from pyasynq.options import EnqueueOptions
     from pyasynq.task import Task
+
+_LEAST_STOP_SECONDS: Final = 1.0
+"""What a service gets although the time of a shutdown is over: usually it needs milliseconds."""
 
 
 class Scheduler(Runnable):
@@ -71,10 +77,15 @@ class Scheduler(Runnable):
         clock: Clock = SYSTEM_CLOCK,
         events: Events | None = None,
     ) -> None:
-        super().__init__()
-        self._target = parse_redis_url(url)
         self.config = config if config is not None else SchedulerConfig()
-        self.events = events if events is not None else Events()
+        self.calls = CallsInProgress()
+        """Hooks and middleware that have not returned; the periodic task manager adds its provider."""
+        super().__init__(
+            events if events is not None else Events(),
+            self.calls,
+            seconds_of("shutdown_timeout", self.config.shutdown_timeout),
+        )
+        self._target = parse_redis_url(url)
         self.id = f"{host_name()}:{os.getpid()}:{uuid.uuid4()}"
         """The scheduler's id in Redis: host, process, and a random part."""
         self._middleware = tuple(middleware)
@@ -84,6 +95,7 @@ class Scheduler(Runnable):
         self._driver: AsyncDriver | None = None
         self._ticker: Ticker | None = None
         self._heartbeat: EntriesHeartbeat | None = None
+        self._is_logged = False
 
     @property
     def state(self) -> ServerState:
@@ -131,10 +143,10 @@ class Scheduler(Runnable):
         task = as_task(task, payload)
         compose_checked(task, options, now=self._clock.now(), max_payload=MAX_PAYLOAD)
         task = with_options(task, options)
-        entry_id = free_id(spec, task, self._book.ids)
-        self._book.add(make_entry(entry_id, spec, task, misfire, self.config.zone))
+        entry = new_entry(spec, task, misfire, self.config.zone, self._book.ids)
+        self._book.add(entry)
         self._changed()
-        return entry_id
+        return entry.id
 
     def unregister(self, entry_id: str) -> None:
         """Fire an entry no more, and have its history removed.
@@ -144,6 +156,16 @@ class Scheduler(Runnable):
         """
         self._book.remove(entry_id)
         self._changed()
+
+    def replace_entries(self, leaving: Sequence[str], joining: Sequence[Entry]) -> None:
+        """Unregister some entries and register others, for the periodic task manager.
+
+        Raises:
+            ScheduleNotFoundError: when an entry that is to leave does not exist; nothing has changed then.
+        """
+        self._book.replace(leaving, joining)
+        if leaving or joining:
+            self._changed()
 
     def _changed(self) -> None:
         if self._ticker is not None and self._heartbeat is not None:
@@ -158,7 +180,7 @@ class Scheduler(Runnable):
             RedisError: when Redis cannot be reached, refuses us, or is too old; nothing is left running.
         """
         self.check_new()
-        attach_log(self.events, self._target.address, self._book)
+        self.begin_log()
         self._set_state(ServerState.ACTIVE)
         self._driver = AsyncDriver(
             self._target,
@@ -171,6 +193,12 @@ class Scheduler(Runnable):
         except BaseException:
             await self.shutdown()
             raise
+
+    def begin_log(self) -> None:
+        """Write what happens to the logger `pyasynq`, from now on. Twice is harmless."""
+        if not self._is_logged:
+            self._is_logged = True
+            attach_log(self.events, self._target.address, self._book)
 
     def check_new(self) -> None:
         """Raise `SchedulerStateError` when the scheduler was started before."""
@@ -189,7 +217,9 @@ class Scheduler(Runnable):
         await self._ticker.start()
 
     def _assemble(self, driver: AsyncDriver, redis_time: RedisTime) -> tuple[Ticker, EntriesHeartbeat]:
-        parts = SchedulerParts(self.id, self.config, self.events, self._clock, redis_time, driver, self._book)
+        parts = SchedulerParts(
+            self.id, self.config, self.events, self._clock, redis_time, driver, self._book, self.calls
+        )
         firing = Firing(
             self.config,
             self._middleware,
@@ -197,18 +227,24 @@ class Scheduler(Runnable):
             clock=self._clock,
             redis_time=redis_time,
             events=self.events,
+            calls=self.calls,
         )
         ticker = Ticker(parts, firing)
         return ticker, EntriesHeartbeat(parts, ticker)
 
     async def stop(self) -> None:
-        """Fire no more; the entries are still shown. A tick that is being fired is finished."""
+        """Fire no more; the entries are still shown.
+
+        A tick that is being fired is finished, unless a hook hangs longer than `shutdown_timeout`.
+        """
         if self._state is ServerState.ACTIVE and self._ticker is not None:
             self._set_state(ServerState.STOPPED)
-            await self._ticker.stop()
+            await self._ticker.stop_within(self._shutdown_seconds)
 
     async def shutdown(self) -> None:
         """Finish the ticks that are being fired, take the entries away, and close.
+
+        It waits `shutdown_timeout` for hooks and middleware, cancels the rest, and reports what hung.
 
         What was enqueued stays, and so do histories and last ticks: the next scheduler goes on from there.
         Twice is harmless. A cancelled caller does not undo the shutdown.
@@ -219,10 +255,12 @@ class Scheduler(Runnable):
         await asyncio.shield(asyncio.ensure_future(self._shut_down()))
 
     async def _shut_down(self) -> None:
+        end = asyncio.get_running_loop().time() + self._shutdown_seconds
         # The ticker goes first: what it fires at the end is still shown and recorded.
         for service in (self._ticker, self._heartbeat):
-            if service is not None:
-                await service.stop()
+            left = end - asyncio.get_running_loop().time()
+            if service is not None and not await service.stop_within(max(left, _LEAST_STOP_SECONDS)):
+                self.exit_code = EXIT_UNFINISHED
         if self._driver is not None:
             await self._driver.close()
 

@@ -611,3 +611,43 @@ async def test_an_entry_that_cannot_be_fired_does_not_hinder_the_others(
         assert [NOON + timedelta(seconds=10), NOON + timedelta(seconds=20)] == failed
         redis_client.delete("asynq:{broken}:x:ticks")
     assert seconds(10, 20) == pending(redis_client, "low")
+
+
+@run_async
+async def test_d53_a_shutdown_does_not_wait_for_a_hook_that_hangs(redis_url: str, clock: Clock) -> None:
+    """It says which one; so a program can end, and the entries are taken away."""
+    called = asyncio.Event()
+
+    async def hang(task: Task) -> None:
+        called.set()
+        await asyncio.Event().wait()
+
+    one = Running(redis_url, clock, SchedulerConfig(pre_enqueue=hang, shutdown_timeout=0.01))
+    async with one:
+        await one.register(EVERY, "t")
+        clock.move(10)
+        one.scheduler._ticker.wake()  # type: ignore[union-attr]
+        await called.wait()
+    assert ["shutdown-hung"] == [event.code for event in one.seen]
+    assert "the hook pre_enqueue (called " in one.seen[0].message
+    assert ServerState.CLOSED is one.scheduler.state
+    assert 3 == one.scheduler.exit_code
+    assert [] == ask(redis_url, list_schedulers(clock.now()))
+
+
+@run_async
+async def test_d53_a_stop_does_not_wait_for_a_hook_that_hangs(redis_url: str, clock: Clock) -> None:
+    """As a shutdown does not."""
+    called = asyncio.Event()
+
+    async def hang(task: Task) -> None:
+        called.set()
+        await asyncio.Event().wait()
+
+    async with Running(redis_url, clock, SchedulerConfig(pre_enqueue=hang, shutdown_timeout=0.01)) as one:
+        await one.register(EVERY, "t")
+        clock.move(10)
+        one.scheduler._ticker.wake()  # type: ignore[union-attr]
+        await called.wait()
+        await one.scheduler.stop()
+        assert ServerState.STOPPED is one.scheduler.state

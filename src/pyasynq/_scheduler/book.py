@@ -58,6 +58,16 @@ class EntryBook:
         del self._entries[entry_id]
         self.removed.add(entry_id)
 
+    def replace(self, leaving: Sequence[str], joining: Sequence[Entry]) -> None:
+        """Remove entries and add others; raises `ScheduleNotFoundError` before it changes anything."""
+        for entry_id in leaving:
+            if entry_id not in self._entries:
+                raise ScheduleNotFoundError(entry_id)
+        for entry_id in leaving:
+            self.remove(entry_id)
+        for entry in joining:
+            self.add(entry)
+
     async def begin(
         self,
         entries: Sequence[Entry],

@@ -15,7 +15,7 @@ from pyasynq.errors import InvalidOptionError
 from pyasynq.options import DEFAULT_QUEUE, check_combination, check_unattended, resolve_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import tzinfo
 
     from pyasynq.config import Misfire
@@ -76,6 +76,11 @@ def make_entry(entry_id: str, spec: str, task: Task, misfire: Misfire, location:
     check_combination(task.options)
     check_unattended(task.options)
     return Entry(entry_id, spec, task, Timetable(parse_cron(spec, location=location), misfire))
+
+
+def new_entry(spec: str, task: Task, misfire: Misfire, location: tzinfo, taken: Collection[str]) -> Entry:
+    """Return a new entry with an id that is not taken; raises what `make_entry` raises."""
+    return make_entry(free_id(spec, task, taken), spec, task, misfire, location)
 
 
 def entry_id(spec: str, task: Task, number: int) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._clock import Clock
+    from pyasynq._scheduler.calls import CallsInProgress
     from pyasynq._scheduler.entry import Entry
     from pyasynq._server.redis_time import RedisTime
     from pyasynq.client import CallNext, ClientMiddleware
@@ -49,6 +50,7 @@ class Firing:
         clock: Clock,
         redis_time: RedisTime,
         events: Events,
+        calls: CallsInProgress,
     ) -> None:
         self._config = config
         self._middleware = tuple(middleware)
@@ -56,6 +58,7 @@ class Firing:
         self._clock = clock
         self._time = redis_time
         self._events = events
+        self._calls = calls
         self._registry = QueueRegistry(clock.monotonic)
         self.unreachable = False
         self._failing: dict[str, datetime] = {}
@@ -67,7 +70,7 @@ class Firing:
         if self._failing.get(entry.id) != tick:
             await self._call("pre_enqueue", self._config.pre_enqueue, task)
         try:
-            info = await self._through(entry, tick)(task)
+            info = await self._send(entry, tick, task)
         except TickTakenError as taken:
             entry.timetable.fired(Instant(taken.last).to_datetime())
         except RedisError as error:
@@ -86,6 +89,12 @@ class Firing:
         self.unreachable = False
         self._failing.pop(entry.id, None)
         return True
+
+    async def _send(self, entry: Entry, tick: datetime, task: Task) -> TaskInfo:
+        if not self._middleware:
+            return await self._enqueue(entry, tick, task)
+        with self._calls.note("the client middleware"):
+            return await self._through(entry, tick)(task)
 
     def _through(self, entry: Entry, tick: datetime) -> CallNext:
         """Return the way of a task through all middleware into its queue."""
@@ -148,9 +157,10 @@ class Firing:
         if hook is None:
             return
         try:
-            answer = hook(*args)
-            if inspect.isawaitable(answer):
-                await answer
+            with self._calls.note(f"the hook {name}"):
+                answer = hook(*args)
+                if inspect.isawaitable(answer):
+                    await answer
         except Exception as error:  # noqa: BLE001 - reported; hooks look on
             self._events.emit(HookFailed(name, error))
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from pyasynq._scheduler.closing import CANCEL_SECONDS, EXIT_MARGIN_SECONDS, ExitGuard, report_hang
 from pyasynq._server.signals import SignalWatch
 from pyasynq.errors import PyasynqError
-from pyasynq.server import EXIT_CLEAN, EXIT_START_FAILED
+from pyasynq.server import EXIT_CLEAN, EXIT_START_FAILED, EXIT_UNFINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+    from pyasynq._scheduler.calls import CallsInProgress
+    from pyasynq.events import Events
 
 _log = logging.getLogger("pyasynq")
 
@@ -20,11 +24,18 @@ _log = logging.getLogger("pyasynq")
 class Runnable:
     """Something that starts, stops and shuts down. As a context manager it runs inside the block."""
 
-    def __init__(self) -> None:
+    def __init__(self, events: Events, calls: CallsInProgress, shutdown_seconds: float) -> None:
+        self._calls = calls
+        self._shutdown_seconds = shutdown_seconds
+        self._guard: ExitGuard | None = None
+        self.events = events
+        self.exit_code = EXIT_CLEAN
+        """0, or 3 when the shutdown did not wait for something that hung."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._close_asked: asyncio.Event | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._owns_process = False
+        self._has_started = False
 
     async def start(self) -> None:
         """Begin, and return."""
@@ -49,29 +60,59 @@ class Runnable:
         self._loop = asyncio.get_running_loop()
         self._close_asked = asyncio.Event()
         with SignalWatch(self, owns_process=self._owns_process, enabled=signals):
-            await self.start()
+            closing = asyncio.ensure_future(self._close_asked.wait())
             try:
-                await self._close_asked.wait()
+                if await self._start_unless_closed(closing):
+                    await closing
             finally:
-                await self.shutdown()
-        return EXIT_CLEAN
+                closing.cancel()
+                if self._has_started:
+                    await self.shutdown()
+        return self.exit_code
+
+    async def _start_unless_closed(self, closing: asyncio.Future[Any]) -> bool:
+        """Start; break the start off when told to end. Return whether it has started."""
+        starting = asyncio.ensure_future(self.start())
+        try:
+            await asyncio.wait({starting, closing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not starting.done():
+                self._has_started = True  # far enough to need a shutdown
+                if self._calls:
+                    report_hang(self.events, str(self._calls))
+                starting.cancel()
+                await asyncio.wait({starting}, timeout=CANCEL_SECONDS)
+        if closing.done() and (not starting.done() or starting.cancelled()):
+            return False
+        starting.result()
+        self._has_started = True
+        return True
 
     def run_forever(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> int:
         """Be the main program of this process: run until told to stop, and return the exit code.
 
-        0: stopped in good order; 1: the start failed, the log says why. A second INT ends the process
-        at once.
+        0: stopped in good order; 1: the start failed, the log says why; 3: a hook or middleware hung,
+        the log says which. When a shutdown takes 2.5 seconds longer than
+        `shutdown_timeout`, the process ends, whatever hangs. A second INT ends the process at once.
         """
         self._owns_process = True
         try:
-            with asyncio.Runner(loop_factory=loop_factory) as runner:
+            with (
+                ExitGuard(self._describe_hang, EXIT_UNFINISHED) as self._guard,
+                asyncio.Runner(loop_factory=loop_factory) as runner,
+            ):
                 return runner.run(self.run())
         except PyasynqError as error:
             _log.error("the scheduler could not start: %s", error)
             return EXIT_START_FAILED
 
+    def _describe_hang(self) -> str:
+        return str(self._calls) or "something that was left on the event loop"
+
     def request_shutdown(self) -> None:
         """Make `run` shut down and return. Safe from any thread and from signal handlers."""
+        if self._guard is not None:
+            self._guard.arm(self._shutdown_seconds + EXIT_MARGIN_SECONDS)
         if self._loop is not None and not self._loop.is_closed() and self._close_asked is not None:
             self._loop.call_soon_threadsafe(self._close_asked.set)
 

@@ -14,7 +14,7 @@ from pyasynq._broker.schedules import (
     list_schedulers,
     write_scheduler_entries,
 )
-from pyasynq._server.service import Service
+from pyasynq._scheduler.closing import BoundedService
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq.errors import PyasynqError
 from pyasynq.events import RoundFailed, TicksMissed
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._clock import Clock
     from pyasynq._scheduler.book import EntryBook
+    from pyasynq._scheduler.calls import CallsInProgress
     from pyasynq._scheduler.entry import Entry
     from pyasynq._scheduler.firing import Firing
     from pyasynq._server.redis_time import RedisTime
@@ -53,19 +54,20 @@ class SchedulerParts:
     redis_time: RedisTime
     driver: AsyncDriver
     book: EntryBook
+    calls: CallsInProgress
 
     async def begin(self, entries: list[Entry]) -> Exception | None:
         """Ask Redis for the ticks of entries; return what went wrong with some of them."""
         return await self.book.begin(entries, self.driver, self.redis_time, self.clock)
 
 
-class Ticker(Service):
+class Ticker(BoundedService):
     """Fires the ticks that are due, and rests until the next one."""
 
     name = "scheduler"
 
     def __init__(self, parts: SchedulerParts, firing: Firing) -> None:
-        super().__init__(parts.events)
+        super().__init__(parts.events, parts.calls)
         self._parts = parts
         self._firing = firing
         self._slots = asyncio.Semaphore(_FIRED_AT_ONCE)
@@ -109,13 +111,13 @@ class Ticker(Service):
         return self._parts.redis_time.now().to_datetime()
 
 
-class EntriesHeartbeat(Service):
+class EntriesHeartbeat(BoundedService):
     """Shows the entries to dashboards, learns what other schedulers fired, and cleans up."""
 
     name = "scheduler heartbeat"
 
     def __init__(self, parts: SchedulerParts, ticker: Ticker) -> None:
-        super().__init__(parts.events)
+        super().__init__(parts.events, parts.calls)
         self._parts = parts
         self._ticker = ticker
         self._interval = seconds_of("heartbeat_interval", parts.config.heartbeat_interval)

@@ -23,6 +23,7 @@ class _Timer:
     def __init__(self, scheduler: Scheduler | PeriodicTaskManager, clock: VirtualClock) -> None:
         manager = scheduler if isinstance(scheduler, PeriodicTaskManager) else None
         self.scheduler = scheduler.scheduler if isinstance(scheduler, PeriodicTaskManager) else scheduler
+        self._manager = manager
         self._sync = manager._sync if manager is not None else None  # noqa: SLF001 - it does not rest here either
         self._clock = clock
         self._sync_at = -math.inf if manager is not None else math.inf
@@ -40,12 +41,12 @@ class _Timer:
 
     async def round(self) -> None:
         now = self._clock.now().timestamp
-        if self._sync is not None and now >= self._sync_at:
+        if self._manager is not None and self._sync is not None and now >= self._sync_at:
             if self._synced:
                 rest = await self._sync.round()
             else:
                 # What goes wrong with the first one ends the start of a manager.
-                await self._sync.enter()
+                await self._manager.synchronize()
                 rest, self._synced = self._sync.first_rest, True
             self._sync_at = now + rest
             self._tick_at = -math.inf

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyasynq._broker.schedules import EntryTicks
 from pyasynq._scheduler.book import EntryBook
+from pyasynq._scheduler.calls import CallsInProgress
 from pyasynq._scheduler.entry import make_entry
 from pyasynq._scheduler.services import SchedulerParts, Ticker
 from pyasynq._scheduler.timetable import Due
@@ -43,5 +44,7 @@ async def test_d58_a_round_that_fires_nothing_is_followed_by_a_rest() -> None:
     entry.timetable.begin(EntryTicks(None, int(NOON.timestamp())), NOON)
     book.add(entry._replace(timetable=cast("Timetable", NothingDue())))
     unused: Any = None
-    parts = SchedulerParts("s", SchedulerConfig(), events, clock, RedisTime(clock), unused, book)
+    parts = SchedulerParts(
+        "s", SchedulerConfig(), events, clock, RedisTime(clock), unused, book, CallsInProgress()
+    )
     assert 0 < await Ticker(parts, unused).round() <= 1

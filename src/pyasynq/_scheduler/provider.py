@@ -1,0 +1,108 @@
+"""Calls of the provider of periodic tasks: one at a time, with a time limit."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from pyasynq._scheduler.closing import CANCEL_SECONDS
+from pyasynq._server.threads import HandlerThreads
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from pyasynq._scheduler.calls import CallsInProgress
+
+
+class ProviderCalls:
+    """Calls a provider: a coroutine function on the event loop, and a plain function in a daemon thread.
+
+    Args:
+        provider: what it returns may be awaitable in either case.
+        timeout: seconds that a call may take.
+        calls: where a call is noted while it runs.
+    """
+
+    def __init__(self, provider: Callable[[], Any], timeout: float, calls: CallsInProgress) -> None:
+        self._provider = provider
+        self._timeout = timeout
+        self._calls = calls
+        self._name = f"the provider {getattr(provider, '__qualname__', repr(provider))}"
+        self._running: asyncio.Future[Any] | None = None
+        """The last call; a thread cannot be stopped, so it may run longer than anyone waits for it."""
+        self._alarm: asyncio.Future[str] | None = None
+
+    async def ask(self) -> list[Any]:
+        """Call the provider and return what it returns, as a list.
+
+        Raises:
+            TimeoutError: when it does not return in time, or an earlier call has not returned yet.
+            Exception: what it raises.
+
+        Cancelled, it does not wait for the provider.
+        """
+        if self._running is not None and not self._running.done():
+            raise TimeoutError(f"{self._name} has not returned from an earlier call")
+        loop = asyncio.get_running_loop()
+        self._alarm = loop.create_future()
+        late = f"{self._name} has not returned within {self._timeout:g} s (provider_timeout)"
+        timer = loop.call_later(self._timeout, self._ring, late)
+        try:
+            with self._calls.note(self._name):
+                return await self._answer()
+        finally:
+            timer.cancel()
+            self._alarm = None
+
+    def interrupt(self) -> None:
+        """End the wait for a call, because the manager is being stopped."""
+        self._ring(f"the manager stops and does not wait for {self._calls or self._name}")
+
+    def _ring(self, reason: str) -> None:
+        if self._alarm is not None and not self._alarm.done():
+            self._alarm.set_result(reason)
+
+    async def _answer(self) -> list[Any]:
+        if inspect.iscoroutinefunction(self._provider):
+            answer = self._provider()
+        else:
+            threads = HandlerThreads("pyasynq-provider")
+            in_thread = threads.start(_call, self._provider)
+            threads.close()  # after this one call
+            answer, error = await self._wait(in_thread)
+            if error is not None:
+                raise error
+        if inspect.isawaitable(answer):
+            task = asyncio.ensure_future(_wait_for(answer))
+            task.add_done_callback(_mark_retrieved)
+            try:
+                answer = await self._wait(task)
+            finally:
+                if not task.done():
+                    task.cancel()
+                    await asyncio.wait({task}, timeout=CANCEL_SECONDS)
+        return list(answer)
+
+    async def _wait(self, call: asyncio.Future[Any]) -> Any:
+        self._running = call
+        assert self._alarm is not None  # noqa: S101 - ask has set it
+        await asyncio.wait({call, self._alarm}, return_when=asyncio.FIRST_COMPLETED)
+        if not call.done():
+            raise TimeoutError(self._alarm.result())
+        return call.result()
+
+
+def _call(provider: Callable[[], Any]) -> Any:
+    answer = provider()
+    # An iterator that reads from a database is read here, where it may block.
+    return answer if inspect.isawaitable(answer) else list(answer)
+
+
+async def _wait_for(answer: Awaitable[Any]) -> Any:
+    return await answer
+
+
+def _mark_retrieved(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
