@@ -63,6 +63,49 @@ def test_a_node_that_knows_of_no_slots_teaches_nothing() -> None:
     assert A == nodes.owner(0)
 
 
+def foreign(*nodes: tuple[bytes, int, bytes]) -> list[list[object]]:
+    """Return what a node of another cluster answers."""
+    return [[0, SLOTS - 1, *([name, port, node_id, []] for name, port, node_id in nodes)]]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [foreign((b"c", 3, b"new"), (b"d", 4, b"id-d")), foreign((b"c", 3, b"id-c"), (b"d", 4, b"id-d"))],
+    ids=["its address has another node", "the node itself has joined another cluster"],
+)
+def test_d60_a_former_node_that_belongs_to_another_cluster_is_not_believed(
+    answer: list[list[object]],
+) -> None:
+    """Its answer names no other node of ours; its address is forgotten, and our map stays."""
+    nodes = learned()
+    nodes.doubt(1)
+    assert not nodes.learn(answer, C)
+    assert nodes.doubted
+    assert (A, B) == nodes.primaries
+    assert [A, B] == nodes.whom_to_ask()
+
+
+def test_d60_a_node_whose_answer_names_a_node_of_ours_is_believed() -> None:
+    """The others were replaced since the map was learned."""
+    nodes = learned()
+    assert nodes.learn(foreign((b"d", 4, b"id-d"), (b"b", 2, b"id-b")), C)
+    assert ("d", 4) == nodes.owner(0)
+
+
+def test_d60_a_seed_is_always_believed() -> None:
+    """The user has named it; all nodes may have been replaced."""
+    nodes = learned()
+    assert nodes.learn(foreign((b"d", 4, b"id-d")), A)
+    assert ("d", 4) == nodes.owner(0)
+
+
+def test_d60_a_node_that_is_left_alone_is_believed() -> None:
+    """The cluster has shrunk to one node."""
+    nodes = learned()
+    assert nodes.learn(foreign((b"b", 2, b"id-b")), B)
+    assert (B,) == nodes.primaries
+
+
 def test_moved_is_true_of_one_slot_and_makes_the_rest_doubtful() -> None:
     """Who serves the slot now is asked first: others may not have heard of it yet."""
     nodes = learned()

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 from redis.crc import key_slot
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from pyasynq._broker.drivers.redis_addresses import Address
     from pyasynq._broker.drivers.redis_url import RedisTarget
@@ -37,8 +37,10 @@ class ClusterMap:
     __slots__ = (
         "__weakref__",
         "_asked_first",
+        "_ids",
         "_nodes",
         "_owners",
+        "_seeds",
         "doubted",
         "generation",
         "primaries",
@@ -46,7 +48,10 @@ class ClusterMap:
     )
 
     def __init__(self, seeds: Collection[Address]) -> None:
+        self._seeds = frozenset(seeds)
         self._nodes: tuple[Address, ...] = tuple(seeds)
+        self._ids: frozenset[bytes] = frozenset()
+        """Ids of the nodes in the last answer that was believed."""
         self._owners: list[Address | None] = [None] * SLOTS
         self._asked_first: Address | None = None
         self.primaries: tuple[Address, ...] = ()
@@ -62,25 +67,43 @@ class ClusterMap:
         return sorted({owner: slot for slot, owner in enumerate(self._owners) if owner is not None}.values())
 
     def learn(self, ranges: Reply, asked: Address) -> bool:
-        """Take the answer of a node to CLUSTER SLOTS; return False if it says nothing."""
+        """Take the answer of a node to CLUSTER SLOTS.
+
+        Returns False if it says nothing, or if the node belongs to another cluster: an address may be given
+        to another node when its own is gone. Such an address is forgotten; the seeds are always believed.
+        """
         owners: list[Address | None] = [None] * SLOTS
         nodes: dict[Address, None] = {}
         replicas: dict[Address, None] = {}
+        ids: dict[Address, bytes] = {}
         for first, last, *serving in ranges:
             if not serving:
                 continue
+            ids |= {_address(node, asked): node[2] for node in serving if len(node) > 2}
             primary = _address(serving[0], asked)
             nodes[primary] = None
             replicas.update(dict.fromkeys(_address(replica, asked) for replica in serving[1:]))
             owners[first : last + 1] = [primary] * (last + 1 - first)
         if not nodes:
             return False
+        if asked not in self._seeds and self._is_foreign(ids, asked):
+            self._nodes = tuple(node for node in self._nodes if node != asked)
+            return False
         self._owners, self.primaries = owners, tuple(nodes)
+        self._ids = frozenset(ids.values())
         # Whom we once knew may be who is left.
         self._nodes = tuple(nodes | replicas | dict.fromkeys(self._nodes))[: max(64, 2 * len(nodes))]
         self.generation += 1
         self._asked_first, self.doubted = None, False
         return True
+
+    def _is_foreign(self, ids: Mapping[Address, bytes], asked: Address) -> bool:
+        """Return whether an answer names none of the nodes that are known, besides the asked one.
+
+        The asked one may have been a node of this cluster before it joined another.
+        """
+        others = {node_id for address, node_id in ids.items() if address != asked} or set(ids.values())
+        return bool(self._ids and others) and self._ids.isdisjoint(others)
 
     def redirected(self, reply: str, node: Address) -> tuple[Address, bool] | None:
         """Take the word of a node that another one serves a slot.

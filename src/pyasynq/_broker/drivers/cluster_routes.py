@@ -171,7 +171,7 @@ class _Routing:
             elif self._nodes.learn(answer, node):
                 return
             else:
-                self._cause = f"{format_address(node)}: this node serves no slots and knows of none that does"
+                self._cause = f"{format_address(node)}: this node knows of no slots of this cluster"
         self._must_pause = True
         if refusal is not None and not self._nodes.primaries:
             self._give_up(_explained(refusal, self._state.address))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._broker.task_events import DROPPED, encode_event, publish_events
 from pyasynq._server.failure_text import error_line
 from pyasynq._server.service import Service
-from pyasynq.errors import PyasynqError, RedisTLSError, RedisUnavailableError
+from pyasynq.errors import PyasynqError, RedisUnavailableError
 from pyasynq.events import (
     EventsDropped,
     MessageQuarantined,
@@ -116,11 +116,14 @@ class Publisher(Service):
             raise first
 
     def _failed(self, queue: str, events: list[bytes], told: int, error: Exception) -> None:
-        """Keep events that Redis has not seen; of others nobody knows, so they count as dropped."""
+        """Keep events that Redis has not seen; whether it has others is unknown, so they count as dropped.
+
+        A TLS error, too, comes before anything is sent: a certificate may be renewed meanwhile.
+        """
         self._dropped[queue] += told
         room = self._parts.settings.event_buffer - len(self._buffer)
         kept = 0
-        if isinstance(error, RedisUnavailableError) and not isinstance(error, RedisTLSError):
+        if isinstance(error, RedisUnavailableError):
             kept = min(room, len(events))
         self._buffer.extendleft((queue, event) for event in reversed(events[len(events) - kept :]))
         self._drop(queue, len(events) - kept)
