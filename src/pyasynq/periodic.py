@@ -9,6 +9,7 @@ raise SystemExit(PeriodicTaskManager("redis://localhost:6379/0", tenants).run_fo
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -175,7 +176,8 @@ class PeriodicTaskManager(Runnable):
         kept = {key: entry_id for key, entry_id in known.items() if key in wanted}
         leaving = [entry_id for key, entry_id in known.items() if key not in wanted]
         joining, refused = self._make_entries(wanted, kept, entries.keys() - set(leaving))
-        self.scheduler.replace_entries(leaving, list(joining.values()))
+        predecessors = self._pair(leaving, joining.values())
+        self.scheduler.replace_entries(leaving, list(joining.values()), predecessors)
         self._provided = kept | {key: entry.id for key, entry in joining.items()}
         for event in refused:
             self.scheduler.events.emit(event)
@@ -211,6 +213,17 @@ class PeriodicTaskManager(Runnable):
             else:
                 ids.add(joining[key].id)
         return joining, refused
+
+    def _pair(self, leaving: Iterable[str], joining: Iterable[Entry]) -> dict[str, str]:
+        """Return which new entry goes on from which old one: both in order, by expression, type and queue."""
+        free: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(deque)
+        for entry in self.scheduler.find_entries(leaving):
+            free[entry.spec, entry.task.type, entry.queue].append(entry.id)
+        pairs = {}
+        for entry in joining:
+            if old := free[entry.spec, entry.task.type, entry.queue]:
+                pairs[entry.id] = old.popleft()
+        return pairs
 
 
 def _positive_seconds(name: str, value: Duration) -> float:

@@ -157,13 +157,22 @@ class Scheduler(Runnable):
         self._book.remove(entry_id)
         self._changed()
 
-    def replace_entries(self, leaving: Sequence[str], joining: Sequence[Entry]) -> None:
+    def find_entries(self, entry_ids: Iterable[str]) -> list[Entry]:
+        """Return entries by their ids, for the periodic task manager."""
+        wanted = set(entry_ids)
+        return [entry for entry in self._book if entry.id in wanted]
+
+    def replace_entries(
+        self, leaving: Sequence[str], joining: Sequence[Entry], predecessors: Mapping[str, str]
+    ) -> None:
         """Unregister some entries and register others, for the periodic task manager.
+
+        `predecessors` names for some of the new ids the entries whose ticks they take over.
 
         Raises:
             ScheduleNotFoundError: when an entry that is to leave does not exist; nothing has changed then.
         """
-        self._book.replace(leaving, joining)
+        self._book.replace(leaving, joining, predecessors)
         if leaving or joining:
             self._changed()
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pyasynq.errors import ConfigurationError, CronError, InvalidOptionError, SchedulerStateError
-from pyasynq.events import PeriodicTaskRefused, RoundFinished, SyncFailed
+from pyasynq.events import PeriodicTaskRefused, RoundFinished, SyncFailed, TickFired
 from pyasynq.periodic import PeriodicTaskConfig, PeriodicTaskManager
 from pyasynq.server import ServerState
 from pyasynq.task import Task
+from tests.contract.test_scheduler import NOON, Clock
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 HOURLY = PeriodicTaskConfig("@hourly", Task("report", b"{}"), {"queue": "low"})
 DAILY = PeriodicTaskConfig("@daily", Task("backup"))
@@ -38,14 +40,19 @@ class Provider:
 
 async def ask_again(manager: PeriodicTaskManager) -> None:
     """Have the provider asked, and wait until what it returned is done."""
+    await next_round(manager, "periodic task sync", manager.sync_soon)
+
+
+async def next_round(manager: PeriodicTaskManager, service: str, wake: Callable[[], None]) -> None:
+    """Wake a service, and wait for the end of a round."""
     ended = asyncio.Event()
 
     def finished(event: RoundFinished) -> None:
-        if event.service == "periodic task sync":
+        if event.service == service:
             ended.set()
 
     stop = manager.scheduler.events.subscribe(RoundFinished, finished)
-    manager.sync_soon()
+    wake()
     await ended.wait()
     stop()
 
@@ -197,3 +204,54 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
     """With the name of the setting."""
     with pytest.raises(InvalidOptionError, match=next(iter(settings))):
         PeriodicTaskManager("redis://localhost", **{"provider": Provider(), **settings})
+
+
+@run_async
+async def test_d60_every_fires_although_the_payload_changes_at_every_sync(redis_url: str) -> None:
+    """The entry is another one each time, and goes on with the ticks of the one before."""
+    clock = Clock()
+    answers = itertools.count()
+
+    def provider() -> list[PeriodicTaskConfig]:
+        return [PeriodicTaskConfig("@every 10s", Task("report", b"%d" % next(answers)))]
+
+    fired: list[float] = []
+    manager = PeriodicTaskManager(redis_url, provider, clock=clock)
+    events = manager.scheduler.events
+    events.subscribe(TickFired, lambda event: fired.append((event.tick - NOON).total_seconds()))
+    async with manager:
+        for _ in range(8):
+            await ask_again(manager)
+            await round_of(manager)
+            clock.move(4)
+            await round_of(manager)
+    assert [10, 20, 30] == fired
+
+
+async def round_of(manager: PeriodicTaskManager) -> None:
+    """Have the ticker make a round that begins after this."""
+    for _ in range(2):
+        await next_round(manager, "scheduler", manager.scheduler._ticker.wake)  # type: ignore[union-attr]
+
+
+@run_async
+async def test_d60_an_entry_that_replaces_another_is_fired_at_no_tick_of_the_past(redis_url: str) -> None:
+    """Nor twice for one that was fired, though missed ticks are made up for."""
+    clock = Clock()
+    provider = Provider(PeriodicTaskConfig("@every 10s", Task("report", b"1"), misfire="all"))
+    fired: list[float] = []
+    manager = PeriodicTaskManager(redis_url, provider, clock=clock)
+    events = manager.scheduler.events
+    events.subscribe(TickFired, lambda event: fired.append((event.tick - NOON).total_seconds()))
+    async with manager:
+        await round_of(manager)
+        clock.move(25)
+        await round_of(manager)
+        assert [10, 20] == fired
+        provider.answer = [PeriodicTaskConfig("@every 10s", Task("report", b"2"), misfire="all")]
+        await ask_again(manager)
+        await round_of(manager)
+        assert [10, 20] == fired
+        clock.move(5)
+        await round_of(manager)
+    assert [10, 20, 30] == fired

@@ -651,3 +651,14 @@ async def test_d53_a_stop_does_not_wait_for_a_hook_that_hangs(redis_url: str, cl
         await called.wait()
         await one.scheduler.stop()
         assert ServerState.STOPPED is one.scheduler.state
+
+
+@run_async
+async def test_d60_schedulers_of_two_zones_have_entries_of_their_own(redis_url: str, clock: Clock) -> None:
+    """Each fires nine o'clock of its own zone."""
+    berlin, tokyo = (
+        Scheduler(redis_url, SchedulerConfig(location=zone), clock=clock)
+        for zone in ("Europe/Berlin", "Asia/Tokyo")
+    )
+    assert berlin.register("0 9 * * *", "t") != tokyo.register("0 9 * * *", "t")
+    assert berlin.register(EVERY, "t") == tokyo.register(EVERY, "t")

@@ -415,3 +415,42 @@ def test_d12_a_last_tick_up_to_five_minutes_after_now_or_the_tick_is_believed(
     redis_client.hset(TICKS, "e", last)
     assert Fired(None, last) == perform(fire_tick(NOW.seconds + tick))
     assert [] == tasks.ids("pending")
+
+
+def test_d60_a_new_entry_takes_over_the_ticks_of_the_one_that_it_replaces(
+    perform: Perform, redis_client: RedisClient
+) -> None:
+    """Sees the loss of both HSETs; the old ones stay, for schedulers that still have the old entry."""
+    old = {"old": 20, "old:since": 7}
+    redis_client.hset(TICKS, mapping=old)
+    begun = perform(begin_entries("default", ["new"], predecessors={"new": "old"}, now=NOW))
+    assert [EntryTicks(20, 7)] == begun.ticks
+    expected = {**old, "new": 20, "new:since": 7}
+    assert expected == {field.decode(): int(tick) for field, tick in redis_client.hgetall(TICKS).items()}
+
+
+def test_d60_an_entry_that_is_known_keeps_its_own_ticks(perform: Perform, redis_client: RedisClient) -> None:
+    """Another scheduler has begun it before."""
+    redis_client.hset(TICKS, mapping={"old": 20, "old:since": 7, "new:since": 9, "late": 11})
+    predecessors = {"new": "old", "late": "old"}
+    begun = perform(begin_entries("default", ["new", "late"], predecessors=predecessors, now=NOW))
+    assert [EntryTicks(None, 9), EntryTicks(11, NOW.seconds)] == begun.ticks
+
+
+def test_d60_an_entry_whose_predecessor_is_unknown_counts_from_now(perform: Perform) -> None:
+    """As one without a predecessor does."""
+    begun = perform(begin_entries("default", ["new"], predecessors={"new": "old"}, now=NOW))
+    assert [EntryTicks(None, NOW.seconds)] == begun.ticks
+    assert [EntryTicks(None, NOW.seconds)] == perform(
+        begin_entries("default", ["new"], now=NOW.plus(9))
+    ).ticks
+
+
+def test_d60_a_predecessor_that_was_never_fired_hands_on_its_beginning(
+    perform: Perform, redis_client: RedisClient
+) -> None:
+    """And no last tick."""
+    redis_client.hset(TICKS, "old:since", 7)
+    begun = perform(begin_entries("default", ["new"], predecessors={"new": "old"}, now=NOW))
+    assert [EntryTicks(None, 7)] == begun.ticks
+    assert not redis_client.hexists(TICKS, "new")

@@ -7,6 +7,7 @@ them enqueues its task.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
@@ -29,7 +30,7 @@ from pyasynq._wire.keys import SCHEDULERS, queue_keys, scheduler_history_key, sc
 from pyasynq._wire.messages import SchedulerEnqueueEvent, SchedulerEntry, UndecodableMessageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq._broker.queue_registry import QueueRegistry
@@ -85,12 +86,22 @@ class SchedulerRecord(NamedTuple):
     entries: list[SchedulerEntry]
 
 
-def begin_entries(queue: str, entry_ids: Sequence[str], *, now: Instant | None = None) -> Plan[Begun]:
-    """Return what is known of the ticks of entries of this queue; a new one counts from now."""
+def begin_entries(
+    queue: str,
+    entry_ids: Sequence[str],
+    *,
+    predecessors: Mapping[str, str] = MappingProxyType({}),
+    now: Instant | None = None,
+) -> Plan[Begun]:
+    """Return what is known of the ticks of entries of this queue.
+
+    A new entry takes over the ticks of its predecessor, an entry by id, or counts from now.
+    """
     ticks: list[EntryTicks] = []
     redis_now = Instant(0)
     for some in chunks(entry_ids, most=MAX_TASKS):
-        args = (*time_arguments(now), *some)
+        pairs = [part for entry in some for part in (entry, predecessors.get(entry, ""))]
+        args = (*time_arguments(now), *pairs)
         found = yield ScriptCall(SCHEDULE_BEGIN, (queue_keys(queue).ticks,), args, Replay.SAFE)
         redis_now = Instant(found[0], found[1])
         ticks += [

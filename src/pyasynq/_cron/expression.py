@@ -81,6 +81,14 @@ def parse_cron(text: str, *, location: tzinfo | None = None) -> Schedule:
     return _parse_fields(text, rest, zone)
 
 
+def goes_by_location(text: str) -> bool:
+    """Return whether an expression goes by the zone of its scheduler: it names none, and is no `@every`."""
+    prefix = _ZONE.match(text)
+    if prefix is None:
+        return not text.startswith(_EVERY)
+    return prefix[1] == "Local" and not text[prefix.end() :].strip(_SPACES).startswith(_EVERY)
+
+
 def _check_text(text: str) -> None:
     if len(text) > _LONGEST:
         raise CronError(

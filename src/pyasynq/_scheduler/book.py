@@ -10,7 +10,7 @@ from pyasynq.errors import ScheduleNotFoundError
 from pyasynq.events import FutureTickIgnored, TicksMissed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._clock import Clock
@@ -29,6 +29,8 @@ class EntryBook:
     def __init__(self, events: Events) -> None:
         self.removed: set[str] = set()
         self._entries: dict[str, Entry] = {}
+        self._predecessors: dict[str, str] = {}
+        """Ids of entries whose ticks are still to be taken over from the entries that they replace."""
         self._events = events
 
     def __iter__(self) -> Iterator[Entry]:
@@ -56,17 +58,26 @@ class EntryBook:
         if entry_id not in self._entries:
             raise ScheduleNotFoundError(entry_id)
         del self._entries[entry_id]
+        self._predecessors.pop(entry_id, None)
         self.removed.add(entry_id)
 
-    def replace(self, leaving: Sequence[str], joining: Sequence[Entry]) -> None:
-        """Remove entries and add others; raises `ScheduleNotFoundError` before it changes anything."""
+    def replace(
+        self, leaving: Sequence[str], joining: Sequence[Entry], predecessors: Mapping[str, str]
+    ) -> None:
+        """Remove entries and add others; raises `ScheduleNotFoundError` before it changes anything.
+
+        `predecessors` names for some of the new ids the entries whose ticks they take over.
+        """
         for entry_id in leaving:
             if entry_id not in self._entries:
                 raise ScheduleNotFoundError(entry_id)
+        # An entry that was replaced before it began names the one that has ticks.
+        origins = {new: self._predecessors.get(old, old) for new, old in predecessors.items() if new != old}
         for entry_id in leaving:
             self.remove(entry_id)
         for entry in joining:
             self.add(entry)
+        self._predecessors |= origins
 
     async def begin(
         self,
@@ -80,7 +91,12 @@ class EntryBook:
         for entry in entries:
             by_queue[entry.queue].append(entry)
         plans = [
-            begin_entries(queue, [entry.id for entry in some], now=clock.redis_now())
+            begin_entries(
+                queue,
+                [entry.id for entry in some],
+                predecessors=self._predecessors,
+                now=clock.redis_now(),
+            )
             for queue, some in by_queue.items()
         ]
         failure = None
@@ -92,6 +108,7 @@ class EntryBook:
             redis_time.learn(outcome.redis_now)
             now = redis_time.now().to_datetime()
             for entry, ticks in zip(some, outcome.ticks, strict=True):
+                self._predecessors.pop(entry.id, None)
                 learned = entry.timetable.begin(ticks, now)
                 if learned.missed is not None:
                     self._events.emit(TicksMissed(entry.id, entry.spec, entry.task.type, learned.missed))

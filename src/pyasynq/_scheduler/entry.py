@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.enqueueing.chunks import with_options
-from pyasynq._cron import parse_cron
+from pyasynq._cron import goes_by_location, parse_cron
 from pyasynq._scheduler.timetable import Timetable
 from pyasynq._wire.messages import SchedulerEntry
 from pyasynq._wire.options_text import OptionName, OptionValue, format_option
@@ -80,25 +80,35 @@ def make_entry(entry_id: str, spec: str, task: Task, misfire: Misfire, location:
 
 def new_entry(spec: str, task: Task, misfire: Misfire, location: tzinfo, taken: Collection[str]) -> Entry:
     """Return a new entry with an id that is not taken; raises what `make_entry` raises."""
-    return make_entry(free_id(spec, task, taken), spec, task, misfire, location)
+    return make_entry(free_id(spec, task, taken, location), spec, task, misfire, location)
 
 
-def entry_id(spec: str, task: Task, number: int) -> str:
-    """Return the id of an entry: a hash of all that it enqueues, and of its number among equal ones."""
+def entry_id(spec: str, task: Task, number: int, location: tzinfo = UTC) -> str:
+    """Return the id of an entry: a hash of all that it enqueues, and of its number among equal ones.
+
+    The scheduler's zone belongs to it if the expression goes by it, unless it is UTC.
+    """
     digest = hashlib.sha256()
+    zone = _zone_text(location) if goes_by_location(spec) else ""
     payload = b"" if task.payload is None else b"=" + task.payload
     options = sorted([*option_texts(task.options), *_other_options(task.options)])
-    for part in (spec.encode(), task.type.encode(), payload, *map(str.encode, options), b"%d" % number):
+    for part in (
+        spec.encode() + zone.encode(),
+        task.type.encode(),
+        payload,
+        *map(str.encode, options),
+        b"%d" % number,
+    ):
         # With its length in front, no part can be taken for two.
         digest.update(b"%d:" % len(part) + part)
     return digest.hexdigest()[:_ID_DIGITS]
 
 
-def free_id(spec: str, task: Task, taken: Iterable[str]) -> str:
+def free_id(spec: str, task: Task, taken: Iterable[str], location: tzinfo = UTC) -> str:
     """Return the id of an entry that is to be added to those with these ids."""
     taken = set(taken)
     number = 0
-    while (found := entry_id(spec, task, number)) in taken:
+    while (found := entry_id(spec, task, number, location)) in taken:
         number += 1
     return found
 
@@ -118,6 +128,16 @@ def option_texts(options: Mapping[str, object]) -> Iterator[str]:
                 raise InvalidOptionError(name, options[name], str(error)) from None
     for header in (settings.headers or {}).items():
         yield format_option(OptionName.HEADER, header)
+
+
+def _zone_text(zone: tzinfo) -> str:
+    """Return what identifies a zone in every process: its name, or its offsets if it has none."""
+    name = getattr(zone, "key", None)
+    if not isinstance(name, str):
+        months = [datetime(2024, month, 1, tzinfo=zone) for month in range(1, 13)]
+        offsets = sorted({str(month.utcoffset()) for month in months})
+        name = "UTC" if offsets == ["0:00:00"] else " ".join(offsets)
+    return "" if name == "UTC" else f" in {name}"
 
 
 def _other_options(options: Mapping[str, object]) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -39,6 +40,55 @@ def test_h18_an_id_is_the_same_in_every_process() -> None:
 def test_h18_whatever_is_enqueued_otherwise_has_another_id(spec: str, task: Task, number: int) -> None:
     """Expression, type, payload, options, headers among them, and the number among equals."""
     assert entry_id(SPEC, Task("report", b"{}", queue="low"), 0) != entry_id(spec, task, number)
+
+
+BERLIN, TOKYO = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Tokyo")
+
+
+def test_d60_an_id_holds_the_zone_that_the_expression_goes_by() -> None:
+    """Otherwise schedulers in two zones would share the ticks of nine o'clock here and there."""
+    task = Task("report")
+    ids = [entry_id("0 9 * * *", task, 0, zone) for zone in (UTC, BERLIN, TOKYO)]
+    assert 3 == len(set(ids))
+    assert ids[1] == entry_id("0 9 * * *", task, 0, ZoneInfo("Europe/Berlin"))
+    assert entry_id("CRON_TZ=Local 0 9 * * *", task, 0) != entry_id("CRON_TZ=Local 0 9 * * *", task, 0, TOKYO)
+
+
+@pytest.mark.parametrize("spec", ["@every 1h", "CRON_TZ=Europe/Berlin 0 9 * * *", "TZ=UTC @daily"])
+def test_d60_a_zone_that_makes_no_difference_is_not_in_the_id(spec: str) -> None:
+    """So the schedulers of all zones mean the same entry."""
+    assert entry_id(spec, Task("t"), 0) == entry_id(spec, Task("t"), 0, TOKYO)
+
+
+@pytest.mark.parametrize("zone", [UTC, timezone(timedelta(0)), ZoneInfo("UTC")])
+def test_d60_utc_under_any_name_leaves_the_id_as_it_was(zone: tzinfo) -> None:
+    """It is the zone that schedulers have unless told otherwise."""
+    assert "d836433a0a6b25cf833dbe165bb9807c" == entry_id(
+        SPEC, Task("report", b"{}", queue="low", max_retry=3), 0, zone
+    )
+
+
+class Nameless(tzinfo):
+    """A zone of a library that gives zones no names, and whose text changes with each process."""
+
+    def __init__(self, hours: int) -> None:
+        self._offset = timedelta(hours=hours)
+
+    def utcoffset(self, when: datetime | None) -> timedelta:
+        return self._offset
+
+    def tzname(self, when: datetime | None) -> str:
+        return ""
+
+    def dst(self, when: datetime | None) -> timedelta:
+        return timedelta(0)
+
+
+def test_d60_a_zone_without_a_name_is_known_by_its_offsets() -> None:
+    """An address in memory would be another one after each restart."""
+    one, same, other = (entry_id(SPEC, Task("t"), 0, Nameless(hours)) for hours in (2, 2, 3))
+    assert one == same
+    assert one != other
 
 
 def test_w28_no_payload_and_an_empty_one_are_two() -> None:

@@ -170,6 +170,7 @@ async def test_d53_a_plain_provider_that_hangs_is_not_called_again() -> None:
     may_return.set()
     assert manager._provider._running is not None
     await asyncio.wait({manager._provider._running})
+    manager._provider._timeout = 60
     await manager.synchronize()
     assert 2 == len(calls)
 

@@ -1,8 +1,8 @@
--- Tells the last tick of entries and since when each counts; one that is new counts from now on.
+-- Tells the last tick of entries and since when each counts. A new one goes on from its predecessor, or counts from now on.
 -- KEYS[1] ticks: hash of the last tick of each entry, and of `<entry>:since`
 -- ARGV[1] now_seconds: empty for the clock of Redis
 -- ARGV[2] now_microseconds: within the second
--- ARGV[3...] entry: for each id
+-- ARGV[3...] entry, predecessor: for each entry its id, and that of the entry it replaces, empty for none
 -- Returns: seconds, microseconds, and for each entry its last tick (empty for none) and since
 -- Uses: now
 
@@ -11,10 +11,16 @@ local now_seconds, now_microseconds = unpack(ARGV, 1, 2)
 
 local seconds, microseconds = now(now_seconds, now_microseconds)
 local found = { seconds, microseconds }
-for at = 3, #ARGV, 1 do
-  local entry = ARGV[at]
+for at = 3, #ARGV, 2 do
+  local entry, predecessor = ARGV[at], ARGV[at + 1]
   local tick, since = unpack(redis.call('HMGET', ticks, entry, entry .. ':since'))
-  if not since then
+  if not since and not tick and predecessor ~= '' then
+    tick, since = unpack(redis.call('HMGET', ticks, predecessor, predecessor .. ':since'))
+    if tick then
+      redis.call('HSET', ticks, entry, tick)
+    end
+    redis.call('HSET', ticks, entry .. ':since', since or seconds)
+  elseif not since then
     redis.call('HSET', ticks, entry .. ':since', seconds)
   end
   found[#found + 1] = tick or ''
