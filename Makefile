@@ -94,7 +94,6 @@ chaos: $(STAMP) ## break everything while a million tasks run; none may be lost 
 cron-zones: $(STAMP) ## compare the ticks of ten years in every time zone, about an hour
 	@PYASYNQ_CRON_ZONES=all $(PYTHON) -m pytest -q -n auto tests/properties/test_cron_zones.py
 
-
 soak: $(STAMP) ## a worker under load with faults: its memory and connections must not grow [MINUTES=30 SEED=1]
 	@$(PYTHON) -m tests.chaos.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
 

@@ -154,10 +154,11 @@ async def test_d53_a_provider_has_a_time_limit() -> None:
 @run_async
 async def test_d53_a_plain_provider_that_hangs_is_not_called_again() -> None:
     """A thread cannot be stopped, and threads that hang would pile up."""
-    may_return, calls = threading.Event(), list[int]()
+    called, may_return, calls = threading.Event(), threading.Event(), list[int]()
 
     def hang() -> list[PeriodicTaskConfig]:
         calls.append(1)
+        called.set()
         may_return.wait()
         return [HOURLY]
 
@@ -166,6 +167,7 @@ async def test_d53_a_plain_provider_that_hangs_is_not_called_again() -> None:
         await manager.synchronize()
     with pytest.raises(TimeoutError, match="has not returned from an earlier call"):
         await manager.synchronize()
+    assert called.wait(60)
     assert 1 == len(calls)
     may_return.set()
     assert manager._provider._running is not None
