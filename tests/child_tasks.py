@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import functools
 import logging
 import os
 import signal
@@ -278,3 +279,21 @@ async def async_handler(task: Task) -> bytes:
 def odd_handler(task: Task) -> Any:
     """Return what is no result."""
     return {"not": "bytes"}
+
+
+def traced(handler: Any) -> Any:
+    """Wrap a coroutine function in a plain one, as decorators of tracing and retry libraries do."""
+
+    @functools.wraps(handler)
+    def call(*arguments: Any, **named: Any) -> Any:
+        return handler(*arguments, **named)
+
+    return call
+
+
+@app.task("traced", result_ttl=60, executor="process")
+@traced
+async def traced_double(number: int) -> int:
+    """Return twice the number, after a turn of the loop."""
+    await asyncio.sleep(0)
+    return number * 2

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from inspect import isawaitable
+from typing import TYPE_CHECKING, TypeAlias
 
-from pyasynq._server.routes import Route
+from pyasynq._server.routes import Route, awaited
 from pyasynq.context import current_task
 from pyasynq.control import control_of
 from pyasynq.errors import PayloadEncodingError
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyasynq")
 
-watch_result: ContextVar[Callable[[object], object]] = ContextVar("pyasynq.watch_result")
+_Watch: TypeAlias = "Callable[[object], object]"
+
+watch_result: ContextVar[_Watch] = ContextVar("pyasynq.watch_result")
 """Told what the handler that runs here has returned, unless that is None; for tests."""
 
 
@@ -58,26 +61,42 @@ def _coroutine_call(declaration: Declaration) -> Callable[[Task], Awaitable[Hand
 
     async def call(task: Task) -> HandlerReturn:
         result = await function(**decode(task.payload or b""))
-        return None if result is None else _result(declaration, result)
+        if result is None:
+            return None
+        if isawaitable(result):
+            result = await awaited(result)
+        return _result(declaration, result, watch_result.get(None))
 
     return call
 
 
-def _plain_call(declaration: Declaration) -> Callable[[Task], HandlerReturn]:
+def _plain_call(declaration: Declaration) -> Callable[[Task], Awaitable[HandlerReturn] | HandlerReturn]:
     function = declaration.function
     decode = declaration.arguments.decode
 
-    def call(task: Task) -> HandlerReturn:
+    def call(task: Task) -> Awaitable[HandlerReturn] | HandlerReturn:
         result = function(**decode(task.payload or b""))
-        return None if result is None else _result(declaration, result)
+        if result is None:
+            return None
+        # Read here: the loop, where an awaitable is awaited, does not have the context of this thread.
+        watch = watch_result.get(None)
+        if isawaitable(result):
+            return _later_result(declaration, result, watch)
+        return _result(declaration, result, watch)
 
     return call
 
 
-def _result(declaration: Declaration, value: object) -> HandlerReturn:
+async def _later_result(declaration: Declaration, result: object, watch: _Watch | None) -> HandlerReturn:
+    """Await what a plain wrapper around a coroutine function has returned; return its result."""
+    return _result(declaration, await awaited(result), watch)
+
+
+def _result(declaration: Declaration, value: object, watch: _Watch | None) -> HandlerReturn:
+    if value is None:
+        return None
     if wish := control_of(value):
         return wish
-    watch = watch_result.get(None)
     if watch is not None:
         watch(value)
     running = current_task.get(None)

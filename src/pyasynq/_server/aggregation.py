@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyasynq._broker.aggregation_sets import Finish, finish_set, quarantine_member, read_set
 from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._server.bell import Backoff
-from pyasynq._server.routes import received_task
+from pyasynq._server.routes import awaited, received_task
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import (
     ConfigurationError,
@@ -29,8 +29,6 @@ from pyasynq.options import check_unattended, seconds_of
 from pyasynq.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from pyasynq._broker.aggregation_sets import AggregationSet, Member
     from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq._broker.queue_registry import QueueRegistry
@@ -120,10 +118,10 @@ class Aggregation:
             result, error = await self._threads.start(function, group, tasks)
             if error is not None:
                 raise error
-            return result
-        call: Awaitable[Task | None] = function(group, tasks)  # type: ignore[assignment] # it is a coroutine
+        else:
+            result = function(group, tasks)
         async with asyncio.timeout(self._parts.settings.aggregation_timeout):
-            return await call
+            return await awaited(result)
 
     async def _finish(self, task: Task, locks: list[tuple[str, str]], tasks: int) -> Ending:
         one, parts = self._set, self._parts

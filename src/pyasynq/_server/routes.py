@@ -109,6 +109,17 @@ def is_coroutine_handler(handler: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
 
 
+async def awaited(value: Any) -> Any:
+    """Await a value until it is no awaitable: a coroutine function may return a coroutine in turn.
+
+    A plain wrapper around a coroutine function returns what must be awaited; so do all callables that only
+    pass on what they call.
+    """
+    while inspect.isawaitable(value):
+        value = await value
+    return value
+
+
 def check_executor(owner: str, executor: object) -> None:
     """Raise `InvalidOptionError` for what runs no handlers; None is the worker's own process."""
     if executor not in (None, "process"):

@@ -22,7 +22,7 @@ from pyasynq._server.outcome import (
     Unhandled,
     wish_of,
 )
-from pyasynq._server.routes import received_task, result_bytes
+from pyasynq._server.routes import awaited, received_task, result_bytes
 from pyasynq._server.running import RunningAttempts
 from pyasynq._server.threads import current_threads
 from pyasynq.context import current_task
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.children.pool import Children
     from pyasynq._server.parts import Parts
-    from pyasynq._server.routes import Handler, Route
+    from pyasynq._server.routes import Route
     from pyasynq._server.threads import HandlerThreads
     from pyasynq.task import Task
 
@@ -92,6 +92,8 @@ class Runner:
                     if type(result) is CoroutineType or inspect.isawaitable(result):
                         result = await result
                     if result is not None:
+                        if inspect.isawaitable(result):
+                            result = await awaited(result)
                         ending = _ending_of(result, task.type)
                 except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
                     ending = self._failed(task, error)
@@ -120,12 +122,7 @@ class Runner:
             raise HandlerNotFoundError(task.type)
         if self._events.wants(TaskStarted):
             self._events.emit(TaskStarted(attempt.queue, attempt.id, task.type, attempt.message.retried))
-        return self._call_in_thread(route.call, task) if route.plain else route.call(task)
-
-    async def _call_in_thread(self, handler: Handler, task: Task) -> object:
-        result: object = await self._threads.call(handler, task)
-        # A plain callable may also return an awaitable, as functools.partial of a coroutine function does.
-        return await result if inspect.isawaitable(result) else result
+        return self._threads.call(route.call, task) if route.plain else route.call(task)
 
     def _refuse(self, attempt: Attempt) -> None:
         """Say why an attempt whose time is over before it has begun is broken off."""

@@ -11,8 +11,9 @@ import contextvars
 import queue
 import threading
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from pyasynq._server.routes import awaited
 from pyasynq.context import current_task
 from pyasynq.errors import ServerStateError
 
@@ -73,6 +74,9 @@ class HandlerThreads:
         result, error = ended.result()
         try:
             if cancelled:
+                if asyncio.iscoroutine(result):
+                    # Dropped before its first step; the interpreter would warn of it.
+                    result.close()
                 raise asyncio.CancelledError
             if error is not None:
                 raise error
@@ -159,6 +163,8 @@ def in_thread(function: Callable[..., T]) -> Callable[..., Awaitable[T]]:
             raise ServerStateError(
                 "a plain handler was called outside of a server: there are no threads for it"
             )
-        return await threads.call(function, *arguments)
+        result: Any = await threads.call(function, *arguments)
+        # A plain wrapper around a coroutine function returns a coroutine, for the loop.
+        return cast("T", await awaited(result))
 
     return call

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import fcntl
-import inspect
 import os
 import signal
 import socket
@@ -22,7 +21,7 @@ from pyasynq._server.children.carried_log import log_to
 from pyasynq._server.children.frames import Frame, pack
 from pyasynq._server.children.inside import HostedHome, HostedTask, Link, Reports
 from pyasynq._server.children.order import find_handler
-from pyasynq._server.routes import Hosted, Route, is_coroutine_handler, result_bytes
+from pyasynq._server.routes import Hosted, Route, awaited, is_coroutine_handler, result_bytes
 from pyasynq._server.threads import HandlerThreads, current_threads
 from pyasynq.context import current_task
 from pyasynq.control import control_of
@@ -116,8 +115,7 @@ class Host:
                 result = await self._threads.call(route.call, task)
             else:
                 result = route.call(task)
-            if inspect.isawaitable(result):
-                result = await result
+            result = await awaited(result)
             return _returned(result, task.type)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
             return pack(frames.RAISED, {"error": describe(error)})
