@@ -586,6 +586,13 @@ class ReportedError(PyasynqError):
     """What went wrong with a task, in the words of whoever ran it, elsewhere or in another language."""
 
 
+class SettleError(PyasynqError):
+    """The end of an attempt that cannot be written down: an ordinary failure of its task.
+
+    It could not be worked out, or Redis refuses it for good; `__cause__` is what Redis said.
+    """
+
+
 class RemoteError(PyasynqError):
     """An error of a handler in a child process, whose class the worker does not know, or cannot make.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._server.attempt import SETTLING
 from pyasynq._server.outcome import (
     DONE,
     SUCCEEDED,
+    Archive,
     Failed,
     Gone,
     PutBack,
@@ -17,55 +19,110 @@ from pyasynq._server.outcome import (
     leaves_nothing,
     outcome_of,
 )
-from pyasynq._server.rules import AttemptRules
-from pyasynq._server.written import write_down
-from pyasynq.errors import LeaseExpiredError
-from pyasynq.events import TaskFinished
+from pyasynq._server.routes import received_task
+from pyasynq._server.rules import DEFAULT_RULES, AttemptRules
+from pyasynq._server.written import unchanged, write_down
+from pyasynq.errors import LeaseExpiredError, SettleError
+from pyasynq.events import Outcome, TaskFinished
 
 if TYPE_CHECKING:
     from pyasynq._server.attempt import Attempt
-    from pyasynq._server.outcome import Ending
+    from pyasynq._server.outcome import Decision, Ending, Rules
     from pyasynq._server.parts import Parts
     from pyasynq._server.routes import Route
+    from pyasynq._server.written import Written
     from pyasynq.task import Task
+
+_log = logging.getLogger("pyasynq")
 
 
 class ServerStopping(Exception):  # noqa: N818 - a cause, not an error
     """Why shutdown cancels an attempt."""
 
 
+class _Conclusion(NamedTuple):
+    """What `conclude` hands over, and what it tells."""
+
+    decision: Decision
+    written: Written
+    outcome: Outcome
+    error: BaseException | None
+    """The error to tell people."""
+
+
 def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, ending: Ending) -> None:
-    """Decide, and hand the decision to the settle queue; from now on the attempt is being settled."""
-    message = attempt.message
-    error: BaseException | None = None
-    if leaves_nothing(message, ending):
-        outcome = SUCCEEDED
+    """Decide, and hand the decision to the settle queue; from now on the attempt is being settled.
+
+    Nothing is raised: an ending that cannot be dealt with makes an ordinary failure of the attempt.
+    """
+    if leaves_nothing(attempt.message, ending):
         attempt.phase = SETTLING
         parts.settles.put(attempt, DONE)
-        wanted = parts.events.wants_routine(TaskFinished)
-    else:
-        wanted = parts.events.wants(TaskFinished)
+        if parts.events.wants_routine(TaskFinished):
+            _tell(parts, attempt, SUCCEEDED, None)
+        return
+    try:
+        concluded = _work_out(parts, attempt, ending, AttemptRules(parts.config, route, task))
+    except BaseException as error:  # noqa: BLE001 - reported; without a settle the task would be active for ever
+        concluded = _work_out_plainly(parts, attempt, _unspeakable(ending, error))
+    _hand_over(parts, attempt, concluded)
+
+
+def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> None:
+    """Conclude an attempt again, as failed: Redis refuses for good what it came to at first."""
+    task = received_task(attempt.message)
+    conclude(parts, attempt, task, parts.router.route(task.type), Failed(error))
+
+
+def _hand_over(parts: Parts, attempt: Attempt, concluded: _Conclusion) -> None:
+    attempt.phase = SETTLING
+    parts.settles.put(attempt, concluded.decision, concluded.written)
+    if parts.events.wants(TaskFinished):
+        _tell(parts, attempt, concluded.outcome, concluded.error)
+
+
+def _work_out(parts: Parts, attempt: Attempt, ending: Ending, rules: Rules) -> _Conclusion:
+    now = parts.redis_time.now()
+    decision = decide(attempt.message, ending, rules, now=now, unknown_pause=parts.settings.unknown_pause)
+    error = ending.error if isinstance(ending, Failed | Unhandled) else None
+    outcome = outcome_of(ending, decision)
+    written = write_down(attempt, decision, outcome, error, parts.settings, now=now)
+    return _Conclusion(decision, written, outcome, error and cause_of(error))
+
+
+def _work_out_plainly(parts: Parts, attempt: Attempt, error: SettleError) -> _Conclusion:
+    """Work out a failure with neither the user's rules nor the user's error."""
+    try:
+        return _work_out(parts, attempt, Failed(error), DEFAULT_RULES)
+    except Exception:  # noqa: BLE001 - the message itself cannot be rewritten
         now = parts.redis_time.now()
-        rules = AttemptRules(parts.config, route, task)
-        decision = decide(message, ending, rules, now=now, unknown_pause=parts.settings.unknown_pause)
-        attempt.phase = SETTLING
-        error = ending.error if isinstance(ending, Failed | Unhandled) else None
-        outcome = outcome_of(ending, decision)
-        written = write_down(attempt, decision, outcome, error, parts.settings, now=now)
-        parts.settles.put(attempt, decision, written)
-    if wanted:
+        return _Conclusion(Archive(now.seconds), unchanged(str(error)), Outcome.ARCHIVED, error)
+
+
+def _unspeakable(ending: Ending, broken: BaseException) -> SettleError:
+    raised = f"{type(ending.error).__name__}, " if type(ending) is Failed else ""
+    _log.error("the end of an attempt could not be worked out", exc_info=broken)
+    return SettleError(f"the end of the attempt could not be worked out: {raised}{type(broken).__name__}")
+
+
+def _tell(parts: Parts, attempt: Attempt, outcome: Outcome, error: BaseException | None) -> None:
+    message = attempt.message
+    seconds = parts.clock.monotonic() - attempt.started
+    try:
         parts.events.emit(
             TaskFinished(
                 attempt.queue,
                 attempt.id,
-                task.type,
+                message.type,
                 message.retried,
                 message.retry,
                 outcome,
-                parts.clock.monotonic() - attempt.started,
-                error and cause_of(error),
+                seconds,
+                error,
             ),
         )
+    except BaseException:  # noqa: BLE001 - reported; the outcome has been handed over and does not change
+        _log.exception("telling of the end of a task of type %r raised", message.type)
 
 
 def broken_off(attempt: Attempt) -> Ending:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyasynq.options import seconds_of
-from pyasynq.retry import default_retry_delay, retry_delay_of
+from pyasynq.retry import default_retry_delay, default_retry_seconds, retry_delay_of
 
 if TYPE_CHECKING:
     from pyasynq._server.routes import Route
@@ -32,7 +32,7 @@ class AttemptRules:
         function = (self._route and self._route.is_failure) or self._config.is_failure
         try:
             return bool(function(error))
-        except Exception:  # noqa: BLE001 - reported, and replaced by the default
+        except BaseException:  # noqa: BLE001 - reported, and replaced by the default
             _log.exception("is_failure raised for a task of type %r; it counts as a failure", self._task.type)
             return True
 
@@ -41,6 +41,23 @@ class AttemptRules:
         function = (self._route and self._route.retry_delay) or retry_delay_of(self._config.retry_delay)
         try:
             return min(_LONGEST_DELAY, seconds_of("retry_delay", function(retried, error, self._task)))
-        except Exception:  # noqa: BLE001 - reported, and replaced by the default
+        except BaseException:  # noqa: BLE001 - reported, and replaced by the default
             _log.exception("retry_delay failed for a task of type %r; the default is used", self._task.type)
             return default_retry_delay(retried, error, self._task)
+
+
+class _DefaultRules:
+    """The rules of an attempt whose own rules, or error, cannot be used."""
+
+    __slots__ = ()
+
+    def is_failure(self, error: BaseException) -> bool:  # noqa: ARG002 - every error is one
+        """Return True."""
+        return True
+
+    def delay(self, retried: int, error: BaseException) -> float:  # noqa: ARG002 - the same for all errors
+        """Return Asynq's default delay in seconds."""
+        return default_retry_seconds(retried)
+
+
+DEFAULT_RULES: Final = _DefaultRules()

@@ -84,10 +84,11 @@ class Runner:
             attempt.begin(monotonic=now, unix_time=self._redis_time.timestamp(now))
             current_task.set(attempt)
             task = received_task(attempt.message)
-            route = self._router.route(task.type)
+            route: Route | None = None
             ending: Ending = NO_RESULT
             if attempt.cause is None and now < attempt.lease_until and now < attempt.deadline:
                 try:
+                    route = self._router.route(task.type)
                     result = self._call(attempt, task, route)
                     if type(result) is CoroutineType or inspect.isawaitable(result):
                         result = await result
@@ -136,7 +137,8 @@ class Runner:
             self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
     def _failed(self, task: Task, error: BaseException) -> Ending:
-        unknown = isinstance(error, HandlerNotFoundError) and error.task_type == task.type
+        # By its type: an error of the user's may raise when it is asked for its class.
+        unknown = type(error) is HandlerNotFoundError and error.task_type == task.type
         if unknown and self._config.on_unknown == "return":
             return Unhandled(error)
         return Failed(error)
@@ -144,9 +146,11 @@ class Runner:
     async def _tell_error_handler(self, task: Task, error: BaseException) -> None:
         handler = self._config.error_handler
         # A coroutine that is being closed by the interpreter may not wait for anything.
-        if handler is None or isinstance(error, GeneratorExit) or isinstance(wish_of(error), Cancel | Snooze):
+        if handler is None or type(error) is GeneratorExit:
             return
         try:
+            if isinstance(wish_of(error), Cancel | Snooze):
+                return
             told = handler(task, error)
             if inspect.isawaitable(told):
                 await told

@@ -34,6 +34,11 @@ class Written(NamedTuple):
 NOTHING = Written(b"", b"", b"", b"")
 
 
+def unchanged(reason: str) -> Written:
+    """Return what is written about an attempt whose message stays as it is: why, as its traceback."""
+    return NOTHING._replace(trace=reason.encode("utf-8", "replace"))
+
+
 def write_down(
     attempt: Attempt,
     decision: Decision,

@@ -19,7 +19,7 @@ from pyasynq._server.children import frames
 from pyasynq._server.children.carried_log import log_levels, write_record
 from pyasynq._server.children.frames import Frame, Unpacker, pack
 from pyasynq._server.children.marks import MARK, kill_marked, new_mark
-from pyasynq.errors import ChildProcessDiedError, LeaseExpiredError, PyasynqError
+from pyasynq.errors import ChildProcessDiedError, LeaseExpiredError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -253,14 +253,14 @@ class Child(asyncio.Protocol):
             write.add_done_callback(self._writes.discard)
 
     async def _write_result(self, attempt: Attempt, frame: Frame) -> None:
-        failure: PyasynqError | None = None
+        failure: Exception | None = None
         try:
             await attempt.home.write_result(attempt, frame.body)
-        except PyasynqError as error:
+        except Exception as error:  # noqa: BLE001 - told to the handler, which would wait for ever otherwise
             failure = error
         self._answer_write(frame, failure)
 
-    def _answer_write(self, frame: Frame, failure: PyasynqError | None) -> None:
+    def _answer_write(self, frame: Frame, failure: Exception | None) -> None:
         error = None if failure is None else {"name": type(failure).__name__, "text": str(failure)}
         self._say(frames.WRITTEN, {"number": frame.fields["number"], "error": error})
 

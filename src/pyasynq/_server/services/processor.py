@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyasynq._server.bell import Backoff
 from pyasynq._server.service import Service
-from pyasynq.errors import PyasynqError
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
@@ -161,8 +160,7 @@ class Processor(Service):
             driver.check_open()
             # In this task, which nobody cancels: a task of its own is two turns of the loop more.
             return await driver.run_unshielded(plans)
-        except PyasynqError as error:
-            # An outcome that was handed over must come back, whatever happens to the driver.
+        except Exception as error:  # noqa: BLE001 - what was handed over must come back, whatever happens
             return [error] * len(plans)
 
     # The second pipeline.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pyasynq._broker.results import write_progress
 from pyasynq._server.attempt import Phase, expect_renewals
 from pyasynq._server.service import Service
-from pyasynq.errors import PyasynqError
 
 if TYPE_CHECKING:
     from pyasynq._broker.plan import Plan
@@ -50,7 +49,7 @@ class ProgressWriter(Service):
         running = [attempt for attempt in reported if attempt.phase is Phase.RUNNING]
         try:
             results = await self._parts.driver.run_batch([self._plan(attempt) for attempt in running])
-        except PyasynqError as error:
+        except Exception as error:  # noqa: BLE001 - reported by the round that raises it
             results = [error] * len(running)
         failures = [result for result in results if isinstance(result, Exception)]
         if failures:

@@ -105,7 +105,7 @@ class Publisher(Service):
         results: list[Any]
         try:
             results = await self._parts.driver.run_batch(plans)
-        except PyasynqError as error:
+        except Exception as error:  # noqa: BLE001 - reported by the round that raises it
             results = [error] * len(plans)
         first: Exception | None = None
         for (queue, events), result in zip(batch.items(), results, strict=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._server.service import Service
-from pyasynq.errors import PyasynqError
 
 if TYPE_CHECKING:
     from pyasynq._server.parts import Parts
@@ -41,7 +40,7 @@ class Syncer(Service):
             return None
         try:
             results = await self._parts.driver.run_batch([batch.plan for batch in batches])
-        except PyasynqError as error:
+        except Exception as error:  # noqa: BLE001 - as in the processor: the outcomes must come back
             results = [error] * len(batches)
         first: Exception | None = None
         for batch, result in zip(batches, results, strict=True):
