@@ -297,3 +297,12 @@ async def traced_double(number: int) -> int:
     """Return twice the number, after a turn of the loop."""
     await asyncio.sleep(0)
     return number * 2
+
+
+@app.task("large", result_ttl=60, executor="process")
+async def large(how: str) -> bytes | None:
+    """Return or write eleven bytes."""
+    if how == "return":
+        return bytes(11)
+    await context().write_result(bytes(11))
+    return None

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from pyasynq.errors import InvalidOptionError, nearest
 from pyasynq.limits import Queue
-from pyasynq.options import DEFAULT_QUEUE, Duration, events_kept, is_whole, name_of, seconds_of
+from pyasynq.options import (
+    DEFAULT_MAX_PAYLOAD,
+    DEFAULT_MAX_RESULT,
+    DEFAULT_QUEUE,
+    Duration,
+    check_max_bytes,
+    events_kept,
+    is_whole,
+    name_of,
+    seconds_of,
+)
 from pyasynq.retry import default_retry_delay, retry_delay_of
 
 if TYPE_CHECKING:
@@ -114,6 +124,10 @@ class ServerConfig:
     archive_max_size: int = 9_999
     """How many archived tasks a queue keeps."""
     archive_max_age: Duration = 90 * 86_400.0
+    max_result: int = DEFAULT_MAX_RESULT
+    """Bytes that a result may have; a larger one is not sent, and its task has failed."""
+    max_payload: int = DEFAULT_MAX_PAYLOAD
+    """Bytes that the payload of a task may have that an aggregator returns."""
     group_aggregator: GroupAggregator | None = None
     """Called with a group's name and tasks; makes one task of them, or None to leave them for later.
 
@@ -148,6 +162,8 @@ class ServerConfig:
         numbers = ("max_tasks", "executor_processes", "executor_max_tasks")
         for name in (name for name in numbers if getattr(self, name) is not None):
             _at_least(name, getattr(self, name), 1)
+        check_max_bytes("max_result", self.max_result)
+        check_max_bytes("max_payload", self.max_payload)
         if self.on_unknown not in ("fail", "return"):
             raise InvalidOptionError("on_unknown", self.on_unknown, "must be 'fail' or 'return'")
         for name in ("strict_priority", "burst"):

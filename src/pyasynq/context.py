@@ -191,6 +191,7 @@ class TaskContext:
         Raises:
             LeaseExpiredError: when the task is not this attempt's any more; nothing was written then.
             TypeError: when `data` is not bytes.
+            ResultTooLargeError: when it is larger than the server's `max_result`; nothing was sent.
             RedisError: when Redis cannot be reached within the time-out, or refuses.
 
         When the caller is cancelled, the result may have been written.

@@ -133,6 +133,23 @@ class PayloadTooLargeError(ConfigurationError):
         self.limit = limit
 
 
+class ResultTooLargeError(PyasynqError):
+    """A result larger than the server's `max_result`; it was not sent. An ordinary failure of the task.
+
+    Attributes:
+        size: bytes of the result.
+        limit: bytes that are allowed.
+    """
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"the result has {size:,} bytes and the limit is {limit:,}: "
+            "store the data elsewhere and return a reference to it, or raise max_result",
+        )
+        self.size = size
+        self.limit = limit
+
+
 class ArgumentsError(ConfigurationError, TypeError):
     """A typed task called with missing, unknown or surplus arguments.
 
@@ -236,6 +253,13 @@ class RedisVersionError(RedisError):
 
 class RedisReplyError(RedisError):
     """Redis answered with an error that pyasynq has no better class for; the message is the server's."""
+
+
+class RedisValueTooLargeError(RedisReplyError):
+    """Redis takes no call with a value, or altogether, of this size. Nothing was written.
+
+    The limit is `proto-max-bulk-len` (512 MB), often much lower at managed servers.
+    """
 
 
 class ClientClosedError(PyasynqError):

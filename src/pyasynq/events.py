@@ -44,6 +44,8 @@ class TaskStarted(NamedTuple):
 class TaskFinished(NamedTuple):
     """An attempt has ended and its outcome is decided; writing it down follows.
 
+    If Redis refuses that for good (`SettleRefused`), a second event tells of the failure written instead.
+
     `error` is what the handler raised, or returned to say what becomes of the task; of a `Retry`, the error
     that it was raised from or in handling.
     """
@@ -95,6 +97,15 @@ class SettleDelayed(NamedTuple):
     """Outcomes could not be written; they are kept, their leases renewed, and tried again."""
 
     tasks: int
+    error: Exception
+
+
+class SettleRefused(NamedTuple):
+    """Redis refuses for good what came of an attempt; `remedy` says in words what becomes of its task."""
+
+    queue: str
+    task_id: str
+    remedy: str
     error: Exception
 
 

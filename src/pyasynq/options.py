@@ -30,7 +30,9 @@ DEFAULT_QUEUE: Final = "default"
 DEFAULT_MAX_RETRY: Final = 25
 DEFAULT_TIMEOUT_SECONDS: Final = 1800
 DEFAULT_EVENTS_KEPT: Final = 10_000
-_LARGEST_PAYLOAD: Final = 500_000_000
+DEFAULT_MAX_PAYLOAD: Final = 8_000_000
+DEFAULT_MAX_RESULT: Final = 8_000_000
+_LARGEST_VALUE: Final = 500_000_000
 _MOST_DIGITS: Final = 100
 _MAX_INT32: Final = 2**31 - 1
 
@@ -269,13 +271,18 @@ def time_out_of(timeout: object) -> float:
     return seconds
 
 
-def check_max_payload(max_payload: object) -> None:
+def check_max_bytes(name: str, value: object) -> None:
     """Raise `InvalidOptionError` for what is no number of bytes that Redis could take."""
-    if isinstance(max_payload, bool) or not isinstance(max_payload, int) or max_payload < 1:
-        raise InvalidOptionError("max_payload", max_payload, "must be a number of bytes, at least 1")
-    if max_payload > _LARGEST_PAYLOAD:
-        remedy = f"must be {_LARGEST_PAYLOAD:,} at most: Redis takes no value over 512 MB"
-        raise InvalidOptionError("max_payload", max_payload, remedy)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidOptionError(name, value, "must be a number of bytes, at least 1")
+    if value > _LARGEST_VALUE:
+        remedy = f"must be {_LARGEST_VALUE:,} at most: Redis takes no value over 512 MB"
+        raise InvalidOptionError(name, value, remedy)
+
+
+def check_max_payload(max_payload: object) -> None:
+    """Raise `InvalidOptionError` for a `max_payload` that Redis could not take."""
+    check_max_bytes("max_payload", max_payload)
 
 
 def instant_of(name: str, value: object) -> Instant:

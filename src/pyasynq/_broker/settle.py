@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
-from pyasynq._broker.plan import Argument, Plan, Replay, Reply, ScriptCall
+from pyasynq._broker.plan import Argument, CommandCall, Plan, Replay, Reply, ScriptCall
 from pyasynq._broker.scripts import (
     TASK_ARCHIVE,
     TASK_COMPLETE,
@@ -232,6 +232,12 @@ def settle_requeue(queue: str, tasks: Sequence[RequeueTask], *, now: Instant | N
         )
         refused |= settled.refused
     return Settled(refused)
+
+
+def probe(queue: str) -> Plan[None]:
+    """Ask the server of a queue for something small, to see whether it answers."""
+    key = queue_keys(queue).pending
+    yield CommandCall(("EXISTS", key), key, Replay.SAFE)
 
 
 def trim_rest(keys: QueueKeys, reply: Reply, *, max_size: int, cutoff: int) -> Plan[int]:

@@ -65,20 +65,21 @@ def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, en
         concluded = _work_out(parts, attempt, ending, AttemptRules(parts.config, route, task))
     except BaseException as error:  # noqa: BLE001 - reported; without a settle the task would be active for ever
         concluded = _work_out_plainly(parts, attempt, _unspeakable(ending, error))
-    _hand_over(parts, attempt, concluded)
-
-
-def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> None:
-    """Conclude an attempt again, as failed: Redis refuses for good what it came to at first."""
-    task = received_task(attempt.message)
-    conclude(parts, attempt, task, parts.router.route(task.type), Failed(error))
-
-
-def _hand_over(parts: Parts, attempt: Attempt, concluded: _Conclusion) -> None:
     attempt.phase = SETTLING
     parts.settles.put(attempt, concluded.decision, concluded.written)
-    if parts.events.wants(TaskFinished):
-        _tell(parts, attempt, concluded.outcome, concluded.error)
+    _tell(parts, attempt, concluded.outcome, concluded.error)
+
+
+def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> tuple[Decision, Written]:
+    """Return what is written of an attempt whose success Redis refuses for good, and tell that it failed."""
+    try:
+        task = received_task(attempt.message)
+        rules = AttemptRules(parts.config, parts.router.route(task.type), task)
+        concluded = _work_out(parts, attempt, Failed(error), rules)
+    except BaseException:  # noqa: BLE001 - as in `conclude`
+        concluded = _work_out_plainly(parts, attempt, error)
+    _tell(parts, attempt, concluded.outcome, concluded.error)
+    return concluded.decision, concluded.written
 
 
 def _work_out(parts: Parts, attempt: Attempt, ending: Ending, rules: Rules) -> _Conclusion:
@@ -106,6 +107,8 @@ def _unspeakable(ending: Ending, broken: BaseException) -> SettleError:
 
 
 def _tell(parts: Parts, attempt: Attempt, outcome: Outcome, error: BaseException | None) -> None:
+    if not parts.events.wants(TaskFinished):
+        return
     message = attempt.message
     seconds = parts.clock.monotonic() - attempt.started
     try:

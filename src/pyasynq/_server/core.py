@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
@@ -17,12 +18,14 @@ from pyasynq._broker.inspecting.server_facts import require_supported, server_fa
 from pyasynq._broker.leases import list_expired
 from pyasynq._broker.results import write_result
 from pyasynq._server.attempt import Report, expect_renewals
+from pyasynq._server.conclusion import conclude_refused
 from pyasynq._server.intake import Intake
 from pyasynq._server.loop_watch import LoopWatch
 from pyasynq._server.overdue import OverdueRule
 from pyasynq._server.parts import Parts
 from pyasynq._server.redis_time import RedisTime
 from pyasynq._server.roster import Roster
+from pyasynq._server.routes import check_result_size
 from pyasynq._server.server_record import ServerRecord
 from pyasynq._server.service import stop_services
 from pyasynq._server.services.deadlines import Deadlines
@@ -192,6 +195,7 @@ class EngineCore:
         self._wake_up = WakeUp(self._make_watcher)
         self._intake = Intake(parts, demand, self)
         self._intake.taking = self._taking
+        self._settles.on_refused = partial(conclude_refused, parts)
         self._settles.is_ordered = self._intake.board.is_ordered
         self._rule = rule = OverdueRule(self._config, self._settings)
         started = self._redis_time.now().to_datetime()
@@ -301,6 +305,7 @@ class EngineCore:
 
     async def write_result(self, task: RunningTask, data: bytes) -> None:
         """Store a handler's result, if the task is still its attempt's."""
+        check_result_size(data, self._config.max_result)
         attempt = self._roster.get(task.queue, task.id)
         if attempt is not task:
             raise LeaseExpiredError

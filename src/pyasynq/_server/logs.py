@@ -154,6 +154,11 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         "the outcomes of {tasks} tasks could not be written and will be tried again: {error}",
     ),
     (
+        happened.SettleRefused,
+        logging.ERROR,
+        "Redis refuses what came of task {task_id} of queue {queue}; {remedy}: {error}",
+    ),
+    (
         happened.GhostsDropped,
         logging.WARNING,
         "{ids} ids without a task were dropped from queue {queue}",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from pyasynq.errors import ConfigurationError, InvalidOptionError
+from pyasynq.errors import ConfigurationError, InvalidOptionError, ResultTooLargeError
 from pyasynq.task import Task, checked_task
 
 if TYPE_CHECKING:
@@ -139,6 +139,12 @@ def result_bytes(result: object, task_type: str) -> bytes | None:
         type(result).__name__,
     )
     return None
+
+
+def check_result_size(data: bytes, limit: int) -> None:
+    """Raise `ResultTooLargeError` for a result of more bytes than the limit."""
+    if len(data) > limit:
+        raise ResultTooLargeError(len(data), limit)
 
 
 def received_task(message: TaskMessage) -> Task:

@@ -27,7 +27,7 @@ from pyasynq._server.running import RunningAttempts
 from pyasynq._server.threads import current_threads
 from pyasynq.context import current_task
 from pyasynq.control import Cancel, Snooze, control_of
-from pyasynq.errors import HandlerNotFoundError, LeaseExpiredError, TaskTimeoutError
+from pyasynq.errors import HandlerNotFoundError, LeaseExpiredError, ResultTooLargeError, TaskTimeoutError
 from pyasynq.events import LeaseLost, TaskStarted
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Runner:
                     if result is not None:
                         if inspect.isawaitable(result):
                             result = await awaited(result)
-                        ending = _ending_of(result, task.type)
+                        ending = self._ending(attempt, result)
                 except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
                     ending = self._failed(task, error)
             else:
@@ -136,6 +136,17 @@ class Runner:
             attempt.cause = LeaseExpiredError()
             self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
+    def _ending(self, attempt: Attempt, result: object) -> Ending:
+        wish = control_of(result)
+        if wish is not None:
+            return Failed(wish)
+        data = result_bytes(result, attempt.message.type)
+        limit = self._config.max_result
+        # Without retention nothing is sent of it.
+        if data is not None and len(data) > limit and attempt.message.retention > 0:
+            return Failed(ResultTooLargeError(len(data), limit))
+        return Succeeded(data)
+
     def _failed(self, task: Task, error: BaseException) -> Ending:
         # By its type: an error of the user's may raise when it is asked for its class.
         unknown = type(error) is HandlerNotFoundError and error.task_type == task.type
@@ -156,11 +167,6 @@ class Runner:
                 await told
         except BaseException:  # noqa: BLE001 - reported; the outcome is decided and does not change
             _log.exception("the error handler raised for a task of type %r", task.type)
-
-
-def _ending_of(result: object, task_type: str) -> Ending:
-    wish = control_of(result)
-    return Succeeded(result_bytes(result, task_type)) if wish is None else Failed(wish)
 
 
 def _task_maker(loop: asyncio.AbstractEventLoop) -> Callable[..., asyncio.Task[None]]:

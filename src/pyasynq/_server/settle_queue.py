@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker import settle
 from pyasynq._broker.order import retry_in_order
-from pyasynq._broker.settle import Claim
 from pyasynq._server.attempt import expect_renewals
-from pyasynq._server.outcome import DONE, Archive, Complete, Decision, Done, LetGo, Requeue, Retry, Snooze
-from pyasynq._server.written import NOTHING, Written
-from pyasynq.errors import LeaseExpiredError
-from pyasynq.events import ArchiveTrimmed, LeaseLost, SettleDelayed, TaskSettled
+from pyasynq._server.outcome import Archive, Complete, Decision, Done, LetGo, Requeue, Retry, Snooze
+from pyasynq._server.settle_entry import Batch, Entry, done_entries, is_final, retry_of, settle_plan
+from pyasynq._server.written import NOTHING, Written, unchanged
+from pyasynq.errors import LeaseExpiredError, SettleError
+from pyasynq.events import ArchiveTrimmed, LeaseLost, SettleDelayed, SettleRefused, TaskSettled
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from pyasynq._broker.plan import Plan
     from pyasynq._broker.settle import Settled
@@ -28,37 +28,8 @@ if TYPE_CHECKING:
     from pyasynq.events import Events
 
 
-class Entry:
-    """One outcome that Redis has not confirmed."""
-
-    __slots__ = ("attempt", "decision", "sent", "written")
-
-    def __init__(self, attempt: Attempt, decision: Decision, written: Written) -> None:
-        self.attempt = attempt
-        self.decision = decision
-        self.written = written
-        self.sent = False
-        """Whether a call with it may have taken effect; then a refusal means that it did."""
-
-    @property
-    def claim(self) -> Claim:
-        """The proof of ownership, as of now: the heartbeat moves the lease forward."""
-        return Claim(self.attempt.id, self.attempt.token, self.attempt.lease_score)
-
-
-class Batch(NamedTuple):
-    """Outcomes of one queue and one kind, and the plan that writes them.
-
-    Attributes:
-        entries: the outcomes; empty for attempts that are done, and sent for the first time.
-        in_steps: the plan takes several calls: what is sent beside it sees the state in between.
-    """
-
-    queue: str
-    attempts: Sequence[Attempt]
-    plan: Plan[Settled]
-    entries: Sequence[Entry] = ()
-    in_steps: bool = False
+_MOST_REFUSALS: Final = 3
+"""Times that an outcome is refused alone, in a Redis that answers, before something else is written."""
 
 
 class SettleQueue:
@@ -66,7 +37,8 @@ class SettleQueue:
 
     New outcomes leave with the next round of the processor, grouped by queue and kind. What could not be
     written is kept for the syncer, which sends each outcome on its own, so that one that Redis will not
-    have cannot hold up the others. Without a valid lease nothing is sent; the heartbeat tries to renew it.
+    have cannot hold up the others. Instead of one that Redis refuses for good, a failure is written.
+    Without a valid lease nothing is sent; the heartbeat tries to renew it.
     """
 
     def __init__(
@@ -96,6 +68,8 @@ class SettleQueue:
         self.on_put: Callable[[], None] = lambda: None
         self.last_error: Exception | None = None
         """Why outcomes could not be written, the last time."""
+        self.on_refused: Callable[[Attempt, SettleError], tuple[Decision, Written]]
+        """Returns what is written instead of a success that Redis refuses for good."""
         self.is_ordered: Callable[[str], bool] = lambda _queue: False
 
     @property
@@ -156,27 +130,84 @@ class SettleQueue:
         return batches
 
     def take_delayed(self) -> list[Batch]:
-        """Return the outcomes that failed before, each as a batch of its own."""
+        """Return the outcomes that failed before and are not suspect, each as a batch of its own."""
         entries, self._delayed = self._delayed, []
-        return self._batches(self._sendable(entries), together=False)
+        self._delayed = [entry for entry in entries if entry.suspect]
+        return self._batches(self._sendable(entry for entry in entries if not entry.suspect), together=False)
 
-    def confirm(self, batch: Batch, result: Settled | Exception) -> None:
-        """Take the answer to a batch: strike the attempts off, or keep the outcomes for the syncer."""
+    def take_suspects(self) -> Iterator[Batch]:
+        """Yield the outcomes whose error may be their own, one at a time; each must be confirmed or failed.
+
+        Each batch is made when it is about to be sent: by then its lease may have been renewed often.
+        """
+        for entry in [entry for entry in self._delayed if entry.suspect]:
+            self._delayed.remove(entry)
+            yield from self._batches(self._sendable([entry]), together=False)
+
+    def confirm(self, batch: Batch, result: Settled | Exception, *, blamed: bool = False) -> None:
+        """Take the answer to a batch: strike the attempts off, or keep the outcomes for the syncer.
+
+        With `blamed` it was sent alone, and Redis has answered something else right after it.
+        """
         self._in_flight -= len(batch.attempts)
         if isinstance(result, Exception):
-            self.last_error = result
-            entries = batch.entries or _done_entries(batch.attempts)
-            for entry in entries:
-                entry.sent = True
-            self._delayed.extend(entries)
-            self._events.emit(SettleDelayed(len(entries), result))
+            self._failed(batch.entries or done_entries(batch.attempts), result, blamed=blamed)
             return
         if not result.refused:
             self._close(batch.attempts)
         else:
-            self._close_or_drop(batch.entries or _done_entries(batch.attempts), result.refused)
+            self._close_or_drop(batch.entries or done_entries(batch.attempts), result.refused)
         if result.trimmed:
             self._events.emit(ArchiveTrimmed(batch.queue, result.trimmed))
+
+    def _failed(self, entries: Sequence[Entry], error: Exception, *, blamed: bool) -> None:
+        self.last_error = error
+        if len(entries) == 1 and is_final(error):
+            self._refuse(entries[0], error)
+            return
+        for entry in entries:
+            entry.sent = True
+            entry.suspect = entry.suspect or entry.may_be_blamed(error)
+        if blamed and self._is_refused_again(entries[0], error):
+            self._refuse(entries[0], error)
+            return
+        self._delayed.extend(entries)
+        self._events.emit(SettleDelayed(len(entries), error))
+
+    def _is_refused_again(self, entry: Entry, error: Exception) -> bool:
+        """Count a refusal, unless the last one was just now; return whether there were enough of them."""
+        now = self._clock.monotonic()
+        if entry.may_be_blamed(error) and now >= entry.refused_at + self._settings.syncer_interval:
+            entry.refusals += 1
+            entry.refused_at = now
+        return entry.refusals >= _MOST_REFUSALS
+
+    def _refuse(self, entry: Entry, cause: Exception) -> None:
+        """Have a failure written instead of an outcome that Redis will never take, or at last nothing."""
+        attempt, kind = entry.attempt, type(entry.decision)
+        error = SettleError(f"what came of the attempt is refused: {cause}")
+        error.__cause__ = cause
+        if entry.final or kind is Requeue:
+            self._tell_refused(entry, "it is left to be recovered", cause)
+            self._close([attempt], written=False)
+            return
+        if kind is Done or kind is Complete:
+            self._tell_refused(entry, "it counts as failed", cause)
+            decision, written = self.on_refused(attempt, error)
+            instead = Entry(attempt, decision, written)
+        else:
+            self._tell_refused(entry, "it is archived as it was", cause)
+            now = self._redis_time.now()
+            instead = Entry(attempt, Archive(now.seconds), unchanged(str(error)), final=True)
+        if attempt.settled is not None and not attempt.settled.done():
+            attempt.settled.set_result(error)
+        instead.sent = entry.sent
+        self._fresh.append(instead)
+        self.on_put()
+
+    def _tell_refused(self, entry: Entry, remedy: str, error: Exception) -> None:
+        attempt = entry.attempt
+        self._events.emit(SettleRefused(attempt.queue, attempt.id, remedy, error))
 
     def _close_or_drop(self, entries: Iterable[Entry], refused: Collection[str]) -> None:
         for entry in entries:
@@ -204,7 +235,7 @@ class SettleQueue:
         """Return attempts that are done as a batch, or none when something is to be known of some."""
         now = self._clock.monotonic()
         if any(attempt.lost or now >= attempt.lease_until for attempt in attempts):
-            self._fresh += _done_entries(attempts)
+            self._fresh += done_entries(attempts)
             return None
         redis_now = self._redis_time.now()
         self._in_flight += len(attempts)
@@ -250,75 +281,18 @@ class SettleQueue:
     def _batch(self, queue: str, entries: Sequence[Entry]) -> Batch:
         attempts = [entry.attempt for entry in entries]
         if isinstance(entries[0].decision, Retry | Snooze) and self.is_ordered(queue):
-            tasks = [_retry(entry) for entry in entries]
+            tasks = [retry_of(entry) for entry in entries]
             now, redis_now = self._redis_time.now(), self._clock.redis_now()
             plan = retry_in_order(queue, tasks, now=now, redis_now=redis_now)
             return Batch(queue, attempts, plan, entries, in_steps=True)
         return Batch(queue, attempts, self._plan(queue, entries), entries)
 
     def _plan(self, queue: str, entries: Sequence[Entry]) -> Plan[Settled]:
-        now = self._redis_time.now()
-        kind = type(entries[0].decision)
-        if kind is Done:
-            return settle.settle_done(queue, [entry.attempt for entry in entries], now=now)
-        if kind is Complete:
-            return settle.settle_complete(queue, [_complete(entry) for entry in entries], now=now)
-        if kind is Retry or kind is Snooze:
-            return settle.settle_retry(queue, [_retry(entry) for entry in entries], now=now)
-        if kind is Requeue:
-            tasks = [settle.RequeueTask(entry.claim) for entry in entries]
-            return settle.settle_requeue(queue, tasks, now=self._clock.redis_now())
-        return settle.settle_archive(
+        return settle_plan(
             queue,
-            [_archive(entry) for entry in entries],
-            max_size=self._archive_max_size,
-            cutoff=now.seconds - self._archive_max_age,
-            now=now,
+            entries,
+            now=self._redis_time.now(),
+            redis_now=self._clock.redis_now(),
+            archive_max_size=self._archive_max_size,
+            archive_max_age=self._archive_max_age,
         )
-
-
-def _done_entries(attempts: Iterable[Attempt]) -> list[Entry]:
-    return [Entry(attempt, DONE, NOTHING) for attempt in attempts]
-
-
-def _complete(entry: Entry) -> settle.CompleteTask:
-    decision, written = entry.decision, entry.written
-    assert isinstance(decision, Complete)  # noqa: S101 - the groups are of one kind each
-    return settle.CompleteTask(
-        entry.claim,
-        entry.attempt.message.unique_key,
-        written.message,
-        decision.expires_at,
-        decision.result,
-        written.progress,
-    )
-
-
-def _retry(entry: Entry) -> settle.RetryTask:
-    decision, written = entry.decision, entry.written
-    if isinstance(decision, Snooze):
-        return settle.RetryTask(
-            entry.claim,
-            b"",
-            decision.due_at,
-            False,
-            b"",
-            written.record,
-            written.progress,
-            entry.attempt.message.unique_key,
-        )
-    assert isinstance(decision, Retry)  # noqa: S101 - the groups are of one kind each
-    return settle.RetryTask(
-        entry.claim,
-        written.message,
-        decision.retry_at,
-        decision.is_failure,
-        *written[1:],
-        entry.attempt.message.unique_key,
-    )
-
-
-def _archive(entry: Entry) -> settle.ArchiveTask:
-    decision, written = entry.decision, entry.written
-    assert isinstance(decision, Archive)  # noqa: S101 - the groups are of one kind each
-    return settle.ArchiveTask(entry.claim, written.message, decision.archived_at, *written[1:])

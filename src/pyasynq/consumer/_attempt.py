@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, overload
 from pyasynq._server.desk import told
 from pyasynq._server.outcome import Failed, PutBack, Succeeded
 from pyasynq._server.receipt import Receipt
-from pyasynq._server.routes import received_task
+from pyasynq._server.routes import check_result_size, received_task
 from pyasynq.context import TaskContext
 from pyasynq.control import Archive, Cancel, Retry, Snooze
 from pyasynq.errors import InvalidOptionError, PyasynqError, ReportedError, ServerStateError
@@ -37,6 +37,7 @@ class Attempt:
     - LeaseExpiredError: its task belongs to somebody else by now, or the lease has lapsed; nothing counts
       that is said for it;
     - AttemptSettledError: it was settled before;
+    - SettleError: Redis refuses for good what was to be written; the attempt counts as failed;
     - RedisError: the consumer was closed before Redis confirmed; the outcome may or may not be written.
     """
 
@@ -115,12 +116,14 @@ class Attempt:
 
         Raises:
             TypeError: for a result that is neither bytes nor text; the attempt is not settled then.
+            ResultTooLargeError: for one above `max_result`; the attempt is not settled then either.
         """
         if not isinstance(result, bytes | str | None):
             raise TypeError(f"a result is bytes, text or None, not {type(result).__name__}; encode it first")
-        await self._settle(
-            Succeeded(result.encode("utf-8", "replace") if isinstance(result, str) else result)
-        )
+        data = result.encode("utf-8", "replace") if isinstance(result, str) else result
+        if data is not None:
+            check_result_size(data, self._config.max_result)
+        await self._settle(Succeeded(data))
 
     async def retry(self, error: BaseException | str, delay: Duration | None = None) -> None:
         """Settle: the attempt failed, and the task is tried again, or archived when no retry is left.
@@ -186,6 +189,7 @@ class Attempt:
         Raises:
             LeaseExpiredError: when the task is not this attempt's any more; nothing was written then.
             TypeError: when `data` is not bytes.
+            ResultTooLargeError: when it is larger than `max_result`; nothing was sent.
             RedisError: when Redis cannot be reached within the time-out, or refuses.
         """
         self._engine.desk.require_held(self._attempt)

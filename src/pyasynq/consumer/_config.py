@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq.config import ServerConfig
 from pyasynq.errors import InvalidOptionError
-from pyasynq.options import DEFAULT_QUEUE, Duration, seconds_of
+from pyasynq.options import DEFAULT_MAX_RESULT, DEFAULT_QUEUE, Duration, seconds_of
 from pyasynq.retry import default_retry_delay
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class ConsumerConfig:
     archive_max_size: int = 9_999
     """How many archived tasks a queue keeps."""
     archive_max_age: Duration = 90 * 86_400.0
+    max_result: int = DEFAULT_MAX_RESULT
+    """Bytes that a result may have; a larger one is refused with `ResultTooLargeError` and not sent."""
     publish_events: bool | int | Mapping[str, bool | int] = False
     """Publish what happens to the tasks that are taken; see `ServerConfig.publish_events`."""
 

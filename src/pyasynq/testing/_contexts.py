@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyasynq._server.routes import check_result_size
 from pyasynq.context import current_task
 from pyasynq.errors import TaskCanceledError
-from pyasynq.options import DEFAULT_QUEUE, instant_of
+from pyasynq.options import DEFAULT_MAX_RESULT, DEFAULT_QUEUE, instant_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping
@@ -55,6 +56,7 @@ class RecordedContext:
     async def write_result(self, task: RunningTask, data: bytes) -> None:
         """Keep a result; for the context."""
         del task
+        check_result_size(data, DEFAULT_MAX_RESULT)
         self.result = data
 
     def report_progress(self, task: RunningTask, done: float, total: float | None, note: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._broker.drivers.failures import cause_of, refusal_of
 from pyasynq._broker.drivers.login import login_commands, login_refusal
-from pyasynq._broker.drivers.redis_py import BROKEN, REPLIES, async_connection, pack
+from pyasynq._broker.drivers.redis_py import BROKEN, REPLIES, async_connection, pack, read_replies
 from pyasynq._broker.drivers.reply_errors import reply_error
 from pyasynq._broker.drivers.session import Session
 from pyasynq._broker.drivers.steps import Received, no_time
@@ -96,7 +96,8 @@ class AsyncConnection:
         replies: list[Reply | ReplyError] = []
         loop = asyncio.get_running_loop()
         # A connection that is late is of no use; `asyncio.timeout` would take three times the work of this.
-        cut = partial(_cut, connection._reader, connection._writer)  # noqa: SLF001 - as below
+        reader = connection._reader  # noqa: SLF001 - as below; after a break redis-py knows it no more
+        cut = partial(_cut, reader, connection._writer)  # noqa: SLF001 - as below
         timer = loop.call_later(seconds, cut, context=_NO_CONTEXT)
         try:
             await connection.send_packed_command(pack(commands), check_health=False)
@@ -108,6 +109,9 @@ class AsyncConnection:
         except BROKEN as error:
             is_late = loop.time() >= timer.when()
             cause = f"no reply within {seconds:.2g} s" if is_late else cause_of(error)
+            if not replies and self._protocol == 2:
+                # A server that closes the connection before it has read everything says why.
+                replies += read_replies(reader._buffer, len(commands))  # noqa: SLF001 - as below
         except BaseException:
             await self.close()
             raise

@@ -16,7 +16,7 @@ import hiredis
 
 from pyasynq._broker.drivers.failures import cause_of, let_go, refusal_of
 from pyasynq._broker.drivers.login import login_commands, login_refusal
-from pyasynq._broker.drivers.redis_py import BROKEN, blocking_connection, pack
+from pyasynq._broker.drivers.redis_py import BROKEN, blocking_connection, pack, read_replies
 from pyasynq._broker.drivers.reply_errors import read_reply_error
 from pyasynq._broker.drivers.session import Session
 from pyasynq._broker.drivers.steps import Received, no_time
@@ -89,7 +89,11 @@ class BlockingConnection:
         try:
             sock: socket.socket = self._connection._sock  # noqa: SLF001 - as above
             self._wait_at_most(seconds, sock)
-            sock.sendall(pack(commands))
+            try:
+                sock.sendall(pack(commands))
+            except BROKEN:
+                replies += self._read_rest(sock, len(commands))
+                raise
             while len(replies) < len(commands):
                 reply = self._reader.gets()
                 if reply is _INCOMPLETE:
@@ -107,6 +111,16 @@ class BlockingConnection:
             return Received(replies)
         self.close()
         return Received(replies, cause)
+
+    def _read_rest(self, sock: socket.socket, most: int) -> list[Any]:
+        """Return the replies of a server that has closed the connection before it had read everything."""
+        data = bytearray()
+        self._seconds = 0.0
+        with contextlib.suppress(OSError):
+            sock.settimeout(0)
+            while size := sock.recv_into(self._buffer):
+                data += self._buffer[:size]
+        return read_replies(data, most)
 
     def _receive(self, sock: socket.socket, deadline: float) -> None:
         remaining = deadline - time.monotonic()

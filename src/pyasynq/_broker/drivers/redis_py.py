@@ -8,6 +8,7 @@ sockets, streams and parsers inside. Contract tests hold all of it to what it sa
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import socket
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -18,6 +19,7 @@ import redis.connection as redis_blocking
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
 from pyasynq._broker.drivers.guard import check
+from pyasynq._broker.drivers.reply_errors import read_reply_error
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ _NO_INTRODUCTION: Final[dict[str, None]] = (
     if "driver_info" in inspect.signature(redis_async.AbstractConnection).parameters
     else {"lib_name": None, "lib_version": None}
 )
+_INCOMPLETE: Final = object()
 _pack: Callable[[tuple[Argument, ...]], bytes] = cast("Any", hiredis.pack_command)
 
 
@@ -59,6 +62,21 @@ def pack(commands: Iterable[tuple[Argument, ...]]) -> bytes:
         return b"".join([_pack(command) for command in commands])
     except UnicodeEncodeError:
         return b"".join([_pack(tuple(map(_as_bytes, command))) for command in commands])
+
+
+def read_replies(data: bytes | bytearray, most: int) -> list[Any]:
+    """Return the whole replies in what a server sent before it closed the connection.
+
+    It closes one that is too large for it before it has read all, so that sending fails: only the last of
+    its replies says why.
+    """
+    reader = hiredis.Reader(replyError=read_reply_error, notEnoughData=_INCOMPLETE)
+    reader.feed(bytes(data))
+    replies: list[Any] = []
+    with contextlib.suppress(hiredis.ProtocolError):
+        while len(replies) < most and (reply := reader.gets()) is not _INCOMPLETE:
+            replies.append(reply)
+    return replies
 
 
 def _as_bytes(argument: Argument) -> Argument:

@@ -12,6 +12,7 @@ from pyasynq.errors import (
     RedisOutOfMemoryError,
     RedisPermissionError,
     RedisReplyError,
+    RedisValueTooLargeError,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ _CALLED: Final = re.compile(rb"(?:redis[._])?call\((?:[^'()]* and )?'([A-Z]+)'(?
 _QUOTED_ARGUMENTS: Final = re.compile(r",? with args beginning with:.*", re.DOTALL)
 _SCRIPT_DENIED: Final = ("ACL failure in script", "The user executing the script can't")
 
+
+# What Redis and Valkey say beyond proto-max-bulk-len, before they close the connection, and managed servers.
+_TOO_LARGE: Final = re.compile(
+    r"Protocol error: (?:invalid (?:multi)?bulk length|too big m?bulk count)"
+    r"|exceeds maximum allowed size|max [a-z ]*size exceeded"
+)
 
 _RIGHTS: Final = (
     "a user for pyasynq has "
@@ -115,6 +122,11 @@ def translate(error: ReplyError, subject: str) -> RedisError:
         return RedisPermissionError(f"{subject} was refused: {error.message}; {_RIGHTS}")
     if error.code == "OOM":
         return RedisOutOfMemoryError(f"{subject} was refused: {error.message}")
+    if _TOO_LARGE.search(error.message):
+        return RedisValueTooLargeError(
+            f"{subject} was refused because of its size: {error.message}; "
+            "send less, or raise the limit of the server (proto-max-bulk-len in redis.conf)"
+        )
     if error.code in _REDIRECTIONS:
         return RedisReplyError(
             f"{subject} was refused: {error}; this is a node of a cluster: its URL begins with redis-cluster://"

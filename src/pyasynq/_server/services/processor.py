@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyasynq._server.intake import Ask, Intake, Unclear, Unreadable
     from pyasynq._server.parts import Parts
     from pyasynq._server.queue_view import QueueView
-    from pyasynq._server.settle_queue import Batch
+    from pyasynq._server.settle_entry import Batch
     from pyasynq._server.wake_up import WakeUp
 
 

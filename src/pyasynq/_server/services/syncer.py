@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyasynq._broker.settle import probe
 from pyasynq._server.service import Service
+from pyasynq.errors import ReplyLostError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._broker.settle import Settled
     from pyasynq._server.parts import Parts
+    from pyasynq._server.settle_entry import Batch
 
 
 class Syncer(Service):
     """Tries all of them every five seconds, however many are added meanwhile, and once more at the end.
 
-    Each try has a time limit of its own, the driver's. The leases of the tasks are renewed meanwhile.
+    Each try has a time limit of its own, the driver's. The leases of the tasks are renewed meanwhile. An
+    outcome whose error may be its own is sent alone, so that it cannot break the connection of others.
     """
 
     name = "syncer"
@@ -31,20 +38,46 @@ class Syncer(Service):
 
     async def leave(self) -> None:
         """Try a last time; leases of what is left lapse, and other workers get the tasks."""
-        await self._try_all()
+        await self._try_all(patient=False)
+        while batches := self._parts.settles.take_fresh():
+            # What is written instead of outcomes that were refused.
+            await self._try_together(batches)
 
-    async def _try_all(self) -> Exception | None:
-        settles = self._parts.settles
-        batches = settles.take_delayed()
-        if not batches:
-            return None
-        try:
-            results = await self._parts.driver.run_batch([batch.plan for batch in batches])
-        except Exception as error:  # noqa: BLE001 - as in the processor: the outcomes must come back
-            results = [error] * len(batches)
-        first: Exception | None = None
+    async def _try_all(self, *, patient: bool = True) -> Exception | None:
+        """Try all outcomes; those that are sent alone until Redis is silent, or one takes all its time."""
+        error = await self._try_together(self._parts.settles.take_delayed())
+        for batch in self._parts.settles.take_suspects():
+            failure, answers = await self._try_alone(batch)
+            error = failure or error
+            if not answers or (isinstance(failure, ReplyLostError) and not patient):
+                break
+        return error
+
+    async def _try_together(self, batches: Sequence[Batch]) -> Exception | None:
+        results = await self._send(batches)
         for batch, result in zip(batches, results, strict=True):
-            settles.confirm(batch, result)
-            if isinstance(result, Exception):
-                first = first or result
-        return first
+            self._parts.settles.confirm(batch, result)
+        return next((result for result in results if isinstance(result, Exception)), None)
+
+    async def _try_alone(self, batch: Batch) -> tuple[Exception | None, bool]:
+        """Send an outcome that may itself be why it fails; return its error, and whether Redis answers."""
+        [result] = await self._send([batch])
+        failure = result if isinstance(result, Exception) else None
+        answers = failure is None or await self._answers(batch.queue)
+        self._parts.settles.confirm(batch, result, blamed=failure is not None and answers)
+        return failure, answers
+
+    async def _answers(self, queue: str) -> bool:
+        try:
+            await self._parts.driver.run(probe(queue))
+        except Exception:  # noqa: BLE001 - whatever it is, nothing can be said of the outcome
+            return False
+        return True
+
+    async def _send(self, batches: Sequence[Batch]) -> Sequence[Settled | Exception]:
+        if not batches:
+            return []
+        try:
+            return await self._parts.driver.run_batch([batch.plan for batch in batches])
+        except Exception as error:  # noqa: BLE001 - as in the processor: the outcomes must come back
+            return [error] * len(batches)

@@ -1,0 +1,170 @@
+"""Outcomes that Redis has not confirmed, and the plans that write them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._broker import settle
+from pyasynq._broker.settle import Claim
+from pyasynq._server.outcome import DONE, Archive, Complete, Decision, Done, Requeue, Retry, Snooze
+from pyasynq._server.written import NOTHING, Written
+from pyasynq.errors import PyasynqError, RedisReplyError, RedisValueTooLargeError, ReplyLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyasynq._broker.plan import Plan
+    from pyasynq._broker.settle import Settled
+    from pyasynq._clock import Instant
+    from pyasynq._server.attempt import Attempt
+
+_SUSPECT_BYTES: Final = 65_536
+"""A call of less than this is never why a connection broke."""
+
+
+class Entry:
+    """One outcome that Redis has not confirmed.
+
+    Attributes:
+        sent: whether a call with it may have taken effect; then a refusal means that it did.
+        suspect: whether its last error may be its own, so that it is sent alone from then on.
+        refusals: number of times it was refused alone while Redis answered other calls.
+        refused_at: monotonic time of the last of these.
+        final: whether nothing smaller can be written instead of it.
+    """
+
+    __slots__ = ("attempt", "decision", "final", "refusals", "refused_at", "sent", "suspect", "written")
+
+    def __init__(
+        self, attempt: Attempt, decision: Decision, written: Written, *, final: bool = False
+    ) -> None:
+        self.attempt = attempt
+        self.decision = decision
+        self.written = written
+        self.sent = False
+        self.suspect = False
+        self.refusals = 0
+        self.refused_at = float("-inf")
+        self.final = final
+
+    @property
+    def claim(self) -> Claim:
+        """The proof of ownership, as of now: the heartbeat moves the lease forward."""
+        return Claim(self.attempt.id, self.attempt.token, self.attempt.lease_score)
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is to be written."""
+        decision = self.decision
+        result = decision.result if isinstance(decision, Complete) else None
+        return sum(map(len, self.written)) + len(result or b"")
+
+    def may_be_blamed(self, error: Exception) -> bool:
+        """Return whether an error may be due to this outcome, and not to the state of Redis or the network.
+
+        An error reply may be, and what is none of pyasynq's errors. A connection that broke may be when
+        something large was sent: a server or a proxy in front of it may close it without a word.
+        """
+        if isinstance(error, ReplyLostError):
+            return self.size >= _SUSPECT_BYTES
+        # Among its siblings are a full Redis, a missing right, and a time-out: all of them pass.
+        return isinstance(error, RedisReplyError) or not isinstance(error, PyasynqError)
+
+
+def is_final(error: Exception) -> bool:
+    """Return whether Redis has said that it will never take what was sent."""
+    return isinstance(error, RedisValueTooLargeError)
+
+
+class Batch(NamedTuple):
+    """Outcomes of one queue and one kind, and the plan that writes them.
+
+    Attributes:
+        entries: the outcomes; empty for attempts that are done, and sent for the first time.
+        in_steps: the plan takes several calls: what is sent beside it sees the state in between.
+    """
+
+    queue: str
+    attempts: Sequence[Attempt]
+    plan: Plan[Settled]
+    entries: Sequence[Entry] = ()
+    in_steps: bool = False
+
+
+def done_entries(attempts: Iterable[Attempt]) -> list[Entry]:
+    """Return the outcomes of attempts that are done."""
+    return [Entry(attempt, DONE, NOTHING) for attempt in attempts]
+
+
+def settle_plan(
+    queue: str,
+    entries: Sequence[Entry],
+    *,
+    now: Instant,
+    redis_now: Instant | None,
+    archive_max_size: int,
+    archive_max_age: int,
+) -> Plan[Settled]:
+    """Return the plan that writes outcomes of one queue and one kind."""
+    kind = type(entries[0].decision)
+    if kind is Done:
+        return settle.settle_done(queue, [entry.attempt for entry in entries], now=now)
+    if kind is Complete:
+        return settle.settle_complete(queue, [_complete(entry) for entry in entries], now=now)
+    if kind is Retry or kind is Snooze:
+        return settle.settle_retry(queue, [retry_of(entry) for entry in entries], now=now)
+    if kind is Requeue:
+        return settle.settle_requeue(
+            queue, [settle.RequeueTask(entry.claim) for entry in entries], now=redis_now
+        )
+    return settle.settle_archive(
+        queue,
+        [_archive(entry) for entry in entries],
+        max_size=archive_max_size,
+        cutoff=now.seconds - archive_max_age,
+        now=now,
+    )
+
+
+def _complete(entry: Entry) -> settle.CompleteTask:
+    decision, written = entry.decision, entry.written
+    assert isinstance(decision, Complete)  # noqa: S101 - the groups are of one kind each
+    return settle.CompleteTask(
+        entry.claim,
+        entry.attempt.message.unique_key,
+        written.message,
+        decision.expires_at,
+        decision.result,
+        written.progress,
+    )
+
+
+def retry_of(entry: Entry) -> settle.RetryTask:
+    """Return a retry or a snooze as the broker takes it."""
+    decision, written = entry.decision, entry.written
+    if isinstance(decision, Snooze):
+        return settle.RetryTask(
+            entry.claim,
+            b"",
+            decision.due_at,
+            False,
+            b"",
+            written.record,
+            written.progress,
+            entry.attempt.message.unique_key,
+        )
+    assert isinstance(decision, Retry)  # noqa: S101 - the groups are of one kind each
+    return settle.RetryTask(
+        entry.claim,
+        written.message,
+        decision.retry_at,
+        decision.is_failure,
+        *written[1:],
+        entry.attempt.message.unique_key,
+    )
+
+
+def _archive(entry: Entry) -> settle.ArchiveTask:
+    decision, written = entry.decision, entry.written
+    assert isinstance(decision, Archive)  # noqa: S101 - the groups are of one kind each
+    return settle.ArchiveTask(entry.claim, written.message, decision.archived_at, *written[1:])
