@@ -70,7 +70,7 @@ class App(Scheduling):
             process; what it yields is `context().state`.
         middleware: around every handler, outermost first; see `use`.
         client_middleware: around every enqueue, outermost first; see `use_client`.
-        max_payload: the largest payload in bytes that may be enqueued.
+        max_payload: the largest payload in bytes that may be enqueued, or returned by an aggregator.
         timeout: how long one exchange with Redis may take.
         publish_events: publish what this app enqueues, as `Client` does; what workers do is theirs to
             publish: `ServerConfig.publish_events`.
@@ -229,7 +229,8 @@ class App(Scheduling):
         rule = GroupRule(grace_period=grace_period, max_delay=max_delay, max_size=max_size)
 
         def declare(function: A) -> A:
-            self._registry.add_aggregator(groups if isinstance(groups, str) else ALL_GROUPS, function, rule)
+            pattern = groups if isinstance(groups, str) else ALL_GROUPS
+            self._registry.add_aggregator(pattern, function, rule, self._max_payload)
             return function
 
         return declare(groups) if callable(groups) else declare

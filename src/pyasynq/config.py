@@ -127,7 +127,7 @@ class ServerConfig:
     max_result: int = DEFAULT_MAX_RESULT
     """Bytes that a result may have; a larger one is not sent, and its task has failed."""
     max_payload: int = DEFAULT_MAX_PAYLOAD
-    """Bytes that the payload of a task may have that an aggregator returns."""
+    """Bytes that the payload of a task may have that `group_aggregator` returns; an app has its own limit."""
     group_aggregator: GroupAggregator | None = None
     """Called with a group's name and tasks; makes one task of them, or None to leave them for later.
 

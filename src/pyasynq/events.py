@@ -165,6 +165,14 @@ class AggregationLost(NamedTuple):
     group: str
 
 
+class AggregationOverdue(NamedTuple):
+    """An aggregator's call for a group still runs `seconds` after its time, and cannot be stopped."""
+
+    queue: str
+    group: str
+    seconds: float
+
+
 class SetsReclaimed(NamedTuple):
     """Tasks whose aggregation was broken off, by a crash for one, were put back into their groups."""
 

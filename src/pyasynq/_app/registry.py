@@ -57,7 +57,9 @@ class Registry:
         self.tasks[declaration.type] = task
         return task
 
-    def add_aggregator(self, pattern: str, function: GroupAggregator, rule: GroupRule) -> None:
+    def add_aggregator(
+        self, pattern: str, function: GroupAggregator, rule: GroupRule, max_payload: int
+    ) -> None:
         """Take a function for the groups of a name.
 
         Raises:
@@ -66,7 +68,7 @@ class Registry:
         """
         if pattern in self.aggregators:
             raise ConfigurationError(f"groups {pattern!r} have an aggregator already; they have one")
-        self.aggregators[pattern] = declared(pattern, function, rule)
+        self.aggregators[pattern] = declared(pattern, function, rule, max_payload)
 
     def use(self, middleware: Middleware) -> None:
         """Add middleware inside the others.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyasynq._broker.aggregation_sets import Finish, finish_set, quarantine_member, read_set
-from pyasynq._broker.enqueueing.compose import compose
+from pyasynq._broker.enqueueing.chunks import compose_checked
 from pyasynq._server.bell import Backoff
+from pyasynq._server.probing import answers
 from pyasynq._server.routes import awaited, received_task
+from pyasynq._server.settle_entry import SUSPECT_BYTES
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import (
     ConfigurationError,
@@ -23,6 +25,7 @@ from pyasynq.events import (
     AggregationLost,
     ArchiveTrimmed,
     MessageQuarantined,
+    RoundFailed,
     TasksAggregated,
 )
 from pyasynq.options import check_unattended, seconds_of
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 Ending: TypeAlias = TasksAggregated | AggregationDeclined | AggregationLost
 
 _WORTH_ANOTHER_TRY = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryError)
+_MOST_BREAKS: Final = 3
+"""Times that a task breaks the connection, in a Redis that answers, before the aggregation has failed."""
 
 
 class Aggregation:
@@ -47,6 +52,7 @@ class Aggregation:
 
     Attributes:
         can_be_cut: whether cancelling it ends it before it has asked Redis to end the set.
+        called_at: monotonic time at which the function was called; None while it does not run.
     """
 
     def __init__(
@@ -63,6 +69,18 @@ class Aggregation:
         self._threads = threads
         self._registry = registry
         self.can_be_cut = not aggregator.plain
+        self.called_at: float | None = None
+
+    @property
+    def aggregator(self) -> DeclaredAggregator:
+        """Whose group it is."""
+        return self._aggregator
+
+    def overdue_seconds(self, monotonic: float) -> float:
+        """Return how long ago the function should have ended; negative while its time is not over."""
+        if self.called_at is None:
+            return float("-inf")
+        return monotonic - self.called_at - self._parts.settings.aggregation_timeout
 
     async def run(self) -> Ending | None:
         """Return what became of the set; None when no member was left that the function could be given.
@@ -78,7 +96,11 @@ class Aggregation:
         messages = await self._decode(members)
         if not messages:
             return None
-        task = await self._call([received_task(message) for message in messages])
+        self.called_at = self._parts.clock.monotonic()
+        try:
+            task = await self._call([received_task(message) for message in messages])
+        finally:
+            self.called_at = None
         if task is None:
             return AggregationDeclined(one.queue, one.group, len(messages))
         if not isinstance(task, Task):
@@ -126,10 +148,12 @@ class Aggregation:
     async def _finish(self, task: Task, locks: list[tuple[str, str]], tasks: int) -> Ending:
         one, parts = self._set, self._parts
         check_unattended(task.options)
-        aggregate = compose(
+        limit = self._aggregator.max_payload
+        aggregate = compose_checked(
             task,
             {"queue": one.queue},
             now=parts.redis_time.now(),
+            max_payload=parts.config.max_payload if limit is None else limit,
             new_id=lambda: one.id,
         )
         self.can_be_cut = False
@@ -144,8 +168,12 @@ class Aggregation:
         return TasksAggregated(one.queue, one.group, tasks, task_id)
 
     async def _write(self, aggregate: Composed, locks: list[tuple[str, str]]) -> Finish:
-        """Write until Redis has confirmed it: the user's function is not called twice for a short outage."""
-        again, backoff = False, Backoff()
+        """Write until Redis has confirmed it: the user's function is not called twice for a short outage.
+
+        Raises:
+            PyasynqError: what Redis refuses; for a large task also that the connection breaks each time.
+        """
+        parts, again, breaks, backoff = self._parts, False, 0, Backoff()
         while True:
             plan = finish_set(
                 self._set,
@@ -153,10 +181,15 @@ class Aggregation:
                 locks=locks,
                 registry=self._registry,
                 again=again,
-                now=self._parts.clock.redis_now(),
+                now=parts.clock.redis_now(),
             )
             try:
-                return await self._parts.driver.run(plan)
-            except _WORTH_ANOTHER_TRY:
-                again = True
-                await asyncio.sleep(backoff.next())
+                return await parts.driver.run(plan)
+            except _WORTH_ANOTHER_TRY as error:
+                if len(aggregate.encoded) >= SUSPECT_BYTES and isinstance(error, ReplyLostError):
+                    breaks += await answers(parts.driver, self._set.queue)
+                if breaks >= _MOST_BREAKS:
+                    raise
+                again, rest = True, backoff.next()
+                parts.events.emit(RoundFailed("aggregation", error, rest))
+                await asyncio.sleep(rest)

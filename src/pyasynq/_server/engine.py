@@ -80,6 +80,7 @@ class Engine(EngineCore):
     def _senders(self) -> tuple[Service, ...]:
         group_routes = GroupRoutes(self._config, self._router)
         self._aggregator = Aggregator(self._parts, group_routes, self._threads)
+        self._aggregator.on_stuck = self._give_up
         return (self._aggregator,) if group_routes else ()
 
     def stop_taking(self) -> None:

@@ -31,11 +31,13 @@ class DeclaredAggregator:
         call: takes a group's name and its tasks; returns a task or None, or an awaitable of it.
         plain: the call blocks, so it is made in a thread.
         rule: for its groups, unless the server's configuration says otherwise.
+        max_payload: bytes that the payload of its tasks may have; None for the server's setting.
     """
 
     call: GroupAggregator
     plain: bool
     rule: GroupRule
+    max_payload: int | None = None
 
 
 @runtime_checkable
@@ -46,7 +48,9 @@ class GroupRouter(Protocol):
         """Return the aggregators by the names of their groups; a name may end in `*`."""
 
 
-def declared(pattern: str, function: GroupAggregator, rule: GroupRule) -> DeclaredAggregator:
+def declared(
+    pattern: str, function: GroupAggregator, rule: GroupRule, max_payload: int | None = None
+) -> DeclaredAggregator:
     """Return an aggregator for a pattern.
 
     Raises:
@@ -56,7 +60,8 @@ def declared(pattern: str, function: GroupAggregator, rule: GroupRule) -> Declar
     name_of("the name of a group", pattern)
     if not callable(function):
         raise ConfigurationError(f"the aggregator of {pattern!r} must be a function, and is {function!r}")
-    return DeclaredAggregator(function, plain=not is_coroutine_handler(function), rule=rule)
+    plain = not is_coroutine_handler(function)
+    return DeclaredAggregator(function, plain=plain, rule=rule, max_payload=max_payload)
 
 
 class GroupPatterns(Generic[T]):
@@ -90,6 +95,11 @@ class GroupRoutes:
 
     def __bool__(self) -> bool:
         return bool(self._declared)
+
+    @property
+    def count(self) -> int:
+        """How many aggregators there are."""
+        return len(self._declared)
 
     def find(self, group: str) -> DeclaredAggregator | None:
         """Return the aggregator of a group, or None when the group is left to other servers."""

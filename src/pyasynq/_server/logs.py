@@ -194,6 +194,11 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         "tasks of group {group} of queue {queue} were put back while they were being aggregated",
     ),
     (
+        happened.AggregationOverdue,
+        logging.WARNING,
+        "the aggregator of group {group} of queue {queue} still runs {seconds:.1f} s after its time",
+    ),
+    (
         happened.SetsReclaimed,
         logging.WARNING,
         "{tasks} tasks of queue {queue} were put back into their groups: their aggregation was broken off",

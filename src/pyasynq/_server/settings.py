@@ -57,7 +57,7 @@ class EngineSettings:
     aggregations: int = 3
     """How many groups are aggregated at once."""
     aggregation_timeout: float = 1_800.0
-    """How long an aggregator that is a coroutine may take."""
+    """How long an aggregator may take: a coroutine is cancelled then, and a thread is overdue."""
     aggregation_first_rest: float = 1.0
     """How long a group is left alone after the first failure; ever longer after those that follow."""
     aggregation_longest_rest: float = 60.0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
     from pyasynq._server.attempt import Attempt
 
-_SUSPECT_BYTES: Final = 65_536
+SUSPECT_BYTES: Final = 65_536
 """A call of less than this is never why a connection broke."""
 
 
@@ -66,7 +66,7 @@ class Entry:
         something large was sent: a server or a proxy in front of it may close it without a word.
         """
         if isinstance(error, ReplyLostError):
-            return self.size >= _SUSPECT_BYTES
+            return self.size >= SUSPECT_BYTES
         # Among its siblings are a full Redis, a missing right, and a time-out: all of them pass.
         return isinstance(error, RedisReplyError) or not isinstance(error, PyasynqError)
 

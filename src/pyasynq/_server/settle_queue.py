@@ -202,6 +202,8 @@ class SettleQueue:
         if attempt.settled is not None and not attempt.settled.done():
             attempt.settled.set_result(error)
         instead.sent = entry.sent
+        # What the last outcome was refused for three times, this one need be refused for only once more.
+        instead.refusals = max(0, entry.refusals - 1)
         self._fresh.append(instead)
         self.on_put()
 

@@ -16,7 +16,7 @@ from pyasynq._server.engine import Engine
 from pyasynq._server.redis_time import RedisTime
 from pyasynq._server.services.progress_writer import ProgressWriter
 from pyasynq._server.settings import EngineSettings
-from pyasynq.errors import RedisUnavailableError
+from pyasynq.errors import RedisReplyError, RedisUnavailableError
 from pyasynq.events import Events, RoundFinished
 from tests.attempts import attempt
 from tests.run_async import run_async
@@ -156,3 +156,21 @@ def test_a_report_is_dated_when_it_was_made() -> None:
     one.started, one.started_at = 100.0, 2_000_000_000.0
     one.progress = Report(1, 2, "x", 107.25)
     assert b'{"done":1,"at":2000000007.25,"total":2,"note":"x"}' == one.progress_json()
+
+
+@run_async
+async def test_d04_progress_that_redis_refuses_is_not_sent_again() -> None:
+    """Another report may be taken."""
+    writer, driver = make_writer()
+    one = attempt("a")
+    one.phase = Phase.RUNNING
+    report(writer, one, 1)
+    driver.answers = [[RedisReplyError("refused")]]
+    with pytest.raises(RedisReplyError):
+        await writer.round()
+    driver.written.clear()
+    assert math.inf == await writer.round()
+    assert [] == driver.written
+    report(writer, one, 2)
+    await writer.round()
+    assert [("a", 2)] == driver.written

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from pyasynq._broker.enqueueing.compose import compose
+from pyasynq._broker.enqueueing.compose import compose, new_task_id
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.enqueueing.enqueue_and_publish import enqueue_and_publish
 from pyasynq._broker.enqueueing.enqueue_durably import enqueue_durably
@@ -157,6 +157,7 @@ def compose_checked(
     *,
     now: Instant,
     max_payload: int,
+    new_id: Callable[[], str] = new_task_id,
 ) -> Composed:
     """Compose a task after a look at what it is and how large.
 
@@ -167,7 +168,7 @@ def compose_checked(
     _check_is_task(task)
     if task.payload is not None and len(task.payload) > max_payload:
         raise PayloadTooLargeError(len(task.payload), max_payload)
-    return compose(task, options, now=now)
+    return compose(task, options, now=now, new_id=new_id)
 
 
 def failed(task_id: str | None, queue: str | None, error: PyasynqError) -> EnqueueResult:

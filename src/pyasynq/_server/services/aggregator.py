@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.aggregation_sets import release_sets, renew_sets
@@ -14,11 +15,11 @@ from pyasynq._server.bell import Backoff
 from pyasynq._server.service import Service
 from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
 from pyasynq.errors import PyasynqError
-from pyasynq.events import AggregationFailed, AggregationLost, RoundFailed
+from pyasynq.events import AggregationFailed, AggregationLost, AggregationOverdue, RoundFailed
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyasynq._broker.aggregation_sets import AggregationSet
     from pyasynq._server.group_routes import DeclaredAggregator, GroupRoutes
@@ -26,10 +27,18 @@ if TYPE_CHECKING:
     from pyasynq._server.threads import HandlerThreads
 
 
-class _Run(NamedTuple):
+@dataclass(slots=True, eq=False)
+class _Run:
+    """An aggregation that is under way.
+
+    Attributes:
+        reported: seconds by which it was overdue when that was last reported.
+    """
+
     one: AggregationSet
     aggregation: Aggregation
     task: asyncio.Task[None]
+    reported: float = 0.0
 
 
 class _Pause(NamedTuple):
@@ -42,12 +51,14 @@ class _Pause(NamedTuple):
 class Aggregator(Service):
     """Looks at groups when the next one is due, or every few seconds; aggregates three of them at once.
 
+    Besides, each aggregator has a place of its own, so that one whose calls hang takes none of the others'.
     The deadlines of the sets that it works on are renewed in every round, and it does nothing else in one
     than talk to Redis. A group has one set at a time.
 
     Attributes:
         taking: False when no aggregation is to begin any more; those under way go on.
         interval: the longest rest, in seconds.
+        on_stuck: called when calls that cannot be stopped hold a place for too long, or all of them.
     """
 
     name = "aggregator"
@@ -63,9 +74,12 @@ class Aggregator(Service):
         self._running: dict[tuple[str, str], _Run] = {}
         self._pauses: dict[tuple[str, str], _Pause] = {}
         self._backoffs: dict[tuple[str, str], Backoff] = {}
+        self._overdue_limit = seconds_of("overdue_limit", parts.config.overdue_limit)
+        self.on_stuck: Callable[[], None] = lambda: None
 
     async def round(self) -> float:
-        """Renew what is under way, end pauses, and begin with what is due."""
+        """Report what is overdue, renew what is under way, end pauses, and begin with what is due."""
+        self._watch_overdue()
         await self._renew()
         await self._end_pauses()
         if not self.taking:
@@ -92,6 +106,20 @@ class Aggregator(Service):
         tasks = [run.task for run in self._running.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=timeout)
+
+    def _watch_overdue(self) -> None:
+        """Report calls that should have ended, and ask for a new worker when they make this one useless."""
+        now, settings = self._parts.clock.monotonic(), self._parts.settings
+        overdue = {run: run.aggregation.overdue_seconds(now) for run in self._running.values()}
+        for run, seconds in overdue.items():
+            wait = settings.overdue_again if run.reported else settings.overdue_after
+            if seconds >= run.reported + wait:
+                run.reported = seconds
+                self.events.emit(AggregationOverdue(run.one.queue, run.one.group, seconds))
+        grace = min(self._overdue_limit, settings.stuck_grace)
+        hanging = sum(seconds >= grace for seconds in overdue.values())
+        if hanging >= settings.aggregations or max(overdue.values(), default=0.0) >= self._overdue_limit:
+            self.on_stuck()
 
     async def _renew(self) -> None:
         sets = [run.one for run in self._running.values()]
@@ -127,21 +155,40 @@ class Aggregator(Service):
         for queue, groups in found:
             if isinstance(groups, Exception):
                 raise groups
-            room = parts.settings.aggregations - len(self._running)
-            candidates = self._candidates(queue, groups)
-            if not candidates or room <= 0:
-                continue
-            limits = [(group, self._routes.limits(group, one)) for group, one in candidates.items()]
-            checked = await parts.driver.run(
-                check_groups(queue, limits, most_sets=room, now=parts.clock.redis_now()),
-            )
-            parts.redis_time.learn(checked.redis_now)
-            for one in checked.sets:
-                self._start(one, candidates[one.group])
-            if checked.next_due is not None:
-                rest = min(rest, checked.next_due - checked.redis_now.timestamp)
-        # Without room a rest ends when an aggregation does.
-        return rest if len(self._running) < parts.settings.aggregations else self.interval
+            for places, some in self._shares(self._candidates(queue, groups)):
+                limits = [(group, self._routes.limits(group, one)) for group, one in some.items()]
+                checked = await parts.driver.run(
+                    check_groups(queue, limits, most_sets=places, now=parts.clock.redis_now()),
+                )
+                parts.redis_time.learn(checked.redis_now)
+                for one in checked.sets:
+                    self._start(one, some[one.group])
+                if checked.next_due is not None:
+                    rest = min(rest, checked.next_due - checked.redis_now.timestamp)
+        # Without any place a rest ends when an aggregation does.
+        busy = {id(run.aggregation.aggregator) for run in self._running.values()}
+        return rest if self._room > 0 or len(busy) < self._routes.count else self.interval
+
+    @property
+    def _room(self) -> int:
+        """How many of the places are free that all aggregators share."""
+        return self._parts.settings.aggregations - len(self._running)
+
+    def _shares(
+        self, candidates: dict[str, DeclaredAggregator]
+    ) -> Iterator[tuple[int, dict[str, DeclaredAggregator]]]:
+        """Yield numbers of free places, and the groups that may take them.
+
+        First what all aggregators share; when nothing is left of that, one place for each that has nothing
+        to do.
+        """
+        if candidates and (room := self._room) > 0:
+            yield room, candidates
+        if self._room > 0:
+            return
+        busy = {id(run.aggregation.aggregator) for run in self._running.values()}
+        for idle in {id(one): one for one in candidates.values() if id(one) not in busy}.values():
+            yield 1, {group: one for group, one in candidates.items() if one is idle}
 
     def _candidates(self, queue: str, groups: list[str]) -> dict[str, DeclaredAggregator]:
         busy = self._running.keys() | self._pauses.keys()

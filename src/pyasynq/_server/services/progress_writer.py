@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyasynq._broker.results import write_progress
 from pyasynq._server.attempt import Phase, expect_renewals
 from pyasynq._server.service import Service
+from pyasynq.errors import RedisReplyError
 
 if TYPE_CHECKING:
     from pyasynq._broker.plan import Plan
@@ -54,7 +55,8 @@ class ProgressWriter(Service):
         failures = [result for result in results if isinstance(result, Exception)]
         if failures:
             for attempt, result in zip(running, results, strict=True):
-                if isinstance(result, Exception):
+                # What Redis answers with an error is dropped; the next report is another one.
+                if isinstance(result, Exception) and not isinstance(result, RedisReplyError):
                     attempt.progress_queued = True
                     self._reported[attempt] = None
             raise failures[0]

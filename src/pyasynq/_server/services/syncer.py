@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.settle import probe
+from pyasynq._server.probing import answers
 from pyasynq._server.service import Service
 from pyasynq.errors import ReplyLostError
 
@@ -47,9 +47,9 @@ class Syncer(Service):
         """Try all outcomes; those that are sent alone until Redis is silent, or one takes all its time."""
         error = await self._try_together(self._parts.settles.take_delayed())
         for batch in self._parts.settles.take_suspects():
-            failure, answers = await self._try_alone(batch)
+            failure, healthy = await self._try_alone(batch)
             error = failure or error
-            if not answers or (isinstance(failure, ReplyLostError) and not patient):
+            if not healthy or (isinstance(failure, ReplyLostError) and not patient):
                 break
         return error
 
@@ -63,16 +63,9 @@ class Syncer(Service):
         """Send an outcome that may itself be why it fails; return its error, and whether Redis answers."""
         [result] = await self._send([batch])
         failure = result if isinstance(result, Exception) else None
-        answers = failure is None or await self._answers(batch.queue)
-        self._parts.settles.confirm(batch, result, blamed=failure is not None and answers)
-        return failure, answers
-
-    async def _answers(self, queue: str) -> bool:
-        try:
-            await self._parts.driver.run(probe(queue))
-        except Exception:  # noqa: BLE001 - whatever it is, nothing can be said of the outcome
-            return False
-        return True
+        healthy = failure is None or await answers(self._parts.driver, batch.queue)
+        self._parts.settles.confirm(batch, result, blamed=failure is not None and healthy)
+        return failure, healthy
 
     async def _send(self, batches: Sequence[Batch]) -> Sequence[Settled | Exception]:
         if not batches:
