@@ -47,7 +47,8 @@ class TaskFinished(NamedTuple):
     If Redis refuses that for good (`SettleRefused`), a second event tells of the failure written instead.
 
     `error` is what the handler raised, or returned to say what becomes of the task; of a `Retry`, the error
-    that it was raised from or in handling.
+    that it was raised from or in handling. Its traceback is taken from it when the attempt is over, with the
+    frames of the handler and their variables; subscribers read it while they are called.
     """
 
     queue: str

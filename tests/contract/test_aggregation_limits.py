@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from tests.factories import Tasks
 
 __all__ = ["small_buffers", "small_values"]
+
+
+def _is_of(group: str, event: TasksAggregated) -> bool:
+    return event.group == group
 
 
 async def large(group: str, tasks: list[Task]) -> Task:
@@ -154,6 +159,6 @@ async def test_d55_an_aggregator_that_hangs_leaves_the_others_their_places(
         for group in ("one:a", "one:b", "two:a"):
             await enqueue(running, group, b"1", b"2")
         for group in ("one:a", "one:b", "two:a"):
-            await running.recorder.wait(TasksAggregated, lambda event, group=group: event.group == group)
+            await running.recorder.wait(TasksAggregated, partial(_is_of, group))
         assert begun.locked()
         hanging.set()

@@ -22,6 +22,7 @@ from pyasynq._server.outcome import (
     Unhandled,
     wish_of,
 )
+from pyasynq._server.released import drop_frames
 from pyasynq._server.routes import awaited, received_task, result_bytes
 from pyasynq._server.running import RunningAttempts
 from pyasynq._server.threads import current_threads
@@ -51,6 +52,7 @@ class Runner:
         self._parts = parts
         self._router = parts.router
         self._config = parts.config
+        self._keeps_frames = parts.settings.keep_frames
         self._events = parts.events
         self._clock = parts.clock
         self._redis_time = parts.redis_time
@@ -79,13 +81,14 @@ class Runner:
                 task.cancel()
 
     async def _run(self, attempt: Attempt) -> None:
+        ending: Ending = NO_RESULT
+        raised: BaseException | None = None
         try:
             now = self._clock.monotonic()
             attempt.begin(monotonic=now, unix_time=self._redis_time.timestamp(now))
             current_task.set(attempt)
             task = received_task(attempt.message)
             route: Route | None = None
-            ending: Ending = NO_RESULT
             if attempt.cause is None and now < attempt.lease_until and now < attempt.deadline:
                 try:
                     route = self._router.route(task.type)
@@ -93,10 +96,9 @@ class Runner:
                     if type(result) is CoroutineType or inspect.isawaitable(result):
                         result = await result
                     if result is not None:
-                        if inspect.isawaitable(result):
-                            result = await awaited(result)
-                        ending = self._ending(attempt, result)
+                        ending = await self._ending(attempt, result)
                 except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
+                    raised = error
                     ending = self._failed(task, error)
             else:
                 self._refuse(attempt)
@@ -116,6 +118,9 @@ class Runner:
             ending = NO_RESULT
             self.running.remove(attempt)
             self.on_end(attempt)
+            if raised is not None and not self._keeps_frames:
+                drop_frames(raised)
+            raised = None
 
     def _call(self, attempt: Attempt, task: Task, route: Route | None) -> object:
         """Call the handler. What it gives back, now or when it is awaited, is the result."""
@@ -136,7 +141,11 @@ class Runner:
             attempt.cause = LeaseExpiredError()
             self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
-    def _ending(self, attempt: Attempt, result: object) -> Ending:
+    async def _ending(self, attempt: Attempt, result: object) -> Ending:
+        if inspect.isawaitable(result):
+            result = await awaited(result)
+            if result is None:
+                return NO_RESULT
         wish = control_of(result)
         if wish is not None:
             return Failed(wish)

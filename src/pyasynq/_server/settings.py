@@ -42,6 +42,8 @@ class EngineSettings:
     suspect_age: float = 10.0
     """An attempt of this age is not blamed for the next crash."""
     suspect_rest: float = 1.0
+    keep_frames: bool = False
+    """Whether what handlers have raised keeps its traceback after the attempt has been settled."""
     progress_interval: float = 0.5
     """How often the progress of a task is written at most."""
     unknown_pause: float = 5.0

@@ -8,6 +8,7 @@ from pyasynq._broker import settle
 from pyasynq._broker.order import retry_in_order
 from pyasynq._server.attempt import expect_renewals
 from pyasynq._server.outcome import Archive, Complete, Decision, Done, LetGo, Requeue, Retry, Snooze
+from pyasynq._server.released import drop_payloads
 from pyasynq._server.settle_entry import Batch, Entry, done_entries, is_final, retry_of, settle_plan
 from pyasynq._server.written import NOTHING, Written, unchanged
 from pyasynq.errors import LeaseExpiredError, SettleError
@@ -220,6 +221,7 @@ class SettleQueue:
 
     def _close(self, attempts: Sequence[Attempt], *, written: bool = True) -> None:
         self._roster.remove_all(attempts)
+        drop_payloads(attempts)
         wanted = self._events.wants(TaskSettled)
         for attempt in attempts:
             if wanted:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyasynq.testing._schedules import Schedules
     from pyasynq.testing._time import VirtualClock
 
-SETTINGS: Final = EngineSettings(forward_gap=0.0)
+SETTINGS: Final = EngineSettings(forward_gap=0.0, keep_frames=True)
 _CLIENT_NAME: Final = "pyasynq-testing"
 _MOST_AT_ONCE: Final = 10_000
 """So many attempts at one instant are taken for a task that enqueues itself for ever."""
