@@ -17,10 +17,10 @@ from pyasynq._broker.enqueueing.chunks import (
     result_of,
     with_options,
 )
-from pyasynq._broker.enqueueing.coalesce import EnqueueBatcher
+from pyasynq._broker.enqueueing.coalesce_async import EnqueueBatcher
 from pyasynq._broker.enqueueing.enqueue_rules import info_of_result
 from pyasynq._broker.health import ping
-from pyasynq._broker.waits.task_waits import TaskWaits
+from pyasynq._broker.waits.task_waits_async import TaskWaits
 from pyasynq._clock import SYSTEM_CLOCK, Clock
 from pyasynq.options import (
     Duration,

@@ -13,7 +13,7 @@ import pytest
 
 import pyasynq.sync
 from pyasynq._broker.drivers.wakeup import ServerWatcher, Watcher
-from pyasynq._broker.waits import task_waits, watched_task
+from pyasynq._broker.waits import task_waits_async, watched_task
 from pyasynq._broker.waits.endings import end_of_missing
 from pyasynq._wire.messages import encode_task_message, new_task_message
 from pyasynq.client import Client
@@ -281,7 +281,7 @@ async def test_nothing_is_left_of_a_wait_that_was_cancelled_or_timed_out(
     redis_url: str, redis_client: RedisClient, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No key, no poll, and after a while no connection and no asyncio task either."""
-    monkeypatch.setattr(task_waits, "_LINGER", 0.05)
+    monkeypatch.setattr(task_waits_async, "_LINGER", 0.05)
     tasks.pending("a", "b", retention=60)
     async with Client(redis_url) as client:
         cancelled = asyncio.create_task(client.wait("default", "a"))
@@ -291,8 +291,7 @@ async def test_nothing_is_left_of_a_wait_that_was_cancelled_or_timed_out(
             await cancelled
         with pytest.raises(WaitTimeoutError):
             await client.wait("default", "b", 0.01)
-        home = client._waits._home
-        assert home is not None
+        [home] = client._waits._homes.all()
         assert {} == home._watched
         await until(lambda: home._runner is None)
         await until(lambda: all(one["name"] != WATCHER for one in redis_client.client_list()))
@@ -330,7 +329,7 @@ async def test_a_client_that_is_closed_waits_for_a_connection_that_is_being_clos
     redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last wait was a while ago, so its connection was on its way out."""
-    monkeypatch.setattr(task_waits, "_LINGER", 0.0)
+    monkeypatch.setattr(task_waits_async, "_LINGER", 0.0)
     closing, go_on = asyncio.Event(), asyncio.Event()
     close = Watcher.close
 
@@ -430,7 +429,7 @@ async def test_a_connection_that_does_not_answer_holds_nobody_up(
         return await armed(self, *keys)
 
     monkeypatch.setattr(Watcher, "arm", slow_arm)
-    monkeypatch.setattr(task_waits, "_ARM_PATIENCE", 0.01)
+    monkeypatch.setattr(task_waits_async, "_ARM_PATIENCE", 0.01)
     tasks.active("a", "b", retention=60)
     async with Client(redis_url) as client:
         reading = asyncio.create_task(client.result("default", "a"))

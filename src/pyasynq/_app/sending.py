@@ -69,7 +69,7 @@ class Sending:
         self._publish_events = publish_events
         self._client: Client | None = None
         self._blocking_client: sync.Client | None = None
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()  # a signal handler may enqueue while its thread is in there
         self._destination: Destination | None = None
 
     @property
@@ -258,7 +258,8 @@ class Sending:
 
     def _open_blocking(self) -> sync.Client:
         with self._opening:
-            if self._blocking_client is None:
+            opened = self._blocking_client
+            if opened is None:
                 settings: dict[str, Any] = {
                     "max_payload": self._max_payload,
                     "timeout": self._timeout,
@@ -266,12 +267,19 @@ class Sending:
                     "publish_events": self._publish_events,
                 }
                 if self._destination is not None:
-                    self._blocking_client = self._destination.open_blocking_client(**settings)
+                    opened = self._destination.open_blocking_client(**settings)
                 else:
-                    self._blocking_client = _make_blocking_client(self.url, settings)
-                # Scripts and web processes that only enqueue have no place where they would close it.
-                atexit.register(self.close_sync)
-            return self._blocking_client
+                    opened = _make_blocking_client(self.url, settings)
+                opened = self._keep_blocking(opened)
+            return opened
+
+    def _keep_blocking(self, client: sync.Client) -> sync.Client:
+        """Keep a new client, unless a signal handler has opened one meanwhile; return what is kept."""
+        if self._blocking_client is None:
+            self._blocking_client = client
+            # Scripts and web processes that only enqueue have no place where they would close it.
+            atexit.register(self.close_sync)
+        return self._blocking_client
 
 
 def _make_blocking_client(url: str, settings: dict[str, Any]) -> sync.Client:

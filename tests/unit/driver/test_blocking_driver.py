@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,14 +17,14 @@ def test_a_connection_is_back_before_the_next_thread_may_want_it() -> None:
     """Otherwise that thread finds none and opens one more: ten would not be the most there can be."""
     driver = BlockingDriver(parse_redis_url("redis://127.0.0.1:1"), timeout=0.01)
     connections: BlockingPool = driver._home.connections  # type: ignore[assignment]
-    idle_at_release: list[int] = []
+    idle_at_end: list[int] = []
 
-    class Semaphore(threading.Semaphore):
-        def release(self, n: int = 1) -> None:
-            idle_at_release.append(len(connections._idle))
-            super().release(n)
+    class Line(dict[Any, None]):
+        def pop(self, *arguments: Any) -> Any:
+            idle_at_end.append(len(connections._idle))
+            return super().pop(*arguments)
 
-    connections._free = Semaphore(1)
+    connections._line = Line()
     with pytest.raises(RedisUnavailableError):
         driver.run(ping())
-    assert [1] == idle_at_release
+    assert [1] == idle_at_end

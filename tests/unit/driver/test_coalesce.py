@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from pyasynq._broker.drivers.driver import AsyncDriver
 from pyasynq._broker.drivers.exchange import advance
 from pyasynq._broker.drivers.redis_url import RedisTarget
-from pyasynq._broker.enqueueing.coalesce import BlockingEnqueueBatcher, EnqueueBatcher
+from pyasynq._broker.enqueueing.coalesce_async import EnqueueBatcher
+from pyasynq._broker.enqueueing.coalesce_blocking import BlockingEnqueueBatcher
 from pyasynq._broker.enqueueing.compose import Composed, compose
 from pyasynq._broker.plan import ScriptCall
 from pyasynq._clock import SYSTEM_CLOCK
@@ -142,12 +144,12 @@ def test_h20_callers_wait_outside_while_redis_is_away(limits: dict[str, int], si
         batcher = batcher_of(driver, **limits)
         calls = [asyncio.create_task(enqueue(batcher, task(b"x" * size))) for _ in range(9)]
         await settle_down()
-        assert batcher._queue is not None
-        assert 6 == len(batcher._queue.outside)
+        queue = batcher._queues.here()
+        assert 6 == len(queue.outside)
         driver.open.set()
         assert {EnqueueStatus.ENQUEUED} == {*await asyncio.gather(*calls)}
         assert [3, 3, 3] == driver.batches
-        assert 0 == batcher._queue.room.calls == batcher._queue.room.bytes
+        assert 0 == queue.room.calls == queue.room.bytes
 
     asyncio.run(run())
 
@@ -160,7 +162,7 @@ def test_h20_who_waits_outside_for_too_long_gets_an_error() -> None:
         batcher = batcher_of(driver, max_calls=1)
         inside = asyncio.create_task(enqueue(batcher, task()))
         await settle_down()
-        with pytest.raises(RedisUnavailableError, match="1 calls"):
+        with pytest.raises(RedisUnavailableError, match="1 call "):
             await batcher.enqueue(task())
         driver.open.set()
         assert EnqueueStatus.ENQUEUED is await inside
@@ -197,8 +199,7 @@ def test_a_call_cancelled_before_its_batch_left_is_not_sent() -> None:
         assert EnqueueStatus.ENQUEUED is await first
         assert EnqueueStatus.ENQUEUED is await outside
         assert [1, 1] == driver.batches
-        assert batcher._queue is not None
-        assert 0 == batcher._queue.room.calls
+        assert 0 == batcher._queues.here().room.calls
 
     asyncio.run(run())
 
@@ -271,14 +272,19 @@ class Callers:
         self.outcomes: list[Any] = []
         self.threads: list[threading.Thread] = []
 
-    def start(self, number: int) -> None:
-        """Start threads, and wait until their calls stand in the queue or outside."""
+    def start(self, number: int, *, daemon: bool = False) -> None:
+        """Start threads."""
         for _ in range(number):
-            self.threads.append(threading.Thread(target=self._call))
+            self.threads.append(threading.Thread(target=self._call, daemon=daemon))
             self.threads[-1].start()
 
+    def wait_for_outcomes(self, number: int) -> None:
+        """Wait until this many calls have ended."""
+        while len(self.outcomes) < number:
+            time.sleep(0.01)
+
     def wait_for_tickets(self, number: int) -> None:
-        while len(self.batcher._queue.tickets) != number:
+        while sum(ticket.sending is None for ticket in list(self.batcher._queue.tickets)) != number:
             pass
 
     def join(self) -> list[Any]:
@@ -363,7 +369,7 @@ def test_a_leader_that_is_interrupted_before_it_sends_leaves_nobody_waiting() ->
     callers.start(1)
     assert [KeyboardInterrupt, EnqueueStatus.ENQUEUED] == callers.join()
     assert [1] == driver.batches
-    assert 0 == batcher._queue.room.calls == batcher._queue.room.bytes
+    assert (0, 0) == (len(batcher._queue.tickets), len(batcher._queue.outside))
 
 
 def test_h20_threads_wait_for_room_and_get_an_error_in_the_end() -> None:
@@ -373,12 +379,12 @@ def test_h20_threads_wait_for_room_and_get_an_error_in_the_end() -> None:
     callers = Callers(batcher)
     callers.start(1)
     assert driver.entered.acquire(timeout=10)
-    with pytest.raises(RedisUnavailableError, match="1 calls"):
+    with pytest.raises(RedisUnavailableError, match="1 call "):
         batcher.enqueue(task())
     driver.open.set()
     assert [EnqueueStatus.ENQUEUED] == callers.join()
     assert batcher.enqueue(task()) is None
-    assert 0 == batcher._queue.room.calls == batcher._queue.room.bytes
+    assert (0, 0) == (len(batcher._queue.tickets), len(batcher._queue.outside))
 
 
 def test_a_batch_whose_reply_is_lost_is_unknown_to_each_of_its_callers() -> None:
@@ -426,3 +432,89 @@ def test_of_threads_that_travel_together_each_gets_what_became_of_its_own_task()
     outcomes = [one.join() for one in callers]
     simply = [EnqueueStatus.ENQUEUED]
     assert [simply, simply, [EnqueueStatus.CONFLICT], simply] == outcomes
+
+
+class ReenteringDriver(HeldDriver):
+    """One that enqueues while it sends, as a signal handler, a destructor or a log handler may."""
+
+    batcher: BlockingEnqueueBatcher | None = None
+
+    def run_batch(self, plans: Sequence[Plan[Any]]) -> list[Any]:
+        batcher, self.batcher = self.batcher, None
+        if batcher is not None:
+            batcher.enqueue(task())
+        return super().run_batch(plans)
+
+
+def test_d15_a_thread_that_is_sending_may_enqueue() -> None:
+    """It would wait for itself; so the inner call goes alone."""
+    driver = ReenteringDriver()
+    driver.open.set()
+    driver.batcher = batcher = blocking_batcher_of(driver)
+    callers = Callers(batcher)
+    callers.start(1, daemon=True)
+    assert [EnqueueStatus.ENQUEUED] == callers.join()
+    assert [1, 1] == driver.batches
+
+
+class OnceHeldDriver(HeldDriver):
+    """One whose first batches wait until the test lets them go."""
+
+    held = 1
+
+    def run_batch(self, plans: Sequence[Plan[Any]]) -> list[Any]:
+        self.held -= 1
+        if self.held >= 0:
+            return super().run_batch(plans)
+        outcomes, tasks = answer(plans, self.refused)
+        self.batches.append(tasks)
+        return outcomes
+
+
+def test_d15_a_thread_waits_for_its_turn_no_longer_than_the_timeout() -> None:
+    """The thread that sends may be in a signal handler that takes long; the next one sends beside it."""
+    driver = OnceHeldDriver(timeout=0.05)
+    batcher = blocking_batcher_of(driver)
+    callers = Callers(batcher)
+    callers.start(1, daemon=True)
+    assert driver.entered.acquire(timeout=10)
+    second = Callers(batcher)
+    second.start(1, daemon=True)
+    assert [EnqueueStatus.ENQUEUED] == second.join()
+    driver.open.set()
+    assert [EnqueueStatus.ENQUEUED] * 1 == callers.join()
+
+
+def test_d15_a_thread_does_not_wait_for_ever_for_a_batch_that_has_its_call() -> None:
+    """What became of the task is unknown then."""
+    driver = OnceHeldDriver(timeout=0.05)
+    driver.held = 2
+    batcher = blocking_batcher_of(driver)
+    first, others = Callers(batcher), Callers(batcher)
+    first.start(1, daemon=True)
+    assert driver.entered.acquire(timeout=10)
+    others.start(2, daemon=True)
+    others.wait_for_outcomes(1)
+    assert [ReplyLostError] == others.outcomes
+    driver.open.set()
+    assert [EnqueueStatus.ENQUEUED] == first.join()
+    assert [ReplyLostError, EnqueueStatus.ENQUEUED] == others.join()
+
+
+def test_d51_an_exception_in_the_thread_that_sends_is_no_outcome_of_other_threads() -> None:
+    """A job's time limit concerns that job; the others learn that the reply is lost."""
+
+    class TimeLimitError(Exception):
+        pass
+
+    driver = HeldDriver()
+    driver.errors = [None, TimeLimitError()]
+    callers = Callers(blocking_batcher_of(driver))
+    callers.start(1)
+    assert driver.entered.acquire(timeout=10)
+    callers.start(2)
+    callers.wait_for_tickets(2)
+    driver.open.set()
+    outcomes = callers.join()
+    assert [EnqueueStatus.ENQUEUED] == [one for one in outcomes if isinstance(one, EnqueueStatus)]
+    assert {TimeLimitError, ReplyLostError} == {one for one in outcomes if isinstance(one, type)}

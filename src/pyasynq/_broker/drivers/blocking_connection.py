@@ -37,7 +37,16 @@ _INCOMPLETE: Final = object()
 class BlockingConnection:
     """One connection to Redis for threads, one exchange at a time."""
 
-    __slots__ = ("__weakref__", "_buffer", "_connection", "_poll", "_reader", "_seconds", "session")
+    __slots__ = (
+        "__weakref__",
+        "_buffer",
+        "_connection",
+        "_is_owed",
+        "_poll",
+        "_reader",
+        "_seconds",
+        "session",
+    )
 
     def __init__(self) -> None:
         self.session = Session()
@@ -46,6 +55,8 @@ class BlockingConnection:
         self._reader: Any = None
         self._poll: select.poll | None = None
         self._seconds = 0.0
+        self._is_owed = False
+        """Whether replies may still come, of an exchange that was interrupted before it could close."""
 
     def open(self, target: RedisTarget, seconds: float) -> OpenAnswer:
         """Connect, authenticate and select the database; return None, or why it failed."""
@@ -64,6 +75,7 @@ class BlockingConnection:
         except BaseException:
             connection.disconnect()
             raise
+        self._is_owed = False
         self._connection = connection
         if hasattr(select, "poll"):  # on Windows, and under eventlet, there is none
             self._poll = select.poll()
@@ -78,7 +90,7 @@ class BlockingConnection:
     def exchange(self, commands: Iterable[tuple[Argument, ...]], seconds: float) -> Received:
         """Send commands in one write and read a reply for each; a connection that breaks is closed."""
         deadline = time.monotonic() + seconds
-        if self._connection is None or not self._is_fresh():
+        if self._connection is None or self._is_owed or not self._is_fresh():
             self.close()
             return Received([], "the connection was closed by the server", sent=False)
         if seconds <= 0:
@@ -88,6 +100,7 @@ class BlockingConnection:
         replies: list[Reply | ReplyError] = []
         try:
             sock: socket.socket = self._connection._sock  # noqa: SLF001 - as above
+            self._is_owed = True
             self._wait_at_most(seconds, sock)
             try:
                 sock.sendall(pack(commands))
@@ -100,6 +113,7 @@ class BlockingConnection:
                     self._receive(sock, deadline)
                 else:
                     replies.append(reply)
+            self._is_owed = False
         except TimeoutError:
             cause = f"no reply within {seconds:.2g} s"
         except (*BROKEN, hiredis.ProtocolError) as error:

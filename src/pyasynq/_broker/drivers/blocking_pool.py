@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+import _thread
 import time
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from pyasynq._broker.drivers.blocking_connection import BlockingConnection
 from pyasynq._broker.drivers.cluster_map import map_of
@@ -16,6 +15,8 @@ from pyasynq._broker.drivers.location import Location
 from pyasynq._broker.drivers.redis_addresses import format_address
 from pyasynq._broker.drivers.session import all_busy
 from pyasynq._broker.drivers.steps import Open, Pause, Send
+from pyasynq._broker.drivers.thread_waiter import ThreadWaiter
+from pyasynq.errors import ReplyLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence, Sized
@@ -31,16 +32,32 @@ if TYPE_CHECKING:
 W = TypeVar("W", bound="Sized")
 
 MAX_CONNECTIONS: Final = 10
+_LOOK_AGAIN: Final = 0.5
+"""Seconds after which a waiting thread looks for itself, in case its wake-up was lost."""
+
+
+class _Use:
+    """An exchange's place in the line for a connection."""
+
+    __slots__ = ("waiter",)
+
+    def __init__(self) -> None:
+        self.waiter: ThreadWaiter | None = None
 
 
 class BlockingPool:
-    """The connections to one server: one for each exchange that is under way, in whatever thread."""
+    """The connections to one server: one for each exchange that is under way, in whatever thread.
+
+    An exception from a signal handler may strike between any two steps, and the handler may use the pool. So
+    there is no lock: each exchange enters the line itself, and its own `finally` takes it out again.
+    """
 
     def __init__(self, location: Location, state: DriverState) -> None:
         self._location = location
         self._state = state
         self._idle: list[BlockingConnection] = []
-        self._free = threading.Semaphore(MAX_CONNECTIONS)
+        self._line: dict[_Use, None] = {}
+        """All exchanges in their order of arrival: the first ten are under way, the others wait."""
         self._is_over = False
 
     def route(self, calls: Sequence[Call]) -> list[Outcome]:
@@ -53,8 +70,22 @@ class BlockingPool:
         wanted: W,
     ) -> list[Any]:
         """Perform an exchange on a connection of its own; return an outcome for each call."""
-        if not self._free.acquire(timeout=self._state.timeout):
-            return [all_busy(self._state, MAX_CONNECTIONS) for _ in range(len(wanted))]
+        use = _Use()
+        try:
+            self._line[use] = None
+            if len(self._line) > MAX_CONNECTIONS and not self._wait_for_turn(use):
+                return [all_busy(self._state, MAX_CONNECTIONS) for _ in range(len(wanted))]
+            return self._perform(begin, wanted)
+        finally:
+            self._line.pop(use, None)  # first of all: an exception that strikes now leaves the line as it is
+            if len(self._line) >= MAX_CONNECTIONS:
+                self._wake_next()
+
+    def _perform(
+        self,
+        begin: Callable[[W, Session, DriverState], Generator[Step, Any, list[Any]]],
+        wanted: W,
+    ) -> list[Any]:
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -63,9 +94,25 @@ class BlockingPool:
             return self._take_steps(begin(wanted, connection.session, self._state), connection)
         finally:
             self._idle.append(connection)
-            self._free.release()
             if self._is_over:
                 self.abandon()
+
+    def _wait_for_turn(self, use: _Use) -> bool:
+        """Wait until the exchange is one of the first ten; return False when that took too long."""
+        waiter = use.waiter = ThreadWaiter()
+        deadline = time.monotonic() + self._state.timeout
+        while use not in list(self._line)[:MAX_CONNECTIONS]:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return False
+            waiter.wait(min(remaining, _LOOK_AGAIN))
+        return True
+
+    def _wake_next(self) -> None:
+        """Wake the exchanges that are among the first ten; those under way have no use for it."""
+        for use in list(self._line)[:MAX_CONNECTIONS]:
+            if use.waiter is not None:
+                use.waiter.wake()
 
     def close(self) -> bool:
         """Close the connections; one that is in use is closed when its exchange ends."""
@@ -155,8 +202,16 @@ class BlockingCluster:
         """
         if len(visits) == 1:
             return [self._visit(visits[0])]
-        others = [_Beside(self._visit, one) for one in visits[1:]]
-        return [self._visit(visits[0]), *(other.result() for other in others)]
+        # A visit waits for a connection, then for its exchange and for replicas, each at most the time-out.
+        seconds = 4 * self._state.timeout
+        others = [_VisitThread(self._visit, one).start() for one in visits[1:]]
+        answers = [self._visit(visits[0])]
+        for other in others:
+            found = other.result(seconds)
+            if found is None:
+                raise ReplyLostError(self._state.address, f"a node has not answered within {seconds:g} s")
+            answers.append(found)
+        return answers
 
     def _visit(self, one: Visit) -> list[Outcome | Elsewhere]:
         return self._pool(one.node).perform(visit, one)
@@ -170,35 +225,47 @@ class BlockingCluster:
         return pool
 
 
-class _Beside:
+class _VisitThread:
     """A visit in a thread of its own.
 
-    No executor: those start no threads any more when functions of `atexit` run.
+    No executor: those start no threads any more when functions of `atexit` run. And no `threading.Thread`: an
+    exception from a signal handler that strikes in its `start` may leave it waiting for ever.
     """
 
     def __init__(self, make: Callable[[Visit], list[Outcome | Elsewhere]], one: Visit) -> None:
         self._make = make
         self._one = one
-        self._future: Future[list[Outcome | Elsewhere]] = Future()
-        self._thread: threading.Thread | None = threading.Thread(target=self._work, name="pyasynq node")
+        self._waiter = ThreadWaiter()
+        self._answers: list[Outcome | Elsewhere] | None = None
+        self._error: BaseException | None = None
+        self._is_over = False
+
+    def start(self) -> Self:
+        """Begin the visit."""
         try:
-            self._thread.start()
+            _thread.start_new_thread(self._work, ())
         except RuntimeError:
             # The interpreter is ending and starts no threads.
-            self._thread = None
             self._work()
+        return self
 
-    def result(self) -> list[Outcome | Elsewhere]:
-        """Wait for the end of the visit, and return what came of it or raise what it raised."""
-        if self._thread is not None:
-            self._thread.join()
-        return self._future.result()
+    def result(self, seconds: float) -> list[Outcome | Elsewhere] | None:
+        """Wait for the end of the visit; return its answers, None if it takes longer, or raise its error."""
+        deadline = time.monotonic() + seconds
+        while not self._is_over and (remaining := deadline - time.monotonic()) > 0:
+            self._waiter.wait(min(remaining, _LOOK_AGAIN))
+        if self._error is not None:
+            raise self._error
+        return self._answers
 
     def _work(self) -> None:
         try:
-            self._future.set_result(self._make(self._one))
+            self._answers = self._make(self._one)
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is wanted
-            self._future.set_exception(error)
+            self._error = error
+        finally:
+            self._is_over = True
+            self._waiter.wake()
 
 
 def blocking_pool(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyasynq._broker.drivers.async_pool import async_pool
@@ -18,6 +19,7 @@ from pyasynq._broker.drivers.blocking_pool import blocking_pool
 from pyasynq._broker.drivers.driver_base import DriverBase
 from pyasynq._broker.drivers.exchange import advance
 from pyasynq._broker.drivers.guard import check
+from pyasynq._broker.drivers.loop_homes import LoopHomes
 from pyasynq.errors import ReplyLostError
 
 if TYPE_CHECKING:
@@ -32,24 +34,22 @@ T = TypeVar("T")
 
 
 class _AsyncHome:
-    """The event loop and process that a driver lives in now, and its connections there."""
+    """The connections of a driver in one event loop, and the tasks that use them."""
 
     def __init__(self, target: RedisTarget, location: Location, state: DriverState) -> None:
-        self.pid = os.getpid()
-        self.loop = asyncio.get_running_loop()
         self.connections = async_pool(target, location, state)
         self.running: set[asyncio.Task[Any]] = set()
 
-    def is_here(self) -> bool:
-        """Whether this is the running loop, in this process."""
-        return self.loop is asyncio.get_running_loop() and self.pid == os.getpid()
+    def abandon(self) -> None:
+        """Let go of the connections from outside of the event loop."""
+        self.connections.abandon()
 
 
 class AsyncDriver(DriverBase):
     """Runs plans for asyncio.
 
-    It belongs to the event loop and process that use it: called from another loop or after a fork it
-    connects anew there, and leaves the old sockets alone.
+    It has connections of its own for each event loop that calls it, so threads with a loop each may share it.
+    After a fork it leaves the parent's sockets alone.
 
     Args:
         target: the server.
@@ -62,7 +62,10 @@ class AsyncDriver(DriverBase):
     stays_open = True
     """Whether what a call has opened may stay open for the next one; that of a test leaves nothing behind."""
 
-    _home: _AsyncHome | None = None
+    def __init__(self, target: RedisTarget, **settings: Any) -> None:
+        super().__init__(target, **settings)
+        make = partial(_AsyncHome, self.target, self._location, self._state)
+        self._homes = LoopHomes(make, _AsyncHome.abandon)
 
     async def run(self, plan: Plan[T]) -> T:
         """Run one plan and return what it returns.
@@ -106,7 +109,7 @@ class AsyncDriver(DriverBase):
 
     def start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start a task that `close` waits for, and that nobody else needs to keep."""
-        running = self._at_home().running
+        running = self._homes.here().running
         task = asyncio.get_running_loop().create_task(work)
         running.add(task)
         task.add_done_callback(running.discard)
@@ -120,41 +123,33 @@ class AsyncDriver(DriverBase):
             while True:
                 # Connections that a test finds open must not be used either.
                 check(self.target)
-                calls = rounds.send(await self._at_home().connections.route(calls))
+                calls = rounds.send(await self._homes.here().connections.route(calls))
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
     async def close(self) -> None:
         """Wait for what is under way, at most the time-out, then close the connections. Twice is harmless."""
         self._closed = True
-        home = self._home
-        if home is not None and home.is_here() and home.running:
-            _, late = await asyncio.wait(home.running, timeout=self.timeout)
-            for task in late:
-                task.cancel()
-        self._home = None
-        if home is not None and home.is_here():
+        for other in self._homes.others():
+            # It stays: what is under way there ends with these connections, and they close when it does.
+            other.abandon()
+        home = self._homes.own()
+        if home is not None:
+            if home.running:
+                _, late = await asyncio.wait(home.running, timeout=self.timeout)
+                for task in late:
+                    task.cancel()
             await home.connections.close()
-        elif home is not None:
-            home.connections.abandon()
         await self._location.let_go_async()
 
     def abandon(self) -> bool:
         """Let go of the connections without waiting; return whether there were any. For destructors."""
-        home, self._home = self._home, None
-        if home is None:
-            return False
-        was_used = home.connections.is_used
-        home.connections.abandon()
+        homes = self._homes.all()
+        self._homes.forget()
+        was_used = any(home.connections.is_used for home in homes)
+        for home in homes:
+            home.abandon()
         return was_used
-
-    def _at_home(self) -> _AsyncHome:
-        home = self._home
-        if home is None or not home.is_here():
-            if home is not None:
-                home.connections.abandon()
-            home = self._home = _AsyncHome(self.target, self._location, self._state)
-        return home
 
 
 class _BlockingHome:

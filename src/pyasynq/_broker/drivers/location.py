@@ -40,7 +40,7 @@ class Location:
 
     def __init__(self, target: RedisTarget) -> None:
         self._target = target
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come back in here
         self._pid = os.getpid()
         self._server: EmbeddedServer | None = None
         self._watch: PrimaryWatch | None = None
@@ -86,11 +86,16 @@ class Location:
         if self._target.embedded is None:
             return self._target
         with self._guard():
-            if self._server is None:
-                self._server = open_embedded(self._target.embedded)
+            server = self._server
+            if server is None:
+                server = open_embedded(self._target.embedded)
+                if self._server is not None:  # a signal handler came here meanwhile, and has started it
+                    server.stop()
+                    server = self._server
+                self._server = server
             else:
-                self._server.start()
-            return parse_redis_url(self._server.url)
+                server.start()
+            return parse_redis_url(server.url)
 
     def _watching(self) -> PrimaryWatch:
         with self._guard():
@@ -117,10 +122,10 @@ class Location:
         else:
             self.let_go()
 
-    def _guard(self) -> threading.Lock:
+    def _guard(self) -> threading.RLock:
         if self._pid != os.getpid():
             # A thread that held the lock at the fork is not in the child, and would never give it back.
-            self._lock, self._pid = threading.Lock(), os.getpid()
+            self._lock, self._pid = threading.RLock(), os.getpid()
         return self._lock
 
 

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyasynq._broker.drivers.blocking_connection import BlockingConnection
@@ -23,6 +24,7 @@ from pyasynq._broker.drivers.sentinels import (
     search,
     sentinel_target,
 )
+from pyasynq._broker.drivers.thread_waiter import ThreadWaiter, start_thread
 from pyasynq.errors import ForeignRedisError
 
 if TYPE_CHECKING:
@@ -55,23 +57,25 @@ class PrimaryWatch:
         assert target.sentinels is not None  # noqa: S101 - for mypy: only targets under Sentinel come here
         self.pid = os.getpid()
         self._target = target
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come back in here
         self._sentinels = list(target.sentinels.addresses)
         self._primary: Address | None = None
         self._changes = 0
         self._leads_to: weakref.WeakKeyDictionary[Cuttable, Address] = weakref.WeakKeyDictionary()
         self._members: weakref.WeakSet[object] = weakref.WeakSet()
-        self._over: threading.Event | None = None
+        self._over: ThreadWaiter | None = None
 
     def join(self, member: object) -> None:
         """Keep the watch up, until the member leaves or is destroyed."""
         with self._lock:
             self._members.add(member)
             if self._over is None:
-                self._over = threading.Event()
-                arguments = (weakref.ref(self), self._over)
-                name = f"pyasynq watches {self._target.address}"
-                threading.Thread(target=_watch, args=arguments, name=name, daemon=True).start()
+                over = ThreadWaiter()
+                start_thread(
+                    partial(_watch, weakref.ref(self), over), f"pyasynq watches {self._target.address}"
+                )
+                # Last: if this is interrupted before, the next call starts a thread, and the first one ends.
+                self._over = over
 
     def leave(self, member: object) -> None:
         """Take back `join`; the thread ends with the last member."""
@@ -111,15 +115,15 @@ class PrimaryWatch:
         """What is watched."""
         return self._target
 
-    def is_over(self, over: threading.Event) -> bool:
-        """Whether the thread of this event has nobody to watch for."""
+    def is_over(self, over: ThreadWaiter) -> bool:
+        """Whether the thread that waits here has nothing to watch any more."""
         with self._lock:
             self._end_if_alone()
-            return over.is_set()
+            return over is not self._over
 
     def _end_if_alone(self) -> None:
         if not self._members and self._over is not None:
-            self._over.set()
+            self._over.wake()
             self._over = None
 
     def _change(self, primary: Address) -> None:
@@ -131,7 +135,7 @@ class PrimaryWatch:
                 connection.cut()
 
 
-def _watch(reference: weakref.ref[PrimaryWatch], over: threading.Event) -> None:
+def _watch(reference: weakref.ref[PrimaryWatch], over: ThreadWaiter) -> None:
     asking = BlockingConnection()
     try:
         while not over.wait(_INTERVAL):
@@ -210,7 +214,7 @@ async def perform_async(steps: Generator[Ask | Enter, Any, OpenAnswer], connecti
 
 
 _watches: weakref.WeakValueDictionary[RedisTarget, PrimaryWatch] = weakref.WeakValueDictionary()
-_watches_lock = threading.Lock()
+_watches_lock = threading.RLock()
 
 
 def watch_of(target: RedisTarget) -> PrimaryWatch:
@@ -224,7 +228,7 @@ def watch_of(target: RedisTarget) -> PrimaryWatch:
 
 def _renew_lock() -> None:
     global _watches_lock  # noqa: PLW0603 - whoever held it at the fork is not in the child
-    _watches_lock = threading.Lock()
+    _watches_lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

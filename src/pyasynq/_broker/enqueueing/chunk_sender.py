@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pyasynq._broker.enqueueing.chunks import Chunk
-from pyasynq._broker.enqueueing.coalesce import BlockingEnqueueBatcher, EnqueueBatcher
+from pyasynq._broker.enqueueing.coalesce_async import EnqueueBatcher
+from pyasynq._broker.enqueueing.coalesce_blocking import BlockingEnqueueBatcher
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

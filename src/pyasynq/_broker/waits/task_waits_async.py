@@ -10,30 +10,25 @@ import asyncio
 import heapq
 import math
 import os
-import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
+from pyasynq._broker.drivers.loop_homes import LoopHomes
 from pyasynq._broker.drivers.wakeup import Watcher
 from pyasynq._broker.waits.endings import look, result_of
 from pyasynq._broker.waits.watched_task import Waiter, WatchedTask
 from pyasynq._wire.keys import queue_keys
-from pyasynq.errors import (
-    ClientClosedError,
-    PyasynqError,
-    WaitTimeoutError,
-)
+from pyasynq.errors import ClientClosedError, PyasynqError, WaitTimeoutError
 from pyasynq.options import name_of, seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-    from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
+    from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._broker.waits.endings import Look
     from pyasynq.options import Duration
     from pyasynq.task import FinishedTask
-
-T = TypeVar("T")
 
 _ARM_PATIENCE: Final = 0.5
 _LINGER: Final = 5.0
@@ -94,10 +89,6 @@ class _Home:
         self._runner: asyncio.Task[None] | None = None
         self._runners: set[asyncio.Task[None]] = set()
         """The runner, and those before it that are still closing their connections."""
-
-    def is_here(self) -> bool:
-        """Whether this is the running loop, in this process."""
-        return self.loop is asyncio.get_running_loop() and self.pid == os.getpid()
 
     def enter(self, queue: str, task_id: str, *, for_result: bool) -> tuple[WatchedTask, Waiter]:
         """Begin to wait: the first look is made at once, together with those of all who begin now."""
@@ -235,15 +226,15 @@ class _Home:
 
 
 class TaskWaits:
-    """Waits for the ends of tasks, for the event loop that asks.
+    """Waits for the ends of tasks, for each event loop that asks.
 
-    Called from another loop, or after a fork, it begins anew there. The connection that it opens is closed
-    five seconds after the last wait.
+    Threads with a loop each may share it. The connection that it opens in a loop is closed five seconds after
+    the last wait there.
     """
 
     def __init__(self, driver: AsyncDriver) -> None:
         self._driver = driver
-        self._home: _Home | None = None
+        self._homes = LoopHomes(partial(_Home, driver), _Home.abandon)
 
     async def wait(self, queue: str, task_id: str, timeout: Duration | None) -> FinishedTask:
         """Wait for the end of a task."""
@@ -255,16 +246,18 @@ class TaskWaits:
 
     async def close(self) -> None:
         """End all waits; they raise `ClientClosedError`."""
-        home, self._home = self._home, None
-        if home is not None and home.is_here():
-            await home.close()
-        elif home is not None:
-            home.abandon()
+        own, others = self._homes.own(), self._homes.others()
+        self._homes.forget()
+        for other in others:
+            other.abandon()
+        if own is not None:
+            await own.close()
 
     def abandon(self) -> None:
-        """Let go of the connection from outside of the loop; for destructors."""
-        home, self._home = self._home, None
-        if home is not None:
+        """Let go of the connections from outside of their loops; for destructors."""
+        homes = self._homes.all()
+        self._homes.forget()
+        for home in homes:
             home.abandon()
 
     async def _wait(
@@ -279,7 +272,7 @@ class TaskWaits:
         name_of("task_id", task_id)
         seconds = None if timeout is None else seconds_of("timeout", timeout)
         self._driver.check_open()
-        home = self._at_home()
+        home = self._homes.here()
         watched, waiter = home.enter(queue, task_id, for_result=for_result)
         try:
             if seconds == 0:
@@ -306,107 +299,3 @@ class TaskWaits:
         if watched.trouble is not None:
             raise watched.trouble
         raise WaitTimeoutError(watched.queue, watched.id, 0.0)
-
-    def _at_home(self) -> _Home:
-        home = self._home
-        if home is None or not home.is_here():
-            if home is not None:
-                home.abandon()
-            home = self._home = _Home(self._driver)
-        return home
-
-
-class BlockingTaskWaits:
-    """Waits for the ends of tasks, for threads: one thread of its own waits for all of them.
-
-    That thread and its connections are there from the first wait to `close`. After a fork it begins anew.
-    """
-
-    def __init__(self, driver: BlockingDriver) -> None:
-        self._driver = driver
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
-        self._is_closed = False
-        self._thread: _WaitingThread | None = None
-
-    def wait(self, queue: str, task_id: str, timeout: Duration | None) -> FinishedTask:
-        """Wait for the end of a task."""
-        return self._do(lambda waits: waits.wait(queue, task_id, timeout))
-
-    def result(self, queue: str, task_id: str, timeout: Duration | None) -> bytes | None:
-        """Wait for the end of a task, and return its result."""
-        return self._do(lambda waits: waits.result(queue, task_id, timeout))
-
-    def close(self) -> None:
-        """End all waits; they raise `ClientClosedError`, and so do those that come."""
-        with self._own_lock():
-            self._is_closed = True
-            thread = self._let_go()
-        if thread is not None:
-            thread.stop()
-            thread.join()
-
-    def abandon(self) -> None:
-        """End the thread without waiting for it; for destructors."""
-        thread = self._let_go()
-        if thread is not None:
-            thread.stop()
-
-    def _do(self, wait: Callable[[TaskWaits], Coroutine[object, object, T]]) -> T:
-        self._driver.check_open()
-        # Together, so that a thread which is closed meanwhile has the wait before it is told to end.
-        with self._own_lock():
-            thread = self._at_home()
-            doing = asyncio.run_coroutine_threadsafe(wait(thread.waits), thread.loop)
-        try:
-            return doing.result()
-        except BaseException:  # a signal handler raised, or the wait did
-            doing.cancel()
-            raise
-
-    def _own_lock(self) -> threading.Lock:
-        if self._pid != os.getpid():
-            # Whoever held the lock at the fork is not in the child, and neither is the thread.
-            self._lock, self._pid, self._thread = threading.Lock(), os.getpid(), None
-        return self._lock
-
-    def _at_home(self) -> _WaitingThread:
-        if self._is_closed:
-            raise ClientClosedError("the client was closed before it could wait for a task")
-        if self._thread is None:
-            self._thread = _WaitingThread(self._driver)
-        return self._thread
-
-    def _let_go(self) -> _WaitingThread | None:
-        thread, self._thread = self._thread, None
-        return thread if self._pid == os.getpid() else None
-
-
-class _WaitingThread:
-    """A thread with an event loop, and the waits in it."""
-
-    def __init__(self, driver: BlockingDriver) -> None:
-        self._ready = threading.Event()
-        self._twin = driver.for_asyncio()
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._live()), name="pyasynq waits", daemon=True
-        )
-        self._thread.start()
-        self._ready.wait()
-
-    async def _live(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.waits = TaskWaits(self._twin)
-        self._over = asyncio.Event()
-        self._ready.set()
-        await self._over.wait()
-        await self.waits.close()
-        await self._twin.close()
-
-    def stop(self) -> None:
-        """Tell it to end."""
-        self.loop.call_soon_threadsafe(self._over.set)
-
-    def join(self) -> None:
-        """Wait for its end."""
-        self._thread.join()

@@ -1,0 +1,57 @@
+"""Waiting and starting threads, safe against exceptions that signal handlers raise.
+
+`threading.Event`, `Condition`, `Semaphore` and `Thread.start` are Python code: an exception that a signal
+handler raises in there may leave their inner lock held for ever. A plain lock has no such moment.
+"""
+
+from __future__ import annotations
+
+import _thread
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class ThreadWaiter:
+    """A binary semaphore: lets one thread wait until any other wakes it.
+
+    A wake-up may be lost when the thread that owes it is interrupted. So each wait has a limit, after which
+    the waiting thread looks for itself.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for `wake`, for at most this long; return whether it came."""
+        return self._lock.acquire(timeout=seconds)
+
+    def wake(self) -> None:
+        """End the wait, or the next one if no thread waits now."""
+        try:
+            self._lock.release()
+        except RuntimeError:  # woken before
+            return
+
+
+def start_thread(run: Callable[[], object], name: str) -> None:
+    """Start a daemon thread of this name.
+
+    `Thread.start` waits for the new thread. A thread that no signal handler interrupts does that here.
+
+    Raises:
+        RuntimeError: the system or the ending interpreter starts no thread.
+    """
+
+    def start() -> None:
+        try:
+            threading.Thread(target=run, name=name, daemon=True).start()
+        except RuntimeError:  # one thread was possible, and two are not
+            run()
+
+    _thread.start_new_thread(start, ())

@@ -1,0 +1,59 @@
+"""What the batcher for asyncio and the one for threads have in common; write batching, or group commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from pyasynq._broker.enqueueing.chunks import RunBatch
+from pyasynq._broker.queue_registry import QueueRegistry
+from pyasynq.errors import RedisUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
+    from pyasynq._broker.enqueueing.compose import Composed
+    from pyasynq._clock import Clock
+
+D = TypeVar("D", bound="AsyncDriver | BlockingDriver")
+
+MAX_CALLS: Final = 10_000
+MAX_BYTES: Final = 16_000_000
+
+
+class Batcher(Generic[D]):
+    """A driver, the limits of what may wait for it, and what makes a batch of that."""
+
+    def __init__(
+        self,
+        driver: D,
+        clock: Clock,
+        *,
+        max_calls: int = MAX_CALLS,
+        max_bytes: int = MAX_BYTES,
+        events_kept: int = 0,
+        durable: bool = False,
+    ) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._max_calls = max_calls
+        self._max_bytes = max_bytes
+        self._events_kept = events_kept
+        self._durable = durable
+        self._registry = QueueRegistry()
+
+    def _batch(self, composed: Sequence[Composed]) -> RunBatch:
+        return RunBatch(
+            composed,
+            now=self._clock.now(),
+            registry=self._registry,
+            events_kept=self._events_kept,
+            durable=self._durable,
+        )
+
+    def _no_room(self, calls: int, size: int) -> RedisUnavailableError:
+        """Return the error for a call that has waited for room as long as it may."""
+        seconds = self._driver.timeout
+        waiting = f"{calls:,} call{'s' * (calls != 1)} with {size:,} bytes"
+        cause = f"{waiting} {'were' if calls != 1 else 'was'} waiting for it during {seconds:g} s"
+        return RedisUnavailableError(self._driver.target.address, cause)

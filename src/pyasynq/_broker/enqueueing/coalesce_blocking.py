@@ -1,0 +1,256 @@
+"""Coalescing for threads: enqueue calls made while one batch is on its way leave together as the next batch.
+
+An exception from a signal handler may strike between any two steps, and the handler may enqueue as well. So
+nothing here holds a lock. Each shared step is one operation of a dict or an attribute, which is atomic; each
+thread takes its own entry out in a `finally`; and each wait ends after a while to look again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._broker.drivers.thread_waiter import ThreadWaiter
+from pyasynq._broker.enqueueing.batcher import Batcher
+from pyasynq.errors import PyasynqError, ReplyLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyasynq._broker.drivers.driver import BlockingDriver
+    from pyasynq._broker.enqueueing.compose import Composed
+    from pyasynq._clock import Clock
+    from pyasynq.task import EnqueueResult
+
+_LOOK_AGAIN: Final = 0.5
+"""Seconds after which a waiting thread looks for itself, in case its wake-up was lost."""
+_ROUNDS: Final = 5
+"""Time-outs that a batch may take: for a connection, the queue's name, the tasks, replicas and events."""
+
+
+class _Sending:
+    """One thread on its way with a batch."""
+
+    __slots__ = ("is_over", "thread")
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.is_over = False
+
+
+class _Ticket:
+    """One thread's call."""
+
+    __slots__ = ("_claims", "composed", "is_answered", "is_over", "outcome", "waiter")
+
+    def __init__(self, composed: Composed) -> None:
+        self.composed = composed
+        self.is_over = False
+        """Whether its thread has left."""
+        self.is_answered = False
+        self.outcome: EnqueueResult | Exception | None = None
+        self.waiter: ThreadWaiter | None = None
+        self._claims: dict[str, _Sending] = {}
+
+    def claim(self, sending: _Sending) -> bool:
+        """Take the call into a batch, unless another has it; compare-and-set in one step."""
+        return self._claims.setdefault("batch", sending) is sending
+
+    @property
+    def sending(self) -> _Sending | None:
+        """The batch that has the call."""
+        return self._claims.get("batch")
+
+    def answer(self, outcome: EnqueueResult | Exception | None) -> None:
+        self.outcome = outcome
+        self.is_answered = True
+
+    def wake(self) -> None:
+        """End the wait of its thread."""
+        if self.waiter is not None:
+            self.waiter.wake()
+
+
+class _ThreadQueue:
+    """The calls of one process that wait or are on their way."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.tickets: dict[_Ticket, None] = {}
+        """In their order of arrival. Each thread puts its own in and takes it out."""
+        self.outside: dict[ThreadWaiter, None] = {}
+        """Threads for whose calls there is no room."""
+        self.newest: _Sending | None = None
+        """The newest batch. It may be one of several: no harm is done if two threads send at once."""
+
+    def may_send(self) -> bool:
+        """Whether the calling thread need not wait: no batch is on its way, or one of its own.
+
+        Its own is below it on the stack: a signal handler, destructor or log handler enqueues.
+        """
+        newest = self.newest
+        return newest is None or newest.is_over or newest.thread == threading.get_ident()
+
+    def take_batch(self, sending: _Sending) -> list[_Ticket]:
+        """Claim the calls that no batch has."""
+        self.newest = sending
+        return [ticket for ticket in list(self.tickets) if not ticket.is_over and ticket.claim(sending)]
+
+    def hand_over(self, tickets: Sequence[_Ticket]) -> None:
+        """Wake the threads of a batch, and the one that is to send the next batch."""
+        for ticket in tickets:
+            ticket.wake()
+        for ticket in list(self.tickets):
+            if ticket.sending is None:
+                ticket.wake()
+                break
+
+    def wake_outside(self) -> None:
+        """Have the threads outside look whether there is room."""
+        for waiter in list(self.outside):
+            waiter.wake()
+
+
+class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
+    """Enqueues for many threads at once over one driver, without a thread of its own.
+
+    The first caller leads: it sends the batch. Threads that call meanwhile follow: they wait, and the first
+    of them leads the next batch, which has all their calls. `durable` is as for `EnqueueBatcher`.
+    """
+
+    def __init__(self, driver: BlockingDriver, clock: Clock, **settings: Any) -> None:
+        super().__init__(driver, clock, **settings)
+        self._queue = _ThreadQueue()
+        self._largest = 0
+        """Bytes of the largest call so far; while there is room for many of these, no sizes are added up."""
+
+    def enqueue(self, composed: Composed) -> EnqueueResult | None:
+        """Enqueue one task, together with what other threads ask for at the same time.
+
+        A signal handler may call this while its own thread is in here: then the call goes alone.
+
+        Returns:
+            the task's result, None if the task was simply enqueued.
+
+        Raises:
+            RedisUnavailableError: when too many calls have been waiting for the whole time-out.
+            ReplyLostError: the thread that sends the batch was interrupted, or does not come back.
+        """
+        self._driver.check_open()
+        queue = self._queue
+        if queue.pid != os.getpid():
+            queue = self._queue = _ThreadQueue()
+        ticket = _Ticket(composed)
+        try:
+            if queue.tickets:
+                self._wait_for_room(queue, len(composed.encoded))
+            queue.tickets[ticket] = None
+            if queue.may_send():
+                self._lead(queue)
+            if not ticket.is_answered:
+                self._follow(queue, ticket)
+        finally:
+            ticket.is_over = True
+            queue.tickets.pop(ticket, None)
+            if queue.outside:
+                queue.wake_outside()
+        if isinstance(ticket.outcome, Exception):
+            raise ticket.outcome
+        return ticket.outcome
+
+    def enqueue_all(self, composed: Sequence[Composed]) -> list[EnqueueResult]:
+        """Enqueue tasks as a batch of their own; return a result for each."""
+        if not composed:
+            return []
+        batch = self._batch(composed)
+        return batch.results(self._driver.run_batch(batch.plans))
+
+    def _wait_for_room(self, queue: _ThreadQueue, size: int) -> None:
+        if self._has_room(queue, size):
+            return
+        waiter = ThreadWaiter()
+        deadline = time.monotonic() + self._driver.timeout
+        try:
+            queue.outside[waiter] = None
+            while not self._has_room(queue, size):
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    raise self._no_room(len(queue.tickets), _bytes_of(queue.tickets))
+                waiter.wait(min(remaining, _LOOK_AGAIN))
+        finally:
+            queue.outside.pop(waiter, None)
+
+    def _has_room(self, queue: _ThreadQueue, size: int) -> bool:
+        """Whether one more call may come in; one larger than the whole room may come in when it is alone."""
+        calls = len(queue.tickets)
+        self._largest = max(self._largest, size)
+        if calls == 0 or (calls < self._max_calls and (calls + 1) * self._largest <= self._max_bytes):
+            return True
+        return calls < self._max_calls and _bytes_of(queue.tickets) + size <= self._max_bytes
+
+    def _lead(self, queue: _ThreadQueue) -> None:
+        """Send the calls that no batch has."""
+        sending = _Sending()
+        tickets: list[_Ticket] = []
+        try:
+            tickets = queue.take_batch(sending)
+            if tickets:
+                self._send(tickets)
+        except (
+            BaseException
+        ) as error:  # most likely a signal handler raised: it is no matter of other threads
+            cause = f"the thread that sent the batch was interrupted by {type(error).__name__}"
+            _answer_lost(tickets, self._lost(cause))
+            raise
+        finally:
+            sending.is_over = True
+            if len(queue.tickets) > 1:
+                queue.hand_over(tickets)
+
+    def _follow(self, queue: _ThreadQueue, ticket: _Ticket) -> None:
+        """Wait until the call is answered, and send a batch if it is this thread's turn."""
+        waiter = ticket.waiter = ThreadWaiter()
+        patience = self._driver.timeout
+        began = time.monotonic()
+        while not ticket.is_answered:
+            sending = ticket.sending
+            waited = time.monotonic() - began
+            if sending is None and (waited > patience or queue.may_send()):
+                self._lead(queue)
+            elif sending is None:
+                waiter.wait(min(patience, _LOOK_AGAIN))
+            elif sending.is_over:
+                # It has answered by now, unless it was interrupted before it could.
+                _answer_lost([ticket], self._lost("the thread that sent the batch was interrupted"))
+            elif waited > _ROUNDS * patience:
+                _answer_lost(
+                    [ticket], self._lost(f"the thread that sends the batch took over {waited:.3g} s")
+                )
+            else:
+                waiter.wait(_LOOK_AGAIN)
+
+    def _send(self, tickets: list[_Ticket]) -> None:
+        try:
+            batch = self._batch([ticket.composed for ticket in tickets])
+            others: Mapping[int, EnqueueResult | Exception] = batch.other_results(
+                self._driver.run_batch(batch.plans)
+            )
+        except PyasynqError as error:
+            others = dict.fromkeys(range(len(tickets)), error)
+        for position, ticket in enumerate(tickets):
+            ticket.answer(others.get(position))
+
+    def _lost(self, cause: str) -> ReplyLostError:
+        return ReplyLostError(self._driver.target.address, cause)
+
+
+def _answer_lost(tickets: Sequence[_Ticket], error: ReplyLostError) -> None:
+    for ticket in tickets:
+        if not ticket.is_answered:
+            ticket.answer(error)
+
+
+def _bytes_of(tickets: Mapping[_Ticket, None]) -> int:
+    return sum([len(ticket.composed.encoded) for ticket in list(tickets)])

@@ -1,0 +1,139 @@
+"""A blocking client that is interrupted: exceptions from signal handlers, and handlers that enqueue."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq import sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+INTERRUPTS = int(os.environ.get("PYASYNQ_TEST_INTERRUPTS", "200"))
+PATIENCE = 20.0
+MOMENTS = ("call", "return", "c_return")
+"""Where the interpreter looks for signals: at the beginning of a function, and after a call."""
+
+
+class Moment:
+    """Does something at one moment of a call, counted from its beginning."""
+
+    def __init__(self, number: int, do: Callable[[], object]) -> None:
+        self._left = number
+        self._do = do
+        self.has_come = False
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        if event in MOMENTS and not self.has_come:
+            self._left -= 1
+            if self._left < 0:
+                self.has_come = True
+                sys.setprofile(None)
+                self._do()
+
+    def comes_in(self, call: Callable[[], object]) -> bool:
+        """Make the call; return whether the moment came before its end."""
+        sys.setprofile(self)
+        try:
+            call()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+        return self.has_come
+
+
+def interrupt() -> None:
+    """Raise as the handler of SIGINT does."""
+    raise KeyboardInterrupt
+
+
+def within_patience(call: Callable[[], Any]) -> Any:
+    """Make a call in a thread of its own; return what it returned, and fail if it does not end."""
+    outcomes: list[Any] = []
+    thread = threading.Thread(target=lambda: outcomes.append(call()), daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive(), "the call does not end"
+    return outcomes[0]
+
+
+def test_d51_an_exception_at_any_moment_of_an_enqueue_leaves_a_client_that_works(redis_url: str) -> None:
+    """The thread that is interrupted leaves nothing that others wait for, and no connection is lost."""
+    client = sync.Client(redis_url, timeout=2)
+    for number in count():
+        moment = Moment(number, interrupt)
+        has_come = within_patience(partial(moment.comes_in, lambda: client.enqueue("t")))
+        assert within_patience(lambda: client.enqueue("t")).id
+        if not has_come:
+            break
+    within_patience(client.close)
+    assert number > 50
+
+
+def test_d51_an_exception_at_any_moment_of_a_first_wait_leaves_a_client_that_waits(redis_url: str) -> None:
+    """No thread is left between its start and the place where it is known, and `close` ends it."""
+    for number in count():
+        client = sync.Client(redis_url, timeout=2)
+        task_id = client.enqueue("t", retention=60).id
+        moment = Moment(number, interrupt)
+        has_come = within_patience(
+            lambda: moment.comes_in(lambda: look_once(client, task_id))  # noqa: B023 - called at once
+        )
+        assert within_patience(lambda: look_once(client, task_id)) == "TimeoutError"  # noqa: B023 - called at once
+        within_patience(client.close)
+        assert [] == [thread for thread in threading.enumerate() if thread.name == "pyasynq waits"]
+        if not has_come:
+            break
+    assert number > 20
+
+
+def look_once(client: sync.Client, task_id: str) -> str:
+    """Look whether a task has ended; it has not."""
+    try:
+        client.wait("default", task_id, timeout=0)
+    except TimeoutError:
+        return "TimeoutError"
+    return "ended"
+
+
+def test_d15_a_signal_handler_may_enqueue_at_any_moment_of_an_enqueue(redis_url: str) -> None:
+    """A destructor or a log handler may come at any moment as well; both calls are made."""
+    client = sync.Client(redis_url, timeout=2)
+    for number in count():
+        inner: list[str] = []
+        moment = Moment(number, lambda: inner.append(client.enqueue("inner").id))  # noqa: B023 - called at once
+        outer: list[str] = []
+        has_come = within_patience(
+            lambda: moment.comes_in(lambda: outer.append(client.enqueue("outer").id))  # noqa: B023 - called at once
+        )
+        assert 1 == len(outer)
+        assert has_come == bool(inner)
+        if not has_come:
+            break
+    within_patience(client.close)
+    assert number > 50
+
+
+@pytest.mark.single_server
+@pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX")
+def test_d51_interrupts_at_random_moments_leave_a_client_that_works_and_closes(redis_url: str) -> None:
+    """In four threads that enqueue and wait, and in the main thread with real signals."""
+    command = [sys.executable, "-m", "tests.interrupted_client", redis_url, str(INTERRUPTS), "51"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert 0 == ended.returncode, ended.stderr
+    answer = json.loads(ended.stdout)
+    assert (True, 3, []) == (answer["threads ended"], answer["calls that work"], answer["threads left"]), (
+        ended.stderr
+    )
+    assert answer["done"]["calls"] > INTERRUPTS
