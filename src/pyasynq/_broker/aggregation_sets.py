@@ -21,6 +21,7 @@ from pyasynq._broker.scripts import (
     GROUP_QUARANTINE,
     GROUP_READ_SET,
     GROUP_RECLAIM,
+    GROUP_RELEASE_LOCKS,
     GROUP_RENEW,
 )
 from pyasynq._broker.settle import trim_rest
@@ -121,7 +122,7 @@ def renew_sets(
     """Move the deadlines of a queue's sets to `timeout` seconds from now; return those that are no more."""
     keys = queue_keys(queue)
     lost: set[bytes] = set()
-    for chunk in chunks(sets):
+    for chunk in chunks(sets, width=2):
         tail = [argument for one in chunk for argument in (one.group, one.key)]
         lost.update(
             (
@@ -160,6 +161,7 @@ def finish_set(
     # Redis does not fail because of it, and the next call tries again.
     with suppress(RedisOutOfMemoryError):
         yield from register_queue(one.queue, registry)
+    first, *rest = list(chunks(list(locks), width=2)) or [()]
     code = yield ScriptCall(
         GROUP_FINISH,
         (*keys.places, one.key),
@@ -170,11 +172,17 @@ def finish_set(
             *time_arguments(now),
             int(aggregate.id == one.id),
             *new_task_arguments(aggregate),
-            *(argument for lock in locks for argument in lock),
+            *(argument for lock in first for argument in lock),
         ),
         Replay.BY_TOKEN,
     )
-    return Finish(code)
+    finish = Finish(code)
+    if code > 0:
+        # What is lost here ends with its own time.
+        for some in rest:
+            args = (keys.task_prefix, *(argument for lock in some for argument in lock))
+            yield ScriptCall(GROUP_RELEASE_LOCKS, (keys.aggregation_sets,), args, Replay.SAFE)
+    return finish
 
 
 def reclaim_stale_sets(queue: str, *, now: Instant | None = None) -> Plan[Reclaimed]:

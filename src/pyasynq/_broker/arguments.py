@@ -18,6 +18,10 @@ MAX_TASKS: Final = 1_000
 MAX_BYTES: Final = 4_000_000
 """Bytes of messages in one call or reply, so that no call blocks Redis or a connection for long."""
 
+MAX_ARGUMENTS: Final = 3_850
+"""Arguments that the items of one call may be. With its keys and the rest a call has 3,900 at most: some
+managed servers refuse one of 4,000."""
+
 FIRST_SEND: Final = "0"
 """What `ARGV[1] replay` is unless a driver sends the call again."""
 
@@ -31,9 +35,14 @@ def chunks(
     items: Sequence[T],
     *,
     most: int = MAX_TASKS,
+    width: int = 1,
     size_of: Callable[[T], int] | None = None,
 ) -> Iterator[Sequence[T]]:
-    """Cut items into slices of at most `most` items and, if sizes are known, 4 MB; one item is never cut."""
+    """Cut items into slices of at most `most` items and, if sizes are known, 4 MB; one item is never cut.
+
+    `width` is how many arguments of a call one item is; a slice has no more items than one call takes.
+    """
+    most = min(most, MAX_ARGUMENTS // width)
     if size_of is None:
         for first in range(0, len(items), most):
             yield items[first : first + most]

@@ -84,7 +84,7 @@ def check_groups(
     made: list[AggregationSet] = []
     due: list[int] = []
     redis_now = Instant(0)
-    for chunk in chunks(groups):
+    for chunk in chunks(groups, width=5):
         if made and len(made) == most_sets:
             break
         sets = [AggregationSet(queue, group, new_id()) for group, _ in chunk]

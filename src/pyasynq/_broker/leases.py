@@ -117,7 +117,7 @@ def renew(
     keys = queue_keys(queue)
     lost: list[str] = []
     lease_score, redis_now = 0, Instant(0)
-    for chunk in chunks(claims):
+    for chunk in chunks(claims, width=len(Claim._fields)):
         reply = yield ScriptCall(
             LEASE_RENEW,
             (keys.active, keys.lease),
@@ -221,7 +221,7 @@ def recover(
     keys = queue_keys(queue)
     recovered: list[Recovered] = []
     # The last chunk goes first: each call puts its tasks in front of what is there.
-    for chunk in reversed(list(chunks(tasks))):
+    for chunk in reversed(list(chunks(tasks, width=4))):
         reply = yield ScriptCall(
             LEASE_RECOVER,
             (keys.active, keys.lease, keys.pending),
@@ -258,7 +258,7 @@ def archive_poison(
     keys = queue_keys(queue)
     refused: set[str] = set()
     trimmed = 0
-    for chunk in chunks(tasks, most=min(MAX_TASKS, max_size), size_of=_poison_size):
+    for chunk in chunks(tasks, most=min(MAX_TASKS, max_size), width=8, size_of=_poison_size):
         today = Instant(chunk[0].archived_at)
         tail = [
             argument

@@ -29,7 +29,7 @@ def renew_locks(queue: str, locks: Sequence[HeldLock], *, lease_seconds: int = L
     """
     keys = queue_keys(queue)
     running = 0
-    for chunk in chunks(locks):
+    for chunk in chunks(locks, width=2):
         tail = [argument for lock in chunk for argument in lock]
         running += yield ScriptCall(
             LEASE_RENEW_LOCKS, (keys.lease,), (keys.task_prefix, 2 * lease_seconds, *tail), Replay.SAFE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyasynq._broker.arguments import time_arguments
-from pyasynq._broker.plan import Argument, CommandCall, Plan, Replay, ScriptCall
+from pyasynq._broker.arguments import chunks, time_arguments
+from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import SERVER_ANNOUNCE, SERVER_LIST, SERVER_WRITE_STATE
 from pyasynq._broker.stored import name_of
 from pyasynq._wire.constants import SERVER_RECORD_SECONDS
@@ -37,10 +37,12 @@ def write_server_state(
     running = workers_key(info.host, info.pid, info.server_id)
     for index, key in ((SERVERS, server), (WORKERS, running)):
         yield ScriptCall(SERVER_ANNOUNCE, (index,), (key, ttl, *time_arguments(now)), Replay.SAFE)
-    tail: list[Argument] = []
-    for worker in workers:
-        tail += (worker.task_id, worker.encode())
-    yield ScriptCall(SERVER_WRITE_STATE, (server, running), (ttl, info.encode(), *tail), Replay.SAFE)
+    adds = 0
+    for some in chunks(workers, width=2) if workers else [()]:
+        tail = [argument for worker in some for argument in (worker.task_id, worker.encode())]
+        args = (ttl, adds, info.encode(), *tail)
+        yield ScriptCall(SERVER_WRITE_STATE, (server, running), args, Replay.SAFE)
+        adds = 1
 
 
 def clear_server_state(host: str, pid: int, server_id: str) -> Plan[None]:

@@ -148,6 +148,7 @@ def settle_done(queue: str, tasks: Sequence[Finished], *, now: Instant) -> Plan[
             (keys.task_prefix, statistics_end(now)),
             tasks,
             _done_arguments,
+            width=4,
         )
     )
 
@@ -162,6 +163,7 @@ def settle_complete(queue: str, tasks: Sequence[CompleteTask], *, now: Instant) 
             (keys.task_prefix, statistics_end(now)),
             tasks,
             _complete_arguments,
+            width=9,
             size_of=lambda task: len(task.message) + len(task.result or b""),
         )
     )
@@ -180,6 +182,7 @@ def settle_retry(queue: str, tasks: Sequence[RetryTask], *, now: Instant) -> Pla
             (keys.task_prefix, statistics_end(now), *time_arguments(now)),
             tasks,
             _retry_arguments,
+            width=10,
             size_of=_failure_size,
         )
     )
@@ -201,7 +204,7 @@ def settle_archive(
     keys = queue_keys(queue)
     refused: set[str] = set()
     trimmed = 0
-    for chunk in chunks(tasks, most=min(MAX_TASKS, max_size), size_of=_failure_size):
+    for chunk in chunks(tasks, most=min(MAX_TASKS, max_size), width=8, size_of=_failure_size):
         tail = [argument for task in chunk for argument in _archive_arguments(task)]
         reply = yield ScriptCall(
             TASK_ARCHIVE,
@@ -222,13 +225,14 @@ def settle_requeue(queue: str, tasks: Sequence[RequeueTask], *, now: Instant | N
     keys = queue_keys(queue)
     refused: frozenset[str] = frozenset()
     # The last chunk goes first: each call puts its tasks in front of what is there.
-    for chunk in reversed(list(chunks(tasks))):
+    for chunk in reversed(list(chunks(tasks, width=3))):
         settled = yield from _settle(
             TASK_REQUEUE,
             (keys.active, keys.lease, keys.pending),
             (keys.task_prefix, *time_arguments(now)),
             chunk,
             lambda task: task.claim,
+            width=3,
         )
         refused |= settled.refused
     return Settled(refused)
@@ -280,10 +284,11 @@ def _settle(
     tasks: Sequence[Decision],
     arguments_of: Callable[[Decision], tuple[Argument, ...]],
     *,
+    width: int,
     size_of: Callable[[Decision], int] | None = None,
 ) -> Plan[Settled]:
     refused: list[str] = []
-    for chunk in chunks(tasks, size_of=size_of):
+    for chunk in chunks(tasks, width=width, size_of=size_of):
         tail = chain.from_iterable(map(arguments_of, chunk))
         reply = yield ScriptCall(script, keys, (FIRST_SEND, *head, *tail), Replay.BY_TOKEN)
         refused += read_ids(reply)

@@ -143,7 +143,7 @@ def judge(
     facts: list[TaskFacts] = []
     if pending is None or active is None:
         return facts
-    for chunk in chunks(list(suspects.items()), most=(yield from _at_once(keys))):
+    for chunk in chunks(list(suspects.items()), width=4, most=(yield from _at_once(keys))):
         arguments: list[Argument] = []
         for task_id, seen_in in chunk:
             arguments += (task_id, seen_in, pending[task_id], active[task_id])
@@ -180,7 +180,7 @@ def settle_damaged(
     keys = queue_keys(queue)
     settled: list[bytes] = []
     most = yield from _at_once(keys)
-    for chunk in chunks(settlements, most=most, size_of=lambda one: len(one.message)):
+    for chunk in chunks(settlements, most=most, width=13, size_of=lambda one: len(one.message)):
         settled += yield ScriptCall(
             DOCTOR_SETTLE,
             (*_places(keys), keys.groups),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from pyasynq._broker.arguments import FIRST_SEND, MAX_BYTES, MAX_TASKS, time_arguments
+from pyasynq._broker.arguments import FIRST_SEND, MAX_ARGUMENTS, MAX_BYTES, MAX_TASKS, time_arguments
 from pyasynq._broker.enqueueing.enqueue_rules import new_task_arguments, refusal, result_by_rules
 from pyasynq._broker.plan import Argument, Plan, Replay, ScriptCall
 from pyasynq._broker.queue_registry import register_queue
@@ -37,17 +37,29 @@ _SCRIPTS: Final[dict[tuple[TaskState, bool], Script]] = {
     (TaskState.SCHEDULED, False): TASK_SCHEDULE,
     (TaskState.SCHEDULED, True): TASK_SCHEDULE_UNIQUE,
 }
+_WIDTHS: Final[dict[str, int]] = {
+    TASK_ENQUEUE.name: 2,
+    TASK_ENQUEUE_UNIQUE.name: 5,
+    TASK_SCHEDULE.name: 3,
+    TASK_SCHEDULE_UNIQUE.name: 6,
+    GROUP_ADD.name: 6,
+    GROUP_SCHEDULE.name: 7,
+    TASK_ENQUEUE_BY_RULES.name: 12,
+}
+"""Arguments of one task, by the name of its script."""
 
 
 class EnqueueRun:
     """Tasks of one queue that one script call takes."""
 
-    __slots__ = ("positions", "queue", "script", "size", "tasks")
+    __slots__ = ("most", "positions", "queue", "script", "size", "tasks")
 
     def __init__(self, queue: str, script: Script) -> None:
         self.queue = queue
         self.script = script
         """What stores tasks of this kind."""
+        self.most = min(MAX_TASKS, MAX_ARGUMENTS // _WIDTHS[script.name])
+        """Tasks that one call takes."""
         self.tasks: list[Composed] = []
         """In the order in which they join the queue."""
         self.positions: list[int] = []
@@ -57,7 +69,7 @@ class EnqueueRun:
 
 
 def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
-    """Split tasks into runs of one queue and one kind, at most 1,000 tasks or about 4 MB each.
+    """Split tasks into runs of one queue and one kind: at most 1,000 tasks, 3,850 arguments and 4 MB each.
 
     Runs of one queue follow one another in the order of their tasks; tasks of other queues between them do
     not cut a run.
@@ -76,7 +88,7 @@ def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
         if (
             run is None
             or run.script is not script
-            or len(run.tasks) == MAX_TASKS
+            or len(run.tasks) == run.most
             or run.size + size > MAX_BYTES
         ):
             run = open_runs[queue] = EnqueueRun(queue, script)

@@ -3,16 +3,19 @@
 -- KEYS[1] server: its record
 -- KEYS[2] workers: hash of its tasks
 -- ARGV[1] ttl: seconds after which both vanish
--- ARGV[2] info: what it says of itself
--- ARGV[3...] id, worker: for each task
+-- ARGV[2] adds: 1 if the tasks are in addition to those of the call before
+-- ARGV[3] info: what it says of itself
+-- ARGV[4...] id, worker: for each task
 -- Returns: 1
 
 local server, workers = unpack(KEYS)
-local ttl, info = unpack(ARGV, 1, 2)
+local ttl, adds, info = unpack(ARGV, 1, 3)
 
-redis.call('DEL', workers)
+if adds ~= '1' then
+  redis.call('DEL', workers)
+end
 redis.call('SET', server, info, 'EX', ttl)
-for at = 3, #ARGV, 2 do
+for at = 4, #ARGV, 2 do
   redis.call('HSET', workers, ARGV[at], ARGV[at + 1])
 end
 redis.call('EXPIRE', workers, ttl)

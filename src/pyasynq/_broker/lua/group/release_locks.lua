@@ -1,0 +1,18 @@
+#!lua flags=allow-oom
+-- Releases the locks of members that were deleted with their aggregation set.
+-- KEYS[1] aggregation_sets: sorted set of the keys of sets by the second they are stale
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2...] member, unique_key: for each member that may own a lock
+-- Returns: 1
+-- Uses: release_lock
+
+local task_prefix = ARGV[1]
+
+for at = 2, #ARGV, 2 do
+  local member, unique_key = ARGV[at], ARGV[at + 1]
+  -- A member may have come back under its id.
+  if redis.call('EXISTS', task_prefix .. member) == 0 then
+    release_lock(task_prefix .. member, member, unique_key)
+  end
+end
+return 1
