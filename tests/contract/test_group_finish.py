@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.aggregation_sets import Finish, finish_set, read_set
+from pyasynq._broker.aggregation_sets import Finish, finish_set, read_set, release_locks
 from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._wire.keys import ALL_QUEUES, queue_keys
@@ -277,3 +277,40 @@ def test_the_lock_of_an_aggregate_may_last_until_its_expiry(
     assert Finish.DONE is perform(finish(STAGED, unique=600, until="expiry"))
     assert {"msg", "state", "pending_since"} == tasks.fields(NEW).keys()
     assert (NEW.encode(), 600) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
+
+
+MANY = [(f"gone-{number}", "") for number in range(2_000)]
+"""More than one call takes; they own no lock."""
+
+
+def test_d47_locks_that_one_call_cannot_take_are_released_after_the_set(
+    perform: Perform, redis_client: RedisClient
+) -> None:
+    """Sees the loss of the DEL; the last members of the list are in a call of their own."""
+    redis_client.set(MEMBER_LOCK, "a", ex=600)
+    assert Finish.DONE is perform(finish(STAGED, locks=[*MANY, ("a", MEMBER_LOCK)]))
+    assert not redis_client.exists(MEMBER_LOCK)
+
+
+def test_d47_locks_stay_that_have_gone_to_somebody_else(
+    perform: Perform, redis_client: RedisClient, tasks: Tasks
+) -> None:
+    """To another task, or to one that has come back under its id."""
+    tasks.pending("back")
+    redis_client.set(LOCK, "somebody", ex=600)
+    redis_client.set(MEMBER_LOCK, "back", ex=600)
+    assert Finish.DONE is perform(finish(STAGED, locks=[*MANY, ("a", LOCK), ("back", MEMBER_LOCK)]))
+    assert (b"somebody", b"back") == (redis_client.get(LOCK), redis_client.get(MEMBER_LOCK))
+
+
+def test_d47_no_lock_is_released_while_the_set_is_there(
+    perform: Perform, redis_client: RedisClient, tasks: Tasks
+) -> None:
+    """Nothing else has happened then, either."""
+    redis_client.set(MEMBER_LOCK, "a", ex=600)
+    tasks.pending("taken")
+    assert Finish.CONFLICT is perform(finish(STAGED, task_id="taken", locks=[*MANY, ("a", MEMBER_LOCK)]))
+    redis_client.set(LOCK, "gone", ex=600)
+    perform(release_locks(STAGED, [("gone", LOCK)]))
+    assert b"gone" == redis_client.get(LOCK)
+    assert b"a" == redis_client.get(MEMBER_LOCK)

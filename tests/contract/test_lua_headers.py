@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from pyasynq._broker.aggregation_sets import release_locks
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.inspecting.actions import delete_tasks
 from pyasynq._broker.inspecting.queues import memory_usage
@@ -18,6 +19,7 @@ from pyasynq._broker.schedules import begin_entries
 from pyasynq._broker.scripts import ALL_SCRIPTS, load_script
 from pyasynq._broker.task_events import publish_events
 from pyasynq._wire.keys import hash_slot
+from tests.contract.aggregating import STAGED
 from tests.contract.enqueueing import composed
 from tests.contract.settling import archive
 from tests.contract.test_full_redis import DRAINING, prepare, put_locked_as_go_does
@@ -205,6 +207,7 @@ def calls(damage_allowed: None, redis_client: RedisClient, tasks: Tasks) -> dict
     perform(_enqueue(unique=60, on_duplicate="ignore"))
     perform(begin_entries("default", ["e"], now=NOW))
     perform(fire_tick())
+    perform(release_locks(STAGED, [("gone", "lock")]))
     perform(publish_events("default", [b"{}"], max_length=10))
     return {call.script.name: call for call in perform.calls if isinstance(call, ScriptCall)}
 

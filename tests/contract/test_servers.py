@@ -81,6 +81,15 @@ def test_a_later_record_replaces_an_earlier_one(perform: Perform, redis_client: 
     assert 0 == redis_client.exists(WORKERS), "without tasks there is no hash"
 
 
+def test_d47_a_server_with_very_many_tasks_shows_all_of_them(
+    perform: Perform, redis_client: RedisClient
+) -> None:
+    """They take several calls, of which the first removes what was there."""
+    perform(write_server_state(server(), [worker("old")], now=NOW))
+    perform(write_server_state(server(), [worker(str(number)) for number in range(2_000)], now=NOW))
+    assert {str(number).encode() for number in range(2_000)} == set(redis_client.hkeys(WORKERS))
+
+
 def test_servers_are_counted_without_those_whose_heartbeat_has_lapsed(
     perform: Perform, redis_client: RedisClient
 ) -> None:

@@ -151,7 +151,8 @@ def finish_set(
     Args:
         one: the set; the task's queue must be its queue.
         aggregate: pending, scheduled, or the member of a group; unique or not.
-        locks: id and lock key of each member that is unique; the locks that they own are released.
+        locks: id and lock key of each member that is unique; the locks that they own are released, those that
+            do not fit into the call right after it.
         registry: for the queue's name.
         again: a call before this one may have taken effect.
         now: the present; None is Redis' own.
@@ -178,11 +179,15 @@ def finish_set(
     )
     finish = Finish(code)
     if code > 0:
-        # What is lost here ends with its own time.
         for some in rest:
-            args = (keys.task_prefix, *(argument for lock in some for argument in lock))
-            yield ScriptCall(GROUP_RELEASE_LOCKS, (keys.aggregation_sets,), args, Replay.SAFE)
+            yield from release_locks(one, some)
     return finish
+
+
+def release_locks(one: AggregationSet, locks: Sequence[tuple[str, str]]) -> Plan[None]:
+    """Release the locks of members that were deleted with their set; as many as one call takes."""
+    args = (queue_keys(one.queue).task_prefix, *(argument for lock in locks for argument in lock))
+    yield ScriptCall(GROUP_RELEASE_LOCKS, (one.key,), args, Replay.SAFE)
 
 
 def reclaim_stale_sets(queue: str, *, now: Instant | None = None) -> Plan[Reclaimed]:

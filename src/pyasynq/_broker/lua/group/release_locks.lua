@@ -1,13 +1,17 @@
 #!lua flags=allow-oom
 -- Releases the locks of members that were deleted with their aggregation set.
--- KEYS[1] aggregation_sets: sorted set of the keys of sets by the second they are stale
+-- KEYS[1] set: that had the members
 -- ARGV[1] task_prefix: what stands before an id in the key of a task
 -- ARGV[2...] member, unique_key: for each member that may own a lock
--- Returns: 1
+-- Returns: 1, or 0 if there is the set
 -- Uses: release_lock
 
+local set = KEYS[1]
 local task_prefix = ARGV[1]
 
+if redis.call('EXISTS', set) == 1 then
+  return 0
+end
 for at = 2, #ARGV, 2 do
   local member, unique_key = ARGV[at], ARGV[at + 1]
   -- A member may have come back under its id.
