@@ -23,7 +23,7 @@ from pyasynq._app.scheduling import Scheduling
 from pyasynq._app.sending import REDIS_URL_VARIABLE
 from pyasynq._server.group_routes import ALL_GROUPS
 from pyasynq.config import GroupRule, ServerConfig
-from pyasynq.errors import ConfigurationError
+from pyasynq.errors import ConfigurationError, describe_value
 from pyasynq.options import DEFAULT_QUEUE, check_option_names, name_of, resolve_options, with_result_ttl
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ class App(Scheduling):
         scheduler_config: SchedulerConfig | None = None,
     ) -> None:
         if isinstance(modules, str):
-            raise ConfigurationError(f"modules={modules!r}: give a list, as in modules=[{modules!r}]")
+            raise ConfigurationError(
+                f"modules={describe_value(modules)}: give a list, as in modules=['shop.tasks']"
+            )
         super().__init__(
             url,
             client_middleware,
@@ -111,7 +113,8 @@ class App(Scheduling):
             )
         if lifespan is not None and not callable(lifespan):
             raise ConfigurationError(
-                f"lifespan={lifespan!r}: give a function of the app that returns an async context manager",
+                f"lifespan={describe_value(lifespan)}: "
+                "give a function of the app that returns an async context manager",
             )
         self._lifespan = lifespan
         self._registry = Registry(middleware)

@@ -5,6 +5,7 @@ errors about an unreachable Redis are also ``ConnectionError``, so that code tha
 pyasynq treats them sensibly.
 """
 
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,23 @@ def nearest(name: str, known: "Iterable[str]") -> str:
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
+def describe_value(value: object) -> str:
+    """Return how an error shows a value: numbers, switches and times as they are, all else by its type.
+
+    Text, bytes and objects are never shown. They may be a payload, or a part of one, in the wrong place.
+    """
+    if value is None or type(value) in _SHOWN or (type(value) is int and abs(value) < _LONG_NUMBER):
+        return repr(value)
+    if isinstance(value, type):
+        return value.__qualname__
+    return f"<{type(value).__qualname__}>"
+
+
+_SHOWN = frozenset({bool, float, timedelta, datetime})
+_LONG_NUMBER = 10**18
+"""Python refuses to write numbers of more than 4,300 digits."""
+
+
 # Wrong arguments and settings.
 
 
@@ -43,7 +61,7 @@ class ConfigurationError(PyasynqError, ValueError):
 
 
 class InvalidOptionError(ConfigurationError):
-    """An option with a value it cannot have.
+    """An option with a value it cannot have. The message shows numbers and times; text and objects by type.
 
     Attributes:
         option: the option's name.
@@ -51,7 +69,7 @@ class InvalidOptionError(ConfigurationError):
     """
 
     def __init__(self, option: str, value: object, remedy: str) -> None:
-        super().__init__(f"{option}={value!r}: {remedy}")
+        super().__init__(f"{option}={describe_value(value)}: {remedy}")
         self.option = option
         self.value = value
 
@@ -293,13 +311,15 @@ class DuplicateTaskError(EnqueueError):
     Attributes:
         queue: the queue's name.
         unique_key: the lock's key in Redis.
-        holder: id of the task that holds it; empty where nobody asked.
+        holder: id of the task that holds it; empty if it let go before it could be read.
         reason: why the holder cannot be returned or take another payload; empty if neither was asked.
     """
 
     def __init__(self, queue: str, unique_key: str, holder: str = "", reason: str = "") -> None:
-        whose = f"; its task {holder!r} {reason}" if reason else ""
-        super().__init__(f"task already exists: the lock {unique_key!r} is held{whose}")
+        # Not the key: it may hold a name that was made of the payload, and says nothing to people.
+        who = f"task {holder!r}" if holder else "another task"
+        why = f"; it {reason}" if reason else ""
+        super().__init__(f"task already exists: {who} in queue {queue!r} holds its lock{why}")
         self.queue = queue
         self.unique_key = unique_key
         self.holder = holder
@@ -742,7 +762,9 @@ class HandlerExitError(PyasynqError):
     """A handler that a test kit ran raised what is no error: `SystemExit`, or a cancellation of its own."""
 
     def __init__(self, raised: BaseException) -> None:
-        super().__init__(f"a handler raised {raised!r}; a worker goes on, and retries the task")
+        super().__init__(
+            f"a handler raised {type(raised).__qualname__}; a worker goes on, and retries the task"
+        )
 
 
 # Schedulers.

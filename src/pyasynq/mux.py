@@ -25,7 +25,7 @@ from pyasynq._server.children.order import Program
 from pyasynq._server.children.pool import in_child
 from pyasynq._server.middleware import NOT_FOUND, check_middleware, wrap_route
 from pyasynq._server.routes import Route, check_executor, is_coroutine_handler
-from pyasynq.errors import ConfigurationError, InvalidOptionError
+from pyasynq.errors import ConfigurationError, InvalidOptionError, describe_value
 from pyasynq.options import name_of
 from pyasynq.retry import retry_delay_of
 
@@ -83,7 +83,9 @@ class Mux:
         if pattern in self._routes:
             raise ConfigurationError(f"there is a handler for {pattern!r} already; a pattern has one handler")
         if not callable(handler):
-            raise ConfigurationError(f"the handler for {pattern!r} must be a function, and is {handler!r}")
+            raise ConfigurationError(
+                f"the handler for {pattern!r} must be a function, and is {describe_value(type(handler))}"
+            )
         if crash_limit is not None and crash_limit < 0:
             raise InvalidOptionError("crash_limit", crash_limit, "must be 0 or more")
         check_executor(f"the handler for {pattern!r}", executor)

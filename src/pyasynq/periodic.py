@@ -21,7 +21,7 @@ from pyasynq._scheduler.firing import MAX_PAYLOAD
 from pyasynq._scheduler.provider import ProviderCalls
 from pyasynq._scheduler.runnable import Runnable
 from pyasynq.config import check_misfire
-from pyasynq.errors import ConfigurationError, CronError, InvalidOptionError
+from pyasynq.errors import ConfigurationError, CronError, InvalidOptionError, describe_value
 from pyasynq.events import PeriodicTaskRefused, SyncFailed
 from pyasynq.options import EnqueueOptions, name_of, seconds_of
 from pyasynq.scheduler import Scheduler
@@ -187,7 +187,9 @@ class PeriodicTaskManager(Runnable):
         wanted: dict[str, PeriodicTaskConfig] = {}
         for one in answer:
             if not isinstance(one, PeriodicTaskConfig):
-                raise ConfigurationError(f"the provider returned {one!r}, which is no PeriodicTaskConfig")
+                raise ConfigurationError(
+                    f"the provider returned {describe_value(type(one))}, which is no PeriodicTaskConfig"
+                )
             name_of("spec", one.spec)
             check_misfire(one.misfire)
             compose_checked(one.task, one.options, now=self._clock.now(), max_payload=MAX_PAYLOAD)

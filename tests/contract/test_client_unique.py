@@ -81,7 +81,10 @@ def test_a_duplicate_whose_task_is_gone_cannot_be_returned(
     client = make_client(redis_url)
     options: dict[str, Any] = {"unique": 60, "unique_key": "k", "until": "expiry"}
     redis_client.set("asynq:{default}:x:unique:k", "a", ex=60)
-    with pytest.raises(DuplicateTaskError, match="its task 'a' cannot be returned, since it is gone"):
+    with pytest.raises(
+        DuplicateTaskError,
+        match="task 'a' in queue 'default' holds its lock; it cannot be returned, since it is gone",
+    ):
         client.enqueue("t", on_duplicate="return_existing", **options)
     assert "ignored" == client.enqueue("t", on_duplicate="ignore", **options).enqueue_status
 

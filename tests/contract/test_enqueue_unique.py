@@ -70,8 +70,27 @@ def test_a_held_lock_makes_a_duplicate(
     assert ["duplicate", "enqueued"] == statuses(results)
     assert isinstance(results[0].error, DuplicateTaskError)
     assert LOCK == results[0].error.unique_key
+    assert "a" == results[0].error.holder
     assert (b"a", 100) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
     assert {} == tasks.fields("b")
+
+
+@kinds
+def test_d37_a_duplicate_names_the_task_that_holds_the_lock(
+    perform: Perform, redis_client: RedisClient, when: dict[str, Any]
+) -> None:
+    """Task and queue, which people can look at, and not the key of the lock."""
+    results = enqueue(perform, *(composed(name, unique=600, **when) for name in ("a", "b")))
+    assert "task already exists: task 'a' in queue 'default' holds its lock" == str(results[1].error)
+    assert LOCK not in str(results[1].error)
+    # A key of somebody else's stands in the way as well, and must not break a script off in its middle.
+    redis_client.delete(LOCK)
+    redis_client.lpush(LOCK, "x")
+    results = enqueue(perform, *(composed(name, unique=600, **when) for name in ("c", "d")))
+    assert {"task already exists: another task in queue 'default' holds its lock"} == {
+        str(result.error) for result in results
+    }
+    redis_client.delete(LOCK)
 
 
 @kinds

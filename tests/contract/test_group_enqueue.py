@@ -95,6 +95,7 @@ def test_a_held_lock_makes_a_duplicate_in_a_group(
     )
     assert ["duplicate", "enqueued", "duplicate"] == statuses(results)
     assert isinstance(results[0].error, DuplicateTaskError)
+    assert "a" == results[0].error.holder
     assert (b"a", 100) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
     assert {} == tasks.fields("b") == tasks.fields("d")
 

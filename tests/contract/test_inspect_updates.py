@@ -92,8 +92,9 @@ def test_w35_a_lock_that_another_task_holds_is_in_the_way(
     tasks.put(TaskState.SCHEDULED, "a", unique_key=old)
     tasks.put(TaskState.SCHEDULED, "b", payload=b"new", unique_key=new)
     before = tasks.fields("a")
-    with pytest.raises(DuplicateTaskError):
+    with pytest.raises(DuplicateTaskError, match="task 'b' in queue 'default' holds its lock") as duplicate:
         perform(update(relock=True))
+    assert "b" == duplicate.value.holder
     assert (before, b"a", b"b") == (tasks.fields("a"), redis_client.get(old), redis_client.get(new))
 
 

@@ -182,7 +182,7 @@ async def test_a_function_that_returns_no_task_has_failed(redis_url: str, tasks:
         await enqueue(running, "g", b"1", b"2")
         failed = await running.recorder.wait(AggregationFailed)
     assert isinstance(failed.error, ConfigurationError)
-    assert "b'bytes'" in str(failed.error)
+    assert "returned bytes" in str(failed.error)
     assert 2 == len(tasks.members("g")), "the shutdown has put them back"
 
 
@@ -206,7 +206,8 @@ async def test_an_aggregate_with_a_chosen_id_waits_for_its_namesake(
         await failed_with(TaskIDConflictError)
         redis_client.zrem(tasks.keys.archived, "daily")
         redis_client.delete(tasks.keys.task("daily"))
-        await failed_with(DuplicateTaskError)
+        failed = await failed_with(DuplicateTaskError)
+        assert "task 'somebody' in queue 'default' holds its lock" in str(failed.error)
         redis_client.delete(lock)
         assert "daily" == (await running.recorder.wait(TasksAggregated)).task_id
     assert b"daily" == redis_client.get(lock)

@@ -179,11 +179,13 @@ def test_enqueue_many_says_what_a_call_must_be(monkeypatch: pytest.MonkeyPatch, 
 
     results = enqueue_many([{"user_id": 1}, 7])
     assert ["enqueued", "refused"] == [result.status for result in results]
-    assert "task 'email:deliver': call 1 is 7: give each call as a mapping of arguments" in str(
+    assert "task 'email:deliver': call 1 is int: give each call as a mapping of arguments" in str(
         results[1].error
     )
     for calls in ({"user_id": 1}, "user_id"):
-        with pytest.raises(ArgumentsError, match=r"'email:deliver': the calls are .*: give a list of"):
+        with pytest.raises(
+            ArgumentsError, match=r"'email:deliver': the calls are (dict|str): give a list of"
+        ):
             enqueue_many(calls)
 
 
@@ -439,7 +441,7 @@ def test_a_wrong_url_is_an_error_at_once_and_a_missing_one_at_first_use(
     """`PYASYNQ_REDIS_URL` is read as late as the connection is made."""
     with pytest.raises(ConfigurationError, match="unsupported URI scheme: 'reds'; did you mean 'redis'"):
         App("reds://localhost")
-    with pytest.raises(ConfigurationError, match=r"modules=\['shop'\]"):
+    with pytest.raises(ConfigurationError, match=r"modules=<str>: give a list"):
         App(URL, modules="shop")
     monkeypatch.delenv("PYASYNQ_REDIS_URL", raising=False)
     app = App()

@@ -233,7 +233,7 @@ def test_a_value_that_does_not_fit_is_refused(annotation: Any, value: object, me
         (set, "[[]]", "things that cannot be in a set"),
         (Address, "{}", "Address needs the field 'street'"),
         (Address, '{"street":"a","sinc":"2026"}', "no field 'sinc'; did you mean 'since'?"),
-        (Squared, '{"side":-1}', "Squared refused its fields: a side cannot be negative"),
+        (Squared, '{"side":-1}', r"Squared refused its fields: ValueError \[test_payload_types\.py:64\]"),
         (
             Order,
             '{"id":"secret","due":"2026-01-02T12:00:00Z"}',

@@ -15,7 +15,7 @@ from pyasynq._app.handles import (
 )
 from pyasynq._app.routes import route_of
 from pyasynq._server.children.order import Program
-from pyasynq.errors import ArgumentsError, ConfigurationError
+from pyasynq.errors import ArgumentsError, ConfigurationError, describe_value
 from pyasynq.options import DEFAULT_QUEUE, merge_options, name_of, resolve_options
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, checked_task
 
@@ -227,8 +227,8 @@ class TypedTask(Generic[P, R]):
         try:
             if not isinstance(arguments, Mapping):
                 raise ArgumentsError(
-                    f"task {self.type!r}: call {position} is {arguments!r}: give each call as a mapping of "
-                    "arguments, as in [{'name': value}, ...]",
+                    f"task {self.type!r}: call {position} is {describe_value(type(arguments))}: "
+                    "give each call as a mapping of arguments, as in [{'name': value}, ...]",
                     None,
                 )
             return self._task((), arguments)
@@ -288,7 +288,7 @@ class CronDecorator(Protocol):
 def _check_calls(task_type: str, calls: object) -> None:
     if isinstance(calls, Mapping | str | bytes):
         raise ArgumentsError(
-            f"task {task_type!r}: the calls are {calls!r}: give a list of mappings, "
+            f"task {task_type!r}: the calls are {describe_value(type(calls))}: give a list of mappings, "
             "as in [{'name': value}, ...], also for a single call",
             None,
         )

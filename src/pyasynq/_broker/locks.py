@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import chunks
-from pyasynq._broker.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import LEASE_RENEW_LOCKS
+from pyasynq._broker.stored import shown
 from pyasynq._wire.constants import LEASE_SECONDS
 from pyasynq._wire.keys import queue_keys
 
@@ -19,6 +20,12 @@ class HeldLock(NamedTuple):
 
     task_id: str
     unique_key: str
+
+
+def find_holder(unique_key: str) -> Plan[str]:
+    """Return the id of the task that holds a lock; empty if none does any more."""
+    holder = yield CommandCall(("GET", unique_key), unique_key, Replay.SAFE)
+    return shown(holder or b"")
 
 
 def renew_locks(queue: str, locks: Sequence[HeldLock], *, lease_seconds: int = LEASE_SECONDS) -> Plan[int]:

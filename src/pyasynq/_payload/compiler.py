@@ -20,13 +20,18 @@ from pyasynq._payload.containers import (
     set_of,
     tuple_of,
 )
+from pyasynq._payload.pydantic_types import (
+    LossyTypeError,
+    constrained,
+    constraints_of,
+    is_pydantic_type,
+    pydantic_type,
+)
 from pyasynq._payload.records import (
     UnsupportedRecordError,
     dataclass_record,
-    is_pydantic_model,
     is_typed_dict,
     named_tuple_record,
-    pydantic_model,
     typed_dict_record,
 )
 from pyasynq._payload.scalars import SCALARS
@@ -64,7 +69,16 @@ class Compiler:
         Raises:
             UnsupportedTypeError: for a type that JSON cannot carry there and back.
         """
-        annotation = _bare(annotation)
+        bare, constraints = _parted(annotation)
+        converter = self._compile(bare)
+        try:
+            for one in reversed(constraints):
+                converter = constrained(one, converter)
+        except LossyTypeError as error:
+            raise UnsupportedTypeError(f"{_shown(annotation)}: {error}") from None
+        return converter
+
+    def _compile(self, annotation: Any) -> Converter:
         if annotation in (Any, object):
             return UNDECLARED
         origin = typing.get_origin(annotation)
@@ -115,7 +129,7 @@ class Compiler:
         return fixed_tuple([self.compile(one) for one in arguments if one != ()])
 
     def _mapping(self, key: Any, item: Any) -> Converter:
-        key_converter = SCALARS[str] if _bare(key) is Any else self.compile(key)
+        key_converter = SCALARS[str] if _parted(key)[0] is Any else self.compile(key)
         if not can_be_key(key_converter):
             raise UnsupportedTypeError(
                 f"keys of a JSON object are text: {_shown(key)} cannot be one; "
@@ -130,8 +144,11 @@ class Compiler:
             return self._records[kind]
         if issubclass(kind, enum.Enum):
             return enum_of(kind)
-        if is_pydantic_model(kind):
-            return pydantic_model(kind)
+        if is_pydantic_type(kind):
+            try:
+                return pydantic_type(kind)
+            except LossyTypeError as error:
+                raise UnsupportedTypeError(f"JSON cannot carry {_shown(kind)}: {error}") from None
         return self._record(kind)
 
     def _record(self, kind: Any) -> Converter:
@@ -155,20 +172,31 @@ class Compiler:
             raise UnsupportedTypeError(f"in {_shown(kind)}: {error}") from None
 
 
-def _bare(annotation: Any) -> Any:
+def _parted(annotation: Any) -> tuple[Any, list[Any]]:
+    """Return a type without its qualifiers and names, and the `Annotated` types in it to be enforced."""
+    constraints = []
     while True:
         if typing.get_origin(annotation) in _QUALIFIERS:
+            if typing.get_origin(annotation) is typing.Annotated and _has_constraints(annotation):
+                constraints.append(annotation)
             annotation = typing.get_args(annotation)[0]
         elif isinstance(annotation, typing.NewType):
             annotation = annotation.__supertype__
         elif type(annotation).__name__ == "TypeAliasType":
             annotation = annotation.__value__
         elif annotation is None:
-            return types.NoneType
+            return types.NoneType, constraints
         elif annotation is typing.LiteralString:
-            return str
+            return str, constraints
         else:
-            return annotation
+            return annotation, constraints
+
+
+def _has_constraints(annotation: Any) -> bool:
+    try:
+        return constraints_of(annotation)
+    except LossyTypeError as error:
+        raise UnsupportedTypeError(f"{_shown(annotation)}: {error}") from None
 
 
 def _literal(annotation: Any) -> Converter:

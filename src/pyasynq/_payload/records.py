@@ -1,13 +1,12 @@
-"""Types with named fields: dataclasses, named tuples, typed dictionaries, pydantic models."""
+"""Types with named fields: dataclasses, named tuples, typed dictionaries."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import sys
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyasynq._payload.containers import UNDECLARED
@@ -90,7 +89,17 @@ def _make(kind: type, make: Callable[..., Any], fields: dict[str, Any]) -> Any:
     try:
         return make(**fields)
     except (TypeError, ValueError) as error:
-        raise Mismatch(f"{kind.__name__} refused its fields: {error}") from error
+        # Neither its text nor a chain to it: `int(text)` alone would show what was refused.
+        raise Mismatch(f"{kind.__name__} refused its fields: {_place_of(error)}") from None
+
+
+def _place_of(error: BaseException) -> str:
+    """Return the type of an error and the line that raised it, as in `ValueError [shop.py:12]`."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f" [{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}]" if trace else ""
+    return f"{type(error).__name__}{place}"
 
 
 def _hints(kind: type) -> dict[str, Any]:
@@ -171,40 +180,3 @@ def _is_required(kind: Any, name: str, hint: Any) -> bool:
             return False
         hint = typing.get_args(hint)[0]
     return name in kind.__required_keys__
-
-
-def is_pydantic_model(kind: Any) -> bool:
-    """Return whether this is a pydantic model. pydantic is looked at only if somebody has imported it."""
-    pydantic = sys.modules.get("pydantic")
-    return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
-
-
-def pydantic_model(kind: Any) -> Converter:
-    """Return the converter of a pydantic model: pydantic itself writes, reads and validates it."""
-    name = kind.__name__
-
-    def accepts(value: object) -> bool:
-        return type(value) is kind
-
-    def encode(value: Any) -> Json:
-        if not accepts(value):
-            refuse_value(name, value)
-        return UNDECLARED.encode(value.model_dump(mode="json", by_alias=True, round_trip=True))
-
-    def decode(value: Json) -> Any:
-        # As JSON text, since a strict model takes times and the like only from there.
-        text = json.dumps(value)
-        try:
-            return kind.model_validate_json(text)
-        except sys.modules["pydantic"].ValidationError as error:
-            raise Mismatch(f"{name} refused it: {_without_input(error)}") from None
-
-    return Converter(name, _OBJECT, accepts, encode, decode)
-
-
-def _without_input(error: Any) -> str:
-    # str(error) would show the values, which may be secrets.
-    problems: list[Mapping[str, Any]] = error.errors(
-        include_url=False, include_context=False, include_input=False
-    )
-    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'model'}: {one['msg']}" for one in problems)

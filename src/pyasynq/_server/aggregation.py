@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyasynq._broker.aggregation_sets import Finish, finish_set, quarantine_member, read_set
 from pyasynq._broker.enqueueing.chunks import compose_checked
+from pyasynq._broker.locks import find_holder
 from pyasynq._server.bell import Backoff
 from pyasynq._server.probing import answers
 from pyasynq._server.routes import awaited, received_task
@@ -19,6 +20,7 @@ from pyasynq.errors import (
     RedisUnavailableError,
     ReplyLostError,
     TaskIDConflictError,
+    describe_value,
 )
 from pyasynq.events import (
     AggregationDeclined,
@@ -104,7 +106,9 @@ class Aggregation:
         if task is None:
             return AggregationDeclined(one.queue, one.group, len(messages))
         if not isinstance(task, Task):
-            raise ConfigurationError(f"an aggregator returns a Task or None, and this one returned {task!r}")
+            raise ConfigurationError(
+                f"an aggregator returns a Task or None, and this one returned {describe_value(type(task))}"
+            )
         locks = [(message.id, message.unique_key) for message in messages if message.unique_key]
         return await self._finish(task, locks, len(messages))
 
@@ -163,7 +167,8 @@ class Aggregation:
         if finish is Finish.CONFLICT:
             raise TaskIDConflictError(one.queue, aggregate.id)
         if finish is Finish.DUPLICATE:
-            raise DuplicateTaskError(one.queue, aggregate.lock)
+            holder = await self._parts.driver.run(find_holder(aggregate.lock))
+            raise DuplicateTaskError(one.queue, aggregate.lock, holder)
         task_id = "" if finish is Finish.STOOD_IN else aggregate.id
         return TasksAggregated(one.queue, one.group, tasks, task_id)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 from pyasynq._broker.groups import GroupLimits
 from pyasynq._server.routes import is_coroutine_handler
 from pyasynq.config import GroupRule
-from pyasynq.errors import ConfigurationError
+from pyasynq.errors import ConfigurationError, describe_value
 from pyasynq.options import name_of, seconds_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def declared(
     """
     name_of("the name of a group", pattern)
     if not callable(function):
-        raise ConfigurationError(f"the aggregator of {pattern!r} must be a function, and is {function!r}")
+        raise ConfigurationError(
+            f"the aggregator of {pattern!r} must be a function, and is {describe_value(type(function))}"
+        )
     plain = not is_coroutine_handler(function)
     return DeclaredAggregator(function, plain=plain, rule=rule, max_payload=max_payload)
 

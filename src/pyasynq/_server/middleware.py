@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from pyasynq._server.routes import Route, is_coroutine_handler
 from pyasynq._server.threads import in_thread
 from pyasynq.control import control_of
-from pyasynq.errors import ConfigurationError, HandlerNotFoundError
+from pyasynq.errors import ConfigurationError, HandlerNotFoundError, describe_value
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 def check_middleware(middleware: object) -> None:
     """Raise `ConfigurationError` unless this is a coroutine function."""
     if not callable(middleware) or not is_coroutine_handler(middleware):
-        raise ConfigurationError(f"middleware is `async def m(task, call_next)`, and this is {middleware!r}")
+        raise ConfigurationError(
+            f"middleware is `async def m(task, call_next)`, and this is {describe_value(type(middleware))}"
+        )
 
 
 def wrap_route(route: Route, middleware: Sequence[Middleware]) -> Route:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from pyasynq.errors import ConfigurationError, InvalidOptionError, ResultTooLargeError
+from pyasynq.errors import ConfigurationError, InvalidOptionError, ResultTooLargeError, describe_value
 from pyasynq.task import Task, checked_task
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ def router_of(handler: Router | Handler) -> Router:
     if callable(handler):
         return OneRoute(handler)
     raise ConfigurationError(
-        f"a server runs a Mux, an App or a function that takes a Task, and got {handler!r}",
+        "a server runs a Mux, an App or a function that takes a Task, "
+        f"and got {describe_value(type(handler))}",
     )
 
 

@@ -57,7 +57,7 @@ def answer(plans: Sequence[Plan[Any]], refused: Sequence[int] = ()) -> Answer:
             for call in calls:
                 messages = call.args[5::2] if isinstance(call, ScriptCall) else ()
                 tasks += len(messages)
-                replies.append([one for place in refused if place < len(messages) for one in (place, 0)])
+                replies.append([one for place in refused if place < len(messages) for one in (place, 0, b"")])
             calls = rounds.send(replies)
     except StopIteration as stop:
         return Answer(list(stop.value), tasks)

@@ -51,7 +51,7 @@ def _local() -> Callable[..., Any]:
 
 @pytest.mark.parametrize(
     ("function", "name"),
-    [(lambda: None, "<lambda>"), (_local(), "local"), (functools.partial(rebound), "functools.partial")],
+    [(lambda: None, "<lambda>"), (_local(), "local"), (functools.partial(rebound), "partial has no name")],
     ids=["lambda", "nested", "partial"],
 )
 def test_what_has_no_name_cannot_run_in_a_child(function: Callable[..., Any], name: str) -> None:
@@ -81,7 +81,7 @@ async def test_a_server_does_not_start_with_a_handler_that_a_child_would_not_fin
 
 def test_an_executor_is_a_process_or_none() -> None:
     """A misspelt one is an error where it stands."""
-    with pytest.raises(InvalidOptionError, match="executor='thread': must be 'process', or None"):
+    with pytest.raises(InvalidOptionError, match="executor=<str>: must be 'process', or None"):
         App().task("x", executor="thread")(rebound)  # type: ignore[call-overload]
     with pytest.raises(InvalidOptionError, match="the handler for 'x'"):
         Mux().handle("x", lambda task: None, executor="thread")  # type: ignore[arg-type]

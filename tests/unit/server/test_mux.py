@@ -177,7 +177,7 @@ def test_a_server_takes_a_router_or_a_function() -> None:
     mux = Mux()
     assert mux is router_of(mux)
     assert isinstance(router_of(named("x")), OneRoute)
-    with pytest.raises(ConfigurationError, match="42"):
+    with pytest.raises(ConfigurationError, match="and got int"):
         router_of(42)  # type: ignore[arg-type]
 
 

@@ -20,6 +20,7 @@ from pyasynq.errors import (
     PyasynqError,
     ReplyLostError,
     TaskIDConflictError,
+    describe_value,
 )
 from pyasynq.options import merge_options
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo
@@ -197,7 +198,11 @@ def result_of(outcome: object) -> EnqueueResult:
         error = EnqueueError(f"client middleware raised {type(outcome).__name__}: {outcome}")
         error.__cause__ = outcome
         return failed(None, None, error)
-    return failed(None, None, EnqueueError(f"client middleware returned {outcome!r} instead of a TaskInfo"))
+    return failed(
+        None,
+        None,
+        EnqueueError(f"client middleware returned {describe_value(type(outcome))} instead of a TaskInfo"),
+    )
 
 
 async def chunks_async(tasks: AsyncTasks) -> AsyncIterator[list[Task]]:

@@ -18,6 +18,7 @@ from pyasynq._broker.scripts import (
     TASK_SCHEDULE_UNIQUE,
     Script,
 )
+from pyasynq._broker.stored import shown
 from pyasynq._wire.keys import queue_keys
 from pyasynq.task import EnqueueResult, TaskState
 
@@ -129,8 +130,8 @@ def enqueue_run(
         args += _group_arguments(item) if item.settings.group else _task_arguments(item)
     refusals = yield ScriptCall(run.script, (target,), tuple(args), Replay.BY_TOKEN)
     return {
-        position: refusal(run.tasks[position], code)
-        for position, code in zip(refusals[::2], refusals[1::2], strict=True)
+        position: refusal(run.tasks[position], code, shown(holder))
+        for position, code, holder in zip(refusals[::3], refusals[1::3], refusals[2::3], strict=True)
     }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyasynq._broker.arguments import time_arguments
 from pyasynq._broker.inspecting.actions import refuse
 from pyasynq._broker.inspecting.tasks import get_task
+from pyasynq._broker.locks import find_holder
 from pyasynq._broker.plan import Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import INSPECT_RESCHEDULE, INSPECT_REWRITE
 from pyasynq._wire.keys import queue_keys
@@ -49,7 +50,7 @@ def update_payload(queue: str, task_id: str, payload: bytes | None, *, relock: b
         reply = yield ScriptCall(INSPECT_REWRITE, (keys.task(task_id),), args, Replay.SAFE)
         outcome = reply.decode("utf-8", "replace")
     if outcome == _LOCKED:
-        raise DuplicateTaskError(queue, unique_key)
+        raise DuplicateTaskError(queue, unique_key, (yield from find_holder(unique_key)))
     if outcome != _DONE:
         refuse("update the payload of", queue, task_id, outcome)
 

@@ -41,7 +41,7 @@ class Follower:
     ) -> None:
         for name, texts in (("kinds", kinds), ("types", types)):
             if isinstance(texts, str):
-                raise InvalidOptionError(name, texts, f"give several in a list, one as in [{texts!r}]")
+                raise InvalidOptionError(name, texts, "give several in a list, one as in ['name']")
         for kind in kinds:
             if kind not in KINDS:
                 remedy = nearest(str(kind), KINDS) or f"; the kinds are {', '.join(sorted(KINDS))}"

@@ -39,7 +39,7 @@ class Program:
         function = self.function
         module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
         if isinstance(function, partial) or module is None or name is None or "<" in name:
-            shown = name or repr(function)
+            shown = name or type(function).__qualname__
             raise ConfigurationError(
                 f"{self.owner} has executor='process', and {shown} has no name that another process could "
                 "find it by: declare a function at the top level of a module"

@@ -6,7 +6,7 @@
 -- ARGV[4] now_seconds: empty for the clock of Redis
 -- ARGV[5] now_microseconds: within the second
 -- ARGV[6...] id, message, group, lock, lock_ttl, lock_rule: for each task; no lock for an empty key, and the hash names one that has a rule
--- Returns: position (from 0), 0 or -1: for each task whose id exists (0) or whose lock is held (-1)
+-- Returns: position (from 0), 0 or -1, holder: for each task whose id exists (0) or whose lock is held (-1) by a task
 -- Uses: now, ceiling, create_task
 
 local groups = KEYS[1]
@@ -16,7 +16,7 @@ local score = ceiling(now(now_seconds, now_microseconds))
 local refused = {}
 for at = 6, #ARGV, 6 do
   local id, message, group, lock, lock_ttl, lock_rule = unpack(ARGV, at, at + 5)
-  local code = create_task(replay, task_prefix .. id, id, message, lock, lock_ttl, lock_rule,
+  local code, holder = create_task(replay, task_prefix .. id, id, message, lock, lock_ttl, lock_rule,
     'state', 'aggregating', 'group', group)
   if code == 1 then
     redis.call('ZADD', group_prefix .. group, score, id)
@@ -24,6 +24,7 @@ for at = 6, #ARGV, 6 do
   elseif code then
     refused[#refused + 1] = (at - 6) / 6
     refused[#refused + 1] = code
+    refused[#refused + 1] = holder or ''
   end
 end
 return refused

@@ -3,7 +3,7 @@
 -- ARGV[1] replay: 1 when the call is sent again after its reply was lost
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3...] id, message, group, lock, lock_ttl, lock_rule, score: for each task; no lock for an empty key, and the hash names one that has a rule
--- Returns: position (from 0), 0 or -1: for each task whose id exists (0) or whose lock is held (-1)
+-- Returns: position (from 0), 0 or -1, holder: for each task whose id exists (0) or whose lock is held (-1) by a task
 -- Uses: create_task
 
 local scheduled = KEYS[1]
@@ -13,13 +13,14 @@ local refused = {}
 for at = 3, #ARGV, 7 do
   local id, message, group, lock, lock_ttl, lock_rule, score = unpack(ARGV, at, at + 6)
   -- The field `group` would make a forwarder of Go strand the task in a group that nobody knows of.
-  local code = create_task(replay, task_prefix .. id, id, message, lock, lock_ttl, lock_rule,
+  local code, holder = create_task(replay, task_prefix .. id, id, message, lock, lock_ttl, lock_rule,
     'state', 'scheduled', 'x:group', group)
   if code == 1 then
     redis.call('ZADD', scheduled, score, id)
   elseif code then
     refused[#refused + 1] = (at - 3) / 7
     refused[#refused + 1] = code
+    refused[#refused + 1] = holder or ''
   end
 end
 return refused

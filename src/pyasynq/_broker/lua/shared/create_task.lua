@@ -1,6 +1,6 @@
 -- Creates the hash of a task with these further fields, and its lock if it has one; the hash names a lock that
--- has a rule. Returns 1, or why not: 0 for an id that exists, -1 for a lock that is held, nothing for what the
--- first run of a replay did.
+-- has a rule. Returns 1, or why not: 0 for an id that exists, -1 and its holder for a lock that is held, nothing for
+-- what the first run of a replay did.
 -- Uses: is_same_task, owns_lock
 local function create_task(replay, task, id, message, lock, lock_ttl, lock_rule, ...)
   if redis.call('EXISTS', task) == 1 then
@@ -14,6 +14,8 @@ local function create_task(replay, task, id, message, lock, lock_ttl, lock_rule,
     end
     return 1
   elseif replay == '0' or not owns_lock(task, id, lock) then
-    return -1
+    -- GET fails for a key that is no string, unless it is called with `pcall`.
+    local holder = redis.pcall('GET', lock)
+    return -1, type(holder) == 'string' and holder or ''
   end
 end

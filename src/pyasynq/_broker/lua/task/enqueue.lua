@@ -5,7 +5,7 @@
 -- ARGV[3] now_seconds: empty for the clock of Redis
 -- ARGV[4] now_microseconds: within the second
 -- ARGV[5...] id, message: for each task
--- Returns: position (from 0), 0: for each task whose id exists
+-- Returns: position (from 0), 0, empty: for each task whose id exists
 -- Uses: now, nanoseconds, create_task
 
 local pending = KEYS[1]
@@ -22,6 +22,7 @@ for at = 5, #ARGV, 2 do
   elseif code then
     refused[#refused + 1] = (at - 5) / 2
     refused[#refused + 1] = code
+    refused[#refused + 1] = ''
   end
 end
 if #added > 0 then

@@ -5,7 +5,7 @@
 -- ARGV[3] now_seconds: empty for the clock of Redis
 -- ARGV[4] now_microseconds: within the second
 -- ARGV[5...] id, message, lock, lock_ttl, lock_rule: for each task; the hash names a lock that has a rule
--- Returns: position (from 0), 0 or -1: for each task whose id exists (0) or whose lock is held (-1)
+-- Returns: position (from 0), 0 or -1, holder: for each task whose id exists (0) or whose lock is held (-1) by a task
 -- Uses: now, nanoseconds, create_task
 
 local pending = KEYS[1]
@@ -15,13 +15,14 @@ local pending_since = nanoseconds(now(now_seconds, now_microseconds))
 local refused, added = {}, {}
 for at = 5, #ARGV, 5 do
   local id, message, lock, lock_ttl, lock_rule = unpack(ARGV, at, at + 4)
-  local code = create_task(replay, task_prefix .. id, id, message, lock, lock_ttl, lock_rule,
+  local code, holder = create_task(replay, task_prefix .. id, id, message, lock, lock_ttl, lock_rule,
     'state', 'pending', 'pending_since', pending_since)
   if code == 1 then
     added[#added + 1] = id
   elseif code then
     refused[#refused + 1] = (at - 5) / 5
     refused[#refused + 1] = code
+    refused[#refused + 1] = holder or ''
   end
 end
 if #added > 0 then

@@ -3,7 +3,7 @@
 -- ARGV[1] replay: 1 when the call is sent again after its reply was lost
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3...] id, message, score: for each task
--- Returns: position (from 0), 0: for each task whose id exists
+-- Returns: position (from 0), 0, empty: for each task whose id exists
 -- Uses: create_task
 
 local scheduled = KEYS[1]
@@ -19,6 +19,7 @@ for at = 3, #ARGV, 3 do
   elseif code then
     refused[#refused + 1] = (at - 3) / 3
     refused[#refused + 1] = code
+    refused[#refused + 1] = ''
   end
 end
 if #added > 0 then

@@ -3,7 +3,7 @@
 -- ARGV[1] replay: 1 when the call is sent again after its reply was lost
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3...] id, message, score, lock, lock_ttl, lock_rule: for each task; the hash names a lock that has a rule
--- Returns: position (from 0), 0 or -1: for each task whose id exists (0) or whose lock is held (-1)
+-- Returns: position (from 0), 0 or -1, holder: for each task whose id exists (0) or whose lock is held (-1) by a task
 -- Uses: create_task
 
 local scheduled = KEYS[1]
@@ -12,7 +12,7 @@ local replay, task_prefix = unpack(ARGV, 1, 2)
 local refused, added = {}, {}
 for at = 3, #ARGV, 6 do
   local id, message, score, lock, lock_ttl, lock_rule = unpack(ARGV, at, at + 5)
-  local code = create_task(replay, task_prefix .. id, id, message, lock, lock_ttl, lock_rule,
+  local code, holder = create_task(replay, task_prefix .. id, id, message, lock, lock_ttl, lock_rule,
     'state', 'scheduled')
   if code == 1 then
     added[#added + 1] = score
@@ -20,6 +20,7 @@ for at = 3, #ARGV, 6 do
   elseif code then
     refused[#refused + 1] = (at - 3) / 6
     refused[#refused + 1] = code
+    refused[#refused + 1] = holder or ''
   end
 end
 if #added > 0 then

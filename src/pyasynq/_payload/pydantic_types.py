@@ -1,0 +1,250 @@
+"""pydantic models and dataclasses, and constraints in `Annotated`: pydantic writes, reads and checks them.
+
+pydantic is never imported here: a type of it can only be met when somebody else has imported it. What it
+would change on the way is refused: at the declaration where the type shows it, else when a value is sent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import typing
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._payload.containers import UNDECLARED
+from pyasynq._payload.converter import Converter, Json, Mismatch, refuse_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+_OBJECT: Final = frozenset({dict})
+_CHECKING_LIBRARIES: Final = frozenset({"annotated_types", "msgspec", "pydantic", "pydantic_core"})
+"""Modules whose objects in `Annotated` mean something for values."""
+_HARMLESS: Final = frozenset({"DocInfo", "Examples", "SkipJsonSchema", "Unit", "WithJsonSchema"})
+"""Classes of these that describe and do not check."""
+_NOT_OF_PARAMETERS: Final = frozenset(
+    {"alias", "default", "default_factory", "exclude", "init", "serialization_alias", "validation_alias"}
+)
+"""Arguments of `Field` that pydantic heeds in models only."""
+_DESCRIPTIONS: Final = frozenset(
+    {"annotation", "deprecated", "description", "examples", "json_schema_extra", "repr", "title"}
+)
+_TEXT_WITH_VALUES: Final = frozenset({"assertion_error", "union_tag_invalid", "value_error"})
+"""Kinds of pydantic's errors whose text shows the value, or is the user's own."""
+
+
+class LossyTypeError(Exception):
+    """A type of pydantic whose values would arrive changed; the message says why."""
+
+
+def is_pydantic_type(kind: Any) -> bool:
+    """Return whether this is a pydantic model or a pydantic dataclass."""
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is None or not isinstance(kind, type):
+        return False
+    return issubclass(kind, pydantic.BaseModel) or (
+        dataclasses.is_dataclass(kind) and hasattr(kind, "__pydantic_validator__")
+    )
+
+
+def _make_adapter(annotation: Any) -> Any:
+    return sys.modules["pydantic"].TypeAdapter(annotation)
+
+
+def pydantic_type(kind: Any) -> Converter:
+    """Return the converter of a pydantic model or dataclass: pydantic itself writes, reads and validates it.
+
+    Raises:
+        LossyTypeError: for one with fields that do not come back as they were.
+    """
+    _check_fields(kind, set())
+    name = kind.__name__
+    # Late: a type that the module defines further down may be missing yet.
+    adapter = cache(lambda: _make_adapter(kind))
+
+    def accepts(value: object) -> bool:
+        return type(value) is kind
+
+    def encode(value: Any) -> Json:
+        if not accepts(value):
+            refuse_value(name, value)
+        try:
+            dumped = adapter().dump_python(value, mode="json", by_alias=True, round_trip=True, warnings=False)
+        except Exception as error:  # noqa: BLE001 - serializers are the user's
+            raise Mismatch(f"{name} cannot be written as JSON: {type(error).__name__}") from None
+        encoded = UNDECLARED.encode(dumped)
+        again = decode(encoded)
+        if again != value:
+            raise Mismatch(f"{name} would not come back as it was{_changed(value, again)}")
+        return encoded
+
+    def decode(value: Json) -> Any:
+        # As JSON text, since a strict model takes times and the like only from there.
+        return _validated(name, lambda: adapter().validate_json(json.dumps(value)))
+
+    return Converter(name, _OBJECT, accepts, encode, decode)
+
+
+def _changed(before: Any, after: Any) -> str:
+    """Return the names of the fields that differ, for a message."""
+    names = [name for name in _fields_of(type(before)) if getattr(before, name) != getattr(after, name)]
+    return f": {', '.join(map(repr, names))} would differ" if names else ": what is no field would be lost"
+
+
+def constraints_of(annotation: Any) -> bool:
+    """Return whether an `Annotated` type has metadata that pydantic is to enforce.
+
+    Raises:
+        LossyTypeError: for metadata that nothing here would heed.
+    """
+    found = [one for one in annotation.__metadata__ if _is_check(one)]
+    for one in found:
+        name = type(one).__name__
+        heeded_in_models = name.endswith("Serializer") or _NOT_OF_PARAMETERS & _attributes_set(one)
+        if heeded_in_models or type(one).__module__.partition(".")[0] == "msgspec":
+            raise LossyTypeError(f"nothing would heed {name} here; use a pydantic model with such a field")
+    if found and "pydantic" not in sys.modules:
+        raise LossyTypeError(f"nothing would enforce {type(found[0]).__name__} here without pydantic")
+    return bool(found)
+
+
+def _is_check(metadata: Any) -> bool:
+    kind = metadata if isinstance(metadata, type) else type(metadata)
+    if kind.__module__.partition(".")[0] not in _CHECKING_LIBRARIES or kind.__name__ in _HARMLESS:
+        return False
+    attributes = _attributes_set(metadata)
+    return not attributes or not attributes <= _DESCRIPTIONS
+
+
+def _attributes_set(metadata: Any) -> frozenset[str]:
+    """Return the arguments that a `Field(...)` was given; none for anything else."""
+    return frozenset(getattr(metadata, "_attributes_set", ()))
+
+
+def constrained(annotation: Any, inner: Converter) -> Converter:
+    """Return a converter that also lets pydantic enforce the constraints of an `Annotated` type, both ways.
+
+    Raises:
+        LossyTypeError: for metadata that pydantic cannot use with this type.
+    """
+    try:
+        adapter = _make_adapter(annotation)
+    except Exception as error:  # noqa: BLE001 - pydantic has several for it, in modules of its own
+        raise LossyTypeError(f"pydantic cannot enforce it: {type(error).__name__}") from None
+
+    def check(value: Any) -> Any:
+        return _validated(inner.name, lambda: adapter.validate_python(value))
+
+    def encode(value: Any) -> Json:
+        encoded = inner.encode(value)
+        checked = check(value)
+        if type(checked) is not type(value) or checked != value:
+            raise Mismatch(f"expected {inner.name} as its validators leave it, got one that they change")
+        return encoded
+
+    def decode(value: Json) -> Any:
+        return check(inner.decode(value))
+
+    return Converter(inner.name, inner.writes, inner.accepts, encode, decode, reads=inner.reads | inner.kept)
+
+
+def _validated(name: str, validate: Callable[[], Any]) -> Any:
+    try:
+        return validate()
+    except sys.modules["pydantic"].ValidationError as error:
+        problems = "; ".join(_without_input(error))
+    except Exception as error:  # noqa: BLE001 - validators are the user's
+        problems = type(error).__name__
+    raise Mismatch(f"{name} refused it: {problems}")
+
+
+def _without_input(error: Any) -> Iterator[str]:
+    """Yield what is wrong, without values: str(error) would show them, and they may be secrets."""
+    problems: Iterable[Mapping[str, Any]] = error.errors(
+        include_url=False, include_context=False, include_input=False
+    )
+    for one in problems:
+        kind: str = one["type"]
+        # A name further inside may be the key of a mapping, which is data.
+        where = ".".join(
+            str(step) if i == 0 or isinstance(step, int) else "..." for i, step in enumerate(one["loc"])
+        )
+        yield f"{where or 'value'}: {kind if kind in _TEXT_WITH_VALUES else one['msg']}"
+
+
+# What the declaration of a type shows.
+
+
+def _fields_of(kind: Any) -> Mapping[str, Any]:
+    found = getattr(kind, "__pydantic_fields__", None)
+    fields: Mapping[str, Any] = kind.model_fields if found is None else found
+    return fields
+
+
+def _check_fields(kind: Any, seen: set[Any]) -> None:
+    """Refuse a model with a field that does not come back; look into the types of its fields too."""
+    if kind in seen:
+        return
+    seen.add(kind)
+    decorators = getattr(kind, "__pydantic_decorators__", None)
+    if decorators is not None and decorators.model_serializers:
+        return  # it writes what it likes, and every value is compared
+    for name, one in _fields_of(kind).items():
+        if one.exclude:
+            raise LossyTypeError(f"its field {name!r} has exclude=True, and would arrive as its default")
+        if not _is_read_again(kind, name, one):
+            raise LossyTypeError(f"its field {name!r} is written by a name under which it is not read")
+        if _has_serializer(decorators, name, one):
+            continue
+        for inner in _classes_in(one.annotation):
+            if _is_secret(inner):
+                raise LossyTypeError(
+                    f"its field {name!r} holds {inner.__name__}, which is written as asterisks: pass a name "
+                    "and read the secret in the handler, or give the field a serializer"
+                )
+            if is_pydantic_type(inner):
+                _check_fields(inner, seen)
+
+
+def _is_read_again(kind: Any, name: str, one: Any) -> bool:
+    config = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
+    written = one.serialization_alias or name
+    read = one.validation_alias
+    if read is None:
+        return written == name
+    by_name = config.get("populate_by_name") or config.get("validate_by_name")
+    return written in getattr(read, "choices", [read]) or bool(by_name and written == name)
+
+
+def _has_serializer(decorators: Any, name: str, one: Any) -> bool:
+    if any(type(metadata).__name__.endswith("Serializer") for metadata in one.metadata):
+        return True
+    written = decorators.field_serializers.values() if decorators is not None else ()
+    return any(name in serializer.info.fields or "*" in serializer.info.fields for serializer in written)
+
+
+def _classes_in(annotation: Any) -> Iterator[type]:
+    """Yield the classes in an annotation, those in the fields of plain records among them."""
+    waiting, seen = [annotation], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        waiting += typing.get_args(one)
+        kind = typing.get_origin(one) or one
+        if isinstance(kind, type):
+            yield kind
+            if dataclasses.is_dataclass(kind) and not is_pydantic_type(kind):
+                # A name that is not defined yet is no reason to refuse the type: each value is compared too.
+                with suppress(NameError):
+                    waiting += typing.get_type_hints(kind, include_extras=True).values()
+
+
+def _is_secret(kind: type) -> bool:
+    pydantic = sys.modules["pydantic"]
+    secrets = [getattr(pydantic, name, None) for name in ("Secret", "SecretBytes", "SecretStr")]
+    return issubclass(kind, tuple(one for one in secrets if one is not None))
