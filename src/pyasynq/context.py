@@ -52,6 +52,7 @@ class RunningTask(Protocol):
     id: str
     deadline_at: float | None
     cause: BaseException | None
+    dropped_result: str
     home: Home
 
     @property

@@ -504,7 +504,10 @@ class ResultError(PyasynqError):
 
 
 class ResultNotKeptError(ResultError, LookupError):
-    """The result was not kept: the task has no retention, its retention is over, or it wrote no result."""
+    """The result was not kept: the task has no retention, its retention is over, or it stored no result.
+
+    The message says so if the handler returned something that could not be stored.
+    """
 
 
 class TaskFailedError(ResultError):

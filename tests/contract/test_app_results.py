@@ -81,7 +81,24 @@ def make_app(url: str) -> App:
             raise ValueError("not yet")
         return context().retried
 
+    add_dropping_tasks(app)
     return app
+
+
+def add_dropping_tasks(app: App) -> None:
+    """Declare handlers whose results cannot be stored."""
+
+    @app.task("untyped", result_ttl=60)
+    async def untyped():  # type: ignore[no-untyped-def] # noqa: ANN202 - as users write it
+        return WHEN
+
+    @app.task("maybe", result_ttl=60, retry_delay=lambda *_: 0)
+    def maybe() -> int | None:
+        from pyasynq import context  # noqa: PLC0415 - as users write it
+
+        if not context().retried:
+            raise ValueError("not yet")
+        return "secret"  # type: ignore[return-value]
 
 
 @asynccontextmanager
@@ -155,12 +172,33 @@ async def test_threads_read_results_too(redis_url: str, redis_client: RedisClien
 
 
 @run_async
+async def test_d11_a_result_that_was_dropped_is_an_error_for_those_who_wait(
+    redis_url: str, redis_client: RedisClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not None, also where the annotation allows that; the reason names no value."""
+    reasons = {
+        "untyped": "the result of task 'untyped': JSON cannot carry datetime here without an annotation",
+        "maybe": r"the result of task 'maybe': expected int \| None, got str",
+    }
+    async with working(redis_url) as app:
+        for name, reason in reasons.items():
+            handle = await app.tasks[name].enqueue()
+            with pytest.raises(ResultNotKeptError, match=f"succeeded, but the result was dropped: {reason}"):
+                await handle.result(10)
+            assert TaskEnd.COMPLETED is (await handle.wait(10)).end
+            with pytest.raises(ResultNotKeptError, match="the result was dropped"):
+                await app.handle(handle.id).result(10)
+    assert "annotate the parameter" not in caplog.text
+    assert "secret" not in caplog.text
+
+
+@run_async
 async def test_each_way_to_have_no_result_has_an_error_of_its_own(redis_url: str, tasks: Tasks) -> None:
     """Not kept, failed for good, deleted, not there in time, of another type."""
     async with working(redis_url) as app:
         with pytest.raises(ResultNotKeptError, match="keeps no result"):
             await (await app.tasks["unkept"].enqueue()).result(10)
-        with pytest.raises(ResultNotKeptError, match="has succeeded without a result"):
+        with pytest.raises(ResultNotKeptError, match="has succeeded, but the result was dropped"):
             await (await app.tasks["broken"].enqueue()).result(10)
         with pytest.raises(TaskFailedError) as failed:
             await (await app.tasks["fail"].enqueue()).result(10)

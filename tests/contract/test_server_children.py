@@ -198,6 +198,7 @@ async def test_handlers_of_a_mux_run_in_children_too(redis_url: str, serve: Serv
     assert b"\x00bytes" == coroutine.result
     assert TaskState.COMPLETED is odd.state
     assert not odd.result
+    assert "the result was dropped: the handler of 'mux:odd' returned dict" in odd.last_error
 
 
 @run_async

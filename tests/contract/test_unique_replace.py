@@ -206,7 +206,10 @@ def test_one_that_does_not_wait_is_named_with_its_state(
     [result] = enqueue(once, newer())
     assert isinstance(result.error, DuplicateTaskError)
     assert ("a", KEY) == (result.error.holder, result.error.unique_key)
-    assert f"task 'a' in queue 'default' holds its lock; it takes no other payload, since it is {word}" in str(result.error)
+    assert (
+        f"task 'a' in queue 'default' holds its lock; it takes no other payload, since it is {word}"
+        in str(result.error)
+    )
 
 
 @pytest.mark.parametrize("replay", ["0", "1"])

@@ -101,7 +101,9 @@ def test_a_holder_that_cannot_be_read_cannot_be_returned(
     tasks.client.hset(tasks.keys.task("a"), mapping=damage)
     [result] = enqueue(once, unique("b", on_duplicate="return_existing"))
     assert isinstance(result.error, DuplicateTaskError)
-    assert "task 'a' in queue 'default' holds its lock; it cannot be returned, since it is damaged" in str(result.error)
+    assert "task 'a' in queue 'default' holds its lock; it cannot be returned, since it is damaged" in str(
+        result.error
+    )
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -6,8 +6,9 @@ import asyncio
 import functools
 import subprocess
 import sys
+from collections.abc import Awaitable, Coroutine
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 import pytest
 
@@ -15,6 +16,7 @@ from pyasynq._app.client_middleware import blocking_middleware
 from pyasynq._server.rules import AttemptRules
 from pyasynq.app import App
 from pyasynq.config import ServerConfig
+from pyasynq.control import Retry, Snooze
 from pyasynq.errors import (
     ArgumentsError,
     ConfigurationError,
@@ -27,7 +29,7 @@ from pyasynq.mux import Mux
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from pyasynq._server.routes import Route
 
@@ -562,3 +564,32 @@ def test_an_app_has_one_aggregator_for_each_name_of_groups() -> None:
         app.aggregator(" ")(users)
     with pytest.raises(ConfigurationError, match="must be a function"):
         app.aggregator("x")(7)  # type: ignore[type-var]
+
+
+class Entity:
+    """What an ORM maps to a row."""
+
+
+@pytest.mark.parametrize("annotation", [Entity, list[Entity], Entity | None, Awaitable[Entity]], ids=str)
+def test_d11_a_return_type_without_json_is_refused_at_the_declaration(annotation: Any) -> None:
+    """Its results could never be kept; the error says what to write."""
+
+    async def load() -> Any: ...
+
+    load.__annotations__["return"] = annotation
+    with pytest.raises(
+        ConfigurationError, match="task 'load', return annotation: JSON cannot carry Entity; use a dataclass"
+    ):
+        App(URL).task("load")(load)
+
+
+@pytest.mark.parametrize(
+    "annotation", [NoReturn, None, Awaitable[int], Coroutine[Any, Any, int | Snooze], Retry], ids=str
+)
+def test_d11_what_is_no_result_needs_no_json(annotation: Any) -> None:
+    """Nor does what is awaited to have one."""
+
+    def work() -> Any: ...
+
+    work.__annotations__["return"] = annotation
+    App(URL).task("work")(work)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from contextvars import ContextVar
 from dataclasses import replace
 from inspect import isawaitable
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyasynq._server.routes import Route, awaited
+from pyasynq._server.routes import Route, awaited, drop_result
 from pyasynq.context import current_task
 from pyasynq.control import control_of
 from pyasynq.errors import PayloadEncodingError
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from pyasynq._server.children.order import Program
     from pyasynq._server.routes import HandlerReturn
     from pyasynq.task import Task
-
-_log = logging.getLogger("pyasynq")
 
 _Watch: TypeAlias = "Callable[[object], object]"
 
@@ -106,5 +103,5 @@ def _result(declaration: Declaration, value: object, watch: _Watch | None) -> Ha
     try:
         return declaration.result.encode(value)
     except PayloadEncodingError as error:
-        _log.error("%s; the task has succeeded without a result", error)
+        drop_result(str(error))
         return None

@@ -42,7 +42,7 @@ def _encode_undeclared(value: Any) -> Json:
         return convert_items(_encode_undeclared, value)
     if isinstance(value, dict):
         return _encode_undeclared_dict(value)
-    raise Mismatch(f"JSON cannot carry {type(value).__name__} here; annotate the parameter with its type")
+    raise Mismatch(f"JSON cannot carry {type(value).__name__} here without an annotation that names the type")
 
 
 def _encode_undeclared_dict(value: dict[Any, Any]) -> dict[str, Json]:
@@ -50,7 +50,7 @@ def _encode_undeclared_dict(value: dict[Any, Any]) -> dict[str, Json]:
         if not isinstance(key, str):
             raise Mismatch(
                 f"JSON has text keys only, got a key of type {type(key).__name__}; "
-                "annotate the parameter, as in dict[int, str]",
+                "annotate it, as in dict[int, str]",
             )
     # Go sorts too: equal mappings must be equal bytes, whatever the order they were filled in.
     return {key: _member(value[key], _encode_undeclared) for key in sorted(value)}

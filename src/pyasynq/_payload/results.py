@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import collections.abc
 import types
 import typing
-from typing import Any
+from typing import Any, Final
 
 from pyasynq._payload.compiler import Compiler, UnsupportedTypeError
-from pyasynq._payload.containers import UNDECLARED
 from pyasynq._payload.converter import Mismatch
 from pyasynq._payload.text import from_bytes, to_bytes
 from pyasynq.control import ControlFlow
-from pyasynq.errors import PayloadDecodingError, PayloadEncodingError
+from pyasynq.errors import ConfigurationError, PayloadDecodingError, PayloadEncodingError
+
+_AWAITABLES: Final = {collections.abc.Awaitable, collections.abc.Coroutine}
 
 
 class ResultCodec:
     """JSON of one handler's return value, by its return annotation.
 
-    A return type that JSON cannot carry is no error of the declaration, since results are kept only on
-    request: such values are tried as JSON's own kinds. Snooze and its like in the annotation are no results.
+    Snooze and its like in the annotation are not results. That of a function which returns an awaitable is
+    the type of what the awaitable gives.
+
+    Raises:
+        ConfigurationError: for a return type that JSON cannot carry.
     """
 
     __slots__ = ("_converter", "_owner")
@@ -26,9 +31,11 @@ class ResultCodec:
     def __init__(self, annotation: Any, *, owner: str) -> None:
         self._owner = owner
         try:
-            self._converter = Compiler().compile(_without_control(annotation))
-        except UnsupportedTypeError:
-            self._converter = UNDECLARED
+            self._converter = Compiler().compile(_without_control(_awaited(annotation)))
+        except UnsupportedTypeError as error:
+            raise ConfigurationError(
+                f"{owner}, return annotation: {error}; annotate what is no result with None"
+            ) from None
 
     def encode(self, value: Any) -> bytes:
         """Return the result's bytes.
@@ -57,6 +64,13 @@ class ResultCodec:
             raise PayloadDecodingError(
                 f"the result{mismatch.path} of {self._owner}: {mismatch.message}",
             ) from mismatch.__cause__
+
+
+def _awaited(annotation: Any) -> Any:
+    """Return the type of what an awaitable gives, or the annotation itself; None if nothing is returned."""
+    while typing.get_origin(annotation) in _AWAITABLES:
+        annotation = typing.get_args(annotation)[-1]
+    return None if annotation in (typing.NoReturn, typing.Never) else annotation
 
 
 def _without_control(annotation: Any) -> Any:

@@ -83,6 +83,8 @@ class Attempt:
         size: of the message, in bytes; 0 where nobody asks.
         started: monotonic time at which it began; until then, at which it was taken.
         threads: how many threads run handlers of this attempt right now; they keep it themselves.
+        dropped_result: why what the handler returned is not stored; empty if it is. Written by the handler's
+            side, read when the attempt is concluded.
         progress: what the handler said last, from whatever thread.
         progress_queued: whether it is on its way to the service that writes it.
     """
@@ -95,6 +97,7 @@ class Attempt:
         "crashes",
         "deadline",
         "deadline_at",
+        "dropped_result",
         "home",
         "id",
         "lease_end",
@@ -154,6 +157,7 @@ class Attempt:
         self.on_cancel: Callable[[Attempt], None] | None = None
         self.settled: asyncio.Future[bool | Exception] | None = None
         self.threads = 0
+        self.dropped_result = ""
         self.progress: Report | None = None
         self.progress_queued = False
         self._cancel_event: threading.Event | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from pyasynq.context import current_task
 from pyasynq.errors import ConfigurationError, InvalidOptionError, ResultTooLargeError, describe_value
 from pyasynq.task import Task, checked_task
 
@@ -134,10 +135,8 @@ def result_bytes(result: object, task_type: str) -> bytes | None:
         return result
     if isinstance(result, str):
         return result.encode("utf-8", "replace")
-    _log.error(
-        "the handler of %r returned %s, which is no result (None, bytes, text): the task is done without one",
-        task_type,
-        type(result).__name__,
+    drop_result(
+        f"the handler of {task_type!r} returned {type(result).__name__}, and a result is None, bytes or text"
     )
     return None
 
@@ -146,6 +145,14 @@ def check_result_size(data: bytes, limit: int) -> None:
     """Raise `ResultTooLargeError` for a result of more bytes than the limit."""
     if len(data) > limit:
         raise ResultTooLargeError(len(data), limit)
+
+
+def drop_result(reason: str) -> None:
+    """Report that what the handler here returned is not stored, also to those who wait for it."""
+    running = current_task.get(None)
+    if running is not None:
+        running.dropped_result = reason
+    _log.error("%s; the task has succeeded without a result", reason)
 
 
 def received_task(message: TaskMessage) -> Task:

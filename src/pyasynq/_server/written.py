@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._server.failure_text import error_line, shorten, trace_of
 from pyasynq._server.outcome import Archive, Complete, Retry, Snooze, cause_of, wish_of
+from pyasynq._wire.constants import RESULT_DROPPED
 from pyasynq._wire.history import encode_attempt
 from pyasynq._wire.messages import copy_task_message, encode_task_message
 from pyasynq.control import Archive as ArchiveWish
@@ -55,6 +56,9 @@ def write_down(
     message = copy_task_message(attempt.message)
     if isinstance(decision, Complete):
         message.completed_at = decision.completed_at
+        if attempt.dropped_result:
+            # Those who wait for the result find it there; Redis keeps no field of ours for it.
+            message.error_msg = shorten(RESULT_DROPPED + attempt.dropped_result, settings.error_message_bytes)
         return Written(encode_task_message(message), b"", b"", progress)
     line = "" if error is None else error_line(_told(error), settings.error_message_bytes)
     record = b""

@@ -60,3 +60,6 @@ SCHEDULER_HISTORY_LIMIT: Final = 1_000
 """How many enqueues of one scheduler entry are remembered."""
 MAX_COUNT: Final = 2**63 - 1
 """Largest value of a counter; the next count starts again at 1."""
+
+RESULT_DROPPED = "the result was dropped: "
+"""How the error of a completed task begins if its handler returned what cannot be stored."""

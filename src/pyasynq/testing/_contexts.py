@@ -84,6 +84,7 @@ class _RecordedTask:
     message: _Message
     deadline_at: float | None
     cause: BaseException | None = None
+    dropped_result: str = ""
     cancelled: threading.Event = field(default_factory=threading.Event)
     home: Any = None
 

@@ -51,7 +51,7 @@ def _local() -> Callable[..., Any]:
 
 @pytest.mark.parametrize(
     ("function", "name"),
-    [(lambda: None, "<lambda>"), (_local(), "local"), (functools.partial(rebound), "partial has no name")],
+    [(lambda: None, "<lambda>"), (_local(), "local"), (functools.partial(rebound), "partial")],
     ids=["lambda", "nested", "partial"],
 )
 def test_what_has_no_name_cannot_run_in_a_child(function: Callable[..., Any], name: str) -> None:

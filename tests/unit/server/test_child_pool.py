@@ -57,7 +57,9 @@ class FakeChild:
         if order.body == b"die":
             self.kill()
             raise ChildProcessDiedError(1, None)
-        return Frame(frames.READY if order.kind == frames.PREPARE else frames.RETURNED, {"kind": "none"})
+        return Frame(
+            frames.READY if order.kind == frames.PREPARE else frames.RETURNED, {"kind": "none", "dropped": ""}
+        )
 
     async def leave(self, seconds: float) -> None:
         await asyncio.sleep(0)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyasynq._broker.inspecting.tasks import get_task
 from pyasynq._broker.plan import CommandCall, Plan, Replay
 from pyasynq._broker.task_records import task_info
+from pyasynq._wire.constants import RESULT_DROPPED
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import (
     ResultNotKeptError,
@@ -73,12 +74,14 @@ def result_of(task: FinishedTask, retention: float | None) -> bytes | None:
     `retention` is None when the task was not there at the first look.
 
     Raises:
-        ResultNotKeptError: it is gone, and may have succeeded.
+        ResultNotKeptError: it is gone, and may have succeeded; or its result could not be stored.
         TaskFailedError: it is archived.
         TaskDeletedError: it was deleted.
         TaskNotFoundError: it was never there.
     """
     if task.info is not None and task.end is TaskEnd.COMPLETED:
+        if task.info.last_error.startswith(RESULT_DROPPED):
+            raise ResultNotKeptError(task.queue, task.id, f"has succeeded, but {task.info.last_error}")
         return task.info.result
     if task.info is not None:
         raise TaskFailedError(task.queue, task.id, task.info.last_error)

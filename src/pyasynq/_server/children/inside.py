@@ -150,6 +150,7 @@ class HostedTask:
 
     Attributes:
         number: of this task among those of the child.
+        dropped_result: why what the handler returned is not stored; empty if it is.
         is_over: whether the task has ended; what its threads say then is dropped.
         threads: how many threads run its handler; they keep it themselves.
     """
@@ -161,6 +162,7 @@ class HostedTask:
         self.deadline_at: float | None = fields["deadline_at"]
         self.message = HostedMessage(*(fields[name] for name in HostedMessage._fields))
         self.home: Home = home
+        self.dropped_result = ""
         self.is_over = False
         self.cause: BaseException | None = None
         self.threads = 0

@@ -81,7 +81,7 @@ class Children:
                     self._give_back(child)
         finally:
             self._calls.remove(attempt)
-        return _outcome(answer)
+        return _outcome(answer, attempt)
 
     async def _take(self) -> Child:
         if self._idle:
@@ -206,7 +206,7 @@ class Children:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _outcome(answer: Frame) -> HandlerReturn:
+def _outcome(answer: Frame, attempt: Attempt) -> HandlerReturn:
     fields: dict[str, Any] = answer.fields
     if answer.kind == frames.RAISED:
         raise revive(fields["error"])
@@ -216,6 +216,7 @@ def _outcome(answer: Frame) -> HandlerReturn:
             return wish
         raise wish
     if fields["kind"] == "none":
+        attempt.dropped_result = fields["dropped"]
         return None
     return answer.body.decode() if fields["kind"] == "text" else answer.body
 

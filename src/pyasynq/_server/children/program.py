@@ -116,7 +116,7 @@ class Host:
             else:
                 result = route.call(task)
             result = await awaited(result)
-            return _returned(result, task.type)
+            return _returned(result, task.type, running)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
             return pack(frames.RAISED, {"error": describe(error)})
 
@@ -131,13 +131,13 @@ def _received(order: Frame) -> Task:
     return task
 
 
-def _returned(result: object, task_type: str) -> bytes:
+def _returned(result: object, task_type: str, running: HostedTask) -> bytes:
     wish = control_of(result)
     if wish is not None:
         return pack(frames.RETURNED, {"wish": describe(wish)})
     data = None if result is None else result_bytes(result, task_type)
     if data is None:
-        return pack(frames.RETURNED, {"kind": "none"})
+        return pack(frames.RETURNED, {"kind": "none", "dropped": running.dropped_result})
     return pack(frames.RETURNED, {"kind": "text" if isinstance(result, str) else "bytes"}, data)
 
 
