@@ -282,6 +282,10 @@ class App(Scheduling):
         """Return the routes of all tasks; for the server."""
         return self._registry.routes()
 
+    def types(self) -> Iterable[str]:
+        """Return the types of all tasks; for the server."""
+        return self._registry.types()
+
     def aggregators(self) -> Mapping[str, DeclaredAggregator]:
         """Return the aggregators by the names of their groups; for the server."""
         return self._registry.aggregators

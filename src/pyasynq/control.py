@@ -53,29 +53,33 @@ class Snooze(ControlFlow):
 class Retry(ControlFlow):
     """This attempt failed: try again.
 
-    The task's error becomes the one that this was raised from, or else this one's text.
+    The task's error becomes the reason; without one the error that this was raised from.
 
     Args:
         after: until the next attempt, a `timedelta` or seconds, at most 36,500 days; None for what
             `retry_delay` says.
+        reason: becomes the task's error.
         spend: whether it spends a retry and counts as failed. With True the task is archived when no retry is
             left; with False never.
 
     Attributes:
         after: in seconds, or None.
+        reason: as given.
         spend: as given.
 
     Raises:
-        InvalidOptionError: for a delay that is negative, too long, or no duration; for what is no switch.
+        InvalidOptionError: for a delay that is negative, too long, or no duration; for what is no switch, and
+            a reason that is no text.
     """
 
-    def __init__(self, after: Duration | None = None, *, spend: bool = True) -> None:
+    def __init__(self, after: Duration | None = None, *, reason: str = "", spend: bool = True) -> None:
         self.after = None if after is None else _delay_of("after", after)
         if not isinstance(spend, bool):
             raise InvalidOptionError("spend", spend, "must be True or False")
         self.spend = spend
-        text = "to be tried again"
-        super().__init__(text if self.after is None else f"{text} in {self.after:g} s")
+        self.reason = _reason_of(reason)
+        # Without a time: it stays the task's last error when no retry is left.
+        super().__init__(reason or "the handler asked for a retry")
 
 
 class Archive(ControlFlow):

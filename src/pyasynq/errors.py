@@ -7,6 +7,7 @@ pyasynq treats them sensibly.
 
 from datetime import datetime, timedelta
 from difflib import get_close_matches
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ def describe_value(value: object) -> str:
         return repr(value)
     if isinstance(value, type):
         return value.__qualname__
-    return f"<{type(value).__qualname__}>"
+    # The name of a function is no value; a partial one has none, and holds arguments.
+    name = f" {value.__qualname__}" if isinstance(value, FunctionType) else ""
+    return f"<{type(value).__qualname__}{name}>"
 
 
 _SHOWN = frozenset({bool, float, timedelta, datetime})
@@ -578,22 +581,34 @@ class RevokeTask(PyasynqError):  # noqa: N818 - Asynq's word
 
 
 class HandlerNotFoundError(PyasynqError, LookupError):
-    """No handler is registered for the task's type.
+    """No handler is registered for the task's type; the message suggests the nearest one.
 
     Attributes:
         task_type: the type.
+        words: Go's words for it, which Redis keeps.
     """
 
-    def __init__(self, task_type: str) -> None:
-        super().__init__(f'handler not found for task "{task_type}"')
+    def __init__(self, task_type: str, known: "Iterable[str]" = ()) -> None:
+        self.words = f'handler not found for task "{task_type}"'
+        super().__init__(self.words + nearest(task_type, known))
         self.task_type = task_type
 
 
 class TaskTimeoutError(PyasynqError, TimeoutError):
-    """The attempt reached its timeout or deadline."""
+    """The attempt reached its timeout or deadline. A note shows the stack of the handler, where it is known.
 
-    def __init__(self) -> None:
-        super().__init__("context deadline exceeded")
+    Attributes:
+        limit: how many seconds the attempt had; None if that is not known.
+        place: file, line and function of the handler's innermost line; empty if that is not known.
+        words: Go's words for it, which Redis keeps.
+    """
+
+    def __init__(self, limit: float | None = None, place: str = "") -> None:
+        self.words = "context deadline exceeded"
+        after = "" if limit is None else f" after {max(0.0, limit):g} s"
+        super().__init__(self.words + after + (f" at {place}" if place else ""))
+        self.limit = limit
+        self.place = place
 
 
 class TaskCanceledError(PyasynqError):

@@ -255,13 +255,14 @@ class EventsDropped(NamedTuple):
 
 
 class LoopBlocked(NamedTuple):
-    """The event loop has not run for `seconds`; `stack` says where it is.
+    """The event loop has not run for `seconds`; `stack` says where it is, and `tasks` in words what runs.
 
     The only event that comes from another thread, since nobody on the loop could emit it.
     """
 
     seconds: float
     stack: str
+    tasks: str = ""
 
 
 class AttemptOverdue(NamedTuple):

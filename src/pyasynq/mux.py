@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyasynq._server.children.order import Program
 from pyasynq._server.children.pool import in_child
-from pyasynq._server.middleware import NOT_FOUND, check_middleware, wrap_route
+from pyasynq._server.middleware import check_middleware, missing_route, wrap_route
 from pyasynq._server.routes import Route, check_executor, is_coroutine_handler
 from pyasynq.errors import ConfigurationError, InvalidOptionError, describe_value
 from pyasynq.options import name_of
@@ -53,6 +53,7 @@ class Mux:
         self._middleware: list[Middleware] = []
         self._found: dict[str, Route] = {}
         self._prefixes: list[str] = []
+        self._missing = missing_route(self.types)
 
     def handle(
         self,
@@ -158,6 +159,10 @@ class Mux:
         """Return all routes, as registered."""
         return tuple(self._routes.values())
 
+    def types(self) -> Iterable[str]:
+        """Return all patterns."""
+        return tuple(self._routes)
+
     def _match(self, task_type: str) -> Route:
         exact = self._routes.get(task_type)
         if exact is not None:
@@ -165,7 +170,7 @@ class Mux:
         for prefix in self._prefixes:
             if task_type.startswith(prefix):
                 return self._routes[prefix]
-        return NOT_FOUND
+        return self._missing
 
 
 def _in_child(pattern: str, route: Route) -> Route:

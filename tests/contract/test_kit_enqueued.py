@@ -166,7 +166,7 @@ def test_what_is_no_task_is_refused_by_name() -> None:
         for ask in (kit.enqueued, kit.assert_enqueued, kit.refute_enqueued):
             with pytest.raises(InvalidOptionError, match=r"^task=<function .*forgotten.*: must be a typed"):
                 ask(forgotten)  # type: ignore[arg-type]
-        with pytest.raises(InvalidOptionError, match=r"^task='email:deliver': .*perform_task takes any Task"):
+        with pytest.raises(InvalidOptionError, match=r"^task=<str>: .*perform_task takes any Task"):
             kit.perform_sync("email:deliver", user_id=3)  # type: ignore[arg-type]
 
 
@@ -177,3 +177,15 @@ def test_a_state_in_which_no_task_waits_is_refused(state: object) -> None:
         for ask in (kit.enqueued, kit.assert_enqueued, kit.refute_enqueued):
             with pytest.raises(InvalidOptionError, match=r"^state=.*: must be 'pending', 'scheduled', "):
                 ask(deliver, state=state)
+
+
+@pytest.mark.parametrize("assertion", ["assert_enqueued", "refute_enqueued"])
+def test_d33_a_failed_assertion_points_to_the_line_of_the_test(assertion: str) -> None:
+    """Pytest leaves out frames that say `__tracebackhide__`, as it does for its own."""
+    with sound_kit(app) as kit:
+        if assertion == "refute_enqueued":
+            deliver.enqueue_sync(1)
+        with pytest.raises(AssertionError) as caught:
+            getattr(kit, assertion)(deliver)
+    hidden = [entry.frame.f_locals.get("__tracebackhide__", False) for entry in caught.traceback]
+    assert [False, True] == hidden

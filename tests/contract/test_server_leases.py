@@ -236,7 +236,9 @@ async def test_w19_leases_are_renewed_while_the_record_of_the_server_cannot_be_w
 
 
 @run_async
-async def test_h26_a_blocked_loop_renews_and_is_reported_with_its_stack(redis_url: str, tasks: Tasks) -> None:
+async def test_d37_h26_a_blocked_loop_renews_and_is_reported_with_task_and_stack(
+    redis_url: str, tasks: Tasks
+) -> None:
     """The heartbeat has a thread of its own."""
     leases: list[int] = []
 
@@ -254,6 +256,9 @@ async def test_h26_a_blocked_loop_renews_and_is_reported_with_its_stack(redis_ur
         blocked = await running.recorder.wait(LoopBlocked, lambda event: "block_the_loop" in event.stack)
         await running.settled()
     assert blocked.seconds >= 0.2
+    assert blocked.tasks == "task a (t, queue default) holds it"
+    assert "asyncio" not in blocked.stack
+    assert "runner.py" not in blocked.stack
     assert max(leases) > min(leases)
 
 

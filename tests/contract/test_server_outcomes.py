@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,7 @@ import pytest
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
-from pyasynq.errors import RevokeTask, SkipRetry, TaskNotFoundError
+from pyasynq.errors import RevokeTask, SkipRetry, TaskNotFoundError, TaskTimeoutError
 from pyasynq.events import Outcome, TaskFinished
 from tests.fix_engine import serving
 from tests.fix_kit import sound_kit
@@ -228,6 +230,43 @@ async def test_an_attempt_that_takes_too_long_is_cancelled_and_retried(
         await running.settled()
     assert cleaned.is_set()
     assert "context deadline exceeded" == decode_task_message(tasks.fields("a")["msg"]).error_msg
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "thread"])
+@run_async
+async def test_d37_a_timeout_says_its_limit_and_where_the_handler_stood(
+    redis_url: str, tasks: Tasks, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """In the log and in the kept traceback, through all coroutines; Redis' message keeps Go's words."""
+    ended = threading.Event()
+
+    async def fetch() -> None:
+        await asyncio.sleep(3600)
+
+    async def handle(task: Task) -> None:
+        del task
+        await fetch()
+
+    def handle_plain(task: Task) -> None:
+        del task
+        while not context().cancelled:
+            ended.wait(0.01)
+
+    handler, name = (handle, "fetch") if kind == "coroutine" else (handle_plain, "handle_plain")
+    async with serving(redis_url, handler) as running:
+        await running.client.enqueue("t", task_id="a", timeout=1)
+        error = (await running.finished("a")).error
+        await running.settled()
+    assert isinstance(error, TaskTimeoutError)
+    assert 1.0 == error.limit
+    place = rf"test_server_outcomes\.py:\d+ in {name}"
+    assert re.fullmatch(f"context deadline exceeded after 1 s at {place}", str(error))
+    assert "context deadline exceeded" == decode_task_message(tasks.fields("a")["msg"]).error_msg
+    trace = tasks.fields("a")["x:trace"].decode()
+    assert f", in {name}\n" in trace
+    assert "pyasynq/_server" not in trace
+    assert "_bootstrap" not in trace
+    assert re.search(f"context deadline exceeded after 1 s at {place}; attempt 1", caplog.text)
 
 
 @run_async

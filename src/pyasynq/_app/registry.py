@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._app.routes import route_of
 from pyasynq._app.typed_task import CoroutineTask, PlainTask
 from pyasynq._server.group_routes import declared
-from pyasynq._server.middleware import NOT_FOUND, check_middleware, wrap_route
+from pyasynq._server.middleware import check_middleware, missing_route, wrap_route
 from pyasynq.errors import ConfigurationError
 from pyasynq.options import DEFAULT_QUEUE
 
@@ -101,11 +101,15 @@ class Registry:
         if route is None:
             declaration = self._declarations.get(task_type)
             if declaration is None:
-                return wrap_route(NOT_FOUND, self._middleware) if self._middleware else None
+                return wrap_route(missing_route(self.types), self._middleware) if self._middleware else None
             route = self._routes[task_type] = wrap_route(
                 route_of(declaration, self.tasks[task_type].program()), self._middleware
             )
         return route
+
+    def types(self) -> tuple[str, ...]:
+        """Return the types of all tasks."""
+        return tuple(self._declarations)
 
     def routes(self) -> list[Route]:
         """Return the routes of all tasks."""

@@ -82,6 +82,7 @@ class Attempt:
         settled: done when nothing is left to write: with whether it was written, or with what went wrong.
         size: of the message, in bytes; 0 where nobody asks.
         started: monotonic time at which it began; until then, at which it was taken.
+        thread_id: of the thread that has run a handler of this attempt last; 0 for none.
         threads: how many threads run handlers of this attempt right now; they keep it themselves.
         dropped_result: why what the handler returned is not stored; empty if it is. Written by the handler's
             side, read when the attempt is concluded.
@@ -117,6 +118,7 @@ class Attempt:
         "started",
         "started_at",
         "task",
+        "thread_id",
         "threads",
         "token",
     )
@@ -156,6 +158,7 @@ class Attempt:
         self.task: asyncio.Task[None] | None = None
         self.on_cancel: Callable[[Attempt], None] | None = None
         self.settled: asyncio.Future[bool | Exception] | None = None
+        self.thread_id = 0
         self.threads = 0
         self.dropped_result = ""
         self.progress: Report | None = None

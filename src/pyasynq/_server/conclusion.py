@@ -14,8 +14,8 @@ from pyasynq._server.outcome import (
     Gone,
     PutBack,
     Unhandled,
-    cause_of,
     decide,
+    error_to_tell,
     leaves_nothing,
     outcome_of,
 )
@@ -88,7 +88,7 @@ def _work_out(parts: Parts, attempt: Attempt, ending: Ending, rules: Rules) -> _
     error = ending.error if isinstance(ending, Failed | Unhandled) else None
     outcome = outcome_of(ending, decision)
     written = write_down(attempt, decision, outcome, error, parts.settings, now=now)
-    return _Conclusion(decision, written, outcome, error and cause_of(error))
+    return _Conclusion(decision, written, outcome, error and error_to_tell(error))
 
 
 def _work_out_plainly(parts: Parts, attempt: Attempt, error: SettleError) -> _Conclusion:

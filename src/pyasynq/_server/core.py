@@ -201,7 +201,7 @@ class EngineCore:
         started = self._redis_time.now().to_datetime()
         self._record = ServerRecord(self.server_id, self._config, self._settings, started)
         self._deadlines = Deadlines(parts, rule)
-        watch = LoopWatch(self._deadlines, self._settings, self._clock, self._events)
+        watch = LoopWatch(self._deadlines, self._settings, self._clock, self._events, parts.roster.snapshot)
         self._heartbeater = Heartbeater(
             parts, self._beat_driver, self._record, rule, watch, owns_process=self._owns_process
         )

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pyasynq._server.attempt import Phase
+from pyasynq._server.code_places import timeout_of
 from pyasynq._server.conclusion import ServerStopping, broken_off, conclude
 from pyasynq._server.demand import Want
 from pyasynq._server.outcome import Failed, Gone, PutBack
@@ -143,7 +144,7 @@ class Desk:
         attempt.begin(monotonic=now, unix_time=parts.redis_time.timestamp(now))
         self.hold(attempt)
         if attempt.deadline <= attempt.started:
-            attempt.cause = TaskTimeoutError()
+            attempt.cause = timeout_of(attempt)
             self._end(attempt, Failed(attempt.cause))
             return
         if not want.attempts:

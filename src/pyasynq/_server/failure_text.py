@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyasynq._server.code_places import is_own, place_in, without_own_frames
 from pyasynq.control import ControlFlow
 from pyasynq.errors import (
     ChildProcessDiedError,
     HandlerNotFoundError,
     LeaseExpiredError,
+    PyasynqError,
     ReportedError,
     TaskCanceledError,
     TaskTimeoutError,
@@ -19,7 +20,6 @@ from pyasynq.errors import (
 if TYPE_CHECKING:
     from types import TracebackType
 
-_OWN_FOLDER = str(Path(__file__).parent.parent)
 _PLAIN = (
     ChildProcessDiedError,
     HandlerNotFoundError,
@@ -62,21 +62,40 @@ def elsewhere_of(error: BaseException) -> Elsewhere | None:
 
 
 def error_line(error: BaseException, limit: int = 2_048) -> str:
-    """Return `TypeName: message [file.py:123]`, valid UTF-8 of at most `limit` bytes.
+    """Return `TypeName: message [file.py:123]`, valid UTF-8 of at most `limit` bytes, as Redis keeps it.
 
     Where the message is too long, the place is kept. Errors that peers in Go have too keep Go's words; what
-    was reported, `Archive` and `Retry` say what they say and no more.
+    was reported, `Archive` and `Retry` say what they say and no more. A group names its first leaf.
     """
+    if isinstance(error, HandlerNotFoundError | TaskTimeoutError):
+        return _cut(error.words, limit).decode()
+    return log_line(error, limit)
+
+
+def log_line(error: BaseException, limit: int = 2_048) -> str:
+    """Return what `error_line` returns, and what is known besides Go's words."""
     if isinstance(error, (*_PLAIN, ControlFlow)):
         return _cut(text_of(error), limit).decode()
-    elsewhere = elsewhere_of(error)
-    if elsewhere is None:
-        head, text, place = type(error).__name__, text_of(error), place_of(error)
-    else:
-        head, text, place = elsewhere.name, elsewhere.text, elsewhere.place
-    line = f"{head}: {text}" if text else head
+    line = _headline(error)
+    if isinstance(error, BaseExceptionGroup):
+        line += f": {_headline(_first_leaf(error))}"
+    place = place_of(error)
     tail = f" [{place}]" if place else ""
     return (_cut(line, limit - len(_encode(tail))) + _encode(tail)).decode()
+
+
+def _headline(error: BaseException) -> str:
+    elsewhere = elsewhere_of(error)
+    name = type(error).__name__ if elsewhere is None else elsewhere.name
+    text = text_of(error) if elsewhere is None else elsewhere.text
+    return f"{name}: {text}" if text else name
+
+
+def _first_leaf(error: BaseException) -> BaseException:
+    """Return the first error of a group, or of the groups in it, that is not a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def trace_of(error: BaseException, limit: int = 16_384) -> bytes:
@@ -84,23 +103,28 @@ def trace_of(error: BaseException, limit: int = 16_384) -> bytes:
     elsewhere = elsewhere_of(error)
     if elsewhere is not None:
         return _shortened(elsewhere.trace, limit)
-    if isinstance(error, _PLAIN) or _was_returned(error):
+    if (isinstance(error, _PLAIN) and not getattr(error, "__notes__", ())) or _was_returned(error):
         return b""
     try:
-        lines = traceback.format_exception(type(error), error, _strip_own_frames(error.__traceback__))
+        formatted = traceback.TracebackException(type(error), error, own_traceback(error))
+        _drop_own_frames(formatted, error)
+        lines = list(formatted.format())
     except Exception as broken:  # noqa: BLE001 - an error whose own methods raise must still be settled
         lines = [f"{type(error).__name__}: the traceback cannot be formatted: {type(broken).__name__}\n"]
     return _shortened(_encode("".join(lines)), limit)
 
 
 def place_of(error: BaseException) -> str:
-    """Return file and line in which an error was raised, as in `tasks.py:12`; empty for none."""
-    trace = _strip_own_frames(error.__traceback__)
-    if trace is None:
-        return ""
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+    """Return the innermost line of the user's that raised an error, as in `tasks.py:12`; empty for none.
+
+    A group's is that of its first leaf, if that has one.
+    """
+    for one in (_first_leaf(error), error):
+        elsewhere = elsewhere_of(one)
+        place = place_in(one.__traceback__) if elsewhere is None else elsewhere.place
+        if place:
+            return place
+    return ""
 
 
 def text_of(error: BaseException) -> str:
@@ -115,7 +139,17 @@ def own_traceback(error: BaseException) -> TracebackType | None:
     """Return an error's traceback for a log; None where it says nothing of the handler: it ran elsewhere."""
     if elsewhere_of(error) is not None or isinstance(error, ChildProcessDiedError):
         return None
-    return error.__traceback__
+    return without_own_frames(error.__traceback__, keep_end=not isinstance(error, PyasynqError))
+
+
+def _drop_own_frames(formatted: traceback.TracebackException, error: BaseException) -> None:
+    """Leave our frames out of the causes and members of an error too."""
+    others = [formatted.__cause__, formatted.__context__, *(formatted.exceptions or ())]
+    for one in (one for one in others if one is not None):
+        kept = [frame for frame in one.stack if not is_own(frame.filename)]
+        if kept or issubclass(one.exc_type or Exception, PyasynqError):
+            one.stack = traceback.StackSummary.from_list(kept)
+        _drop_own_frames(one, error)
 
 
 def shorten(text: str, limit: int) -> str:
@@ -123,20 +157,11 @@ def shorten(text: str, limit: int) -> str:
     return _cut(text, limit).decode()
 
 
-def _strip_own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Leave out the frames of the library above the handler's; all of them when there are no others."""
-    left = trace
-    while left is not None and left.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
-        left = left.tb_next
-    return left or trace
-
-
 def _was_returned(error: BaseException) -> bool:
     """Return whether a handler returned what others raise; then no frame of it says anything."""
     if not isinstance(error, ControlFlow) or error.__cause__ or error.__context__:
         return False
-    left = _strip_own_frames(error.__traceback__)
-    return left is None or left.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER)
+    return without_own_frames(error.__traceback__, keep_end=False) is None
 
 
 def _encode(text: str) -> bytes:

@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyasynq import events as happened
-from pyasynq._server.failure_text import error_line, own_traceback
+from pyasynq._server.failure_text import log_line as failure_line
+from pyasynq._server.failure_text import own_traceback
 from pyasynq.events import Outcome
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class LogSubscriber:
             event.task_type,
             event.queue,
             event.seconds,
-            error_line(event.error),
+            failure_line(event.error),
             event.retried + 1,
             event.max_retry + 1,
             text,
@@ -211,7 +212,7 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
     (
         happened.LoopBlocked,
         logging.WARNING,
-        "the event loop has not run for {seconds:.1f} s; it is at:\n{stack}",
+        "the event loop has not run for {seconds:.1f} s: {tasks}; it is at:\n{stack}",
     ),
     (
         happened.AttemptOverdue,

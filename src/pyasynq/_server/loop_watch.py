@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pyasynq._server.waiting_place import thread_stack
+from pyasynq._server.attempt import RUNNING
+from pyasynq._server.code_places import blocking_stack
 from pyasynq.events import LoopBlocked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from pyasynq._clock import Clock
+    from pyasynq._server.attempt import Attempt
     from pyasynq._server.services.deadlines import Deadlines
     from pyasynq._server.settings import EngineSettings
     from pyasynq.events import Events
@@ -22,7 +28,16 @@ class LoopWatch:
     loop is blocked, nobody on it could.
     """
 
-    def __init__(self, deadlines: Deadlines, settings: EngineSettings, clock: Clock, events: Events) -> None:
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        settings: EngineSettings,
+        clock: Clock,
+        events: Events,
+        attempts: Callable[[], Iterable[Attempt]],
+    ) -> None:
+        self._attempts = attempts
+        self._loop = asyncio.get_running_loop()
         self._deadlines = deadlines
         self._settings = settings
         self._clock = clock
@@ -46,5 +61,35 @@ class LoopWatch:
             return False
         if not self._reported or seconds >= self._reported + self._settings.loop_blocked_again:
             self._reported = seconds
-            self._events.emit(LoopBlocked(seconds, thread_stack(self._thread_id)))
+            self._events.emit(LoopBlocked(seconds, self._stack(), self._tasks()))
         return True
+
+    def _stack(self) -> str:
+        frame = sys._current_frames().get(self._thread_id)  # noqa: SLF001 - the documented way to see another thread
+        return blocking_stack(frame)
+
+    def _tasks(self) -> str:
+        """Return in words which task holds the loop, or else which ones run on it."""
+        running = [one for one in self._attempts() if one.phase is RUNNING and not one.threads]
+        holder = asyncio.current_task(self._loop)
+        # An attempt that takes its first step does not know its asyncio task yet, which has the task's id.
+        held = [
+            one
+            for one in running
+            if holder is not None
+            and (one.task is holder or (one.task is None and one.id == holder.get_name()))
+        ]
+        if held:
+            return f"{_name_of(held[0])} holds it"
+        if not running:
+            return "no task runs on it"
+        names = ", ".join(map(_name_of, running[:_MOST_NAMES]))
+        more = f" and {len(running) - _MOST_NAMES} more" if len(running) > _MOST_NAMES else ""
+        return f"{names}{more} {'runs' if len(running) == 1 else 'run'} on it"
+
+
+_MOST_NAMES: Final = 5
+
+
+def _name_of(attempt: Attempt) -> str:
+    return f"task {attempt.id} ({attempt.message.type}, queue {attempt.queue})"

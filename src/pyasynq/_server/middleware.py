@@ -10,7 +10,7 @@ from pyasynq.control import control_of
 from pyasynq.errors import ConfigurationError, HandlerNotFoundError, describe_value
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from pyasynq._server.routes import HandlerResult, HandlerReturn
     from pyasynq.task import Task
@@ -64,9 +64,10 @@ def _raising(inner: _Call) -> AsyncHandler:
     return call
 
 
-async def _not_found(task: Task) -> None:
-    raise HandlerNotFoundError(task.type)
+def missing_route(types: Callable[[], Iterable[str]]) -> Route:
+    """Return a route that raises `HandlerNotFoundError`; wrapped, it lets middleware see such tasks too."""
 
+    async def call(task: Task) -> None:
+        raise HandlerNotFoundError(task.type, types())
 
-NOT_FOUND = Route(_not_found)
-"""Raises `HandlerNotFoundError`; wrapped like any other, so that middleware sees such tasks too."""
+    return Route(call)

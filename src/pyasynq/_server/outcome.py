@@ -231,6 +231,13 @@ def cause_of(error: BaseException) -> BaseException:
     return error.__cause__ or hidden or error
 
 
+def error_to_tell(error: BaseException) -> BaseException:
+    """Return the error that people are to read: a reason given for a wish comes before all else."""
+    wish = wish_of(error)
+    has_reason = isinstance(wish, control.Archive) or (isinstance(wish, control.Retry) and wish.reason)
+    return wish if wish is not None and has_reason else cause_of(error)
+
+
 def _chain(error: BaseException) -> Iterator[BaseException]:
     waiting: list[BaseException] = [error]
     seen: set[int] = set()

@@ -60,6 +60,9 @@ class Router(Protocol):
     def routes(self) -> Iterable[Route]:
         """Return all routes that there are."""
 
+    def types(self) -> Iterable[str]:
+        """Return the names that have handlers, to suggest one for a misspelt type."""
+
 
 class OneRoute:
     """One handler for all types."""
@@ -75,6 +78,10 @@ class OneRoute:
         """Return the one route."""
         return (self._route,)
 
+    def types(self) -> Iterable[str]:
+        """Return nothing: any type has the handler."""
+        return ()
+
 
 class NoRoutes:
     """No handlers at all, for those who run tasks in their own way."""
@@ -83,6 +90,10 @@ class NoRoutes:
         """Return nothing."""
 
     def routes(self) -> Iterable[Route]:
+        """Return nothing."""
+        return ()
+
+    def types(self) -> Iterable[str]:
         """Return nothing."""
         return ()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq._server.attempt import RUNNING
 from pyasynq._server.children.pool import current_children
+from pyasynq._server.code_places import timeout_of
 from pyasynq._server.conclusion import broken_off, conclude
 from pyasynq._server.outcome import (
     NO_RESULT,
@@ -28,7 +29,7 @@ from pyasynq._server.running import RunningAttempts
 from pyasynq._server.threads import current_threads
 from pyasynq.context import current_task
 from pyasynq.control import Cancel, Snooze, control_of
-from pyasynq.errors import HandlerNotFoundError, LeaseExpiredError, ResultTooLargeError, TaskTimeoutError
+from pyasynq.errors import HandlerNotFoundError, LeaseExpiredError, ResultTooLargeError
 from pyasynq.events import LeaseLost, TaskStarted
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Runner:
     def _call(self, attempt: Attempt, task: Task, route: Route | None) -> object:
         """Call the handler. What it gives back, now or when it is awaited, is the result."""
         if route is None:
-            raise HandlerNotFoundError(task.type)
+            raise HandlerNotFoundError(task.type, self._router.types())
         if self._events.wants(TaskStarted):
             self._events.emit(TaskStarted(attempt.queue, attempt.id, task.type, attempt.message.retried))
         return self._threads.call(route.call, task) if route.plain else route.call(task)
@@ -135,7 +136,7 @@ class Runner:
         if attempt.cause is not None:
             return
         if attempt.has_lease(attempt.started):
-            attempt.cause = TaskTimeoutError()
+            attempt.cause = timeout_of(attempt)
         else:
             # This process stood still since it took the task; by now another worker may run it.
             attempt.cause = LeaseExpiredError()

@@ -122,6 +122,8 @@ class HandlerThreads:
         while (job := self._jobs.get()) is not None:
             result: Any = None
             error: BaseException | None = None
+            if job.attempt is not None:
+                job.attempt.thread_id = threading.get_ident()
             try:
                 result = job.run()
             except BaseException as raised:  # noqa: BLE001 - SystemExit too is the task's failure, not the thread's

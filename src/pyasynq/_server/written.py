@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._server.failure_text import error_line, shorten, trace_of
-from pyasynq._server.outcome import Archive, Complete, Retry, Snooze, cause_of, wish_of
+from pyasynq._server.outcome import Archive, Complete, Retry, Snooze, cause_of, error_to_tell
 from pyasynq._wire.constants import RESULT_DROPPED
 from pyasynq._wire.history import encode_attempt
 from pyasynq._wire.messages import copy_task_message, encode_task_message
-from pyasynq.control import Archive as ArchiveWish
 from pyasynq.events import Outcome
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def write_down(
             # Those who wait for the result find it there; Redis keeps no field of ours for it.
             message.error_msg = shorten(RESULT_DROPPED + attempt.dropped_result, settings.error_message_bytes)
         return Written(encode_task_message(message), b"", b"", progress)
-    line = "" if error is None else error_line(_told(error), settings.error_message_bytes)
+    line = "" if error is None else error_line(error_to_tell(error), settings.error_message_bytes)
     record = b""
     if outcome in _RECORDED:
         record = encode_attempt(
@@ -80,9 +79,3 @@ def write_down(
         message.last_failed_at = decision.archived_at
     trace = trace_of(cause_of(error), settings.trace_bytes)
     return Written(encode_task_message(message), trace, record, progress)
-
-
-def _told(error: BaseException) -> BaseException:
-    """Return the error that people are to read: a reason given for archiving comes before all else."""
-    wish = wish_of(error)
-    return wish if isinstance(wish, ArchiveWish) else cause_of(error)

@@ -71,6 +71,7 @@ class Assertions:
             AssertionError: when there is none, or not as many.
             ArgumentsError: for an argument that the handler does not have.
         """
+        __tracebackhide__ = True
         what, tasks = self._wanted(task, args, **wanted), self._waiting()
         found = [one for one in tasks if not what.differences(one)]
         if found and count in {None, len(found)}:
@@ -93,6 +94,7 @@ class Assertions:
             AssertionError: when there is one.
             ArgumentsError: for an argument that the handler does not have.
         """
+        __tracebackhide__ = True
         what = self._wanted(task, args, **wanted)
         found = [one for one in self._waiting() if not what.differences(one)]
         if found:

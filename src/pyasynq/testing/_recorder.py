@@ -171,6 +171,10 @@ class RecordedRouter:
         """Return all routes that there are."""
         return self._router.routes()
 
+    def types(self) -> Iterable[str]:
+        """Return the names that have handlers."""
+        return self._router.types()
+
     def aggregators(self) -> Mapping[str, DeclaredAggregator]:
         """Return the aggregators by the names of their groups."""
         return self._router.aggregators() if isinstance(self._router, GroupRouter) else {}

@@ -18,10 +18,11 @@ from pyasynq._broker.leases import renew
 from pyasynq._broker.settle import Claim
 from pyasynq._clock import Instant
 from pyasynq._server.attempt import Phase, expect_renewals
+from pyasynq._server.code_places import timeout_of
 from pyasynq._server.conclusion import ServerStopping
 from pyasynq._server.engine import Engine
 from pyasynq._server.settings import EngineSettings
-from pyasynq.errors import DrainTimeoutError, EndlessDrainError, TaskTimeoutError
+from pyasynq.errors import DrainTimeoutError, EndlessDrainError
 from pyasynq.testing._direct import DirectDriver
 from pyasynq.testing._time import checked, due_times
 
@@ -208,7 +209,7 @@ class HandWorker(Engine):
                 attempt.deadline - attempt.started
             )
             if attempt.phase is Phase.RUNNING and over:
-                attempt.cancel(TaskTimeoutError(), monotonic=virtual)
+                attempt.cancel(timeout_of(attempt), monotonic=virtual)
 
     async def _aggregate(self) -> None:
         if not self._aggregates:

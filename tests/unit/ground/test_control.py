@@ -37,6 +37,7 @@ def test_a_retry_without_a_delay_leaves_it_to_retry_delay_and_spends() -> None:
         (lambda: Snooze(float("nan")), "delay=nan: "),
         (lambda: Snooze("5m"), "delay=<str>: a duration is a timedelta or a number of seconds"),  # type: ignore[arg-type]
         (lambda: Snooze(None), "delay=None: "),  # type: ignore[arg-type]
+        (lambda: Retry(reason=5), "reason=5: must be text"),  # type: ignore[arg-type]
         (lambda: Retry(spend="no"), "spend=<str>: must be True or False"),  # type: ignore[arg-type]
         (lambda: Retry(after=-0.5), "after=-0.5: a duration cannot be negative"),
         (lambda: Archive(ValueError("x")), "reason=<ValueError>: must be text"),  # type: ignore[arg-type]
@@ -54,8 +55,8 @@ def test_a_value_that_cannot_be_is_named_with_the_remedy(make: Callable[[], Any]
     ("control", "text"),
     [
         (Snooze(300), "snoozed for 300 s"),
-        (Retry(), "to be tried again"),
-        (Retry(1.5), "to be tried again in 1.5 s"),
+        (Retry(), "the handler asked for a retry"),
+        (Retry(1.5, reason="no answer"), "no answer"),
         (Archive("no such user"), "no such user"),
         (Archive(""), "archived by its handler"),
         (Cancel(), ""),

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import traceback
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
-from pyasynq._server.failure_text import error_line, trace_of
-from pyasynq.errors import HandlerNotFoundError, LeaseExpiredError, TaskCanceledError, TaskTimeoutError
+from pyasynq import App, Mux, Task
+from pyasynq._payload import ArgumentsCodec
+from pyasynq._server.failure_text import error_line, log_line, own_traceback, trace_of
+from pyasynq._server.outcome import error_to_tell
+from pyasynq.control import Retry
+from pyasynq.errors import (
+    HandlerNotFoundError,
+    LeaseExpiredError,
+    PayloadDecodingError,
+    TaskCanceledError,
+    TaskTimeoutError,
+)
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def raised(error: BaseException) -> BaseException:
@@ -40,6 +59,7 @@ def test_an_error_without_a_message_is_its_type() -> None:
         ("context canceled", TaskCanceledError()),
         ("asynq: task lease expired", LeaseExpiredError()),
         ('handler not found for task "x"', HandlerNotFoundError("x")),
+        ('handler not found for task "mial"', HandlerNotFoundError("mial", ["mail"])),
     ],
 )
 def test_errors_that_go_knows_keep_gos_words(words: str, error: BaseException) -> None:
@@ -85,3 +105,130 @@ def test_an_error_whose_text_cannot_be_read_is_written_down_all_the_same() -> No
     """A settle is never lost to the user's `__str__`."""
     assert "UnreadableError: (its text cannot be read: RuntimeError)" in error_line(raised(UnreadableError()))
     assert b"UnreadableError" in trace_of(raised(UnreadableError()))
+
+
+def test_d31_a_retry_without_retries_left_does_not_promise_another_attempt() -> None:
+    """It stays the last error of the archived task; a reason comes before what it was raised from."""
+    assert "the handler asked for a retry" == error_line(error_to_tell(raised(Retry(5))))
+    wish = Retry(5, reason="no answer")
+    wish.__cause__ = TimeoutError("timed out")
+    assert "no answer" == error_line(error_to_tell(wish))
+    wish = Retry(5)
+    wish.__cause__ = TimeoutError("timed out")
+    assert "TimeoutError: timed out" == error_line(error_to_tell(wish))
+
+
+async def fail(text: str) -> None:
+    """Raise in a task of its own."""
+    raise ValueError(text)
+
+
+async def fail_in_group(*texts: str) -> None:
+    """Let tasks of a group fail."""
+    async with asyncio.TaskGroup() as group:
+        for text in texts:
+            group.create_task(fail(text))
+
+
+@run_async
+async def test_d32_the_line_of_a_group_names_its_first_leaf_and_the_users_line() -> None:
+    """Not only how many there are, and not a line of asyncio."""
+    lines = []
+    for text in ("no such user", "no such card"):
+        with pytest.raises(ExceptionGroup) as caught:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fail_in_group(text, "other"))
+        lines.append(error_line(caught.value))
+    line = fail.__code__.co_firstlineno + 2
+    assert [
+        f"ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception): ValueError: {text} "
+        f"[test_failure_text.py:{line}]"
+        for text in ("no such user", "no such card")
+    ] == lines
+
+
+def test_d33_the_place_is_the_users_line_and_not_the_standard_librarys() -> None:
+    """What a library of Python's own refuses was asked for by the user."""
+
+    def handler() -> None:
+        json.loads("{")
+
+    with pytest.raises(json.JSONDecodeError) as caught:
+        handler()
+    line = handler.__code__.co_firstlineno + 1
+    assert f"[test_failure_text.py:{line}]" in error_line(caught.value)
+
+
+def test_d33_an_error_that_only_we_raise_has_no_place() -> None:
+    """A line of ours tells nothing, and its traceback holds none either."""
+    try:
+        ArgumentsCodec(fail, {"text": str}, owner="task 't'").decode(b"{}")
+    except PayloadDecodingError as error:
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+        line, trace = error_line(error), trace_of(error).decode()
+    assert line.endswith("missing 'text'")
+    assert "File" not in trace
+    assert "missing 'text'" in trace
+
+
+async def observe(task: Task, call_next: Callable[[Task], Any]) -> Any:
+    """Stand between our frames and the handler's."""
+    return await call_next(task)
+
+
+async def quote(task: Task, call_next: Callable[[Task], Any]) -> Any:
+    """Raise another error than the handler."""
+    try:
+        return await call_next(task)
+    except ValueError as error:
+        raise LookupError("quoted") from error
+
+
+@run_async
+async def test_d33_tracebacks_hold_no_frames_of_ours_between_middleware_and_handler() -> None:
+    """Those of the error, of its causes, and those that the log shows."""
+    app, mux = App("redis://127.0.0.1:1"), Mux()
+    app.task("t")(fail)
+    app.use(observe)
+    app.use(quote)
+    mux.handle("t", fail)  # type: ignore[arg-type]
+    mux.use(observe, quote)
+    for router in (app, mux):
+        route = router.route("t")
+        assert route is not None
+        with pytest.raises(LookupError) as caught:
+            await route.call(Task("t", b'{"text":"x"}'))  # type: ignore[misc]
+        trace = trace_of(caught.value).decode()
+        assert "middleware.py" not in trace
+        assert "routes.py" not in trace
+        assert ["observe", "quote", "fail"] == [
+            name for name in ("observe", "quote", "fail") if f"in {name}\n" in trace
+        ]
+        shown = "".join(traceback.format_tb(own_traceback(caught.value)))
+        assert "middleware.py" not in shown
+        assert "in quote" in shown
+
+
+def test_d37_what_is_known_besides_gos_words_stands_in_the_log() -> None:
+    """Limit and place of a timeout, the nearest name of an unknown type."""
+    timeout = TaskTimeoutError(1.5, "shop.py:12 in fetch")
+    timeout.add_note("The handler stood at:\n  File shop.py, line 12, in fetch")
+    assert "context deadline exceeded" == error_line(timeout)
+    assert "context deadline exceeded after 1.5 s at shop.py:12 in fetch" == log_line(timeout)
+    assert "line 12, in fetch" in trace_of(timeout).decode()
+    unknown = HandlerNotFoundError("mial", ["mail"])
+    assert "handler not found for task \"mial\"; did you mean 'mail'?" == log_line(unknown)
+
+
+@run_async
+async def test_d37_an_unknown_type_gets_the_nearest_one() -> None:
+    """Of an app with middleware, and of a mux."""
+    app, mux = App("redis://127.0.0.1:1"), Mux()
+    app.task("email:deliver")(fail)
+    app.use(observe)
+    mux.handle("email:deliver", fail)  # type: ignore[arg-type]
+    for router in (app, mux):
+        route = router.route("emial:deliver")
+        assert route is not None
+        with pytest.raises(HandlerNotFoundError, match="did you mean 'email:deliver'"):
+            await route.call(Task("emial:deliver"))  # type: ignore[misc]

@@ -152,6 +152,7 @@ class HostedTask:
         number: of this task among those of the child.
         dropped_result: why what the handler returned is not stored; empty if it is.
         is_over: whether the task has ended; what its threads say then is dropped.
+        thread_id: of the thread that has run its handler last.
         threads: how many threads run its handler; they keep it themselves.
     """
 
@@ -165,6 +166,7 @@ class HostedTask:
         self.dropped_result = ""
         self.is_over = False
         self.cause: BaseException | None = None
+        self.thread_id = 0
         self.threads = 0
         self._cancelled = threading.Event()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._server.attempt import Phase
+from pyasynq._server.code_places import timeout_of
 from pyasynq._server.service import Service
-from pyasynq.errors import LeaseExpiredError, TaskTimeoutError
+from pyasynq.errors import LeaseExpiredError
 from pyasynq.events import AttemptOverdue, LeaseLost
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Deadlines(Service):
 
     def _check(self, attempt: Attempt, now: float) -> None:
         if now >= attempt.deadline:
-            attempt.cancel(TaskTimeoutError(), monotonic=now)
+            attempt.cancel(timeout_of(attempt), monotonic=now)
         elif not attempt.has_lease(now) and attempt.cancel(LeaseExpiredError(), monotonic=now):
             self.events.emit(LeaseLost(attempt.queue, attempt.id))
 
