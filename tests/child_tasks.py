@@ -190,6 +190,27 @@ def start_and_hang(path: str) -> None:
     ctypes.PyDLL(None).sleep(1_000)
 
 
+@app.task("copy", executor="process", timeout=60, result_ttl=60, max_retry=0)
+async def copy_itself(path: str) -> str:
+    """Fork a copy that returns too, before this process does, or, with a path, once that file is there."""
+    if os.fork() == 0:
+        if path:
+            wait_for(path)
+        return "copy"
+    if not path:
+        await asyncio.sleep(1_000)
+    return "original"
+
+
+@app.task("repeat", executor="process", timeout=60, result_ttl=60, max_retry=0)
+async def repeat(text: str, path: str = "") -> str:
+    """Return a text, and with a path write that file and hang before."""
+    if path:
+        write(path, "")
+        await asyncio.sleep(1_000)
+    return text
+
+
 @app.task("hang", executor="process", timeout=300)
 def hang(path: str) -> None:
     """Start a process, tell which, and hang so that nothing in Python can end it."""

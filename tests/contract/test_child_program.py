@@ -39,7 +39,7 @@ class Started:
 
     def prepare(self, reference: str) -> frames.Frame:
         """Let it find a handler, and return what it says."""
-        self.socket.sendall(pack(frames.PREPARE, {"reference": reference, "settings": {}}))
+        self.socket.sendall(pack(frames.PREPARE, {"order": 7, "reference": reference, "settings": {}}))
         while True:
             for frame in self._unpacker.feed(self.socket.recv(65_536)):
                 if frame.kind != frames.LOG:
@@ -86,4 +86,5 @@ def test_what_keeps_it_from_its_handler_is_told(program: Started) -> None:
     answer = program.prepare("no.such:handler")
 
     assert (frames.RAISED, "ModuleNotFoundError") == (answer.kind, answer.fields["error"]["name"])
+    assert (7, program.process.pid) == (answer.fields["order"], answer.fields["pid"])
     assert frames.READY == program.prepare("os:getpid").kind

@@ -16,6 +16,7 @@ from pyasynq import (
     LeaseExpiredError,
     ServerConfig,
     TaskCanceledError,
+    TaskFailedError,
     TaskTimeoutError,
 )
 from pyasynq.events import LeaseLost, Outcome, TaskFinished, TaskRecovered, TaskStarted
@@ -40,6 +41,26 @@ async def started(path: Path) -> list[int]:
 async def taken(running: Running, task_id: str) -> None:
     """Wait until a task has been given to its handler, or waits for a child."""
     await running.recorder.wait(TaskStarted, lambda event: event.task_id == task_id)
+
+
+@run_async
+async def test_d07_a_child_that_answers_out_of_turn_is_killed_with_its_task(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A forked copy of a handler answers first, or during the next task; no result is another task's."""
+    path = str(tmp_path / "go")
+    async with serve(ServerConfig(concurrency=1)) as running:
+        copied = await work.copy_itself.enqueue("")
+        with pytest.raises(TaskFailedError, match="was killed: it answered out of turn"):
+            await copied.result(timeout=30)
+        late = await work.copy_itself.enqueue(path)
+        assert "original" == await late.result(timeout=30)
+        next_one = await work.repeat.enqueue("b", path)
+        failed = await running.finished(next_one.id)
+        assert isinstance(failed.error, ChildProcessDiedError)
+        for text in "cde":
+            assert text == await (await work.repeat.enqueue(text)).result(timeout=30)
+    assert "is killed: it answered out of turn" in caplog.text
 
 
 @pytest.mark.parametrize(

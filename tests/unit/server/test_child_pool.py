@@ -211,3 +211,39 @@ async def test_a_child_that_has_run_enough_leaves(fakes: type[FakeChild]) -> Non
     assert [2, 1] == [child.tasks for child in fakes.made]
     await children.close()
     assert all(child.ended.done() for child in fakes.made)
+
+
+@run_async
+async def test_d29_a_start_whose_task_was_cancelled_serves_the_next_task(fakes: type[FakeChild]) -> None:
+    """Else there would be more children than `executor_processes` at its end."""
+    children = make_children(executor_processes=1)
+    fakes.may_start.clear()
+    for _ in range(3):
+        cancelled = call(children)
+        await turns()
+        cancelled.cancel()
+        await asyncio.wait({cancelled})
+    last = call(children)
+    await turns()
+    fakes.may_start.set()
+    await last
+    await turns()
+
+    assert 1 == len(fakes.made)
+    await children.close()
+
+
+@run_async
+async def test_d07_a_child_that_was_killed_is_given_no_task_although_it_has_not_ended(
+    fakes: type[FakeChild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel may take its time."""
+    children = make_children(executor_processes=1)
+    await call(children)
+    monkeypatch.setattr(fakes, "is_usable", property(lambda child: child is not fakes.made[0]))
+    await call(children)
+
+    assert [1, 1] == [child.tasks for child in fakes.made]
+    monkeypatch.undo()
+    fakes.made[0].kill()
+    await children.close()

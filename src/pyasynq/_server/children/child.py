@@ -57,6 +57,9 @@ class Child(asyncio.Protocol):
         self._killed_for = ""
         self._unpacker = Unpacker()
         self._answer: asyncio.Future[Frame] | None = None
+        self._orders = 0
+        """How many orders it was given; its next answer carries the number of the last one."""
+        self._is_dying = False
         self._attempt: Attempt | None = None
         self._context = contextvars.Context()
         self._writes: set[asyncio.Task[None]] = set()
@@ -110,8 +113,9 @@ class Child(asyncio.Protocol):
         self._attempt = attempt
         self._context = contextvars.copy_context()
         answer = self._answer = self._loop.create_future()
+        self._orders += 1
         try:
-            self._say(*order)
+            self._say(order.kind, {**order.fields, "order": self._orders}, order.body)
             if self.ended.done():
                 self._look_whether_over()
             return await asyncio.shield(answer)
@@ -158,10 +162,11 @@ class Child(asyncio.Protocol):
     @property
     def is_usable(self) -> bool:
         """Whether it can be given a task."""
-        return not self._silent and not self.ended.done()
+        return not self._silent and not self._is_dying and not self.ended.done()
 
     def kill(self, reason: str = "") -> None:
         """Kill the child and all that it has started, for a reason to be told; harmless when it is gone."""
+        self._is_dying = True
         self._killed_for = self._killed_for or reason
         with self._killing:
             if self._reaped:
@@ -238,8 +243,7 @@ class Child(asyncio.Protocol):
             # In the context of the attempt, for the filters of those who write it.
             self._context.run(write_record, frame.fields)
         elif frame.kind in (frames.READY, frames.RETURNED, frames.RAISED):
-            if self._answer is not None and not self._answer.done():
-                self._answer.set_result(frame)
+            self._take_answer(frame)
         elif attempt is None or frame.fields["task"] != self.tasks:
             # A thread that a handler has left behind speaks of a task that is over.
             if frame.kind == frames.WRITE_RESULT:
@@ -251,6 +255,17 @@ class Child(asyncio.Protocol):
             write = self._loop.create_task(self._write_result(attempt, frame), context=self._context.copy())
             self._writes.add(write)
             write.add_done_callback(self._writes.discard)
+
+    def _take_answer(self, frame: Frame) -> None:
+        """Give an answer to the caller, if it is the one to the last order and from the child itself."""
+        number, pid = frame.fields.pop("order"), frame.fields.pop("pid")
+        if self._answer is None or self._answer.done() or (number, pid) != (self._orders, self.pid):
+            # Who else speaks, and whose later answers are wrong, cannot be told.
+            reason = "it answered out of turn, as a copy does that a handler has forked"
+            _log.error("child process %d is killed: %s", self.pid, reason)
+            self.kill(reason)
+        else:
+            self._answer.set_result(frame)
 
     async def _write_result(self, attempt: Attempt, frame: Frame) -> None:
         failure: Exception | None = None

@@ -31,7 +31,7 @@ LOG: Final = "log"
 PROGRESS: Final = "progress"
 WRITE_RESULT: Final = "write_result"
 READY: Final = "ready"
-"""The handler is prepared."""
+"""The handler is prepared. This and the next two answer an order: they carry its number, and the pid."""
 RETURNED: Final = "returned"
 RAISED: Final = "raised"
 

@@ -56,6 +56,8 @@ class Children:
         self._free = asyncio.Semaphore(config.executor_processes or config.concurrency)
         self._idle: list[Child] = []
         self._busy: set[Child] = set()
+        self._spare_starts: list[asyncio.Task[Child]] = []
+        """Starts whose tasks were cancelled; the next task takes such a child."""
         self._tasks: set[asyncio.Task[Any]] = set()
         """Children that start, or leave."""
         self._calls = RunningAttempts()
@@ -84,18 +86,25 @@ class Children:
         return _outcome(answer, attempt)
 
     async def _take(self) -> Child:
-        if self._idle:
-            # The one used last: what it needs is in memory.
-            child = self._idle.pop()
-        else:
-            starting = self._beside(self._start())
-            try:
-                child = await asyncio.shield(starting)
-            except asyncio.CancelledError:
-                starting.add_done_callback(self._keep)
-                raise
+        child = None
+        while self._idle and child is None:
+            # The one used last: what it needs is in memory. One that was killed may not have ended yet.
+            last = self._idle.pop()
+            child = last if last.is_usable else None
+        if child is None:
+            child = await self._wait_for_start()
         self._busy.add(child)
         return child
+
+    async def _wait_for_start(self) -> Child:
+        # A spare one first: else there would soon be more children than places.
+        starting = self._spare_starts.pop() if self._spare_starts else self._beside(self._start())
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self._spare_starts.append(starting)
+            starting.add_done_callback(self._keep)
+            raise
 
     async def _start(self) -> Child:
         child = Child()
@@ -109,7 +118,10 @@ class Children:
         return child
 
     def _keep(self, starting: asyncio.Task[Child]) -> None:
-        """Keep a child for later, since the task that it was started for is over."""
+        """Keep a child for later if its task is over, and no other task has taken it."""
+        if starting not in self._spare_starts:
+            return
+        self._spare_starts.remove(starting)
         if not starting.cancelled() and starting.exception() is None:
             self._give_back(starting.result())
 

@@ -46,14 +46,17 @@ class Host:
         self._prepared: dict[str, tuple[Route, Any]] = {}
         self._states: dict[int, Any] = {}
         self._running: HostedTask | None = None
-        self._handler: asyncio.Task[bytes] | None = None
+        self._handler: asyncio.Task[Frame] | None = None
 
     async def serve(self) -> None:
         """Run what is ordered until the worker says that it was the last."""
         self._link.listen(self._heard)
         async with AsyncExitStack() as lifespans:
             while (order := await self._orders.get()).kind != frames.LEAVE:
-                self._link.send(await self._answer(order, lifespans))
+                answer = await self._answer(order, lifespans)
+                # The worker tells by these whether the answer belongs to its order, and is ours.
+                fields = {**answer.fields, "order": order.fields["order"], "pid": os.getpid()}
+                self._link.send(pack(answer.kind, fields, answer.body))
         self._threads.close()
 
     def _heard(self, frame: Frame) -> None:
@@ -70,15 +73,15 @@ class Host:
         if self._handler is not None:
             self._handler.cancel()
 
-    async def _answer(self, order: Frame, lifespans: AsyncExitStack) -> bytes:
+    async def _answer(self, order: Frame, lifespans: AsyncExitStack) -> Frame:
         if order.kind == frames.RUN:
             return await self._perform(order, *self._prepared[order.fields["reference"]])
         # Here, and not in a task of asyncio: a lifespan is left by the one that has entered it.
         try:
             await self._prepare(order.fields["reference"], order.fields["settings"], lifespans)
         except BaseException as error:  # noqa: BLE001 - whatever is raised is the failure of a task
-            return pack(frames.RAISED, {"error": describe(error)})
-        return pack(frames.READY)
+            return Frame(frames.RAISED, {"error": describe(error)})
+        return Frame(frames.READY, {})
 
     async def _prepare(self, reference: str, settings: Mapping[str, Any], lifespans: AsyncExitStack) -> None:
         found = find_handler(reference)
@@ -89,7 +92,7 @@ class Host:
             handler = cast("Handler", found)
             self._prepared[reference] = Route(handler, plain=not is_coroutine_handler(handler)), None
 
-    async def _perform(self, order: Frame, route: Route, state: Any) -> bytes:
+    async def _perform(self, order: Frame, route: Route, state: Any) -> Frame:
         running = self._running = HostedTask(order.fields, HostedHome(self._link, self._reports, state))
         self._handler = self._loop.create_task(self._run(route, _received(order), running))
         try:
@@ -107,7 +110,7 @@ class Host:
             self._states[id(owner)] = await lifespans.enter_async_context(lifespan)
         return self._states[id(owner)]
 
-    async def _run(self, route: Route, task: Task, running: HostedTask) -> bytes:
+    async def _run(self, route: Route, task: Task, running: HostedTask) -> Frame:
         # Nothing may leave this coroutine: asyncio would end the loop for a SystemExit.
         try:
             current_task.set(running)
@@ -118,7 +121,7 @@ class Host:
             result = await awaited(result)
             return _returned(result, task.type, running)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
-            return pack(frames.RAISED, {"error": describe(error)})
+            return Frame(frames.RAISED, {"error": describe(error)})
 
 
 def _received(order: Frame) -> Task:
@@ -131,14 +134,14 @@ def _received(order: Frame) -> Task:
     return task
 
 
-def _returned(result: object, task_type: str, running: HostedTask) -> bytes:
+def _returned(result: object, task_type: str, running: HostedTask) -> Frame:
     wish = control_of(result)
     if wish is not None:
-        return pack(frames.RETURNED, {"wish": describe(wish)})
+        return Frame(frames.RETURNED, {"wish": describe(wish)})
     data = None if result is None else result_bytes(result, task_type)
     if data is None:
-        return pack(frames.RETURNED, {"kind": "none", "dropped": running.dropped_result})
-    return pack(frames.RETURNED, {"kind": "text" if isinstance(result, str) else "bytes"}, data)
+        return Frame(frames.RETURNED, {"kind": "none", "dropped": running.dropped_result})
+    return Frame(frames.RETURNED, {"kind": "text" if isinstance(result, str) else "bytes"}, data)
 
 
 def _die_with_worker(pipe: int) -> None:
