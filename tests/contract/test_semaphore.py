@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from pyasynq import (
     ConfigurationError,
     InvalidOptionError,
+    LeaseExpiredError,
     Semaphore,
     SemaphoreFullError,
     SemaphoreNotHeldError,
@@ -21,7 +22,11 @@ from pyasynq import (
 from pyasynq import sync as blocking
 from pyasynq._broker.semaphore import acquire_token, release_token
 from pyasynq._clock import Instant
+from pyasynq._server.attempt import Attempt
+from pyasynq._wire.messages import TaskMessage
+from pyasynq.context import current_task
 from pyasynq.events import Outcome
+from pyasynq.testing import task_context
 from tests.contract.rights import replayed
 from tests.factories import NOW
 from tests.fix_engine import serving
@@ -91,6 +96,48 @@ def test_w29_a_lost_reply_changes_no_answer(perform: Perform, redis_client: Redi
     assert not perform(replayed(acquire_token("api", 2, "a", deadline=LATER + 1, now=NOW)))
     assert perform(replayed(release_token("api", "a")))
     assert {"b": LATER} == tokens(redis_client)
+
+
+def test_d29_a_token_is_given_back_by_the_attempt_that_took_it(
+    perform: Perform, redis_client: RedisClient
+) -> None:
+    """Sees the loss of the ZSCORE: the deadline tells the attempts at a task apart."""
+    acquire(perform, "a")
+    acquire(perform, "a", deadline=LATER + 5)
+    assert not perform(release_token("api", "a", deadline=LATER))
+    assert {"a": LATER + 5} == tokens(redis_client)
+    assert perform(release_token("api", "a", deadline=LATER + 5))
+    assert {} == tokens(redis_client)
+
+
+@run_async
+async def test_d29_an_attempt_that_lost_its_lease_leaves_the_token_of_the_next_one(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """Its block ends after the second attempt at the task has begun, in the same process or another one."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    later = int(now.timestamp()) + 120
+    semaphore, other = (Semaphore(redis_url, scope="api", max_tokens=2) for _ in range(2))
+    with task_context(task_id="a", deadline=now + timedelta(seconds=60)):
+        assert await semaphore.acquire()
+        for one in (semaphore, other):
+            with task_context(task_id="a", deadline=now + timedelta(seconds=120)):
+                assert await one.acquire()
+        with pytest.raises(SemaphoreNotHeldError):
+            await semaphore.release()
+    assert {"a": later} == tokens(redis_client)
+    # With a deadline of the task's own, that of both attempts is the same.
+    attempt = Attempt(cast("Any", None), "default", TaskMessage(type="t", id="a", deadline=later), "token")
+    attempt.begin(monotonic=0.0, unix_time=now.timestamp())
+    context_of_attempt = current_task.set(attempt)
+    assert await semaphore.acquire()
+    attempt.cause = LeaseExpiredError()
+    with pytest.raises(SemaphoreNotHeldError):
+        await semaphore.release()
+    current_task.reset(context_of_attempt)
+    assert {"a": later} == tokens(redis_client)
+    await semaphore.close()
+    await other.close()
 
 
 def test_h15_tokens_lapse_by_the_clock_of_redis(perform: Perform, redis_client: RedisClient) -> None:

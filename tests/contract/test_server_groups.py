@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._server.bell import Backoff
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.app import App
 from pyasynq.config import GroupRule, ServerConfig
@@ -184,6 +185,24 @@ async def test_a_function_that_returns_no_task_has_failed(redis_url: str, tasks:
     assert isinstance(failed.error, ConfigurationError)
     assert "returned bytes" in str(failed.error)
     assert 2 == len(tasks.members("g")), "the shutdown has put them back"
+
+
+@run_async
+async def test_d29_the_backoff_of_a_group_that_is_gone_is_forgotten(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks
+) -> None:
+    """Groups may be named after users, and those whose aggregation failed are deleted by hand."""
+    async with aggregating(redis_url, later) as running:
+        assert running.server._engine is not None
+        aggregator = running.server._engine._aggregator
+        await enqueue(running, "there", b"1")
+        for group in ("there", "gone"):
+            aggregator._backoffs["default", group] = Backoff(1.0, 2.0)
+        async with asyncio.timeout(10):
+            while ("default", "gone") in aggregator._backoffs:
+                aggregator.wake()
+                await asyncio.sleep(0.01)
+        assert [("default", "there")] == list(aggregator._backoffs)
 
 
 @run_async

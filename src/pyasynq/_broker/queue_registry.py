@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _KNOWN_SECONDS: Final = 60.0
+_SWEEP_AT: Final = 1_000
 
 
 class QueueRegistry:
@@ -24,6 +25,8 @@ class QueueRegistry:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._known_until: dict[str, float] = {}
+        self._sweep_at = _SWEEP_AT
+        """At how many names those that are not believed any more are dropped."""
 
     def knows(self, queue: str) -> bool:
         """Was the queue registered within the last 60 seconds?"""
@@ -31,7 +34,12 @@ class QueueRegistry:
 
     def remember(self, queue: str) -> None:
         """Note that Redis has just confirmed the registration."""
-        self._known_until[queue] = self._monotonic() + _KNOWN_SECONDS
+        now = self._monotonic()
+        self._known_until[queue] = now + _KNOWN_SECONDS
+        if len(self._known_until) >= self._sweep_at:
+            # Programs may make up queue names; twice as many as now makes the sweep cost next to nothing.
+            self._known_until = {name: until for name, until in self._known_until.items() if until > now}
+            self._sweep_at = max(_SWEEP_AT, 2 * len(self._known_until))
 
     def forget(self, queue: str) -> None:
         """Register the queue again with the next task, whatever was known."""

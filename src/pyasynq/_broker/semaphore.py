@@ -21,7 +21,7 @@ def acquire_token(
     return bool((yield ScriptCall(RATE_ACQUIRE, (semaphore_key(scope),), args, Replay.BY_TOKEN)))
 
 
-def release_token(scope: str, task_id: str) -> Plan[bool]:
-    """Take a task's token back; return whether it held one."""
-    args = (FIRST_SEND, task_id)
+def release_token(scope: str, task_id: str, *, deadline: int | None = None) -> Plan[bool]:
+    """Take a task's token back, if it was taken until this Unix second; return whether it held one."""
+    args = (FIRST_SEND, task_id, "" if deadline is None else deadline)
     return bool((yield ScriptCall(RATE_RELEASE, (semaphore_key(scope),), args, Replay.BY_TOKEN)))

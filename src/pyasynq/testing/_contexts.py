@@ -75,7 +75,7 @@ class RecordedContext:
         raise RuntimeError("the context of a test does not wait for anything")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class _RecordedTask:
     """Stands in for an attempt."""
 

@@ -145,11 +145,22 @@ class Aggregator(Service):
         for queue, some in _by_queue(sets).items():
             await self._parts.driver.run(release_sets(queue, some, now=self._parts.clock.redis_now()))
 
+    def _forget_vanished(self, found: list[tuple[str, list[str] | Exception]]) -> None:
+        """Drop the back-offs of groups that are no more; a set in work or in a pause is still a group's."""
+        listed = {queue for queue, groups in found if not isinstance(groups, Exception)}
+        present = {
+            (queue, group) for queue, groups in found if not isinstance(groups, Exception) for group in groups
+        }
+        for key in [key for key in self._backoffs if key[0] in listed and key not in present]:
+            if key not in self._running and key not in self._pauses:
+                del self._backoffs[key]
+
     async def _begin(self) -> float:
         """Begin as many aggregations as there is room for; return how long nothing else will be due."""
         parts, rest = self._parts, self.interval
         names = await parts.driver.run_batch([list_groups(queue) for queue in parts.queues])
         found = list(zip(parts.queues, names, strict=True))
+        self._forget_vanished(found)
         # Nobody's turn comes last for ever.
         random.shuffle(found)
         for queue, groups in found:

@@ -3,10 +3,14 @@
 -- KEYS[1] semaphore: sorted set of ids by the second until which they hold a token
 -- ARGV[1] replay: 1 when the call is sent again after its reply was lost
 -- ARGV[2] id: of the task
--- Returns: 1, or 0 if the task held none
+-- ARGV[3] deadline: the second until which it was taken; empty for any
+-- Returns: 1, or 0 if the task held none, or has taken another one since
 
 local semaphore = KEYS[1]
-local replay, id = unpack(ARGV)
+local replay, id, deadline = unpack(ARGV)
 
-local released = redis.call('ZREM', semaphore, id)
+local released = 0
+if deadline == '' or tonumber(redis.call('ZSCORE', semaphore, id) or '') == tonumber(deadline) then
+  released = redis.call('ZREM', semaphore, id)
+end
 return replay == '1' and 1 or released
