@@ -95,6 +95,9 @@ async def test_d09_a_router_that_raises_is_an_ordinary_failure(redis_url: str, t
         def routes(self) -> tuple[()]:
             return ()
 
+        def types(self) -> tuple[()]:
+            return ()
+
     async with serving(redis_url, Unsure(), ServerConfig(retry_delay=3600)) as running:
         await running.client.enqueue("t", task_id="a")
         while not tasks.ids("retry"):

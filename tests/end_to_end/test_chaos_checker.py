@@ -61,7 +61,7 @@ class SmallRun:
         await self._serve()
         self._recorder.close()
         with redis.Redis.from_url(self.url) as client:
-            return check(read_history(self._folder), await look(self.url, client))
+            return check(read_history(self._folder), await look(self.url, client, [QUEUE]))
 
     async def _serve(self) -> None:
         """Run what there is."""
