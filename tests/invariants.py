@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pyasynq._broker.verdicts import Verdict
 from pyasynq._wire.history import decode_attempts, decode_progress
 from pyasynq._wire.keys import ALL_QUEUES, QueueKeys, queue_keys
 from pyasynq._wire.messages import TaskMessage, UndecodableMessageError, decode_task_message
@@ -104,6 +105,7 @@ def violations(
             _counters(queue),
             _events(queue),
             _scores(queue),
+            _verdicts(queue),
             _limits(queue),
         )
         found += [f"{name}: {message}" for check in checks for message in check]
@@ -320,6 +322,20 @@ def _events(queue: _Queue) -> Iterator[str]:
         event = json.loads(fields.get(b"event", b"{}"))
         if fields.keys() != {b"event"} or not {"kind", "queue", "at"} <= event.keys():
             yield f"event {position} is {fields}"
+
+
+def _verdicts(queue: _Queue) -> Iterator[str]:
+    if "x:verdicts" not in queue.values:
+        return
+    if queue.ttls["x:verdicts"] < 0:
+        yield "x:verdicts never expires"
+    verdicts = queue.values["x:verdicts"]
+    if len(verdicts) > 20_000:
+        yield f"x:verdicts has {len(verdicts)} members"
+    for member in verdicts:
+        token, verdict, task_id = [*member.split(" ", 2), "", ""][:3]
+        if not (token.endswith("/leased") and verdict in set(Verdict) and task_id):
+            yield f"x:verdicts has the member {member!r}"
 
 
 def _scores(queue: _Queue) -> Iterator[str]:

@@ -630,18 +630,29 @@ class LeaseExpiredError(PyasynqError):
         super().__init__("asynq: task lease expired")
 
 
+class UnknownAttemptError(LeaseExpiredError):
+    """Redis knows nothing of the attempt any more: it was settled or lost too long ago, or there was none."""
+
+    def __init__(self) -> None:
+        PyasynqError.__init__(self, "unknown: settled or lost more than 60 s ago")
+
+
 class AttemptSettledError(PyasynqError):
     """The attempt was settled before: what becomes of its task has been said.
 
     Attributes:
         queue: the queue's name.
         task_id: the id.
+        verdict: how a leased attempt was settled: `"done"`, `"retry"`, `"snooze"`, `"archive"`, `"cancel"` or
+            `"requeue"`; empty for other attempts.
     """
 
-    def __init__(self, queue: str, task_id: str) -> None:
-        super().__init__(f"this attempt at task {task_id!r} of queue {queue!r} was settled before")
+    def __init__(self, queue: str, task_id: str, verdict: str = "") -> None:
+        before = f"settled before, as {verdict!r}" if verdict else "settled before"
+        super().__init__(f"this attempt at task {task_id!r} of queue {queue!r} was {before}")
         self.queue = queue
         self.task_id = task_id
+        self.verdict = verdict
 
 
 class ReportedError(PyasynqError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pytest
 
@@ -19,14 +19,20 @@ from pyasynq._broker.settle import (
     settle_requeue,
     settle_retry,
 )
+from pyasynq._broker.verdicts import NO_NOTE
 from tests.factories import NOW, message_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pyasynq._broker.plan import Plan
+    from pyasynq._broker.verdicts import VerdictNote
 
-    Settle = Callable[[Sequence[Claim]], Plan[Settled]]
+    class Settle(Protocol):
+        """Settles attempts in one of the five ways."""
+
+        def __call__(self, claims: Sequence[Claim], /, *, note: VerdictNote = ...) -> Plan[Settled]: ...
+
 
 RETENTION = 60
 EXPIRES_AT = NOW.seconds + RETENTION
@@ -52,34 +58,47 @@ class DoneTask(NamedTuple):
     unique_key: str
 
 
-def done(claims: Sequence[Claim], unique_key: str = "") -> Plan[Settled]:
+def done(claims: Sequence[Claim], unique_key: str = "", *, note: VerdictNote = NO_NOTE) -> Plan[Settled]:
     """Settle attempts whose tasks are finished."""
-    return settle_done("default", [DoneTask(*one, unique_key) for one in claims], now=NOW)
+    return settle_done("default", [DoneTask(*one, unique_key) for one in claims], now=NOW, note=note)
 
 
-def complete(claims: Sequence[Claim], unique_key: str = "", result: bytes | None = None) -> Plan[Settled]:
+def complete(
+    claims: Sequence[Claim],
+    unique_key: str = "",
+    result: bytes | None = None,
+    *,
+    note: VerdictNote = NO_NOTE,
+) -> Plan[Settled]:
     """Settle attempts whose tasks are finished and kept."""
     decisions = [CompleteTask(one, unique_key, completed_bytes(one.id), EXPIRES_AT, result) for one in claims]
-    return settle_complete("default", decisions, now=NOW)
+    return settle_complete("default", decisions, now=NOW, note=note)
 
 
-def retry(claims: Sequence[Claim], *, is_failure: bool = True, trace: bytes = b"") -> Plan[Settled]:
+def retry(
+    claims: Sequence[Claim], *, is_failure: bool = True, trace: bytes = b"", note: VerdictNote = NO_NOTE
+) -> Plan[Settled]:
     """Settle attempts whose tasks are to be tried again in 90 seconds."""
     decisions = [RetryTask(one, failed_bytes(one.id), NOW.seconds + 90, is_failure, trace) for one in claims]
-    return settle_retry("default", decisions, now=NOW)
+    return settle_retry("default", decisions, now=NOW, note=note)
 
 
 def archive(
-    claims: Sequence[Claim], *, trace: bytes = b"", max_size: int = 9_999, cutoff: int = CUTOFF
+    claims: Sequence[Claim],
+    *,
+    trace: bytes = b"",
+    max_size: int = 9_999,
+    cutoff: int = CUTOFF,
+    note: VerdictNote = NO_NOTE,
 ) -> Plan[Settled]:
     """Settle attempts whose tasks failed for good."""
     decisions = [ArchiveTask(one, failed_bytes(one.id), NOW.ceiling, trace) for one in claims]
-    return settle_archive("default", decisions, max_size=max_size, cutoff=cutoff, now=NOW)
+    return settle_archive("default", decisions, max_size=max_size, cutoff=cutoff, now=NOW, note=note)
 
 
-def requeue(claims: Sequence[Claim]) -> Plan[Settled]:
+def requeue(claims: Sequence[Claim], *, note: VerdictNote = NO_NOTE) -> Plan[Settled]:
     """Settle attempts that did not come to their end."""
-    return settle_requeue("default", [RequeueTask(one) for one in claims], now=NOW)
+    return settle_requeue("default", [RequeueTask(one) for one in claims], now=NOW, note=note)
 
 
 every_settle = pytest.mark.parametrize("settle", [done, complete, retry, archive, requeue])

@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyasynq.errors import AttemptSettledError, LeaseExpiredError, TaskCanceledError, TaskTimeoutError
 from tests.factories import Tasks
 from tests.fix_consumer import consuming
 from tests.run_async import run_async
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs" / "consumer.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+ERRORS = {
+    kind.__name__: kind
+    for kind in (AttemptSettledError, LeaseExpiredError, TaskCanceledError, TaskTimeoutError)
+}
 PROGRAM = """
 import asyncio
 
@@ -49,7 +54,7 @@ async def run(example: str, **names: Any) -> dict[str, Any]:
 @run_async
 async def test_the_examples_run(redis_url: str, redis_client: RedisClient, tasks: Tasks) -> None:
     """A loop, blocking work, a cancellation, a lease, and its receipt."""
-    loop, blocking, cancelled, leasing, finding = EXAMPLES
+    loop, blocking, cancelled, leasing, finding, again = EXAMPLES
     reports = Tasks(redis_client, "reports")
     reports.pending("r", retention=60)
     await run(loop.replace("redis://localhost:6379/0", redis_url), write_report=write_report)
@@ -72,6 +77,8 @@ async def test_the_examples_run(redis_url: str, redis_client: RedisClient, tasks
         made = await run(finding, consumer=c.consumer, task_id="far", receipt=shown["receipt"])
         assert made["new_receipt"] != shown["receipt"]
         assert b"result" == tasks.fields("far")["result"]
+        made = await run(again, consumer=c.consumer, task_id="far", receipt=shown["receipt"], **ERRORS)
+        assert 204 == made["answer"]
 
 
 async def stuck(task: Task) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -18,9 +18,12 @@ from pyasynq.errors import (
     ConfigurationError,
     InvalidOptionError,
     LeaseExpiredError,
+    TaskCanceledError,
     TaskTimeoutError,
+    UnknownAttemptError,
 )
-from pyasynq.events import LeaseLost, Outcome, TaskPoisoned, TaskRecovered
+from pyasynq.events import LeaseLost, Outcome, TaskPoisoned, TaskRecovered, TaskSettled
+from pyasynq.inspector import Inspector
 from tests.contract.test_consumer_settles import break_calls
 from tests.fix_consumer import be_impatient, consuming
 from tests.fix_engine import QUICK, serving
@@ -206,10 +209,8 @@ async def test_a_receipt_finds_the_attempt_in_the_same_consumer(redis_url: str, 
         [attempt] = await c.consumer.lease()
         again = await c.consumer.find("default", "a", attempt.receipt)
         await again.done()
-        with pytest.raises(AttemptSettledError):
-            await attempt.done()
-        with pytest.raises(LeaseExpiredError):
-            await c.consumer.find("default", "a", attempt.receipt)
+        with pytest.raises(AttemptSettledError, match="before, as 'done'"):
+            await attempt.retry("oops")
 
 
 @run_async
@@ -229,8 +230,6 @@ async def test_a_receipt_finds_the_attempt_in_another_consumer(redis_url: str, t
         await one.recorder.wait(LeaseLost)
         assert isinstance(attempt.cancelled, LeaseExpiredError)
         await second.retry("not yet")
-        with pytest.raises(LeaseExpiredError):
-            await two.consumer.find("default", "a", second.receipt)
     assert ["a"] == list(tasks.scores("retry"))
     assert 2 == decode_task_message(tasks.fields("a")["msg"]).retried
 
@@ -261,6 +260,107 @@ async def test_the_deadline_goes_with_the_receipt(redis_url: str, tasks: Tasks) 
         found = asyncio.create_task(two.consumer.find("default", "a", attempt.receipt))
         assert Outcome.RETRIED is (await two.finished("a")).outcome
         await asyncio.wait({found})
+
+
+@run_async
+async def test_d13_a_lease_ends_at_the_deadline_of_its_task(redis_url: str, tasks: Tasks) -> None:
+    """In Redis and in the receipt; tasks of the same take that have more time keep their lease."""
+    tasks.pending("short", timeout=5)
+    tasks.pending("long", timeout=500)
+    async with consuming(redis_url) as c:
+        attempts = await c.consumer.lease(limit=2, duration=60)
+        assert {"short", "long"} == {one.id for one in attempts}
+        for attempt in attempts:
+            most = 7 if attempt.id == "short" else 62
+            assert most - 4 < left(attempt) < most
+            assert attempt.lease_expires_at.timestamp() == tasks.scores("lease")[attempt.id]
+            await attempt.requeue()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@run_async
+async def test_d13_a_settle_that_is_sent_again_is_answered_as_the_first(
+    redis_url: str, tasks: Tasks, elsewhere: bool
+) -> None:
+    """Whichever consumer gets it, and whatever the worker that missed the first answer holds."""
+    tasks.pending("a")
+    async with consuming(redis_url) as one, consuming(redis_url) as two:
+        [attempt] = await one.consumer.lease()
+        await asyncio.gather(attempt.done(b"1"), attempt.done(b"1"))
+        again = await (two if elsewhere else one).consumer.find("default", "a", attempt.receipt)
+        assert ("done", "a", "default") == (again.verdict, again.id, again.queue)
+        await again.done(b"1")
+        for other in (again.retry("oops"), again.requeue(), again.extend(5), again.write_result(b"")):
+            with pytest.raises(AttemptSettledError, match="before, as 'done'") as caught:
+                await other
+            assert "done" == caught.value.verdict
+        with pytest.raises(AttemptSettledError):
+            assert again.task.type
+
+
+@run_async
+async def test_d13_of_two_settles_in_two_consumers_the_second_gets_the_answer_of_the_first(
+    redis_url: str, tasks: Tasks
+) -> None:
+    """Although both held the attempt when they were asked."""
+    tasks.pending("a", "b")
+    async with consuming(redis_url) as one, consuming(redis_url) as two:
+        for attempt in await one.consumer.lease(limit=2):
+            same = await two.consumer.find("default", attempt.id, attempt.receipt)
+            await attempt.archive("no more")
+            if attempt.id == "a":
+                await same.archive("no more")
+            else:
+                with pytest.raises(AttemptSettledError, match="as 'archive'"):
+                    await same.done()
+
+
+@run_async
+async def test_d13_the_holder_hears_of_a_timeout_in_any_consumer(redis_url: str, tasks: Tasks) -> None:
+    """From `find`, after the attempt was settled without it."""
+    tasks.pending("a", timeout=1)
+    async with consuming(redis_url) as one, consuming(redis_url) as two:
+        [attempt] = await one.consumer.lease()
+        await one.recorder.wait(TaskSettled)
+        with pytest.raises(TaskTimeoutError):
+            await attempt.done()
+        for c in (one, two):
+            with pytest.raises(TaskTimeoutError):
+                await c.consumer.find("default", "a", attempt.receipt)
+
+
+@pytest.mark.parametrize("outcome", ["retry", "archive", "delete"])
+@run_async
+async def test_d13_the_holder_hears_of_a_cancellation_in_any_consumer(
+    redis_url: str, tasks: Tasks, outcome: Literal["retry", "archive", "delete"]
+) -> None:
+    """And what became of its task."""
+    tasks.pending("a")
+    async with consuming(redis_url) as one, consuming(redis_url) as two, Inspector(redis_url) as inspector:
+        [attempt] = await one.consumer.lease()
+        await inspector.cancel("a", "default", outcome)
+        await one.recorder.wait(TaskSettled)
+        with pytest.raises(TaskCanceledError):
+            await attempt.done()
+        for c in (one, two):
+            with pytest.raises(TaskCanceledError) as caught:
+                await c.consumer.find("default", "a", attempt.receipt)
+            assert outcome == caught.value.outcome
+
+
+@run_async
+async def test_d13_a_lost_lease_is_told_and_an_unknown_one_too(redis_url: str, tasks: Tasks) -> None:
+    """They are two errors, and both say that the task is not the holder's."""
+    tasks.pending("a")
+    async with consuming(redis_url, settings=RECOVERY) as c:
+        [attempt] = await c.consumer.lease(duration=1)
+        [again] = await asyncio.wait_for(c.consumer.lease(), 10)
+        with pytest.raises(LeaseExpiredError, match="lease expired"):
+            await c.consumer.find("default", "a", attempt.receipt)
+        await again.done()
+        tasks.client.delete(tasks.keys.verdicts)
+        with pytest.raises(UnknownAttemptError, match="unknown: settled or lost more than 60 s ago"):
+            await c.consumer.find("default", "a", again.receipt)
 
 
 @pytest.mark.parametrize(

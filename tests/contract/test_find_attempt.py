@@ -10,13 +10,14 @@ from pyasynq._broker.find_attempt import FoundAttempt, find_attempt
 from tests.factories import LEASE_SCORE, NOW, TOKEN, message_bytes
 
 if TYPE_CHECKING:
+    from pyasynq._broker.verdicts import Verdict
     from tests.factories import Tasks
     from tests.fix_broker import Perform
 
 GRACE = 30
 
 
-def find(perform: Perform, **changes: Any) -> FoundAttempt | None:
+def find(perform: Perform, **changes: Any) -> FoundAttempt | Verdict | None:
     """Look for the attempt that `tasks.active("a")` makes, at NOW."""
     arguments: dict[str, Any] = {"token": TOKEN, "lease_end": LEASE_SCORE, "now": NOW}
     return perform(find_attempt("default", "a", **(arguments | changes)))

@@ -36,6 +36,8 @@ def leave_traces(tasks: Tasks) -> None:
     client.set(f"{keys.failed}:{DAY}", 2, ex=60)
     client.set(keys.unique("t", b"x"), "gone", ex=60)
     client.hset(keys.cancellations, "gone", "1 retry t")
+    client.zadd(keys.verdicts, {"s/1/leased done gone": 1})
+    client.expire(keys.verdicts, 60)
     client.hset(keys.limits, "concurrency", 1)
     client.hset(keys.ticks, "entry", 1)
 

@@ -1,4 +1,4 @@
-"""Finding the task of an attempt again, for whoever holds its token in another process."""
+"""Finding the task of an attempt by its token, in any process, or what has become of the attempt."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pyasynq._broker.arguments import time_arguments
 from pyasynq._broker.plan import Plan, Replay, ScriptCall
 from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import LEASE_FIND_ATTEMPT
+from pyasynq._broker.verdicts import Verdict, is_leased
 from pyasynq._clock import Instant
 from pyasynq._wire.constants import LEASE_GRACE_SECONDS
 from pyasynq._wire.keys import queue_keys
@@ -31,25 +32,34 @@ class FoundAttempt(NamedTuple):
 
 def find_attempt(
     queue: str, task_id: str, *, token: str, lease_end: int, now: Instant | None = None
-) -> Plan[FoundAttempt | None]:
-    """Return the task of the attempt with this token, or None when the task is not its any more.
+) -> Plan[FoundAttempt | Verdict | None]:
+    """Return the task of the attempt with this token, or its verdict; None when neither is known any more.
 
     `lease_end` is the Unix time at which its lease was to end when its holder last heard of it. A worker of
     Go leaves our token where it is; it takes a task no earlier than its grace after that end, so until then a
     later lease is still the attempt's own.
     """
     keys = queue_keys(queue)
+    verdicts = tuple(Verdict) if is_leased(token) else ()
     reply = yield ScriptCall(
         LEASE_FIND_ATTEMPT,
-        (keys.task(task_id), keys.lease),
-        (task_id, token, lease_end, LEASE_GRACE_SECONDS, *time_arguments(now)),
+        (keys.task(task_id), keys.lease, keys.verdicts),
+        (task_id, token, lease_end, LEASE_GRACE_SECONDS, *time_arguments(now), *verdicts),
         Replay.SAFE,
     )
     if not reply:
         return None
+    if len(reply) == 1:
+        return Verdict(reply[0].decode())
     message, crashes, score, seconds, microseconds = reply
     lease_score = whole_second(score)
-    # A lease without end is none that a worker has asked for.
+    # No worker asks for an infinite lease; treat it as missing.
     if lease_score is None:
         return None
     return FoundAttempt(message, crashes, lease_score, Instant(seconds, microseconds))
+
+
+def find_verdict(queue: str, task_id: str, token: str, *, now: Instant | None = None) -> Plan[Verdict | None]:
+    """Return what became of an attempt whose task is not its own any more; None when that is not known."""
+    found = yield from find_attempt(queue, task_id, token=token, lease_end=0, now=now)
+    return found if isinstance(found, Verdict) else None

@@ -224,7 +224,7 @@ def recover(
     for chunk in reversed(list(chunks(tasks, width=4))):
         reply = yield ScriptCall(
             LEASE_RECOVER,
-            (keys.active, keys.lease, keys.pending),
+            (keys.active, keys.lease, keys.pending, keys.verdicts),
             (
                 keys.task_prefix,
                 "" if own_slack is None else own_slack,
@@ -267,7 +267,7 @@ def archive_poison(
         ]
         reply = yield ScriptCall(
             LEASE_ARCHIVE_POISON,
-            (keys.active, keys.lease, keys.archived, *counters(keys, today)),
+            (keys.active, keys.lease, keys.archived, *counters(keys, today), keys.verdicts),
             (
                 keys.task_prefix,
                 "" if own_slack is None else own_slack,

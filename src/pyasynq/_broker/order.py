@@ -11,22 +11,29 @@ from typing import TYPE_CHECKING
 
 from pyasynq._broker.delayed import forward_tried
 from pyasynq._broker.settle import RetryTask, Settled, settle_retry
+from pyasynq._broker.verdicts import NO_NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyasynq._broker.plan import Plan
+    from pyasynq._broker.verdicts import VerdictNote
     from pyasynq._clock import Instant
 
 
 def retry_in_order(
-    queue: str, tasks: Sequence[RetryTask], *, now: Instant, redis_now: Instant | None
+    queue: str,
+    tasks: Sequence[RetryTask],
+    *,
+    now: Instant,
+    redis_now: Instant | None,
+    note: VerdictNote = NO_NOTE,
 ) -> Plan[Settled]:
     """Set tasks of an ordered queue aside, as `settle_retry` does; those that are due are in front at once.
 
     Between the two calls the queue is held by what is in `retry`, so nobody else takes anything.
     """
-    settled = yield from settle_retry(queue, tasks, now=now)
+    settled = yield from settle_retry(queue, tasks, now=now, note=note)
     if any(task.retry_at <= now.seconds for task in tasks):
         yield from forward_tried(queue, now=redis_now)
     return settled

@@ -3,6 +3,7 @@
 Every settle checks first that the attempt still owns its task, and takes nothing from anyone else: the
 ids of tasks that were not ours any more come back as `Settled.refused`, and nothing was written for them.
 After a lost reply a call is sent again; what its first run settled is not refused then.
+A `note` is the verdict that is kept for leased attempts; all attempts of a call share it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pyasynq._broker.scripts import (
     TASK_TRIM_ARCHIVED,
 )
 from pyasynq._broker.stored import name_of
+from pyasynq._broker.verdicts import NO_NOTE, VerdictNote
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.keys import QueueKeys, queue_keys
 
@@ -138,14 +140,16 @@ class Settled(NamedTuple):
 Decision = TypeVar("Decision")
 
 
-def settle_done(queue: str, tasks: Sequence[Finished], *, now: Instant) -> Plan[Settled]:
+def settle_done(
+    queue: str, tasks: Sequence[Finished], *, now: Instant, note: VerdictNote = NO_NOTE
+) -> Plan[Settled]:
     """Delete finished tasks, release the locks they own, and count them as processed."""
     keys = queue_keys(queue)
     return (
         yield from _settle(
             TASK_DONE,
-            (keys.active, keys.lease, keys.processed, keys.processed_on(now.to_datetime())),
-            (keys.task_prefix, statistics_end(now)),
+            (keys.active, keys.lease, keys.processed, keys.processed_on(now.to_datetime()), keys.verdicts),
+            (keys.task_prefix, statistics_end(now), *note),
             tasks,
             _done_arguments,
             width=4,
@@ -153,14 +157,23 @@ def settle_done(queue: str, tasks: Sequence[Finished], *, now: Instant) -> Plan[
     )
 
 
-def settle_complete(queue: str, tasks: Sequence[CompleteTask], *, now: Instant) -> Plan[Settled]:
+def settle_complete(
+    queue: str, tasks: Sequence[CompleteTask], *, now: Instant, note: VerdictNote = NO_NOTE
+) -> Plan[Settled]:
     """Keep finished tasks until their retention ends, release the locks they own, count them as processed."""
     keys = queue_keys(queue)
     return (
         yield from _settle(
             TASK_COMPLETE,
-            (keys.active, keys.lease, keys.completed, keys.processed, keys.processed_on(now.to_datetime())),
-            (keys.task_prefix, statistics_end(now)),
+            (
+                keys.active,
+                keys.lease,
+                keys.completed,
+                keys.processed,
+                keys.processed_on(now.to_datetime()),
+                keys.verdicts,
+            ),
+            (keys.task_prefix, statistics_end(now), *note),
             tasks,
             _complete_arguments,
             width=9,
@@ -169,7 +182,9 @@ def settle_complete(queue: str, tasks: Sequence[CompleteTask], *, now: Instant) 
     )
 
 
-def settle_retry(queue: str, tasks: Sequence[RetryTask], *, now: Instant) -> Plan[Settled]:
+def settle_retry(
+    queue: str, tasks: Sequence[RetryTask], *, now: Instant, note: VerdictNote = NO_NOTE
+) -> Plan[Settled]:
     """Set tasks aside until they are to be tried again; failures among them are counted.
 
     A lock that a task owns holds until then and for as long as it was asked for.
@@ -178,8 +193,8 @@ def settle_retry(queue: str, tasks: Sequence[RetryTask], *, now: Instant) -> Pla
     return (
         yield from _settle(
             TASK_RETRY,
-            (keys.active, keys.lease, keys.retry, *counters(keys, now)),
-            (keys.task_prefix, statistics_end(now), *time_arguments(now)),
+            (keys.active, keys.lease, keys.retry, *counters(keys, now), keys.verdicts),
+            (keys.task_prefix, statistics_end(now), *time_arguments(now), *note),
             tasks,
             _retry_arguments,
             width=10,
@@ -195,6 +210,7 @@ def settle_archive(
     max_size: int,
     cutoff: int,
     now: Instant,
+    note: VerdictNote = NO_NOTE,
 ) -> Plan[Settled]:
     """Archive tasks and count them as failed.
 
@@ -208,8 +224,8 @@ def settle_archive(
         tail = [argument for task in chunk for argument in _archive_arguments(task)]
         reply = yield ScriptCall(
             TASK_ARCHIVE,
-            (keys.active, keys.lease, keys.archived, *counters(keys, now)),
-            (FIRST_SEND, keys.task_prefix, statistics_end(now), max_size, cutoff, *tail),
+            (keys.active, keys.lease, keys.archived, *counters(keys, now), keys.verdicts),
+            (FIRST_SEND, keys.task_prefix, statistics_end(now), max_size, cutoff, *note, *tail),
             Replay.BY_TOKEN,
         )
         refused.update(read_ids(reply[2:]))
@@ -217,7 +233,9 @@ def settle_archive(
     return Settled(frozenset(refused), trimmed)
 
 
-def settle_requeue(queue: str, tasks: Sequence[RequeueTask], *, now: Instant | None) -> Plan[Settled]:
+def settle_requeue(
+    queue: str, tasks: Sequence[RequeueTask], *, now: Instant | None, note: VerdictNote = NO_NOTE
+) -> Plan[Settled]:
     """Put unfinished tasks back to the front of their queue; the first one will be taken first.
 
     Nothing is counted, and the messages stay as they are.
@@ -228,8 +246,8 @@ def settle_requeue(queue: str, tasks: Sequence[RequeueTask], *, now: Instant | N
     for chunk in reversed(list(chunks(tasks, width=3))):
         settled = yield from _settle(
             TASK_REQUEUE,
-            (keys.active, keys.lease, keys.pending),
-            (keys.task_prefix, *time_arguments(now)),
+            (keys.active, keys.lease, keys.pending, keys.verdicts),
+            (keys.task_prefix, *time_arguments(now), *note),
             chunk,
             lambda task: task.claim,
             width=3,

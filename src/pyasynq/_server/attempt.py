@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable
 
+    from pyasynq._broker.verdicts import Verdict
     from pyasynq._wire.messages import TaskMessage
     from pyasynq.context import Home
 
@@ -80,6 +81,7 @@ class Attempt:
         lost: whether Redis said that the task is somebody else's.
         on_cancel: called when an attempt that runs is cancelled, for those that are no task of asyncio.
         settled: done when nothing is left to write: with whether it was written, or with what went wrong.
+        verdict: what became of a leased attempt, once it is settled; None for the attempts of workers.
         size: of the message, in bytes; 0 where nobody asks.
         started: monotonic time at which it began; until then, at which it was taken.
         thread_id: of the thread that has run a handler of this attempt last; 0 for none.
@@ -121,6 +123,7 @@ class Attempt:
         "thread_id",
         "threads",
         "token",
+        "verdict",
     )
 
     def __init__(
@@ -163,6 +166,7 @@ class Attempt:
         self.dropped_result = ""
         self.progress: Report | None = None
         self.progress_queued = False
+        self.verdict: Verdict | None = None
         self._cancel_event: threading.Event | None = None
 
     @property

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import sys
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.find_attempt import find_attempt
 from pyasynq._broker.leases import renew
 from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._broker.settle import Claim
+from pyasynq._broker.verdicts import Verdict
 from pyasynq._server.attempt import Attempt, expect_renewals
 from pyasynq._server.conclusion import ServerStopping
 from pyasynq._server.core import EngineCore
-from pyasynq._server.desk import Desk, Take
+from pyasynq._server.desk import Desk, Take, error_of
 from pyasynq._server.routes import NoRoutes
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
-from pyasynq.errors import ConfigurationError, LeaseExpiredError, ReplyLostError
+from pyasynq.errors import ConfigurationError, LeaseExpiredError, RedisError, ReplyLostError, TaskTimeoutError
 from pyasynq.events import ShutdownWaiting, TasksPutBack
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from pyasynq._broker.drivers.redis_url import RedisTarget
     from pyasynq._clock import Clock
@@ -28,6 +31,10 @@ if TYPE_CHECKING:
     from pyasynq._server.settings import EngineSettings
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
+
+
+_SETTLE_SECONDS = 0.5
+"""How long a lease outlasts its attempt's deadline at least, so that the timeout can be settled under it."""
 
 
 class ConsumerEngine(EngineCore):
@@ -66,7 +73,29 @@ class ConsumerEngine(EngineCore):
         for queue in chosen:
             self._require_served(queue)
         seconds = self._settings.lease if lease is None else lease
-        return await self.desk.take(Take(limit, seconds, chosen, renewed=lease is None), wait)
+        attempts = await self.desk.take(Take(limit, seconds, chosen, renewed=lease is None), wait)
+        if lease is not None:
+            await self._clip(attempts)
+        return attempts
+
+    async def _clip(self, attempts: Sequence[Attempt]) -> None:
+        """End leases at the deadlines of their attempts, which are known only once the messages are here."""
+        now = self._clock.monotonic()
+        too_long: dict[tuple[str, int], list[Attempt]] = {}
+        for attempt in attempts:
+            left = _seconds_left(attempt, now)
+            if now + left < attempt.lease_until:
+                too_long.setdefault((attempt.queue, left), []).append(attempt)
+        try:
+            await asyncio.gather(
+                *(self._move_leases(group, seconds) for (_, seconds), group in too_long.items())
+            )
+        except RedisError:
+            # The tasks are taken, and are settled at their deadlines all the same.
+            pass
+        except BaseException:
+            self.desk.put_back(attempts)
+            raise
 
     def _require_served(self, queue: str) -> None:
         if queue not in self._parts.queues:
@@ -83,47 +112,65 @@ class ConsumerEngine(EngineCore):
         """
         self.desk.require_held(attempt)
         asked_at = self._clock.monotonic()
-        seconds = max(1, min(seconds, math.ceil(attempt.deadline - asked_at)))
-        claim = Claim(attempt.id, attempt.token, attempt.lease_score)
-        # A settle may overtake the reply: it must then know the score that Redis has by now.
-        expect_renewals([attempt], self._redis_time.now().ceiling, seconds)
-        renewed = await self._driver.run(
-            renew(attempt.queue, [claim], lease_seconds=seconds, now=self._clock.redis_now())
-        )
-        if renewed.lost:
-            attempt.lost = True
-        else:
-            attempt.lease_until = asked_at + seconds
-            attempt.lease_end = renewed.lease_score
+        seconds = min(seconds, _seconds_left(attempt, asked_at))
+        await self._move_leases([attempt], seconds)
         self.desk.require_held(attempt)
         if attempt.message.unique_key:
             lock = HeldLock(attempt.id, attempt.message.unique_key)
             await self._driver.run(renew_locks(attempt.queue, [lock], lease_seconds=seconds))
 
-    async def find(self, queue: str, task_id: str, receipt: Receipt) -> Attempt:
-        """Return the attempt that a receipt is for, whichever consumer has taken its task.
+    async def _move_leases(self, attempts: Sequence[Attempt], seconds: int) -> None:
+        """Let leases of one queue end so many seconds from now; note which are lost."""
+        asked_at = self._clock.monotonic()
+        claims = [Claim(one.id, one.token, one.lease_score) for one in attempts]
+        # A settle may overtake the reply: it must then know the score that Redis has by now.
+        expect_renewals(attempts, self._redis_time.now().ceiling, seconds)
+        renewed = await self._driver.run(
+            renew(attempts[0].queue, claims, lease_seconds=seconds, now=self._clock.redis_now())
+        )
+        lost = set(renewed.lost)
+        for attempt in attempts:
+            if attempt.id in lost:
+                attempt.lost = True
+            else:
+                attempt.lease_until = asked_at + seconds
+                attempt.lease_end = renewed.lease_score
+
+    async def find(self, queue: str, task_id: str, receipt: Receipt) -> Attempt | Verdict:
+        """Return the attempt that a receipt is for, or the verdict that its holder gave before.
 
         Raises:
+            TaskTimeoutError: when its deadline has passed.
+            TaskCanceledError: when it was cancelled.
             LeaseExpiredError: when the task is not that attempt's any more.
-            AttemptSettledError: when it is being settled.
             RedisError: when Redis cannot be asked.
         """
         self._require_served(queue)
         attempt = self._roster.get(queue, task_id)
-        if attempt is None or attempt.token != receipt.token:
-            attempt = await self._adopt(queue, task_id, receipt)
-        self.desk.require_held(attempt)
-        return attempt
+        if attempt is not None and attempt.token == receipt.token:
+            # What is being settled is returned: the same settle again waits for the confirmation as well.
+            if attempt.verdict is None or not attempt.verdict.by_holder:
+                self.desk.require_held(attempt)
+            return attempt
+        found = await self._adopt(queue, task_id, receipt)
+        if isinstance(found, Attempt):
+            now = self._clock.monotonic()
+            if found.deadline <= now:
+                found.cancel(TaskTimeoutError(), monotonic=now)
+            self.desk.require_held(found)
+        return found
 
-    async def _adopt(self, queue: str, task_id: str, receipt: Receipt) -> Attempt:
+    async def _adopt(self, queue: str, task_id: str, receipt: Receipt) -> Attempt | Verdict:
         asked_at = self._clock.monotonic()
         found = await self._driver.run(
             find_attempt(
                 queue, task_id, token=receipt.token, lease_end=receipt.lease_end, now=self._clock.redis_now()
             )
         )
-        if found is None:
-            raise LeaseExpiredError
+        if found is None or isinstance(found, Verdict):
+            if found is None or not found.by_holder:
+                raise error_of(found, queue, task_id)
+            return found
         here = self._roster.get(queue, task_id)
         if here is not None and here.token == receipt.token:
             # Two have asked for it at the same time.
@@ -180,3 +227,10 @@ class ConsumerEngine(EngineCore):
                 address = self._target.address
                 cause = "the consumer was closed before Redis had confirmed the outcome"
                 attempt.settled.set_result(self._settles.last_error or ReplyLostError(address, cause))
+
+
+def _seconds_left(attempt: Attempt, now: float) -> int:
+    """Return the longest lease that an attempt can use, in whole seconds."""
+    if math.isinf(attempt.deadline):
+        return sys.maxsize
+    return max(1, math.ceil(attempt.deadline + _SETTLE_SECONDS - now))

@@ -6,6 +6,8 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
+from pyasynq._broker.find_attempt import find_verdict
+from pyasynq._broker.verdicts import Verdict, is_leased
 from pyasynq._server.attempt import Phase
 from pyasynq._server.code_places import timeout_of
 from pyasynq._server.conclusion import ServerStopping, broken_off, conclude
@@ -19,6 +21,7 @@ from pyasynq.errors import (
     PyasynqError,
     TaskCanceledError,
     TaskTimeoutError,
+    UnknownAttemptError,
 )
 from pyasynq.events import LeaseLost, TaskStarted
 
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.outcome import Ending
     from pyasynq._server.parts import Parts
+
+_CANCELED = "canceled-"
+"""The beginning of the verdicts of cancelled attempts; the outcome follows."""
 
 _LAST_LOOK_SECONDS = 1.0
 """How long a take whose wait is over may go on for a first look at its queues that is held up."""
@@ -204,8 +210,10 @@ class Desk:
         for take in self._takes:
             take.end_wait(at_once=True)
 
-    async def settle(self, attempt: Attempt, ending: Ending) -> None:
+    async def settle(self, attempt: Attempt, ending: Ending, verdict: Verdict) -> None:
         """End an attempt and wait until Redis has confirmed it; cancelled, it is settled all the same.
+
+        A leased attempt may be settled again with the same verdict, which is answered as the first time.
 
         Raises:
             TaskTimeoutError: when its deadline had passed; it was settled as such.
@@ -214,18 +222,34 @@ class Desk:
             AttemptSettledError: when it was settled before.
             RedisError: when the consumer was closed before Redis confirmed it.
         """
+        if verdict is attempt.verdict and attempt.settled is not None:
+            await self._confirmed(attempt, attempt.settled, verdict)
+            return
         self.require_held(attempt)
         cause = None if isinstance(attempt.cause, ServerStopping) else attempt.cause
-        settled = self._end(attempt, ending if cause is None else broken_off(attempt))
+        if cause is None:
+            await self._confirmed(attempt, self._end(attempt, ending, verdict), verdict)
+            return
+        settled = self._end(attempt, broken_off(attempt), _verdict_of(cause))
         if isinstance(cause, LeaseExpiredError):
             raise LeaseExpiredError
+        await self._confirmed(attempt, settled, None)
+        raise told(cause)
+
+    async def _confirmed(
+        self, attempt: Attempt, settled: asyncio.Future[bool | Exception], verdict: Verdict | None
+    ) -> None:
+        """Wait until a settle is confirmed. One that comes too late gets the answer of the one before it."""
         result = await asyncio.shield(settled)
         if isinstance(result, Exception):
             raise result
         if not result:
-            raise LeaseExpiredError
-        if cause is not None:
-            raise told(cause)
+            if not is_leased(attempt.token):
+                raise LeaseExpiredError
+            plan = find_verdict(attempt.queue, attempt.id, attempt.token, now=self._parts.clock.redis_now())
+            earlier = await self._parts.driver.run(plan)
+            if earlier is None or earlier is not verdict:
+                raise error_of(earlier, attempt.queue, attempt.id)
 
     def put_back(self, attempts: Iterable[Attempt]) -> list[asyncio.Future[bool | Exception]]:
         """Put back those of the attempts that nobody has settled; return what tells that it is done."""
@@ -250,7 +274,8 @@ class Desk:
                 self._parts.events.emit(LeaseLost(attempt.queue, attempt.id))
         if attempt.phase is not Phase.RUNNING:
             if attempt.cause is None:
-                raise AttemptSettledError(attempt.queue, attempt.id)
+                verdict = attempt.verdict.value if attempt.verdict else ""
+                raise AttemptSettledError(attempt.queue, attempt.id, verdict)
             raise told(attempt.cause)
 
     async def wait_cancelled(self, attempt: Attempt) -> None:
@@ -265,13 +290,17 @@ class Desk:
         if attempt.renewed:
             self._ring(attempt)
         elif isinstance(attempt.cause, LeaseExpiredError):
-            # Whoever had it was silent for too long: it is left to be recovered, as after a crash.
+            # The holder was silent for too long: the task is left to be recovered, as after a crash.
             self._end(attempt, Gone())
         else:
-            self._end(attempt, broken_off(attempt))
+            self._end(attempt, broken_off(attempt), _verdict_of(attempt.cause))
 
-    def _end(self, attempt: Attempt, ending: Ending) -> asyncio.Future[bool | Exception]:
+    def _end(
+        self, attempt: Attempt, ending: Ending, verdict: Verdict | None = None
+    ) -> asyncio.Future[bool | Exception]:
         settled = attempt.settled = self._loop.create_future()
+        if is_leased(attempt.token):
+            attempt.verdict = verdict
         self.running.remove(attempt)
         conclude(self._parts, attempt, received_task(attempt.message), None, ending)
         self._ring(attempt)
@@ -291,6 +320,25 @@ class Desk:
     def _change(self) -> None:
         queues = {queue for take in self._takes if take.waiting for queue in take.queues or ()}
         self.on_change(queues)
+
+
+def error_of(verdict: Verdict | None, queue: str, task_id: str) -> PyasynqError:
+    """Return the error that tells a holder what became of its attempt; None for an unknown one."""
+    if verdict is None:
+        return UnknownAttemptError()
+    if verdict is Verdict.TIMED_OUT:
+        return TaskTimeoutError()
+    if verdict is Verdict.LOST:
+        return LeaseExpiredError()
+    if verdict.by_holder:
+        return AttemptSettledError(queue, task_id, verdict.value)
+    return TaskCanceledError(verdict.removeprefix(_CANCELED))
+
+
+def _verdict_of(cause: BaseException | None) -> Verdict | None:
+    if isinstance(cause, TaskTimeoutError):
+        return Verdict.TIMED_OUT
+    return Verdict(_CANCELED + cause.outcome) if isinstance(cause, TaskCanceledError) else None
 
 
 def told(cause: BaseException) -> PyasynqError:

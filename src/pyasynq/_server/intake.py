@@ -11,6 +11,7 @@ from pyasynq._broker.dequeue import dequeue, find_dequeued
 from pyasynq._broker.leases import quarantine
 from pyasynq._broker.settle import Claim
 from pyasynq._broker.stored import check_task_id
+from pyasynq._broker.verdicts import LEASED
 from pyasynq._server.attempt import Attempt, Phase
 from pyasynq._server.board import QueueBoard
 from pyasynq._server.outcome import Requeue
@@ -216,7 +217,7 @@ class Intake:
             self._suspects.waiting = None
 
     def _ask(self, want: Want, view: QueueView, limit: int, now: float, *, suspect_room: bool = False) -> Ask:
-        token = f"{self._parts.server_id}/{next(self._calls)}"
+        token = f"{self._parts.server_id}/{next(self._calls)}{'' if want.renewed else LEASED}"
         plan = dequeue(
             view.name,
             limit=limit,

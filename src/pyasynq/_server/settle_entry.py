@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker import settle
 from pyasynq._broker.settle import Claim
+from pyasynq._broker.verdicts import make_note
 from pyasynq._server.outcome import DONE, Archive, Complete, Decision, Done, Requeue, Retry, Snooze
 from pyasynq._server.written import NOTHING, Written
 from pyasynq.errors import PyasynqError, RedisReplyError, RedisValueTooLargeError, ReplyLostError
@@ -105,24 +106,25 @@ def settle_plan(
     archive_max_size: int,
     archive_max_age: int,
 ) -> Plan[Settled]:
-    """Return the plan that writes outcomes of one queue and one kind."""
+    """Return the plan that writes outcomes of one queue, one kind and one verdict."""
+    note = make_note(entries[0].attempt.verdict, now)
     kind = type(entries[0].decision)
     if kind is Done:
-        return settle.settle_done(queue, [entry.attempt for entry in entries], now=now)
+        return settle.settle_done(queue, [entry.attempt for entry in entries], now=now, note=note)
     if kind is Complete:
-        return settle.settle_complete(queue, [_complete(entry) for entry in entries], now=now)
+        return settle.settle_complete(queue, [_complete(entry) for entry in entries], now=now, note=note)
     if kind is Retry or kind is Snooze:
-        return settle.settle_retry(queue, [retry_of(entry) for entry in entries], now=now)
+        return settle.settle_retry(queue, [retry_of(entry) for entry in entries], now=now, note=note)
     if kind is Requeue:
-        return settle.settle_requeue(
-            queue, [settle.RequeueTask(entry.claim) for entry in entries], now=redis_now
-        )
+        tasks = [settle.RequeueTask(entry.claim) for entry in entries]
+        return settle.settle_requeue(queue, tasks, now=redis_now, note=note)
     return settle.settle_archive(
         queue,
         [_archive(entry) for entry in entries],
         max_size=archive_max_size,
         cutoff=now.seconds - archive_max_age,
         now=now,
+        note=note,
     )
 
 

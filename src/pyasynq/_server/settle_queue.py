@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker import settle
 from pyasynq._broker.order import retry_in_order
+from pyasynq._broker.verdicts import make_note
 from pyasynq._server.attempt import expect_renewals
 from pyasynq._server.outcome import Archive, Complete, Decision, Done, LetGo, Requeue, Retry, Snooze
 from pyasynq._server.released import drop_payloads
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.plan import Plan
     from pyasynq._broker.settle import Settled
+    from pyasynq._broker.verdicts import Verdict
     from pyasynq._clock import Clock
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.redis_time import RedisTime
@@ -91,7 +93,7 @@ class SettleQueue:
     def put(self, attempt: Attempt, decision: Decision, written: Written = NOTHING) -> None:
         """Take over what came of an attempt, and what is to be written about it."""
         kind = type(decision)
-        if kind is Done:
+        if kind is Done and attempt.verdict is None:
             done = self._done.get(attempt.queue)
             if done is not None:
                 done.append(attempt)
@@ -272,22 +274,23 @@ class SettleQueue:
         self._in_flight += len(entries)
         if not together:
             return [self._batch(entry.attempt.queue, [entry]) for entry in entries]
-        groups: dict[tuple[str, type[Decision]], list[Entry]] = {}
+        groups: dict[tuple[str, type[Decision], Verdict | None], list[Entry]] = {}
         for entry in entries:
-            kind = entry.attempt.queue, type(entry.decision)
+            kind = entry.attempt.queue, type(entry.decision), entry.attempt.verdict
             group = groups.get(kind)
             if group is None:
                 groups[kind] = [entry]
             else:
                 group.append(entry)
-        return [self._batch(queue, group) for (queue, _), group in groups.items()]
+        return [self._batch(queue, group) for (queue, _, _), group in groups.items()]
 
     def _batch(self, queue: str, entries: Sequence[Entry]) -> Batch:
         attempts = [entry.attempt for entry in entries]
         if isinstance(entries[0].decision, Retry | Snooze) and self.is_ordered(queue):
             tasks = [retry_of(entry) for entry in entries]
             now, redis_now = self._redis_time.now(), self._clock.redis_now()
-            plan = retry_in_order(queue, tasks, now=now, redis_now=redis_now)
+            note = make_note(attempts[0].verdict, now)
+            plan = retry_in_order(queue, tasks, now=now, redis_now=redis_now, note=note)
             return Batch(queue, attempts, plan, entries, in_steps=True)
         return Batch(queue, attempts, self._plan(queue, entries), entries)
 

@@ -59,6 +59,7 @@ class QueueKeys:
         "scheduled",
         "task_prefix",
         "ticks",
+        "verdicts",
     )
 
     def __init__(self, queue: str) -> None:
@@ -87,6 +88,7 @@ class QueueKeys:
         self.bucket = prefix + "x:bucket"  # hash: when the tokens are complete, and the last turn
         self.own_unique_prefix = prefix + "x:unique:"  # of a string: id of the task that holds this lock
         self.ticks = prefix + "x:ticks"  # hash: scheduler entry id, Unix time of its last tick
+        self.verdicts = prefix + "x:verdicts"  # sorted set: `TOKEN VERDICT ID`, second it is forgotten
 
     @property
     def places(self) -> tuple[str, ...]:

@@ -8,13 +8,20 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
+from pyasynq._broker.verdicts import Verdict
 from pyasynq._server.desk import told
 from pyasynq._server.outcome import Failed, PutBack, Succeeded
 from pyasynq._server.receipt import Receipt
 from pyasynq._server.routes import check_result_size, received_task
 from pyasynq.context import TaskContext
 from pyasynq.control import Archive, Cancel, Retry, Snooze
-from pyasynq.errors import InvalidOptionError, PyasynqError, ReportedError, ServerStateError
+from pyasynq.errors import (
+    AttemptSettledError,
+    InvalidOptionError,
+    PyasynqError,
+    ReportedError,
+    ServerStateError,
+)
 
 if TYPE_CHECKING:
     from pyasynq._server.attempt import Attempt as EngineAttempt
@@ -36,7 +43,8 @@ class Attempt:
     - TaskCanceledError: it was to be cancelled, and was settled as the request says;
     - LeaseExpiredError: its task belongs to somebody else by now, or the lease has lapsed; nothing counts
       that is said for it;
-    - AttemptSettledError: it was settled before;
+    - AttemptSettledError: it was settled before. A leased attempt may be settled again in the same way for
+      60 seconds, which is answered as the first time;
     - SettleError: Redis refuses for good what was to be written; the attempt counts as failed;
     - RedisError: the consumer was closed before Redis confirmed; the outcome may or may not be written.
     """
@@ -106,6 +114,15 @@ class Attempt:
         cause = self._attempt.cause
         return None if cause is None else told(cause)
 
+    @property
+    def verdict(self) -> str | None:
+        """How the holder settled a leased attempt; None before, and for attempts of `take`.
+
+        `"done"`, `"retry"`, `"snooze"`, `"archive"`, `"cancel"` or `"requeue"`.
+        """
+        verdict = self._attempt.verdict
+        return verdict.value if verdict is not None and verdict.by_holder else None
+
     async def wait_cancelled(self) -> PyasynqError | None:
         """Wait until you should stop, and return why; None when the attempt was settled instead."""
         await self._engine.desk.wait_cancelled(self._attempt)
@@ -123,7 +140,7 @@ class Attempt:
         data = result.encode("utf-8", "replace") if isinstance(result, str) else result
         if data is not None:
             check_result_size(data, self._config.max_result)
-        await self._settle(Succeeded(data))
+        await self._settle(Succeeded(data), Verdict.DONE)
 
     async def retry(self, error: BaseException | str, delay: Duration | None = None) -> None:
         """Settle: the attempt failed, and the task is tried again, or archived when no retry is left.
@@ -142,7 +159,7 @@ class Attempt:
             wish = Retry(delay)
             wish.__cause__ = cause
             cause = wish
-        await self._settle(Failed(cause))
+        await self._settle(Failed(cause), Verdict.RETRY)
 
     async def snooze(self, delay: Duration) -> None:
         """Settle: not yet. The task runs again after the delay; nothing has failed and no retry is spent.
@@ -150,19 +167,19 @@ class Attempt:
         Raises:
             InvalidOptionError: for a delay that cannot be; the attempt is not settled then.
         """
-        await self._settle(Failed(Snooze(delay)))
+        await self._settle(Failed(Snooze(delay)), Verdict.SNOOZE)
 
     async def archive(self, reason: str) -> None:
         """Settle: failed for good, whatever retries are left; the reason becomes the task's error."""
-        await self._settle(Failed(Archive(reason)))
+        await self._settle(Failed(Archive(reason)), Verdict.ARCHIVE)
 
     async def cancel(self, reason: str = "") -> None:
         """Settle: not wanted any more. The task is deleted; the reason is for logs and events."""
-        await self._settle(Failed(Cancel(reason)))
+        await self._settle(Failed(Cancel(reason)), Verdict.CANCEL)
 
     async def requeue(self) -> None:
         """Settle: as if it had not been taken. The task goes back to the front of its queue."""
-        await self._settle(PutBack())
+        await self._settle(PutBack(), Verdict.REQUEUE)
 
     async def extend(self, duration: Duration) -> None:
         """Let the lease end so long from now, sooner or later than it would have; not after the deadline.
@@ -192,8 +209,9 @@ class Attempt:
             ResultTooLargeError: when it is larger than `max_result`; nothing was sent.
             RedisError: when Redis cannot be reached within the time-out, or refuses.
         """
-        self._engine.desk.require_held(self._attempt)
-        await TaskContext(self._attempt).write_result(data)
+        attempt = self._attempt
+        self._engine.desk.require_held(attempt)
+        await TaskContext(attempt).write_result(data)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Say how far the work has come, as `context().progress` does in a handler; it waits for nothing.
@@ -203,11 +221,67 @@ class Attempt:
         """
         TaskContext(self._attempt).progress(done, total, note)
 
-    async def _settle(self, ending: Ending) -> None:
-        await self._engine.desk.settle(self._attempt, ending)
+    async def _settle(self, ending: Ending, verdict: Verdict) -> None:
+        await self._engine.desk.settle(self._attempt, ending, verdict)
 
     def __repr__(self) -> str:
         return f"Attempt(id={self.id!r}, type={self._attempt.message.type!r}, queue={self.queue!r})"
+
+
+class SettledAttempt(Attempt):
+    """A leased attempt of which only its verdict is known any more: the holder has settled it before.
+
+    Settling it in the same way returns; everything else raises AttemptSettledError.
+    """
+
+    __slots__ = ("_id", "_queue", "_receipt", "_verdict")
+
+    def __init__(self, queue: str, task_id: str, receipt: str, verdict: Verdict) -> None:
+        self._queue = queue
+        self._id = task_id
+        self._receipt = receipt
+        self._verdict = verdict
+
+    @property
+    def id(self) -> str:
+        """The task's id."""
+        return self._id
+
+    @property
+    def queue(self) -> str:
+        """The queue that the task came from."""
+        return self._queue
+
+    @property
+    def receipt(self) -> str:
+        """The receipt that the attempt was found by."""
+        return self._receipt
+
+    @property
+    def verdict(self) -> str:
+        """How it was settled."""
+        return self._verdict.value
+
+    @property
+    def cancelled(self) -> None:
+        """None: the attempt is over."""
+
+    async def wait_cancelled(self) -> None:
+        """Return at once: the attempt is over."""
+
+    async def _settle(self, ending: Ending, verdict: Verdict) -> None:
+        del ending
+        if verdict is not self._verdict:
+            raise AttemptSettledError(self._queue, self._id, self._verdict.value)
+
+    if not TYPE_CHECKING:
+
+        @property
+        def _attempt(self) -> EngineAttempt:
+            raise AttemptSettledError(self._queue, self._id, self._verdict.value)
+
+    def __repr__(self) -> str:
+        return f"SettledAttempt(id={self.id!r}, queue={self.queue!r}, verdict={self.verdict!r})"
 
 
 class Attempts(Sequence[Attempt]):

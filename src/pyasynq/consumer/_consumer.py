@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
 from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._broker.verdicts import Verdict
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._server.consumer_engine import ConsumerEngine
 from pyasynq._server.logs import LogSubscriber
 from pyasynq._server.receipt import Receipt
 from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
-from pyasynq.consumer._attempt import Attempt, Attempts, let_go
+from pyasynq.consumer._attempt import Attempt, Attempts, SettledAttempt, let_go
 from pyasynq.consumer._config import ConsumerConfig
 from pyasynq.errors import ConfigurationError, InvalidOptionError, ServerStateError
 from pyasynq.events import Events, ServerStateChanged
@@ -170,19 +171,26 @@ class Consumer:
     async def find(self, queue: str, task_id: str, receipt: str) -> Attempt:
         """Return the attempt that a receipt is for, whichever consumer has leased it out, anywhere.
 
+        An attempt that its holder has settled is returned for 60 seconds more, with a `verdict`: a settle
+        that is sent again is then answered as the first one was. How it ended without its holder is told
+        for 10 minutes.
+
         Raises:
-            LeaseExpiredError: when its lease has lapsed, or the task is settled or somebody else's.
             TaskTimeoutError: when its deadline has passed.
             TaskCanceledError: when it was cancelled.
-            AttemptSettledError: when it is being settled here.
+            LeaseExpiredError: when its lease has lapsed, or another worker has the task.
+            UnknownAttemptError: a LeaseExpiredError, when nothing is known of it any more.
             InvalidOptionError: for what is no receipt.
             ConfigurationError: for a queue that is not in the config.
             ServerStateError: when the consumer is not started, or closed.
             RedisError: when Redis cannot be asked.
         """
         engine = self._running()
-        attempt = await engine.find(queue, task_id, Receipt.parse(receipt))
-        return Attempt(engine, attempt, self.config)
+        parsed = Receipt.parse(receipt)
+        found = await engine.find(queue, task_id, parsed)
+        if isinstance(found, Verdict):
+            return SettledAttempt(queue, task_id, receipt, found)
+        return Attempt(engine, found, self.config)
 
     async def _take(
         self,

@@ -30,6 +30,7 @@ EMAIL = queue_keys("email")
         ("asynq:{email}:t:", EMAIL.task_prefix),
         ("asynq:{email}:g:", EMAIL.group_prefix),
         ("asynq:{email}:x:cancel", EMAIL.cancellations),
+        ("asynq:{email}:x:verdicts", EMAIL.verdicts),
         ("asynq:{email}:x:limits", EMAIL.limits),
         ("asynq:{email}:x:ticks", EMAIL.ticks),
         ("asynq:{email}:t:id:1", EMAIL.task("id:1")),

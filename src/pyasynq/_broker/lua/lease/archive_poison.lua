@@ -7,6 +7,7 @@
 -- KEYS[5] processed_today: the same for this day
 -- KEYS[6] failed: number of attempts that failed
 -- KEYS[7] failed_today: the same for this day
+-- KEYS[8] verdicts: sorted set of what became of leased attempts, by the second it is forgotten
 -- ARGV[1] task_prefix: what stands before an id in the key of a task
 -- ARGV[2] own_slack: seconds that a task with a token is left alone; empty if its worker is known to be dead
 -- ARGV[3] foreign_slack: seconds that a task without one is left alone
@@ -17,9 +18,9 @@
 -- ARGV[8] cutoff: tasks archived in this second or before are deleted
 -- ARGV[9...] id, token, lease_score, message, archived_at, trace, attempt, progress: for each task; all but id and time may be empty
 -- Returns: trimmed, 1 if there is more to trim, and the ids of tasks that are not as they were seen
--- Uses: now, take_expired, trim_archived, archive, count
+-- Uses: now, take_expired, trim_archived, archive, count, note_lost
 
-local active, lease, archived, processed, processed_today, failed, failed_today = unpack(KEYS)
+local active, lease, archived, processed, processed_today, failed, failed_today, verdicts = unpack(KEYS)
 local task_prefix, own_slack, foreign_slack, now_seconds, now_microseconds, day_end, max_size, cutoff =
   unpack(ARGV, 1, 8)
 
@@ -31,4 +32,5 @@ if #held > 0 then
   local restarted = count(processed, processed_today, #held, day_end)
   count(failed, failed_today, #held, day_end, restarted)
 end
+note_lost(verdicts, held, seconds)
 return { trimmed, more, unpack(refused) }

@@ -3,6 +3,7 @@
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] pending: list of ids
+-- KEYS[4] verdicts: sorted set of what became of leased attempts, by the second it is forgotten
 -- ARGV[1] task_prefix: what stands before an id in the key of a task
 -- ARGV[2] own_slack: seconds that a task with a token is left alone; empty if its worker is known to be dead
 -- ARGV[3] foreign_slack: seconds that a task without one is left alone
@@ -10,9 +11,9 @@
 -- ARGV[5] now_microseconds: within the second
 -- ARGV[6...] id, token, lease_score, attempt: for each task, as it was seen; the last three may be empty
 -- Returns: id, crashes: for each task that is pending again
--- Uses: now, nanoseconds, take_expired, add_attempt, prolong_lock
+-- Uses: now, nanoseconds, take_expired, add_attempt, prolong_lock, note_lost
 
-local active, lease, pending = unpack(KEYS)
+local active, lease, pending, verdicts = unpack(KEYS)
 local task_prefix, own_slack, foreign_slack, now_seconds, now_microseconds = unpack(ARGV, 1, 5)
 
 local seconds, microseconds = now(now_seconds, now_microseconds)
@@ -38,4 +39,5 @@ for i = #held, 1, -1 do
   redis.call('HSET', task, 'x:crashes', crashes + 1)
   recovered[#recovered + 1] = crashes + 1
 end
+note_lost(verdicts, held, seconds)
 return recovered

@@ -7,23 +7,29 @@
 -- KEYS[5] processed_today: the same for this day
 -- KEYS[6] failed: number of attempts that failed
 -- KEYS[7] failed_today: the same for this day
+-- KEYS[8] verdicts: sorted set of what became of leased attempts, by the second it is forgotten
 -- ARGV[1] replay: 1 when the call is sent again after its reply was lost
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3] day_end: second at which the day's counters go
 -- ARGV[4] max_size: how many archived tasks are kept
 -- ARGV[5] cutoff: tasks archived in this second or before are deleted
--- ARGV[6...] id, token, lease_score, message, archived_at, trace, attempt, progress: for each task; the last three and the message may be empty
+-- ARGV[6] verdict: what became of leased attempts; empty for the attempts of workers
+-- ARGV[7] forget_at: second until which the verdict is kept
+-- ARGV[8...] id, token, lease_score, message, archived_at, trace, attempt, progress: for each task; the last three and the message may be empty
 -- Returns: trimmed, 1 if there is more to trim, and the ids of tasks that the claims do not hold
--- Uses: take_claimed, trim_archived, archive, count
+-- Uses: take_claimed, trim_archived, archive, count, note_verdicts
 
-local active, lease, archived, processed, processed_today, failed, failed_today = unpack(KEYS)
-local replay, task_prefix, day_end, max_size, cutoff = unpack(ARGV, 1, 5)
+local active, lease, archived, processed, processed_today, failed, failed_today, verdicts = unpack(KEYS)
+local replay, task_prefix, day_end, max_size, cutoff, verdict, forget_at = unpack(ARGV, 1, 7)
 
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'archived', 6, 8)
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'archived', 8, 8)
 local trimmed, more = trim_archived(archived, task_prefix, max_size - #held, cutoff)
 archive(archived, task_prefix, held)
 if #held > 0 then
   local restarted = count(processed, processed_today, #held, day_end)
   count(failed, failed_today, #held, day_end, restarted)
+end
+if verdict ~= '' then
+  note_verdicts(verdicts, verdict, forget_at, held)
 end
 return { trimmed, more, unpack(refused) }

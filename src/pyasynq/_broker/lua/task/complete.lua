@@ -5,17 +5,20 @@
 -- KEYS[3] completed: sorted set of ids by the second they are to be deleted
 -- KEYS[4] processed: number of attempts that ended
 -- KEYS[5] processed_today: the same for this day
+-- KEYS[6] verdicts: sorted set of what became of leased attempts, by the second it is forgotten
 -- ARGV[1] replay: 1 when the call is sent again after its reply was lost
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3] day_end: second at which the day's counters go
--- ARGV[4...] id, token, lease_score, unique_key, message, expires_at, has_result, result, progress: for each task; the last may be empty
+-- ARGV[4] verdict: what became of leased attempts; empty for the attempts of workers
+-- ARGV[5] forget_at: second until which the verdict is kept
+-- ARGV[6...] id, token, lease_score, unique_key, message, expires_at, has_result, result, progress: for each task; the last may be empty
 -- Returns: the ids of tasks that the claims do not hold
--- Uses: take_claimed, count, owns_lock
+-- Uses: take_claimed, count, owns_lock, note_verdicts
 
-local active, lease, completed, processed, processed_today = unpack(KEYS)
-local replay, task_prefix, day_end = unpack(ARGV, 1, 3)
+local active, lease, completed, processed, processed_today, verdicts = unpack(KEYS)
+local replay, task_prefix, day_end, verdict, forget_at = unpack(ARGV, 1, 5)
 
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'completed', 4, 9)
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'completed', 6, 9)
 local added, locks = {}, {}
 for _, at in ipairs(held) do
   local id, _, _, unique_key, message, expires_at, has_result, result, progress = unpack(ARGV, at, at + 8)
@@ -40,5 +43,8 @@ if #held > 0 then
 end
 if #locks > 0 then
   redis.call('DEL', unpack(locks))
+end
+if verdict ~= '' then
+  note_verdicts(verdicts, verdict, forget_at, held)
 end
 return refused

@@ -3,23 +3,29 @@
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] pending: list of ids
+-- KEYS[4] verdicts: sorted set of what became of leased attempts, by the second it is forgotten
 -- ARGV[1] replay: 1 when the call is sent again after its reply was lost
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3] now_seconds: empty for the clock of Redis
 -- ARGV[4] now_microseconds: within the second
--- ARGV[5...] id, token, lease_score: for each task
+-- ARGV[5] verdict: what became of leased attempts; empty for the attempts of workers
+-- ARGV[6] forget_at: second until which the verdict is kept
+-- ARGV[7...] id, token, lease_score: for each task
 -- Returns: the ids of tasks that the claims do not hold
--- Uses: now, nanoseconds, take_claimed
+-- Uses: now, nanoseconds, take_claimed, note_verdicts
 
-local active, lease, pending = unpack(KEYS)
-local replay, task_prefix, now_seconds, now_microseconds = unpack(ARGV, 1, 4)
+local active, lease, pending, verdicts = unpack(KEYS)
+local replay, task_prefix, now_seconds, now_microseconds, verdict, forget_at = unpack(ARGV, 1, 6)
 
 local pending_since = nanoseconds(now(now_seconds, now_microseconds))
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'pending', 5, 3)
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'pending', 7, 3)
 for i = #held, 1, -1 do
   local id = ARGV[held[i]]
   redis.call('HDEL', task_prefix .. id, 'x:attempt')
   redis.call('HSET', task_prefix .. id, 'state', 'pending', 'pending_since', pending_since)
   redis.call('RPUSH', pending, id)
+end
+if verdict ~= '' then
+  note_verdicts(verdicts, verdict, forget_at, held)
 end
 return refused

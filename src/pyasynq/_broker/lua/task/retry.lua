@@ -7,19 +7,22 @@
 -- KEYS[5] processed_today: the same for this day
 -- KEYS[6] failed: number of attempts that failed
 -- KEYS[7] failed_today: the same for this day
+-- KEYS[8] verdicts: sorted set of what became of leased attempts, by the second it is forgotten
 -- ARGV[1] replay: 1 when the call is sent again after its reply was lost
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3] day_end: second at which the day's counters go
 -- ARGV[4] now_seconds: empty for the clock of Redis
 -- ARGV[5] now_microseconds: within the second
--- ARGV[6...] id, token, lease_score, message, retry_at, is_failure, trace, attempt, progress, unique_key: for each task; the last four and the message may be empty
+-- ARGV[6] verdict: what became of leased attempts; empty for the attempts of workers
+-- ARGV[7] forget_at: second until which the verdict is kept
+-- ARGV[8...] id, token, lease_score, message, retry_at, is_failure, trace, attempt, progress, unique_key: for each task; the last four and the message may be empty
 -- Returns: the ids of tasks that the claims do not hold
--- Uses: now, take_claimed, write_outcome, prolong_lock, count
+-- Uses: now, take_claimed, write_outcome, prolong_lock, count, note_verdicts
 
-local active, lease, retry, processed, processed_today, failed, failed_today = unpack(KEYS)
-local replay, task_prefix, day_end, now_seconds, now_microseconds = unpack(ARGV, 1, 5)
+local active, lease, retry, processed, processed_today, failed, failed_today, verdicts = unpack(KEYS)
+local replay, task_prefix, day_end, now_seconds, now_microseconds, verdict, forget_at = unpack(ARGV, 1, 7)
 
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'retry', 6, 10)
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'retry', 8, 10)
 local seconds = now(now_seconds, now_microseconds)
 local added, failures = {}, 0
 for _, at in ipairs(held) do
@@ -38,5 +41,8 @@ end
 if failures > 0 then
   local restarted = count(processed, processed_today, failures, day_end)
   count(failed, failed_today, failures, day_end, restarted)
+end
+if verdict ~= '' then
+  note_verdicts(verdicts, verdict, forget_at, held)
 end
 return refused

@@ -1,0 +1,71 @@
+"""Verdicts: what became of leased attempts, kept for holders that ask or settle again later."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from pyasynq._clock import Instant
+
+LEASED: Final = "/leased"
+"""The end of the token of a dequeue call whose tasks are leased to workers elsewhere."""
+
+SAID_SECONDS: Final = 60
+"""How long a verdict is kept that the holder gave: long enough to send a settle again after a lost reply."""
+
+DECIDED_SECONDS: Final = 600
+"""How long a verdict is kept that was decided without the holder, which may not ask for minutes."""
+
+
+class Verdict(enum.StrEnum):
+    """What became of a leased attempt; the values stand in Redis."""
+
+    DONE = "done"
+    RETRY = "retry"
+    SNOOZE = "snooze"
+    ARCHIVE = "archive"
+    CANCEL = "cancel"
+    REQUEUE = "requeue"
+    TIMED_OUT = "timed-out"
+    CANCELED_RETRY = "canceled-retry"
+    CANCELED_ARCHIVE = "canceled-archive"
+    CANCELED_DELETE = "canceled-delete"
+    LOST = "lost"
+
+    @property
+    def by_holder(self) -> bool:
+        """Whether the holder settled the attempt."""
+        return self in _BY_HOLDER
+
+
+_BY_HOLDER: Final = frozenset(
+    {Verdict.DONE, Verdict.RETRY, Verdict.SNOOZE, Verdict.ARCHIVE, Verdict.CANCEL, Verdict.REQUEUE}
+)
+
+
+class VerdictNote(NamedTuple):
+    """The verdict that a settle call writes for all its attempts; empty for attempts of workers.
+
+    Attributes:
+        verdict: the value of a `Verdict`.
+        forget_at: Unix second until which it is kept.
+    """
+
+    verdict: str
+    forget_at: int | str
+
+
+NO_NOTE: Final = VerdictNote("", "")
+
+
+def make_note(verdict: Verdict | None, now: Instant) -> VerdictNote:
+    """Return the note for attempts with this verdict that are settled now; None for attempts of workers."""
+    if verdict is None:
+        return NO_NOTE
+    return VerdictNote(verdict, now.seconds + (SAID_SECONDS if verdict.by_holder else DECIDED_SECONDS))
+
+
+def is_leased(token: str) -> bool:
+    """Return whether the attempts with this token are leased to a worker elsewhere."""
+    return token.endswith(LEASED)
