@@ -43,6 +43,11 @@ class QueueInfo:
     """When Redis was asked, aware."""
     paused_until: datetime | None = None
     """When the pause ends by itself."""
+    aggregating_at: datetime | None = None
+    """When the counting of `aggregating` began, for a queue of more than 1,000 groups; None is `timestamp`.
+
+    Each question counts 5,000 groups more. Until all of them were counted once, it is an estimate.
+    """
     memory_usage: int = 0
     """Bytes, estimated from a sample of the tasks."""
     limits: QueueLimits = UNLIMITED

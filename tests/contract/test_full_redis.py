@@ -19,7 +19,8 @@ from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.find_attempt import find_attempt
 from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
-from pyasynq._broker.inspecting.queues import group_sizes, pause, queue_info, unpause
+from pyasynq._broker.inspecting.group_counts import forget_empty_groups, group_sizes
+from pyasynq._broker.inspecting.queues import pause, queue_info, unpause
 from pyasynq._broker.inspecting.removal import remove_queue
 from pyasynq._broker.inspecting.task_views import delete_all
 from pyasynq._broker.inspecting.tasks import get_task, list_tasks
@@ -209,6 +210,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "list_tasks": lambda: list_tasks("default", TaskState.ACTIVE, 0, 10),
     "get_task": lambda: get_task("default", "waiting"),
     "groups": lambda: group_sizes("default"),
+    "forget_groups": lambda: forget_empty_groups("default"),
     "run": lambda: run_tasks("default", ["due"], now=NOW),
     "archive_by_hand": lambda: archive_tasks("default", ["waiting"], limits=ARCHIVE, now=NOW),
     "delete": lambda: delete_tasks("default", ["due", "old"]),

@@ -196,7 +196,7 @@ def calls(damage_allowed: None, redis_client: RedisClient, tasks: Tasks) -> dict
     redis_client.zadd(tasks.keys.completed, {"ghost": 1})
     perform(archive([claim("b")], cutoff=10))
     perform(delete_all("default", "completed", group="", progress=None))
-    perform(memory_usage("default"))
+    perform(memory_usage("default", 0))
     put_locked_as_go_does(tasks)
     perform(delete_tasks("default", ["locked"]))
     for plan in DRAINING.values():

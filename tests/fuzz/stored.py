@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from pyasynq._broker.cancellation import read_requests
 from pyasynq._broker.drivers.session import redis_version, version_numbers
-from pyasynq._broker.inspecting.queues import group_sizes, history
+from pyasynq._broker.inspecting.group_counts import group_sizes
+from pyasynq._broker.inspecting.queues import history
 from pyasynq._broker.inspecting.schedulers import scheduler_entries
 from pyasynq._broker.inspecting.server_facts import server_facts
 from pyasynq._broker.inspecting.server_views import scheduler_events, servers
@@ -162,7 +163,7 @@ def task_event(data: bytes) -> None:
 def names(found: list[bytes]) -> None:
     """Names of queues and groups, and counters, that cannot be read do not hide the others."""
     answer(queue_names(), [found])
-    answer(group_sizes("default"), [[part for name in found for part in (name, 1)]])
+    answer(group_sizes("default"), [[b"0", *(part for name in found for part in (name, 1))]])
     answer(history("default", 1, NOW), [[*found, None, None][:2]])
 
 

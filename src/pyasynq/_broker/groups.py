@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.aggregation_sets import AggregationSet
 from pyasynq._broker.arguments import FIRST_SEND, chunks, time_arguments
-from pyasynq._broker.plan import Argument, CommandCall, Plan, Replay, ScriptCall
+from pyasynq._broker.plan import Argument, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import GROUP_CHECK
-from pyasynq._broker.stored import readable_names
+from pyasynq._broker.stored import readable_names, scan_names
 from pyasynq._clock import Instant
 from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
 from pyasynq._wire.keys import queue_keys
@@ -59,10 +59,8 @@ def new_set_id() -> str:
 
 
 def list_groups(queue: str) -> Plan[list[str]]:
-    """Return the names of the groups that have members, or had when somebody looked last; sorted."""
-    keys = queue_keys(queue)
-    names = yield CommandCall(("SMEMBERS", keys.groups), keys.groups, Replay.SAFE)
-    return sorted(readable_names(names))
+    """Return the names of the groups that have members, or had at the last check; sorted."""
+    return sorted(readable_names((yield from scan_names(queue_keys(queue).groups))))
 
 
 def check_groups(

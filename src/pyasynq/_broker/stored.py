@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyasynq._broker.arguments import MAX_TASKS
+from pyasynq._broker.plan import CommandCall, Replay
 from pyasynq.errors import UndecodableMessageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from pyasynq._broker.plan import Plan
 
 _LONGEST_NUMBER: Final = 20
 
@@ -29,6 +33,17 @@ def readable_names(names: Iterable[bytes]) -> Iterator[str]:
             yield data.decode()
         except UnicodeDecodeError:
             continue
+
+
+def scan_names(key: str) -> Plan[set[bytes]]:
+    """Return the members of a set, 1,000 in one call; those that come or go meanwhile may be missing."""
+    cursor, names = b"0", set[bytes]()
+    while True:
+        command = ("SSCAN", key, cursor, "COUNT", MAX_TASKS)
+        cursor, page = yield CommandCall(command, key, Replay.SAFE)
+        names.update(page)
+        if cursor == b"0":
+            return names
 
 
 def number_of(data: bytes | int | None) -> int:

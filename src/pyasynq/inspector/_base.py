@@ -9,6 +9,7 @@ from pyasynq._broker.drivers.driver import AsyncDriver
 from pyasynq._broker.drivers.exchange import advance
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.inspecting.actions import ArchiveLimits
+from pyasynq._broker.inspecting.group_counts import GroupCounts
 from pyasynq._broker.plan import ask
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.constants import ARCHIVE_DAYS, ARCHIVE_LIMIT
@@ -49,6 +50,7 @@ class InspectorBase:
         self._archive_max_age = int(seconds_of("archive_max_age", archive_max_age))
         target = parse_redis_url(url)
         self._clock = clock
+        self._group_counts = GroupCounts()
         self._driver = AsyncDriver(target, client_name=client_name, timeout=float(timeout), clock=clock)
 
     async def _run(self, plan: Plan[T]) -> T:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyasynq._broker.arguments import MAX_TASKS, chunks
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import DOCTOR_LOOK_AT_GROUPS, DOCTOR_MEND_GROUPS
+from pyasynq._broker.stored import scan_names
 from pyasynq._wire.keys import queue_keys
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class GroupFacts(NamedTuple):
 def known_groups(queue: str) -> Plan[tuple[list[bytes], list[bytes]]]:
     """Return the keys of the groups that are listed, and those of the aggregation sets."""
     keys = queue_keys(queue)
-    names = yield CommandCall(("SMEMBERS", keys.groups), keys.groups, Replay.SAFE)
+    names = yield from scan_names(keys.groups)
     sets = yield CommandCall(("ZRANGE", keys.aggregation_sets, 0, -1), keys.aggregation_sets, Replay.SAFE)
     return [keys.group_prefix.encode() + name for name in names], sets
 

@@ -6,6 +6,7 @@ import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from pyasynq._broker.inspecting import group_counts
 from pyasynq._broker.inspecting import queues as inspect_queues
 from pyasynq._broker.inspecting import removal as inspect_removal
 from pyasynq._broker.plan import CommandCall, Plan, Replay
@@ -17,6 +18,7 @@ from pyasynq.options import is_whole, name_of, seconds_of
 
 if TYPE_CHECKING:
     from pyasynq._broker.inspecting.actions import Progress
+    from pyasynq._broker.inspecting.group_counts import GroupCounts
     from pyasynq._clock import Instant
     from pyasynq.options import Duration
 
@@ -30,17 +32,19 @@ def require_queue(queue: str) -> Plan[None]:
         raise QueueNotFoundError(queue)
 
 
-def queue_info(queue: str, *, now: Instant) -> Plan[QueueInfo]:
+def queue_info(queue: str, *, now: Instant, counts_of_groups: GroupCounts | None = None) -> Plan[QueueInfo]:
     """Describe a queue."""
     yield from require_queue(queue)
-    counts = (yield from inspect_queues.queue_info(queue, now))._asdict()
-    memory = yield from inspect_queues.memory_usage(queue)
+    counts = (yield from inspect_queues.queue_info(queue, now, counts_of_groups))._asdict()
+    memory = yield from inspect_queues.memory_usage(queue, counts["aggregating"])
+    counted_at = counts.pop("aggregating_at")
     limits = yield from get_limits(queue)
     left = counts.pop("pause_left")
     return QueueInfo(
         **counts | {"latency": timedelta(seconds=counts["latency"])},
         timestamp=now.to_datetime(),
         paused_until=None if left is None else now.plus(left).to_datetime(),
+        aggregating_at=counted_at and counted_at.to_datetime(),
         memory_usage=memory,
         limits=limits,
     )
@@ -58,7 +62,7 @@ def history(queue: str, days: int, *, now: Instant) -> Plan[list[DailyStatistics
 def groups(queue: str) -> Plan[list[GroupInfo]]:
     """Describe the groups of a queue."""
     yield from require_queue(queue)
-    sizes = yield from inspect_queues.group_sizes(queue)
+    sizes = yield from group_counts.group_sizes(queue)
     return [GroupInfo(name, size) for name, size in sizes.items()]
 
 

@@ -6,15 +6,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import FIRST_SEND, time_arguments
+from pyasynq._broker.inspecting.group_counts import GroupCounts
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import (
-    INSPECT_GROUPS,
     INSPECT_MEMORY,
     INSPECT_PAUSE,
     INSPECT_QUEUE,
     INSPECT_UNPAUSE,
 )
-from pyasynq._broker.stored import number_of, shown
+from pyasynq._broker.stored import number_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.keys import QueueKeys, queue_keys
 from pyasynq.errors import QueueNotPausedError, QueuePausedError
@@ -33,6 +33,7 @@ class QueueCounts(NamedTuple):
         pause_left: in how many seconds the pause ends by itself; None if it does not.
         latency: how many seconds the next task has been waiting; 0 when none waits.
         aggregating: tasks in all groups, those that are being aggregated right now among them.
+        aggregating_at: when they were counted, if there are more than 1,000 groups; None for now.
         processed, failed: attempts of this day, in UTC; failed ones are counted in both.
     """
 
@@ -52,6 +53,7 @@ class QueueCounts(NamedTuple):
     failed: int
     processed_total: int
     failed_total: int
+    aggregating_at: Instant | None = None
 
     @property
     def size(self) -> int:
@@ -68,10 +70,16 @@ class DayCounts(NamedTuple):
     failed: int
 
 
-def queue_info(queue: str, now: Instant | None = None) -> Plan[QueueCounts]:
-    """Return the counts of a queue, all zero for one that does not exist. None: today is this host's."""
+def queue_info(
+    queue: str, now: Instant | None = None, group_counts: GroupCounts | None = None
+) -> Plan[QueueCounts]:
+    """Return the counts of a queue, all zero for one that does not exist. None: today is this host's.
+
+    Of more than 1,000 groups, some thousand are counted, and `group_counts` remembers the rest.
+    """
     keys = queue_keys(queue)
-    today = (now or SYSTEM_CLOCK.now()).to_datetime()
+    asked_at = now or SYSTEM_CLOCK.now()
+    today = asked_at.to_datetime()
     *counts, paused, pause_milliseconds, latency_microseconds = yield ScriptCall(
         INSPECT_QUEUE,
         (
@@ -87,9 +95,34 @@ def queue_info(queue: str, now: Instant | None = None) -> Plan[QueueCounts]:
         (keys.task_prefix, keys.group_prefix, *time_arguments(now)),
         Replay.SAFE,
     )
-    numbers = (int(count) for count in counts)
+    *states, grouped, staged, groups, processed, failed, processed_total, failed_total = map(int, counts)
+    pending, active, scheduled, retry, archived, completed = states
     pause_left = pause_milliseconds / 1_000 if pause_milliseconds >= 0 else None
-    return QueueCounts(queue, bool(paused), pause_left, latency_microseconds / 1_000_000, *numbers)
+    counted_at = None
+    many = group_counts or GroupCounts()
+    if grouped < 0:
+        grouped, counted_at = yield from many.count(queue, groups, asked_at)
+    else:
+        many.forget(queue)
+    return QueueCounts(
+        queue,
+        bool(paused),
+        pause_left,
+        latency_microseconds / 1_000_000,
+        pending,
+        active,
+        scheduled,
+        retry,
+        archived,
+        completed,
+        grouped + staged,
+        groups,
+        processed,
+        failed,
+        processed_total,
+        failed_total,
+        counted_at,
+    )
 
 
 def collections(keys: QueueKeys) -> tuple[str, ...]:
@@ -97,23 +130,19 @@ def collections(keys: QueueKeys) -> tuple[str, ...]:
     return keys.pending, keys.active, keys.scheduled, keys.retry, keys.archived, keys.completed
 
 
-def memory_usage(queue: str) -> Plan[int]:
-    """Return how many bytes a queue takes, estimated from 20 tasks of each state and of five groups."""
+def memory_usage(queue: str, grouped: int) -> Plan[int]:
+    """Return how many bytes a queue takes, estimated from 20 tasks of each state and of five groups.
+
+    `grouped` is how many tasks are in groups.
+    """
     keys = queue_keys(queue)
     size = yield ScriptCall(
         INSPECT_MEMORY,
         (*collections(keys), keys.groups),
-        (keys.task_prefix, keys.group_prefix),
+        (keys.task_prefix, keys.group_prefix, grouped),
         Replay.SAFE,
     )
     return int(size)
-
-
-def group_sizes(queue: str) -> Plan[dict[str, int]]:
-    """Return the names of the groups, sorted, and how many tasks wait in each."""
-    keys = queue_keys(queue)
-    reply = yield ScriptCall(INSPECT_GROUPS, (keys.groups,), (keys.group_prefix,), Replay.SAFE)
-    return dict(sorted((shown(name), size) for name, size in zip(reply[::2], reply[1::2], strict=True)))
 
 
 def history(queue: str, days: int, now: Instant) -> Plan[list[DayCounts]]:

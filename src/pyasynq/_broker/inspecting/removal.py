@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.arguments import chunks
 from pyasynq._broker.inspecting.actions import act_on_collection, delete_tasks
-from pyasynq._broker.inspecting.queues import collections, group_sizes, queue_info
+from pyasynq._broker.inspecting.group_counts import forget_empty_groups, group_sizes
+from pyasynq._broker.inspecting.queues import collections, queue_info
 from pyasynq._broker.inspecting.tasks import collection_key
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import INSPECT_REMOVE_QUEUE
@@ -100,7 +101,17 @@ def _collections(keys: QueueKeys) -> Plan[list[tuple[str, TaskState, int]]]:
 
 def _delete_keys(keys: QueueKeys, leftovers: Sequence[bytes] = ()) -> Plan[tuple[int, int]]:
     """Delete the queue's keys if it has no tasks; return how many are active, and how many it has."""
-    active, tasks = yield ScriptCall(
+    active, tasks, unseen = yield from _try_to_delete(keys, leftovers)
+    if not tasks and unseen:
+        # A script looks at 1,000 groups at most, and most names that stay behind have no tasks.
+        grouped = yield from forget_empty_groups(keys.queue)
+        active, tasks, unseen = yield from _try_to_delete(keys, leftovers)
+        tasks = tasks or (unseen and max(grouped, unseen))
+    return active, tasks
+
+
+def _try_to_delete(keys: QueueKeys, leftovers: Sequence[bytes]) -> Plan[tuple[int, int, int]]:
+    reply = yield ScriptCall(
         INSPECT_REMOVE_QUEUE,
         (
             *collections(keys),
@@ -114,7 +125,8 @@ def _delete_keys(keys: QueueKeys, leftovers: Sequence[bytes] = ()) -> Plan[tuple
         (keys.group_prefix, *leftovers),
         Replay.SAFE,
     )
-    return active, tasks
+    active, tasks, unseen = reply
+    return active, tasks, unseen
 
 
 def _sweep(keys: QueueKeys) -> Plan[bool]:

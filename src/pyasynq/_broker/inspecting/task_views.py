@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker import cancellation, task_records
 from pyasynq._broker.inspecting import actions as inspect_actions
-from pyasynq._broker.inspecting import queues as inspect_queues
 from pyasynq._broker.inspecting import search as inspect_search
 from pyasynq._broker.inspecting import tasks as inspect_tasks
 from pyasynq._broker.inspecting import updates as inspect_updates
+from pyasynq._broker.inspecting.group_counts import group_sizes
 from pyasynq._broker.inspecting.queue_views import require_queue
 from pyasynq._broker.inspecting.search import Wanted
 from pyasynq.errors import InvalidOptionError, UnknownOptionError
@@ -128,7 +128,7 @@ def type_report(queue: str, *, scan: int, now: Instant) -> Plan[TypeReport]:
     """Count the task types of a queue."""
     _at_least("scan", scan, 1)
     yield from require_queue(queue)
-    groups = yield from inspect_queues.group_sizes(queue)
+    groups = yield from group_sizes(queue)
     return (yield from inspect_search.type_report(queue, list(groups), scan=scan, now=now))
 
 

@@ -9,10 +9,11 @@
 -- KEYS[7] groups: set of the names of groups
 -- ARGV[1] task_prefix: what stands before an id in the key of a task
 -- ARGV[2] group_prefix: what stands before a name in the key of a group
+-- ARGV[3] grouped: how many tasks are in groups
 -- Returns: bytes
 
 local pending, active, scheduled, retry, archived, completed, groups = unpack(KEYS)
-local task_prefix, group_prefix = unpack(ARGV)
+local task_prefix, group_prefix, grouped = unpack(ARGV)
 
 -- Returns the bytes of these tasks together, and how many of them there are.
 local function weigh(ids)
@@ -39,15 +40,12 @@ end
 for _, set in ipairs({ scheduled, retry, archived, completed }) do
   add(set, redis.call('ZRANGE', set, 0, 19), redis.call('ZCARD', set))
 end
-local tasks, sampled, found = 0, 0, 0
-for i, name in ipairs(redis.call('SMEMBERS', groups)) do
-  tasks = tasks + redis.call('ZCARD', group_prefix .. name)
-  if i <= 5 then
-    local bytes, number = weigh(redis.call('ZRANGE', group_prefix .. name, 0, 19))
-    sampled, found = sampled + bytes, found + number
-  end
+local sampled, found = 0, 0
+for _, name in ipairs(redis.call('SRANDMEMBER', groups, 5)) do
+  local bytes, number = weigh(redis.call('ZRANGE', group_prefix .. name, 0, 19))
+  sampled, found = sampled + bytes, found + number
 end
 if found > 0 then
-  total = total + sampled / found * tasks
+  total = total + sampled / found * grouped
 end
 return math.floor(total)

@@ -17,19 +17,23 @@
 -- ARGV[2] group_prefix: what stands before a name in the key of a group
 -- ARGV[3] now_seconds: empty for the clock of Redis
 -- ARGV[4] now_microseconds: within the second
--- Returns: tasks in the six states, tasks in groups and in sets of groups, groups, the four counters, paused, milliseconds until the pause ends (negative if it is not to end by itself), latency in microseconds
+-- Returns: tasks in the six states, tasks in groups (-1 if there are more than 1,000 of them), tasks in sets of groups, groups, the four counters, paused, milliseconds until the pause ends (negative if it is not to end by itself), latency in microseconds
 -- Uses: now, aggregation_set_keys
 
 local pending, active, scheduled, retry, archived, completed, groups, aggregation_sets, processed_today,
   failed_today, processed, failed, paused = unpack(KEYS)
 local task_prefix, group_prefix, now_seconds, now_microseconds = unpack(ARGV)
 
-local aggregating, names = 0, redis.call('SMEMBERS', groups)
-for _, name in ipairs(names) do
-  aggregating = aggregating + redis.call('ZCARD', group_prefix .. name)
+local grouped, staged, number = -1, 0, redis.call('SCARD', groups)
+if number <= 1000 then
+  grouped = 0
+  for _, name in ipairs(redis.call('SMEMBERS', groups)) do
+    grouped = grouped + redis.call('ZCARD', group_prefix .. name)
+  end
 end
-for _, set in ipairs(aggregation_set_keys(aggregation_sets, group_prefix)) do
-  aggregating = aggregating + redis.call('ZCARD', set)
+-- Each server works on a few sets at a time.
+for _, set in ipairs(aggregation_set_keys(aggregation_sets, group_prefix, 1000)) do
+  staged = staged + redis.call('ZCARD', set)
 end
 local latency = 0
 local oldest = redis.call('LINDEX', pending, -1)
@@ -45,8 +49,9 @@ return {
   redis.call('ZCARD', retry),
   redis.call('ZCARD', archived),
   redis.call('ZCARD', completed),
-  aggregating,
-  #names,
+  grouped,
+  staged,
+  number,
   redis.call('GET', processed_today) or '0',
   redis.call('GET', failed_today) or '0',
   redis.call('GET', processed) or '0',

@@ -14,7 +14,7 @@
 -- KEYS[12] failed: number of attempts that failed
 -- ARGV[1] group_prefix: what stands before a name in the key of a group
 -- ARGV[2...] leftover: for each further key
--- Returns: active tasks, and tasks in all; if there are any, nothing was deleted
+-- Returns: active tasks, tasks in all, and how many groups were not looked at because there are more than 1,000; if any of the last two is there, nothing was deleted
 -- Uses: aggregation_set_keys
 
 local pending, active, scheduled, retry, archived, completed, groups, aggregation_sets, lease, paused, processed,
@@ -26,16 +26,20 @@ local tasks = running + redis.call('LLEN', pending)
 for _, key in ipairs({ scheduled, retry, archived, completed }) do
   tasks = tasks + redis.call('ZCARD', key)
 end
-for _, name in ipairs(redis.call('SMEMBERS', groups)) do
-  tasks = tasks + redis.call('ZCARD', group_prefix .. name)
+local unseen = redis.call('SCARD', groups)
+if unseen <= 1000 then
+  unseen = 0
+  for _, name in ipairs(redis.call('SMEMBERS', groups)) do
+    tasks = tasks + redis.call('ZCARD', group_prefix .. name)
+  end
 end
-for _, key in ipairs(aggregation_set_keys(aggregation_sets, group_prefix)) do
+for _, key in ipairs(aggregation_set_keys(aggregation_sets, group_prefix, 1000)) do
   tasks = tasks + redis.call('ZCARD', key)
 end
-if tasks == 0 then
+if tasks == 0 and unseen == 0 then
   redis.call('DEL', lease, paused, processed, failed, groups, aggregation_sets)
   for at = 2, #ARGV, 1 do
     redis.call('DEL', ARGV[at])
   end
 end
-return { running, tasks }
+return { running, tasks, unseen }

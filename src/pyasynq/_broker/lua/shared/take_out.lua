@@ -19,7 +19,7 @@ local function take_out(places, id, from_state, refused, with_sets)
       redis.call('SREM', places.groups, fields[3])
     end
   elseif state == 'aggregating' then
-    for _, set in ipairs(aggregation_set_keys(places.aggregation_sets, places.group_prefix)) do
+    for _, set in ipairs(aggregation_set_keys(places.aggregation_sets, places.group_prefix, 0)) do
       if redis.call('ZSCORE', set, id) then
         if not with_sets then
           return nil, 'aggregated'

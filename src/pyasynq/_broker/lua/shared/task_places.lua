@@ -14,7 +14,7 @@ local function task_places(places, id, seen_in, listed, seconds)
       scores[#scores + 1] = ''
     end
   end
-  local sets = aggregation_set_keys(places.aggregation_sets, places.group_prefix)
+  local sets = aggregation_set_keys(places.aggregation_sets, places.group_prefix, 0)
   for _, set in ipairs({ places.scheduled, places.retry, places.archived, places.completed,
     places.group_prefix .. (values[3] or ''), seen_in }) do
     sets[#sets + 1] = set

@@ -1,0 +1,126 @@
+"""Queues with many groups: no single call keeps Redis busy for long, by the commands that it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq._broker.doctoring.groups import known_groups
+from pyasynq._broker.groups import list_groups
+from pyasynq._broker.inspecting import queue_views
+from pyasynq._broker.inspecting.group_counts import GroupCounts, group_sizes
+from pyasynq._broker.inspecting.queues import queue_info
+from pyasynq.errors import QueueNotEmptyError
+from tests.factories import NOW
+from tests.fix_broker import BlockingPerformer
+
+if TYPE_CHECKING:
+    from pyasynq._broker.plan import Call
+    from tests.factories import Tasks
+    from tests.invariants import RedisClient
+
+MANY = 12_000
+MOST_COMMANDS = 1_200
+"""What one call may run: two commands take about a microsecond, so this is far under 10 ms."""
+
+pytestmark = pytest.mark.single_server("it counts the commands that one server runs")
+
+
+class CountingPerformer(BlockingPerformer):
+    """Performs plans, and fails on a call that runs too many commands, or returns too many names."""
+
+    def _send_once(self, call: Call) -> Any:
+        before = self._commands()
+        reply = super()._send_once(call)
+        ran = self._commands() - before
+        assert ran <= MOST_COMMANDS, (call, ran)
+        if isinstance(reply, list):
+            assert sum(len(part) if isinstance(part, list) else 1 for part in reply) <= 2 * MOST_COMMANDS + 1
+        return reply
+
+    def _commands(self) -> int:
+        return sum(stats["calls"] for stats in self._client.info("commandstats").values())
+
+
+@pytest.fixture
+def counting(redis_client: RedisClient) -> CountingPerformer:
+    """Performs plans call by call, and counts the commands of each."""
+    return CountingPerformer(redis_client)
+
+
+def put_groups(tasks: Tasks, number: int, *, members: int = 1) -> None:
+    """Make so many groups, each of so many ids; 0 leaves only their names."""
+    client, keys = tasks.client, tasks.keys
+    names = [f"g{at}" for at in range(number)]
+    pipeline = client.pipeline(transaction=False)
+    for name in names if members else ():
+        pipeline.zadd(keys.group(name), {f"{name}/{at}": NOW.seconds for at in range(members)})
+    pipeline.sadd(keys.groups, *names)
+    pipeline.sadd("asynq:queues", keys.queue)
+    pipeline.execute()
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_d24_up_to_1_000_groups_are_counted_at_once(counting: CountingPerformer, tasks: Tasks) -> None:
+    """And the number is of this moment."""
+    put_groups(tasks, 1_000, members=2)
+    counts = counting(queue_info("default", NOW))
+    assert (2_000, 1_000, None) == (counts.aggregating, counts.groups, counts.aggregating_at)
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_d24_more_groups_are_counted_in_parts_and_the_number_has_its_time(
+    counting: CountingPerformer, tasks: Tasks
+) -> None:
+    """The first answers are estimates; then it is the last complete count, which began a while ago."""
+    put_groups(tasks, MANY, members=2)
+    memory = GroupCounts()
+
+    first = counting(queue_info("default", NOW, memory))
+    assert (2 * MANY, MANY, NOW) == (first.aggregating, first.groups, first.aggregating_at)
+
+    answers = [counting(queue_info("default", NOW.plus(at), memory)) for at in range(1, 3)]
+    assert (2 * MANY, NOW) == (answers[-1].aggregating, answers[-1].aggregating_at)
+
+    tasks.client.zadd(tasks.keys.group("g7"), dict.fromkeys(map(str, range(100)), 1))
+    answers = [counting(queue_info("default", NOW.plus(at), memory)) for at in range(3, 6)]
+    assert (2 * MANY, NOW) == (answers[0].aggregating, answers[0].aggregating_at)
+    assert (2 * MANY + 100, NOW.plus(3)) == (answers[-1].aggregating, answers[-1].aggregating_at)
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_d24_the_inspector_tells_when_it_counted(counting: CountingPerformer, tasks: Tasks) -> None:
+    """A dashboard can show how old the number is; the memory goes by it."""
+    put_groups(tasks, MANY)
+    info = counting(queue_views.queue_info("default", now=NOW))
+    assert (NOW.to_datetime(), MANY) == (info.aggregating_at, info.aggregating)
+    assert MANY == len(counting(queue_views.groups("default")))
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_d24_groups_are_listed_in_parts(counting: CountingPerformer, tasks: Tasks) -> None:
+    """For people, and for the aggregator."""
+    put_groups(tasks, MANY)
+    assert dict.fromkeys(sorted(f"g{at}" for at in range(MANY)), 1) == counting(group_sizes("default"))
+    assert sorted(f"g{at}" for at in range(MANY)) == counting(list_groups("default"))
+    groups, sets = counting(known_groups("default"))
+    assert (MANY, 0) == (len(groups), len(sets))
+
+
+def test_d24_a_queue_with_many_names_of_empty_groups_is_removed(
+    counting: CountingPerformer, tasks: Tasks
+) -> None:
+    """The names are forgotten in parts."""
+    put_groups(tasks, MANY, members=0)
+    assert 0 == counting(queue_views.remove_queue("default", force=False, progress=None))
+    assert [] == tasks.client.keys("*")
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_d24_a_queue_with_tasks_in_many_groups_is_kept(counting: CountingPerformer, tasks: Tasks) -> None:
+    """The error says how many there are."""
+    put_groups(tasks, MANY)
+    with pytest.raises(QueueNotEmptyError, match=f"{MANY:,}|{MANY}"):
+        counting(queue_views.remove_queue("default", force=False, progress=None))
+    assert MANY == tasks.client.scard(tasks.keys.groups)
