@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 # Imported at once: the submodule of the same name would hide the function, and it needs the errors anyway.
 from pyasynq.context import TaskContext, context
 from pyasynq.errors import (
+    ArchiveFullError,
     ArgumentsError,
     AttemptSettledError,
     ChildProcessDiedError,
@@ -138,6 +139,7 @@ _SUBMODULES = {*_EXPORTS_BY_MODULE, "pyasynq.sync"}
 __all__ = [
     "App",
     "Archive",
+    "ArchiveFullError",
     "ArgumentsError",
     "Attempt",
     "AttemptInfo",

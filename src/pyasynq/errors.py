@@ -431,6 +431,28 @@ class QueueNotEmptyError(PyasynqError):
         self.tasks = tasks
 
 
+class ArchiveFullError(PyasynqError):
+    """Archiving these tasks would delete archived ones, because an archive keeps only so many.
+
+    Attributes:
+        queue: the queue's name.
+        tasks: how many were to be archived.
+        surplus: how many archived tasks would be deleted, the oldest first, these among them.
+        max_size: how many an archive keeps.
+    """
+
+    def __init__(self, queue: str, tasks: int, surplus: int, max_size: int) -> None:
+        super().__init__(
+            f"archiving {tasks:,} {'task' if tasks == 1 else 'tasks'} of queue {queue!r} would delete {surplus:,}"
+            f" archived {'task' if surplus == 1 else 'tasks'}: its archive keeps {max_size:,} and drops the oldest;"
+            " trim=True allows that"
+        )
+        self.queue = queue
+        self.tasks = tasks
+        self.surplus = surplus
+        self.max_size = max_size
+
+
 class QueueBusyError(PyasynqError):
     """A queue cannot be removed while tasks of it are active.
 

@@ -10,7 +10,7 @@ import pytest
 from pyasynq._broker.inspecting import actions as inspect_actions
 from pyasynq._broker.inspecting import task_views
 from pyasynq._broker.inspecting.actions import ArchiveLimits
-from pyasynq.errors import InvalidOptionError, QueueNotFoundError
+from pyasynq.errors import ArchiveFullError, InvalidOptionError, QueueNotFoundError
 from pyasynq.info import BulkResult
 from pyasynq.task import TaskState
 from tests.contract.test_inspect_actions import put
@@ -33,10 +33,17 @@ def run_all(state: str, *, group: str = "", progress: Any = None) -> Plan[BulkRe
 
 
 def archive_all(
-    state: str, *, group: str = "", progress: Any = None, limits: ArchiveLimits = LIMITS
+    state: str,
+    *,
+    group: str = "",
+    progress: Any = None,
+    limits: ArchiveLimits = LIMITS,
+    trim: bool = False,
 ) -> Plan[BulkResult]:
     """Archive all tasks of a state."""
-    return task_views.archive_all("default", state, group=group, progress=progress, limits=limits, now=LATER)
+    return task_views.archive_all(
+        "default", state, group=group, progress=progress, limits=limits, trim=trim, now=LATER
+    )
 
 
 def delete_all(state: str, *, group: str = "", progress: Any = None) -> Plan[BulkResult]:
@@ -92,8 +99,31 @@ def test_only_the_group_that_is_asked_for_is_touched(perform: Perform, tasks: Ta
 def test_an_archive_by_hand_tells_how_much_it_trimmed(perform: Perform, tasks: Tasks) -> None:
     """Else the loss would be silent."""
     tasks.pending(*"abcde")
-    assert BulkResult(5, 0, 3) == perform(archive_all("pending", limits=ArchiveLimits(2, 0)))
+    assert BulkResult(5, 0, 3) == perform(archive_all("pending", limits=ArchiveLimits(2, 0), trim=True))
     assert ["d", "e"] == tasks.ids("archived")
+
+
+@pytest.mark.parametrize("state", ["pending", "scheduled", "aggregating"])
+def test_d43_more_than_the_archive_has_room_for_is_refused(
+    perform: Perform, tasks: Tasks, state: str
+) -> None:
+    """The error says how many tasks would be deleted; nothing was changed."""
+    put(tasks, TaskState(state), *"abc")
+    tasks.put(TaskState.ARCHIVED, "recent", score=LATER.seconds - 50)
+    tasks.put(TaskState.ARCHIVED, "old", score=1)
+    limits = ArchiveLimits(3, LATER.seconds - 100)
+    with pytest.raises(ArchiveFullError, match="would delete 1 archived") as caught:
+        perform(archive_all(state, group=group_of(state), limits=limits))
+    assert (3, 1, 3) == (caught.value.tasks, caught.value.surplus, caught.value.max_size)
+    assert ["old", "recent"] == tasks.ids("archived")
+    assert BulkResult(3, 0, 2) == perform(archive_all(state, group=group_of(state), limits=limits, trim=True))
+
+
+def test_d43_as_many_as_there_is_room_for_are_archived(perform: Perform, tasks: Tasks) -> None:
+    """Tasks that are too old to be kept take no room."""
+    tasks.pending(*"abc")
+    tasks.put(TaskState.ARCHIVED, "old", score=1)
+    assert BulkResult(3, 0, 1) == perform(archive_all("pending", limits=ArchiveLimits(3, 2)))
 
 
 @pytest.mark.parametrize(

@@ -299,7 +299,7 @@ class OurSide:
         return self._inspector.run_all(queue, state, group=group).done
 
     def _archive_all(self, queue: str, state: str, group: str) -> int:
-        return self._inspector.archive_all(queue, state, group=group).done
+        return self._inspector.archive_all(queue, state, group=group, trim=True).done
 
     def _delete_all(self, queue: str, state: str, group: str) -> int:
         return self._inspector.delete_all(queue, state, group=group).done

@@ -173,12 +173,27 @@ def act_on_all(
     return (yield from act_on_collection(keys, collection_key(keys, state, group), state, act, progress))
 
 
+def archive_surplus(queue: str, state: TaskState, group: str, limits: ArchiveLimits) -> Plan[tuple[int, int]]:
+    """Return how many tasks a state has, and how many archived ones would go if they were archived too."""
+    keys = queue_keys(queue)
+    total = yield from _size(collection_key(keys, state, group), state)
+    # Tasks that are too old go in any case.
+    command = ("ZCOUNT", keys.archived, f"({limits.cutoff}", "+inf")
+    archived = yield CommandCall(command, keys.archived, Replay.SAFE)
+    return total, max(0, archived + total - limits.max_size) if total else 0
+
+
+def _size(collection: str, state: TaskState) -> Plan[int]:
+    command = ("LLEN" if state is TaskState.PENDING else "ZCARD", collection)
+    return int((yield CommandCall(command, collection, Replay.SAFE)))
+
+
 def act_on_collection(
     keys: QueueKeys, collection: str, state: TaskState, act: Act, progress: Progress | None
 ) -> Plan[BulkResult]:
     """Do something with all tasks of a collection, as `act_on_all` does."""
     is_list = state is TaskState.PENDING
-    total = yield CommandCall(("LLEN" if is_list else "ZCARD", collection), collection, Replay.SAFE)
+    total = yield from _size(collection, state)
     seen = done = skipped = trimmed = 0
     while seen < total:
         ids = yield from _first_ids(collection, min(MAX_TASKS, total - seen), is_list=is_list)

@@ -13,7 +13,7 @@ from pyasynq._broker.inspecting import updates as inspect_updates
 from pyasynq._broker.inspecting.group_counts import group_sizes
 from pyasynq._broker.inspecting.queue_views import require_queue
 from pyasynq._broker.inspecting.search import Wanted
-from pyasynq.errors import InvalidOptionError, UnknownOptionError
+from pyasynq.errors import ArchiveFullError, InvalidOptionError, UnknownOptionError
 from pyasynq.info import TaskFilters
 from pyasynq.options import instant_of, is_whole, name_of, seconds_of
 from pyasynq.task import TaskState
@@ -162,11 +162,26 @@ def run_all(
 
 
 def archive_all(
-    queue: str, state: str, *, group: str, progress: Progress | None, limits: ArchiveLimits, now: Instant
+    queue: str,
+    state: str,
+    *,
+    group: str,
+    progress: Progress | None,
+    limits: ArchiveLimits,
+    trim: bool,
+    now: Instant,
 ) -> Plan[BulkResult]:
-    """Archive all tasks of a state."""
+    """Archive all tasks of a state; unless `trim`, only if the archive has room for them.
+
+    Raises:
+        ArchiveFullError: when it has not; nothing was changed.
+    """
     known = _state_of(state, group, _ARCHIVE_STATES)
     yield from require_queue(queue)
+    if not trim:
+        tasks, surplus = yield from inspect_actions.archive_surplus(queue, known, group, limits)
+        if surplus:
+            raise ArchiveFullError(queue, tasks, surplus, limits.max_size)
     act = _archiving(queue, limits, now)
     return (yield from inspect_actions.act_on_all(queue, known, act, group=group, progress=progress))
 

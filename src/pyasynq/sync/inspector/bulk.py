@@ -44,14 +44,19 @@ class BulkInspector(InspectorBase):
         state: TaskState | str,
         *,
         group: str = "",
+        trim: bool = False,
         progress: Callable[[int, int], object] | None = None,
     ) -> BulkResult:
         """Archive all pending, scheduled or retry tasks, or those of a group.
 
-        Mind the size of the archive: `trimmed` of the result says how many tasks were deleted because of it.
+        An archive keeps `archive_max_size` tasks; what is above that is deleted, the oldest first. `trim`
+        allows that; `trimmed` of the result says how many were deleted.
+
+        Raises:
+            ArchiveFullError: without `trim`, when the archive has not room for all; nothing was changed.
         """
         plan = task_views.archive_all(
-            queue, state, group=group, progress=progress, limits=self._limits(), now=self._now()
+            queue, state, group=group, progress=progress, limits=self._limits(), trim=trim, now=self._now()
         )
         return self._run_in_steps(plan)
 
