@@ -442,10 +442,11 @@ class ArchiveFullError(PyasynqError):
     """
 
     def __init__(self, queue: str, tasks: int, surplus: int, max_size: int) -> None:
+        all_tasks = "1 task" if tasks == 1 else f"{tasks:,} tasks"
+        doomed = "1 archived task" if surplus == 1 else f"{surplus:,} archived tasks"
         super().__init__(
-            f"archiving {tasks:,} {'task' if tasks == 1 else 'tasks'} of queue {queue!r} would delete {surplus:,}"
-            f" archived {'task' if surplus == 1 else 'tasks'}: its archive keeps {max_size:,} and drops the oldest;"
-            " trim=True allows that"
+            f"archiving {all_tasks} of queue {queue!r} would delete {doomed}: its archive keeps {max_size:,} and"
+            " drops the oldest; trim=True allows that"
         )
         self.queue = queue
         self.tasks = tasks

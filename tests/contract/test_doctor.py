@@ -23,6 +23,7 @@ UNREPAIRABLE = {
     FindingKind.EVICTION,
     FindingKind.CLOCK_SKEW,
     FindingKind.SLOW_SCRIPT,
+    FindingKind.WRONG_TYPE,
 }
 
 pytestmark = pytest.mark.usefixtures("damage_allowed")

@@ -59,6 +59,6 @@ def test_the_table_of_invariants_names_every_kind_that_concerns_tasks_and_real_d
         named |= found
     others = {
         *("endless_record", "removed_queue", "unserved_queue", "limits_ignored", "dead_server"),
-        *("old_history", "eviction", "clock_skew", "slow_script", "future_tick"),
+        *("old_history", "eviction", "clock_skew", "slow_script", "future_tick", "wrong_type"),
     }
     assert {kind.value for kind in DESCRIPTIONS} - others == named

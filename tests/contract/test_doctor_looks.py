@@ -399,12 +399,76 @@ async def test_a_script_that_blocked_redis_is_a_finding(redis_client: RedisClien
     assert 1 == sum("of another peer" in subject for subject in finding.subjects)
 
 
+@pytest.mark.parametrize("number", [1_000, 2_000])
+@run_async
+async def test_d23_exactly_a_thousand_active_tasks_can_be_examined(
+    redis_url: str, tasks: Tasks, number: int
+) -> None:
+    """The page after the last one is empty."""
+    tasks.active(*(f"t{at}" for at in range(number)))
+    assert [] == await examine(redis_url)
+
+
+@damaged
+@pytest.mark.parametrize(
+    ("key", "subject"),
+    [
+        ("asynq:{low}:pending", "low"),
+        ("asynq:{low}:scheduled", "low"),
+        ("asynq:{low}:groups", "low"),
+        ("asynq:{low}:t:x", "low"),
+        ("asynq:{low}:g:x", "low"),
+        ("asynq:{low}:x:limits", "low"),
+        ("asynq:{low}:x:verdicts", "low"),
+        ("asynq:{low}:unique:x", "low"),
+        ("asynq:{low}:processed", "low"),
+        ("asynq:servers", ""),
+        ("asynq:servers:{host:7:abc}", ""),
+        ("asynq:scheduler_history:e", ""),
+    ],
+)
+@run_async
+async def test_d23_a_key_of_a_wrong_type_is_a_finding_and_all_else_is_examined(
+    redis_client: RedisClient, redis_url: str, tasks: Tasks, key: str, subject: str
+) -> None:
+    """Here a ghost in another queue."""
+    redis_client.rpush(tasks.keys.pending, "ghost")
+    Tasks(redis_client, "low").pending("sound")
+    put_server(redis_client)
+    redis_client.delete(key)
+    kind = "hset" if key.endswith(("x:verdicts", "processed", ":unique:x")) else "xadd"
+    redis_client.hset(key, "a", "b") if kind == "hset" else redis_client.xadd(key, {"a": "b"})
+    async with doctor_of(redis_url) as doctor:
+        findings = [one for one in await doctor.examine() if one.kind is not FindingKind.SLOW_SCRIPT]
+    [wrong] = [one for one in findings if one.kind is FindingKind.WRONG_TYPE]
+    assert (subject, (key,)) == (wrong.queue, wrong.subjects)
+    assert ("hash" if kind == "hset" else "stream") in wrong.explanation
+    assert [("default", FindingKind.GHOST)] == [
+        (one.queue, one.kind) for one in findings if one.kind is FindingKind.GHOST
+    ]
+
+
 @damaged
 @run_async
-async def test_a_queue_that_a_consumer_takes_from_or_that_is_paused_is_not_unserved(
+async def test_d23_the_list_of_queues_may_have_a_wrong_type(
     redis_client: RedisClient, redis_url: str, tasks: Tasks
 ) -> None:
-    """A lease shows that somebody takes tasks, and a pause that nobody should; else a minute is waited."""
+    """It is found; the queues cannot be judged without it."""
+    tasks.pending("a")
+    redis_client.delete("asynq:queues")
+    redis_client.set("asynq:queues", "oops")
+    async with doctor_of(redis_url) as doctor:
+        findings = await doctor.examine()
+        assert [("", FindingKind.WRONG_TYPE)] == kinds(findings)
+        assert any("queue default" in what for what in doctor.skipped)
+
+
+@damaged
+@run_async
+async def test_d23_a_waiting_queue_without_a_live_server_is_a_finding_unless_it_is_paused(
+    redis_client: RedisClient, redis_url: str, tasks: Tasks
+) -> None:
+    """A lease that lasts for hours says nothing: its worker need not take more tasks."""
     unserved = [("default", FindingKind.UNSERVED_QUEUE)]
     tasks.put(TaskState.RETRY, "r", score=PAST)
     assert unserved == kinds(await examine(redis_url))
@@ -412,8 +476,6 @@ async def test_a_queue_that_a_consumer_takes_from_or_that_is_paused_is_not_unser
     assert [] == await examine(redis_url)
     redis_client.delete(tasks.keys.paused)
     tasks.active("a")
-    assert [] == await examine(redis_url)
-    redis_client.zadd(tasks.keys.lease, {"a": PAST})
     assert unserved == kinds(await examine(redis_url))
     put_server(redis_client)
     assert [] == await examine(redis_url)

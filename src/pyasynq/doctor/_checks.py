@@ -22,6 +22,7 @@ from pyasynq._broker.doctoring.keys import (
     was_used,
 )
 from pyasynq._broker.doctoring.ticks import ticks_after
+from pyasynq._broker.doctoring.types import GLOBAL_TYPES, wrong_type, wrong_types
 from pyasynq._broker.inspecting.server_facts import server_facts
 from pyasynq._broker.schedules import TICK_SLACK_SECONDS
 from pyasynq._broker.servers import list_server_keys, read_server
@@ -36,7 +37,7 @@ from pyasynq.errors import RedisPermissionError, RedisReplyError
 from ._findings import FindingKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from pyasynq._broker.doctoring.groups import GroupFacts
     from pyasynq._broker.doctoring.keys import LockFacts, SlowScript
@@ -96,6 +97,13 @@ class QueueChecks:
         self._pace = pace
         self._unowned_locks = unowned_locks
         self._archive_max_size = archive_max_size
+
+    async def types(self) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Look again at keys whose type was wrong; the evidence is the type."""
+        survey = self._survey
+        wrong = await self._pace.run(wrong_types(survey.keys.queue, sorted(survey.misfits)))
+        prefix = survey.keys.prefix.encode()
+        return [(FindingKind.WRONG_TYPE, prefix + name, kind) for name, kind in sorted(wrong.items())]
 
     async def groups(self) -> list[tuple[FindingKind, bytes, bytes]]:
         """Look at groups and sets; the evidence is the group that the members belong to."""
@@ -199,6 +207,12 @@ class ServerChecks:
         )
         return [one for some in found for one in some]
 
+    async def types(self, keys: Iterable[bytes]) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Look at the types of the keys that belong to no queue; the evidence is the type."""
+        names = [*(name.encode() for name in GLOBAL_TYPES), *keys]
+        kinds = await self._pace.run_all([wrong_type(name) for name in names])
+        return [(FindingKind.WRONG_TYPE, name, kind) for name, kind in zip(names, kinds, strict=True) if kind]
+
     async def records(self, keys: Iterable[bytes]) -> list[tuple[FindingKind, bytes, bytes]]:
         """Look at the records of servers and schedulers."""
         found = await endless(self._pace, keys, FindingKind.ENDLESS_RECORD)
@@ -220,10 +234,15 @@ class ServerChecks:
         silent = [key for key, at in zip(old, events, strict=True) if at < before]
         return await endless(self._pace, silent, FindingKind.OLD_HISTORY)
 
-    async def servers(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Read the records of the servers that run, and compare their clocks with that of Redis."""
+    async def servers(self, misfits: Collection[bytes]) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Read the records of the servers that run, and compare their clocks with that of Redis.
+
+        Records whose type is wrong, the `misfits`, are left out.
+        """
         found = []
         for key in await self._pace.run(list_server_keys(self._redis_now)):
+            if key.encode() in misfits:
+                continue
             info = await self._pace.run(read_server(key))
             lapse = await self._pace.run(record_lapse(key))
             if info is None or lapse is None:
@@ -242,7 +261,7 @@ class ServerChecks:
         serving = [info for info in self._servers.values() if queue in info.queues]
         if not serving:
             waited, overdue = await self._pace.run(waiting_work(queue, self._redis_now))
-            if max(waited, overdue) > PATIENCE_SECONDS:
+            if max(waited, overdue) > SERVER_RECORD_SECONDS:
                 found.append((FindingKind.UNSERVED_QUEUE, queue.encode(), b""))
         strangers = [info for info in serving if not info.engine]
         if strangers and (_has_limits(serving, queue) or await self._is_limited(queue)):

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from pyasynq._broker.doctoring.groups import known_groups
 from pyasynq._broker.doctoring.keys import database_size, is_registered, scan_keys
 from pyasynq._broker.doctoring.tasks import judge
+from pyasynq._broker.doctoring.types import GLOBAL_TYPES, wrong_type
 from pyasynq._broker.drivers.driver import AsyncDriver
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.queue_registry import queue_names
+from pyasynq._broker.stored import name_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.constants import ARCHIVE_LIMIT
-from pyasynq._wire.keys import scheduler_history_key
-from pyasynq.errors import InvalidOptionError, QueueNotFoundError
+from pyasynq._wire.keys import ALL_QUEUES, scheduler_history_key
+from pyasynq.errors import InvalidOptionError, QueueNotFoundError, RedisReplyError
 from pyasynq.options import is_whole, seconds_of
 
 from ._checks import QueueChecks, ServerChecks
@@ -118,7 +120,8 @@ class Doctor:
         self.skipped = []
         surveys, records = await self._survey(progress)
         for survey in surveys.values():
-            await survey.walk()
+            if not survey.is_blocked:
+                await survey.walk()
         seen = await self._check(surveys.values(), records)
         if seen:
             await asyncio.sleep(self._pause)
@@ -174,7 +177,9 @@ class Doctor:
         surveys: dict[str, QueueSurvey] = {}
         missing = set(self._queues)
         records: list[bytes] = []
-        registered = await self._pace.run(queue_names())
+        registered: list[str] = []
+        if not await self._pace.run(wrong_type(ALL_QUEUES.encode())):
+            registered = await self._pace.run(queue_names())
         for queue in sorted(self._queues) or registered:
             surveys[queue] = QueueSurvey(queue, self._pace)
         async for names in self._pages(progress):
@@ -219,12 +224,20 @@ class Doctor:
 
         servers = ServerChecks(self._pace, self._clock.now())
         of_redis = await servers.redis()
-        of_servers = await servers.servers()
+        misfits = await servers.types(records)
+        wrong = {key for _, key, _ in misfits}
+        blocked = {name_of(key) for key in wrong} & GLOBAL_TYPES.keys()
+        of_servers = [] if blocked else await servers.servers(wrong)
+        if blocked:
+            self._skip(f"servers and schedulers: wrong type of {', '.join(sorted(blocked))}")
         if not self._queues:
-            histories = [key for key in records if key.startswith(_HISTORY)]
-            live = [key for key in records if not key.startswith(_HISTORY)]
-            note("", of_redis + of_servers + await servers.records(live))
-            note("", await servers.histories(histories, live))
+            sound = sorted(set(records) - wrong)
+            histories = [key for key in sound if key.startswith(_HISTORY)]
+            live = [key for key in sound if not key.startswith(_HISTORY)]
+            note("", of_redis + misfits + of_servers)
+            if not blocked:
+                note("", await servers.records(live))
+                note("", await servers.histories(histories, live))
         for survey in surveys:
             queue = survey.keys.queue
             checks = QueueChecks(
@@ -233,16 +246,29 @@ class Doctor:
                 unowned_locks=self._unowned_locks,
                 archive_max_size=self._archive_max_size or ARCHIVE_LIMIT,
             )
-            groups = await checks.groups()
-            note(queue, groups)
-            for check in (checks.locks, checks.counters, checks.queue):
-                note(queue, await check())
-            note(queue, await servers.queue(queue))
-            note(queue, await servers.ticks(survey))
-            orphan_sets = {key for kind, key, _ in groups if kind is FindingKind.ORPHAN_SET}
-            note(queue, await self._judge(survey, orphan_sets))
-        self.skipped += [what for what in servers.skipped if what not in self.skipped]
+            note(queue, await checks.types())
+            if survey.is_blocked or ALL_QUEUES in blocked:
+                self._skip(f"the rest of queue {queue}: {survey.refusal or 'a key has a wrong type'}")
+                continue
+            try:
+                groups = await checks.groups()
+                note(queue, groups)
+                for check in (checks.locks, checks.counters, checks.queue):
+                    note(queue, await check())
+                if not blocked:
+                    note(queue, await servers.queue(queue))
+                    note(queue, await servers.ticks(survey))
+                orphan_sets = {key for kind, key, _ in groups if kind is FindingKind.ORPHAN_SET}
+                note(queue, await self._judge(survey, orphan_sets))
+            except RedisReplyError as error:
+                self._skip(f"the rest of queue {queue}: {error}")
+        for what in servers.skipped:
+            self._skip(what)
         return seen
+
+    def _skip(self, what: str) -> None:
+        if what not in self.skipped:
+            self.skipped.append(what)
 
     async def _judge(
         self, survey: QueueSurvey, orphan_sets: set[bytes]
@@ -306,4 +332,6 @@ def _position(finding: Finding) -> tuple[str, int, str]:
 
 
 def _detail(kind: FindingKind, evidence: Mapping[bytes, bytes]) -> str:
-    return as_text(b", ".join(evidence.values())) if kind is FindingKind.CLOCK_SKEW else ""
+    if kind not in {FindingKind.CLOCK_SKEW, FindingKind.WRONG_TYPE}:
+        return ""
+    return as_text(b", ".join(evidence.values()))

@@ -58,6 +58,7 @@ class FindingKind(enum.StrEnum):
     EVICTION = "eviction"
     CLOCK_SKEW = "clock_skew"
     SLOW_SCRIPT = "slow_script"
+    WRONG_TYPE = "wrong_type"
 
 
 class _Description(NamedTuple):
@@ -212,7 +213,7 @@ DESCRIPTIONS: Final[Mapping[FindingKind, _Description]] = {
         "deletes what is left of the queue",
     ),
     FindingKind.UNSERVED_QUEUE: _Description(
-        _W, "tasks have been due for over a minute, and no running server serves this queue", ""
+        _W, "tasks have been due for over ten seconds, and no running server serves this queue", ""
     ),
     FindingKind.LIMITS_IGNORED: _Description(
         _W,
@@ -252,6 +253,12 @@ DESCRIPTIONS: Final[Mapping[FindingKind, _Description]] = {
         _W,
         "these scripts have blocked Redis for over 50 ms within the last hour: lists are very long, "
         "payloads very large, or the machine is too slow",
+        "",
+    ),
+    FindingKind.WRONG_TYPE: _Description(
+        _E,
+        "another program has written these keys, and their type is not the one that pyasynq and Asynq expect: "
+        "calls that meet them fail, so delete or rename them",
         "",
     ),
 }

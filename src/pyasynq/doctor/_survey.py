@@ -7,17 +7,20 @@ judged afterwards, each by a script that sees everything about a task at one mom
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.arguments import MAX_TASKS
 from pyasynq._broker.doctoring.groups import known_groups
 from pyasynq._broker.doctoring.tasks import read_tasks, walk
+from pyasynq._broker.doctoring.types import FIXED_NAMES, is_in_the_way, wrong_types
 from pyasynq._wire.keys import queue_keys
+from pyasynq.errors import RedisReplyError
 
 from ._diagnosis import looks_sound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyasynq._broker.doctoring.tasks import TaskFacts, Walked
 
@@ -37,6 +40,8 @@ class QueueSurvey:
         locks: keys of uniqueness locks.
         counters: keys of the counters of single days.
         own_keys: keys of ours that are no locks.
+        misfits: names of keys whose type is wrong, without the prefix of the queue.
+        refusal: what Redis has refused to look at; empty for nothing.
         has_tasks: hashes of tasks were seen.
     """
 
@@ -48,6 +53,9 @@ class QueueSurvey:
         self.locks: list[bytes] = []
         self.counters: list[bytes] = []
         self.own_keys: list[bytes] = []
+        self.misfits: set[bytes] = set()
+        self.refusal = ""
+        self._has_types = False
         self.has_tasks = False
         self._pace = pace
         self._unplaced: set[bytes] = set()
@@ -57,7 +65,14 @@ class QueueSurvey:
         """Take keys of this queue, without their prefix."""
         prefix = self.keys.prefix.encode()
         tasks = []
+        # What is read of tasks meets the fixed keys, which may be on a later page.
+        fixed = () if self._has_types else FIXED_NAMES
+        self._has_types = True
+        misfits = await self._pace.run(wrong_types(self.keys.queue, [*fixed, *names]))
+        self.misfits.update(misfits)
         for name in names:
+            if name in misfits:
+                continue
             if name.startswith(b"t:"):
                 tasks.append(name[2:])
             elif name.startswith(b"g:"):
@@ -68,9 +83,23 @@ class QueueSurvey:
                 self.counters.append(prefix + name)
             elif name.startswith(b"x:"):
                 self.own_keys.append(prefix + name)
-        if tasks:
-            self.has_tasks = True
-            self._note_tasks(await self._pace.run(read_tasks(self.keys.queue, tasks)))
+        self.has_tasks = self.has_tasks or bool(tasks)
+        if not self.is_blocked:
+            with self._guard():
+                self._note_tasks(await self._pace.run(read_tasks(self.keys.queue, tasks)))
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a key of a wrong type is in the way of the checks of this queue."""
+        return bool(self.refusal) or any(map(is_in_the_way, self.misfits))
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """Note what Redis refuses, so that other queues are examined all the same."""
+        try:
+            yield
+        except RedisReplyError as error:
+            self.refusal = str(error)
 
     def _note_tasks(self, tasks: Iterable[TaskFacts]) -> None:
         for facts in tasks:
@@ -81,6 +110,10 @@ class QueueSurvey:
 
     async def walk(self) -> None:
         """Walk through all collections, and look again for tasks that were not met in theirs."""
+        with self._guard():
+            await self._walk_twice()
+
+    async def _walk_twice(self) -> None:
         await self._walk_everything()
         for _ in range(_ROUNDS):
             if not self._unplaced:

@@ -171,6 +171,11 @@ def queue_whose_retries_nobody_forwards(client: RedisClient, tasks: Tasks) -> No
     Tasks(client, "low").put(TaskState.RETRY, "r", score=PAST)
 
 
+@damage(K.WRONG_TYPE, "asynq:{low}:pending", queue="low")
+def key_of_another_program(client: RedisClient, tasks: Tasks) -> None:
+    client.set("asynq:{low}:pending", "oops")
+
+
 def put_server(client: RedisClient, *, engine: str = "", skew: int = 0, queue: str = "default") -> str:
     """Write the record of a server as it does itself, its clock `skew` seconds ahead; return its key."""
     key = server_key("host", 7, "abc")

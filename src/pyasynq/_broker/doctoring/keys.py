@@ -155,11 +155,10 @@ def slow_scripts(
 def waiting_work(queue: str, now: Instant) -> Plan[tuple[int, int]]:
     """Return for how many seconds the next pending task has waited, and for how many one has been overdue.
 
-    0 for each while none waits, while the queue is paused, and while a worker holds a lease in the queue.
+    0 for each while none waits, and while the queue is paused.
     """
     keys = queue_keys(queue)
-    held = yield CommandCall(("ZCOUNT", keys.lease, f"({now.seconds}", "+inf"), keys.lease, Replay.SAFE)
-    if held or (yield CommandCall(("EXISTS", keys.paused), keys.paused, Replay.SAFE)):
+    if (yield CommandCall(("EXISTS", keys.paused), keys.paused, Replay.SAFE)):
         return 0, 0
     waited = overdue = 0
     oldest = yield CommandCall(("LINDEX", keys.pending, -1), keys.pending, Replay.SAFE)

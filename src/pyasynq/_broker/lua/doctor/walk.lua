@@ -23,7 +23,7 @@ else
     scores[#scores + 1] = tonumber(members[at + 1])
   end
 end
-local leases = is_list and state == 'active' and redis.call('ZMSCORE', lease, unpack(ids))
+local leases = is_list and state == 'active' and #ids > 0 and redis.call('ZMSCORE', lease, unpack(ids))
 local suspects = {}
 for at, id in ipairs(ids) do
   local task = task_prefix .. id
