@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
+from pyasynq._checks import check_function, check_switch, check_whole, is_whole
 from pyasynq.errors import InvalidOptionError, nearest
 from pyasynq.limits import Queue
 from pyasynq.options import (
@@ -17,7 +18,6 @@ from pyasynq.options import (
     Duration,
     check_max_bytes,
     events_kept,
-    is_whole,
     name_of,
     seconds_of,
 )
@@ -156,23 +156,23 @@ class ServerConfig:
 
     def __post_init__(self) -> None:
         for name in ("concurrency", "janitor_batch_size", "archive_max_size"):
-            _at_least(name, getattr(self, name), 1)
+            check_whole(name, getattr(self, name), 1)
         for name in ("crash_limit", "prefetch"):
-            _at_least(name, getattr(self, name), 0)
+            check_whole(name, getattr(self, name), 0)
         numbers = ("max_tasks", "executor_processes", "executor_max_tasks")
         for name in (name for name in numbers if getattr(self, name) is not None):
-            _at_least(name, getattr(self, name), 1)
+            check_whole(name, getattr(self, name), 1)
         check_max_bytes("max_result", self.max_result)
         check_max_bytes("max_payload", self.max_payload)
         if self.on_unknown not in ("fail", "return"):
             raise InvalidOptionError("on_unknown", self.on_unknown, "must be 'fail' or 'return'")
         for name in ("strict_priority", "burst"):
-            _switch(name, getattr(self, name))
+            check_switch(name, getattr(self, name))
         retry_delay_of(self.retry_delay)
-        _function("is_failure", self.is_failure)
+        check_function("is_failure", self.is_failure)
         for name in ("error_handler", "health_check"):
             if getattr(self, name) is not None:
-                _function(name, getattr(self, name))
+                check_function(name, getattr(self, name))
         _queues(self.queues)
         _ = self.event_stream_lengths
         for name in self.__dataclass_fields__:
@@ -219,7 +219,7 @@ def _grace_period(name: str, value: object) -> None:
 
 
 def _group_size(name: str, value: object) -> None:
-    _at_least(name, value, 0)
+    check_whole(name, value, 0)
     if isinstance(value, int) and value > MAX_GROUP_SIZE:
         raise InvalidOptionError(name, value, f"must be at most {MAX_GROUP_SIZE}, or 0 for no limit")
 
@@ -275,21 +275,6 @@ def _zone(name: str) -> tzinfo:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         hint = nearest(name, zoneinfo.available_timezones()) or "; write an IANA name, as in 'Europe/Berlin'"
         raise InvalidOptionError("location", name, f"there is no such time zone{hint}") from None
-
-
-def _at_least(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidOptionError(name, value, f"must be a whole number of at least {least}")
-
-
-def _switch(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise InvalidOptionError(name, value, "must be True or False")
-
-
-def _function(name: str, value: object) -> None:
-    if not callable(value):
-        raise InvalidOptionError(name, value, "must be a function")
 
 
 def _queues(queues: object) -> None:

@@ -141,13 +141,13 @@ class PayloadTooLargeError(ConfigurationError):
     """A task larger than the client's `max_payload`; nothing was sent.
 
     Attributes:
-        size: bytes of the payload.
+        size: bytes of the payload, with those of the headers if it has any.
         limit: bytes that are allowed.
     """
 
-    def __init__(self, size: int, limit: int) -> None:
+    def __init__(self, size: int, limit: int, *, what: str = "the payload has") -> None:
         super().__init__(
-            f"the payload has {size:,} bytes and the limit is {limit:,}: "
+            f"{what} {size:,} bytes and the limit is {limit:,}: "
             "store the data elsewhere and enqueue a reference to it, or raise max_payload",
         )
         self.size = size
@@ -445,8 +445,8 @@ class ArchiveFullError(PyasynqError):
         all_tasks = "1 task" if tasks == 1 else f"{tasks:,} tasks"
         doomed = "1 archived task" if surplus == 1 else f"{surplus:,} archived tasks"
         super().__init__(
-            f"archiving {all_tasks} of queue {queue!r} would delete {doomed}: its archive keeps {max_size:,} and"
-            " drops the oldest; trim=True allows that"
+            f"archiving {all_tasks} of queue {queue!r} would delete {doomed}: its archive keeps"
+            f" {max_size:,} and drops the oldest; trim=True allows that"
         )
         self.queue = queue
         self.tasks = tasks

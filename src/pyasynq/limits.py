@@ -7,8 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from pyasynq._checks import is_whole
 from pyasynq.errors import InvalidOptionError
-from pyasynq.options import Duration, is_whole, seconds_of
+from pyasynq.options import Duration, seconds_of
 
 
 class Unchanged(enum.Enum):

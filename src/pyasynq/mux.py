@@ -21,11 +21,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from pyasynq._checks import check_handler_rules
 from pyasynq._server.children.order import Program
 from pyasynq._server.children.pool import in_child
 from pyasynq._server.middleware import check_middleware, missing_route, wrap_route
 from pyasynq._server.routes import Route, check_executor, is_coroutine_handler
-from pyasynq.errors import ConfigurationError, InvalidOptionError, describe_value
+from pyasynq.errors import ConfigurationError, describe_value
 from pyasynq.options import name_of
 from pyasynq.retry import retry_delay_of
 
@@ -77,7 +78,7 @@ class Mux:
                 as `module:function`. It has no `context().state`: the server's lifespan has no such name.
 
         Raises:
-            InvalidOptionError: for a blank pattern, or a delay, crash limit or executor that cannot be.
+            InvalidOptionError: for a blank pattern, or a rule of the handler that cannot be.
             ConfigurationError: for a duplicate pattern or a handler that cannot be called.
         """
         name_of("pattern", pattern)
@@ -87,8 +88,7 @@ class Mux:
             raise ConfigurationError(
                 f"the handler for {pattern!r} must be a function, and is {describe_value(type(handler))}"
             )
-        if crash_limit is not None and crash_limit < 0:
-            raise InvalidOptionError("crash_limit", crash_limit, "must be 0 or more")
+        check_handler_rules(is_failure, crash_limit)
         check_executor(f"the handler for {pattern!r}", executor)
         route = Route(
             handler,

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args
 
+from pyasynq._checks import is_whole
 from pyasynq._clock import LAST_SECOND, Instant
 from pyasynq.errors import InvalidOptionError, UnknownOptionError
 
@@ -32,6 +33,10 @@ DEFAULT_TIMEOUT_SECONDS: Final = 1800
 DEFAULT_EVENTS_KEPT: Final = 10_000
 DEFAULT_MAX_PAYLOAD: Final = 8_000_000
 DEFAULT_MAX_RESULT: Final = 8_000_000
+MAX_NAME_BYTES: Final = 1_000
+"""Bytes of a task's type and id, and of the names of its queue, group and lock, that are written."""
+MAX_HEADER_BYTES: Final = 65_536
+"""Bytes of all names and values of a task's headers together."""
 _LARGEST_VALUE: Final = 500_000_000
 _MOST_DIGITS: Final = 100
 _MAX_INT32: Final = 2**31 - 1
@@ -49,7 +54,9 @@ class EnqueueOptions(TypedDict, total=False):
     max_retry: int
     """How often the task may be retried after its first failure, 25 unless given."""
     timeout: Duration
-    """Longest run of an attempt: 30 minutes unless this or `deadline` is given. Rounded up to seconds."""
+    """Longest run of an attempt: 30 minutes unless this or `deadline` is given. Rounded up to seconds.
+
+    0 beside a `deadline`: only the deadline counts. 0 without one is refused."""
     deadline: datetime
     """Aware time at which an attempt is cut off, however late it began."""
     unique: Duration
@@ -69,14 +76,14 @@ class EnqueueOptions(TypedDict, total=False):
     retention: Duration
     """How long a succeeded task and its result are kept; not at all unless given."""
     task_id: str
-    """The task's id, unique within its queue; a random UUID unless given."""
+    """The task's id, unique within its queue, of 1,000 bytes at most; a random UUID unless given."""
     on_conflict: OnConflict
     """What to do when the `task_id` exists: raise (the default), or replace a task that is archived or
     completed."""
     durable: bool | int
     """Wait until this many replicas of Redis have the task as well, True is 1; else `NotDurableError`."""
     headers: Mapping[str, str]
-    """Text that travels with the task, such as a trace or a tenant."""
+    """Text that travels with the task, such as a trace or a tenant; 65,536 bytes together at most."""
     group: str
     """Name of a group, whose tasks a server's aggregator makes into one; a later process time comes first."""
 
@@ -193,6 +200,12 @@ def _resolve(options: Mapping[str, object]) -> EnqueueSettings:
         field, reader = _READERS[name]
         settings[field] = reader(name, value)
     # Asynq's rule: a timeout of zero means "not given", and a deadline replaces the default timeout.
+    if settings.get("timeout") == 0 and not settings.get("deadline"):
+        remedy = (
+            "0 is no limit of its own, which needs a deadline: give one, or a longer timeout; "
+            "without both it is 30 minutes"
+        )
+        raise InvalidOptionError("timeout", options["timeout"], remedy)
     if not settings.get("timeout"):
         settings["timeout"] = 0 if settings.get("deadline") else DEFAULT_TIMEOUT_SECONDS
     return EnqueueSettings(**settings)  # type: ignore[arg-type]
@@ -337,11 +350,6 @@ def whole_number_of(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
-def is_whole(value: object, least: int) -> bool:
-    """Return whether a value is a whole number that is not below `least`."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
 def name_of(name: str, value: object) -> str:
     """Return a name that is not blank and can be written as UTF-8.
 
@@ -352,17 +360,33 @@ def name_of(name: str, value: object) -> str:
         raise InvalidOptionError(name, value, "must be text")
     if not value.strip():
         raise InvalidOptionError(name, value, "must contain one or more characters that are not blank")
-    return _utf8(name, value)
+    _utf8_size(name, value)
+    return value
 
 
-def _utf8(name: str, value: str) -> str:
+def new_name_of(name: str, value: object) -> str:
+    """Return a name that may be written to Redis: as `name_of`, and of 1,000 bytes at most.
+
+    Names that are only looked for are not bounded: peers in Go may have written longer ones.
+
+    Raises:
+        InvalidOptionError: otherwise.
+    """
+    text = name_of(name, value)
+    # A character takes at most four bytes.
+    if len(text) * 4 > MAX_NAME_BYTES and _utf8_size(name, text) > MAX_NAME_BYTES:
+        remedy = f"must have at most {MAX_NAME_BYTES:,} bytes as UTF-8"
+        raise InvalidOptionError(name, f"{text[:50]}...", remedy)
+    return text
+
+
+def _utf8_size(name: str, value: str) -> int:
     try:
-        value.encode()
+        return len(value.encode())
     except UnicodeEncodeError:
         raise InvalidOptionError(
             name, value, "must be text that UTF-8 can carry, without lone surrogates"
         ) from None
-    return value
 
 
 def _whole_seconds(name: str, value: object) -> int:
@@ -410,33 +434,42 @@ def _headers(name: str, value: object) -> Mapping[str, str] | None:
     # Their values may be credentials, so errors show the names alone.
     if not isinstance(value, Mapping):
         raise InvalidOptionError(name, type(value), "must be a mapping of text to text")
+    size = 0
     for key, text in value.items():
         if not isinstance(key, str) or not isinstance(text, str):
             raise InvalidOptionError(name, list(value), f"header {key!r} must be text, and so must its value")
-        _utf8(name, key)
+        size += _utf8_size(name, key)
         try:
-            _utf8(name, text)
+            size += _utf8_size(name, text)
         except InvalidOptionError:
             remedy = f"the value of header {key!r} must be text that UTF-8 can carry, without lone surrogates"
             raise InvalidOptionError(name, list(value), remedy) from None
+    if size > MAX_HEADER_BYTES:
+        remedy = f"names and values must have at most {MAX_HEADER_BYTES:,} bytes together, and have {size:,}"
+        raise InvalidOptionError(name, list(value)[:10], remedy)
     return dict(value) or None
 
 
+def header_bytes(headers: Mapping[str, str] | None) -> int:
+    """Return the bytes of the names and values of headers."""
+    return sum(len(key.encode()) + len(text.encode()) for key, text in headers.items()) if headers else 0
+
+
 _READERS: Final[dict[str, tuple[str, _Reader]]] = {
-    "queue": ("queue", name_of),
+    "queue": ("queue", new_name_of),
     "max_retry": ("max_retry", _max_retry),
     "timeout": ("timeout", _whole_seconds),
     "deadline": ("deadline", _deadline),
     "unique": ("unique_ttl", _unique_ttl),
     "until": ("until", _one_of(*get_args(Until))),
-    "unique_key": ("unique_key", name_of),
+    "unique_key": ("unique_key", new_name_of),
     "on_duplicate": ("on_duplicate", _one_of(*get_args(OnDuplicate))),
     "process_at": ("process_at", instant_of),
     "process_in": ("process_in", seconds_of),
     "retention": ("retention", _whole_seconds),
-    "task_id": ("task_id", name_of),
+    "task_id": ("task_id", new_name_of),
     "on_conflict": ("on_conflict", _one_of(*get_args(OnConflict))),
     "durable": ("replicas", _replicas),
     "headers": ("headers", _headers),
-    "group": ("group", name_of),
+    "group": ("group", new_name_of),
 }

@@ -11,17 +11,17 @@ from weakref import WeakKeyDictionary
 from pyasynq._broker.drivers.driver import AsyncDriver
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.semaphore import acquire_token, release_token
+from pyasynq._checks import check_whole
 from pyasynq._clock import SYSTEM_CLOCK, Clock
 from pyasynq.context import context, current_task
 from pyasynq.errors import (
     ConfigurationError,
-    InvalidOptionError,
     LeaseExpiredError,
     RedisError,
     SemaphoreFullError,
     SemaphoreNotHeldError,
 )
-from pyasynq.options import Duration, instant_of, is_whole, name_of, seconds_of
+from pyasynq.options import Duration, instant_of, name_of, time_out_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -73,11 +73,8 @@ class Semaphore:
         clock: Clock = SYSTEM_CLOCK,
         client_name: str = "pyasynq-semaphore",
     ) -> None:
-        if not is_whole(max_tokens, 1):
-            raise InvalidOptionError("max_tokens", max_tokens, "must be a whole number of at least 1")
-        seconds = seconds_of("timeout", timeout)
-        if seconds == 0:
-            raise InvalidOptionError("timeout", timeout, "must be more than 0 seconds")
+        check_whole("max_tokens", max_tokens, 1)
+        seconds = time_out_of(timeout)
         self._scope = name_of("scope", scope)
         self._max_tokens = max_tokens
         self._clock = clock

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyasynq.errors import InvalidOptionError
-from pyasynq.options import EnqueueOptions, check_option_names, name_of
+from pyasynq.options import EnqueueOptions, check_option_names, new_name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ class Task:
     """A piece of work: a type that names its handler, a payload, headers, and options of its own.
 
     Args:
-        type: the task's type, such as `"email:deliver"`; not blank.
+        type: the task's type, such as `"email:deliver"`; not blank, and of 1,000 bytes at most.
         payload: bytes for the handler. None is Go's nil and differs from empty bytes only for uniqueness.
         options: as in `EnqueueOptions`, headers among them; values are checked when the task is enqueued.
 
@@ -54,7 +54,7 @@ class Task:
             # What was given may be as secret as a payload, so the error shows its type alone.
             raise InvalidOptionError("payload", payload.__class__, "must be bytes; encode text or JSON first")
         check_option_names(options)
-        self.type = name_of("type", type)
+        self.type = new_name_of("type", type)
         self.payload = payload
         self.options = options
 

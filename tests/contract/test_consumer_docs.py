@@ -84,4 +84,4 @@ async def test_the_examples_run(redis_url: str, redis_client: RedisClient, tasks
 async def stuck(task: Task) -> str:
     """Work that does not end."""
     await asyncio.Event().wait()
-    return task.type
+    return str(task.type)

@@ -15,6 +15,7 @@ from pyasynq._broker.doctoring.groups import look_at_groups, mend_groups
 from pyasynq._broker.doctoring.keys import expire_endless, look_at_lock, release_lock
 from pyasynq._broker.doctoring.tasks import Settlement, judge, read_tasks, settle_damaged, walk
 from pyasynq._broker.doctoring.ticks import reset_tick
+from pyasynq._broker.doctoring.types import wrong_types
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.find_attempt import find_attempt
 from pyasynq._broker.groups import check_groups, list_groups
@@ -210,6 +211,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "list_tasks": lambda: list_tasks("default", TaskState.ACTIVE, 0, 10),
     "get_task": lambda: get_task("default", "waiting"),
     "groups": lambda: group_sizes("default"),
+    "read_types": lambda: wrong_types("default", [b"pending"]),
     "forget_groups": lambda: forget_empty_groups("default"),
     "run": lambda: run_tasks("default", ["due"], now=NOW),
     "archive_by_hand": lambda: archive_tasks("default", ["waiting"], limits=ARCHIVE, now=NOW),

@@ -7,9 +7,10 @@ import typing
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from pyasynq._checks import check_handler_rules
 from pyasynq._payload import ArgumentsCodec, ResultCodec
 from pyasynq._server.routes import check_executor, is_coroutine_handler
-from pyasynq.errors import ConfigurationError, InvalidOptionError
+from pyasynq.errors import ConfigurationError
 from pyasynq.retry import retry_delay_of
 
 if TYPE_CHECKING:
@@ -60,8 +61,7 @@ class Declaration:
         self.crash_limit = crash_limit
         check_executor(self.owner, executor)
         self.executor = executor
-        if crash_limit is not None and crash_limit < 0:
-            raise InvalidOptionError("crash_limit", crash_limit, "cannot be negative")
+        check_handler_rules(is_failure, crash_limit)
         self.is_coroutine = is_coroutine_handler(function)
         _check_kind(function, self.owner)
         try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.verdicts import Verdict
+from pyasynq._checks import check_whole
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._server.consumer_engine import ConsumerEngine
 from pyasynq._server.logs import LogSubscriber
@@ -16,9 +17,9 @@ from pyasynq._server.receipt import Receipt
 from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq.consumer._attempt import Attempt, Attempts, SettledAttempt, let_go
 from pyasynq.consumer._config import ConsumerConfig
-from pyasynq.errors import ConfigurationError, InvalidOptionError, ServerStateError
+from pyasynq.errors import ConfigurationError, ServerStateError
 from pyasynq.events import Events, ServerStateChanged
-from pyasynq.options import is_whole, seconds_of
+from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -200,8 +201,7 @@ class Consumer:
         wait: Duration | None,
         lease: int | None,
     ) -> list[Attempt]:
-        if not is_whole(limit, 1):
-            raise InvalidOptionError("limit", limit, "must be a whole number of at least 1")
+        check_whole("limit", limit, 1)
         seconds = None if wait is None else seconds_of("wait", wait)
         taken = await engine.take(queues, limit=limit, wait=seconds, lease=lease)
         return [Attempt(engine, attempt, self.config) for attempt in taken]

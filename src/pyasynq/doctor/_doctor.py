@@ -17,11 +17,12 @@ from pyasynq._broker.drivers.driver import AsyncDriver
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.stored import name_of
+from pyasynq._checks import check_whole
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.constants import ARCHIVE_LIMIT
 from pyasynq._wire.keys import ALL_QUEUES, scheduler_history_key
-from pyasynq.errors import InvalidOptionError, QueueNotFoundError, RedisReplyError
-from pyasynq.options import is_whole, seconds_of
+from pyasynq.errors import QueueNotFoundError, RedisReplyError
+from pyasynq.options import seconds_of, time_out_of
 
 from ._checks import QueueChecks, ServerChecks
 from ._diagnosis import diagnose
@@ -81,20 +82,18 @@ class Doctor:
         pause: Duration = 2.0,
         archive_max_size: int | None = None,
         unowned_locks: bool = False,
-        timeout: float = 5.0,
+        timeout: Duration = 5.0,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        if archive_max_size is not None and not is_whole(archive_max_size, 1):
-            raise InvalidOptionError(
-                "archive_max_size", archive_max_size, "must be a whole number, 1 or more"
-            )
+        if archive_max_size is not None:
+            check_whole("archive_max_size", archive_max_size, 1)
         self._queues = frozenset(queues)
         self._pause = seconds_of("pause", pause)
         self._archive_max_size = archive_max_size
         self._unowned_locks = unowned_locks
         self._clock = clock
         self._driver = AsyncDriver(
-            parse_redis_url(url), client_name="pyasynq-doctor", timeout=float(timeout), clock=clock
+            parse_redis_url(url), client_name="pyasynq-doctor", timeout=time_out_of(timeout), clock=clock
         )
         self._pace = Pace(self._driver)
         self.skipped: list[str] = []
@@ -177,10 +176,7 @@ class Doctor:
         surveys: dict[str, QueueSurvey] = {}
         missing = set(self._queues)
         records: list[bytes] = []
-        registered: list[str] = []
-        if not await self._pace.run(wrong_type(ALL_QUEUES.encode())):
-            registered = await self._pace.run(queue_names())
-        for queue in sorted(self._queues) or registered:
+        for queue in sorted(self._queues) or await self._registered():
             surveys[queue] = QueueSurvey(queue, self._pace)
         async for names in self._pages(progress):
             by_queue: defaultdict[str, list[bytes]] = defaultdict(list)
@@ -198,6 +194,11 @@ class Doctor:
             if not await self._pace.run(is_registered(queue)):
                 raise QueueNotFoundError(queue)
         return surveys, records
+
+    async def _registered(self) -> list[str]:
+        if await self._pace.run(wrong_type(ALL_QUEUES.encode())):
+            return []
+        return await self._pace.run(queue_names())
 
     async def _pages(self, progress: Progress | None) -> AsyncIterator[list[bytes]]:
         places = self._driver.places
@@ -251,20 +252,24 @@ class Doctor:
                 self._skip(f"the rest of queue {queue}: {survey.refusal or 'a key has a wrong type'}")
                 continue
             try:
-                groups = await checks.groups()
-                note(queue, groups)
-                for check in (checks.locks, checks.counters, checks.queue):
-                    note(queue, await check())
+                note(queue, await self._check_queue(survey, checks))
                 if not blocked:
                     note(queue, await servers.queue(queue))
                     note(queue, await servers.ticks(survey))
-                orphan_sets = {key for kind, key, _ in groups if kind is FindingKind.ORPHAN_SET}
-                note(queue, await self._judge(survey, orphan_sets))
             except RedisReplyError as error:
                 self._skip(f"the rest of queue {queue}: {error}")
         for what in servers.skipped:
             self._skip(what)
         return seen
+
+    async def _check_queue(
+        self, survey: QueueSurvey, checks: QueueChecks
+    ) -> list[tuple[FindingKind, bytes, bytes]]:
+        found = await checks.groups()
+        orphan_sets = {key for kind, key, _ in found if kind is FindingKind.ORPHAN_SET}
+        for check in (checks.locks, checks.counters, checks.queue):
+            found += await check()
+        return found + await self._judge(survey, orphan_sets)
 
     def _skip(self, what: str) -> None:
         if what not in self.skipped:

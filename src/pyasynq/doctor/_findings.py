@@ -257,8 +257,8 @@ DESCRIPTIONS: Final[Mapping[FindingKind, _Description]] = {
     ),
     FindingKind.WRONG_TYPE: _Description(
         _E,
-        "another program has written these keys, and their type is not the one that pyasynq and Asynq expect: "
-        "calls that meet them fail, so delete or rename them",
+        "another program has written these keys: their type is not the one that pyasynq and Asynq expect, so "
+        "calls that meet them fail; delete or rename them",
         "",
     ),
 }

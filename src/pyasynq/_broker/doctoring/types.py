@@ -78,9 +78,8 @@ def wrong_types(queue: str, names: Sequence[bytes]) -> Plan[dict[bytes, bytes]]:
     for chunk in chunks(known):
         args = [prefix + name for name in chunk]
         types = yield ScriptCall(DOCTOR_READ_TYPES, (keys.pending,), (*args,), Replay.SAFE)
-        for name, kind in zip(chunk, types, strict=True):
-            if kind not in {GONE, type_of_name(name)}:
-                found[name] = kind
+        pairs = zip(chunk, types, strict=True)
+        found |= {name: kind for name, kind in pairs if kind not in {GONE, type_of_name(name)}}
     return found
 
 

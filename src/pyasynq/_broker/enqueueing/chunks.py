@@ -22,7 +22,7 @@ from pyasynq.errors import (
     TaskIDConflictError,
     describe_value,
 )
-from pyasynq.options import merge_options
+from pyasynq.options import header_bytes, merge_options
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo
 
 if TYPE_CHECKING:
@@ -163,13 +163,19 @@ def compose_checked(
     """Compose a task after a look at what it is and how large.
 
     Raises:
-        PayloadTooLargeError: before anything else is done with the payload.
+        PayloadTooLargeError: for the payload, before anything else is done with it, or with the headers.
         InvalidOptionError: for what is no task, and for options that cannot be.
     """
     _check_is_task(task)
     if task.payload is not None and len(task.payload) > max_payload:
         raise PayloadTooLargeError(len(task.payload), max_payload)
-    return compose(task, options, now=now, new_id=new_id)
+    composed = compose(task, options, now=now, new_id=new_id)
+    headers = composed.settings.headers
+    if headers:
+        size = len(task.payload or b"") + header_bytes(headers)
+        if size > max_payload:
+            raise PayloadTooLargeError(size, max_payload, what="payload and headers have")
+    return composed
 
 
 def failed(task_id: str | None, queue: str | None, error: PyasynqError) -> EnqueueResult:

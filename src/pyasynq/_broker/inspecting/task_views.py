@@ -13,9 +13,10 @@ from pyasynq._broker.inspecting import updates as inspect_updates
 from pyasynq._broker.inspecting.group_counts import group_sizes
 from pyasynq._broker.inspecting.queue_views import require_queue
 from pyasynq._broker.inspecting.search import Wanted
+from pyasynq._checks import check_whole
 from pyasynq.errors import ArchiveFullError, InvalidOptionError, UnknownOptionError
 from pyasynq.info import TaskFilters
-from pyasynq.options import instant_of, is_whole, name_of, seconds_of
+from pyasynq.options import instant_of, name_of, seconds_of
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _DELETE_STATES: Final = (
 def page_bounds(page: int, page_size: int) -> tuple[int, int]:
     """Return position of the first task of a page, and of the first one after it."""
     for name, value in (("page", page), ("page_size", page_size)):
-        _at_least(name, value, 1)
+        check_whole(name, value, 1)
     return page_size * (page - 1), page_size * page
 
 
@@ -86,8 +87,8 @@ def search_tasks(
     """Look through a part of a state."""
     known = _state_of(state, group, tuple(TaskState))
     wanted = _wanted(filters, known, now)
-    _at_least("cursor", cursor, 0)
-    _at_least("scan", scan, 1)
+    check_whole("cursor", cursor, 0)
+    check_whole("scan", scan, 1)
     yield from require_queue(queue)
     return (
         yield from inspect_search.search_tasks(
@@ -119,14 +120,14 @@ def _wanted(filters: TaskFilters, state: TaskState, now: Instant) -> Wanted:
 def error_report(queue: str, state: str, *, scan: int, now: Instant) -> Plan[ErrorReport]:
     """Group the errors of a state."""
     known = _state_of(state, "", _ERROR_STATES)
-    _at_least("scan", scan, 1)
+    check_whole("scan", scan, 1)
     yield from require_queue(queue)
     return (yield from inspect_search.error_report(queue, known, scan=scan, now=now))
 
 
 def type_report(queue: str, *, scan: int, now: Instant) -> Plan[TypeReport]:
     """Count the task types of a queue."""
-    _at_least("scan", scan, 1)
+    check_whole("scan", scan, 1)
     yield from require_queue(queue)
     groups = yield from group_sizes(queue)
     return (yield from inspect_search.type_report(queue, list(groups), scan=scan, now=now))
@@ -240,8 +241,3 @@ def _state_of(state: str, group: str, allowed: tuple[TaskState, ...]) -> TaskSta
     elif group:
         raise InvalidOptionError("group", group, "only aggregating tasks are in a group")
     return TaskState(state)
-
-
-def _at_least(name: str, value: object, least: int) -> None:
-    if not is_whole(value, least):
-        raise InvalidOptionError(name, value, f"must be a whole number of at least {least}")

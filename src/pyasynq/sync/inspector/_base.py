@@ -12,10 +12,10 @@ from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.inspecting.actions import ArchiveLimits
 from pyasynq._broker.inspecting.group_counts import GroupCounts
 from pyasynq._broker.plan import ask
+from pyasynq._checks import check_whole
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.constants import ARCHIVE_DAYS, ARCHIVE_LIMIT
-from pyasynq.errors import InvalidOptionError
-from pyasynq.options import is_whole, seconds_of
+from pyasynq.options import seconds_of, time_out_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -35,24 +35,20 @@ class InspectorBase:
         self,
         url: RedisSource = "redis://localhost:6379/0",
         *,
-        timeout: float = 5.0,
+        timeout: Duration = 5.0,
         clock: Clock = SYSTEM_CLOCK,
         client_name: str = "pyasynq-inspector",
         archive_max_size: int = ARCHIVE_LIMIT,
         archive_max_age: Duration = ARCHIVE_DAYS * 86_400.0,
     ) -> None:
-        if seconds_of("timeout", timeout) == 0:
-            raise InvalidOptionError("timeout", timeout, "must be more than 0 seconds")
-        if not is_whole(archive_max_size, 1):
-            raise InvalidOptionError(
-                "archive_max_size", archive_max_size, "must be a whole number, 1 or more"
-            )
+        seconds = time_out_of(timeout)
+        check_whole("archive_max_size", archive_max_size, 1)
         self._archive_max_size = archive_max_size
         self._archive_max_age = int(seconds_of("archive_max_age", archive_max_age))
         target = parse_redis_url(url)
         self._clock = clock
         self._group_counts = GroupCounts()
-        self._driver = BlockingDriver(target, client_name=client_name, timeout=float(timeout), clock=clock)
+        self._driver = BlockingDriver(target, client_name=client_name, timeout=seconds, clock=clock)
 
     def _run(self, plan: Plan[T]) -> T:
         return self._driver.run(plan)
