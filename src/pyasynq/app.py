@@ -24,7 +24,7 @@ from pyasynq._app.sending import REDIS_URL_VARIABLE
 from pyasynq._server.group_routes import ALL_GROUPS
 from pyasynq.config import GroupRule, ServerConfig
 from pyasynq.errors import ConfigurationError, describe_value
-from pyasynq.options import DEFAULT_QUEUE, check_option_names, name_of, resolve_options, with_result_ttl
+from pyasynq.options import DEFAULT_QUEUE, check_option_names, new_name_of, resolve_options, with_result_ttl
 
 if TYPE_CHECKING:
     import asyncio
@@ -190,7 +190,7 @@ class App(Scheduling):
         if callable(name):
             return declare(name)
         if name is not None:
-            name_of("the name of a task", name)
+            new_name_of("the name of a task", name)
         return declare
 
     @overload

@@ -73,6 +73,20 @@ def test_a_method_needs_a_task_that_exists(ask: Ask, tasks: Tasks, method: str) 
         ask(method, "default", *NEEDS_QUEUE[method])
 
 
+def test_d59_longer_ids_of_other_clients_are_read_and_changed(ask: Ask, tasks: Tasks) -> None:  # noqa: F811
+    """The bounds are for what is written."""
+    task_id = "x" * 2_000
+    tasks.pending(task_id, type="t" * 2_000, headers={"a": "b" * 70_000})
+    assert (task_id, 70_000) == (
+        ask("task_info", "default", task_id).id,
+        len(ask("task_info", "default", task_id).headers["a"]),
+    )
+    ask("archive_task", "default", task_id)
+    ask("run_task", "default", task_id)
+    ask("delete_task", "default", task_id)
+    assert [] == tasks.ids("pending")
+
+
 def test_single_tasks_are_moved_and_changed(ask: Ask, tasks: Tasks) -> None:  # noqa: F811
     """By hand, one after another."""
     tasks.pending("a", "b", "c")

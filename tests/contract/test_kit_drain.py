@@ -327,6 +327,24 @@ def test_a_task_that_enqueues_itself_for_ever_is_found(monkeypatch: pytest.Monke
             kit.drain_sync()
 
 
+def test_d59_a_task_that_snoozes_without_a_delay_is_found_soon() -> None:
+    """After a hundred attempts, not after ten thousand."""
+    app = make_app()
+    runs = 0
+
+    @app.task("not:yet")
+    def not_yet() -> None:
+        nonlocal runs
+        runs += 1
+        raise Snooze(0)
+
+    with sound_kit(app) as kit:
+        not_yet.enqueue_sync()
+        with pytest.raises(EndlessDrainError, match=r"'not:yet' 1[0-9][0-9] times"):
+            kit.drain_sync()
+    assert 100 <= runs <= 120
+
+
 def test_a_mux_or_a_function_can_be_under_test() -> None:
     """With the kit's clients in the place of an app's."""
     mux = Mux()

@@ -54,6 +54,19 @@ def test_time_stands_still_while_nobody_moves_it() -> None:
         assert after(seconds=1) == kit.now
 
 
+@pytest.mark.parametrize("method", ["advance_sync", "pass_time"])
+@pytest.mark.parametrize(
+    "span", [{"days": 3_000_000}, {"days": 1e30}, {"seconds": float("nan")}, {"hours": "1"}]
+)
+def test_d59_time_does_not_go_beyond_the_year_9999(method: str, span: dict[str, Any]) -> None:
+    """The clock stays where it is."""
+    with sound_kit(make_app(), start=MONDAY) as kit:
+        with pytest.raises(InvalidOptionError, match=r"9999|10000"):
+            getattr(kit, method)(**span)
+        assert MONDAY == kit.now
+        assert 0 == len(kit.advance_sync(seconds=1))
+
+
 def test_three_days_of_an_hourly_schedule_fire_72_times_in_order() -> None:
     """Each tick at its own instant, with the retries of an earlier one in between."""
     app = make_app()

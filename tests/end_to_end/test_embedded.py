@@ -527,6 +527,27 @@ def test_another_program_than_last_time_is_named_when_it_cannot_start(data: Path
             EmbeddedServer(data).start()
 
 
+@pytest.mark.parametrize(
+    "state",
+    [
+        '{"version": 1}',
+        '{"name": "Valkey"}',
+        '{"name": 1, "version": {"a": []}, "socket": 7, "password": [], "last_server": 3}',
+        "[]",
+        "null",
+        "{",
+        "\\u0000",
+    ],
+)
+def test_d29_whatever_the_state_file_holds_the_folder_can_be_started(data: Path, state: str) -> None:
+    """A crash may have cut it off, and another program may have written it."""
+    with EmbeddedServer(data):
+        pass
+    (data / "server.json").write_text(state)
+    with EmbeddedServer(data) as server:
+        assert server.url.startswith("unix://")
+
+
 @pytest.fixture
 def silent_program(tmp_path: Path) -> Path:
     """A program that says it is a server, writes down its process id, and never answers."""

@@ -161,7 +161,7 @@ def read_state(folder: DataFolder) -> dict[str, Any]:
     """Read what the guardian has written; empty while there is nothing whole to read."""
     try:
         state = json.loads(folder.state.read_text())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
     return state if isinstance(state, dict) else {}
 
@@ -173,7 +173,8 @@ def remove_abandoned(runtime: Path) -> None:
         with suppress(FileNotFoundError):
             is_old = time.time() - path.stat().st_mtime > _ABANDONED_AFTER
             if is_old and not is_locked(folder.state) and not is_locked(folder.log):
-                if socket := read_state(folder).get("socket"):
+                socket = read_state(folder).get("socket")
+                if isinstance(socket, str):
                     Path(socket).unlink(missing_ok=True)
                 shutil.rmtree(path, ignore_errors=True)
 

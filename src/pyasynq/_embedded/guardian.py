@@ -103,7 +103,9 @@ class Guardian:
     def guard(self) -> None:
         """Start the server, answer, and wait for its end: its last user leaves, or it ends by itself."""
         last = self._read_state()
-        last_server = f"{last['name']} {last['version']}" if "version" in last else last.get("last_server")
+        # The file may hold anything: a crash may have cut it off, and another program may have written it.
+        name, version = last.get("name"), last.get("version")
+        last_server = f"{name} {version}" if name and version else last.get("last_server")
         self._write_state({"last_server": last_server})
         failure: dict[str, Any] | None = None
         try:
@@ -146,7 +148,7 @@ class Guardian:
                 if time.monotonic() > deadline:
                     message = f"an earlier server (process {last.get('pid')}) still uses the folder; end it"
                     raise NotStartedError(message) from None
-                with suppress(OSError, KeyError):
+                with suppress(OSError, KeyError, TypeError, AttributeError):
                     ask(last["socket"], last["password"], "SHUTDOWN")
                 time.sleep(0.02)
             else:

@@ -79,7 +79,7 @@ def join_or_start(folder: DataFolder, options: StartOptions) -> RunningServer:
 def _running(folder: DataFolder) -> RunningServer | None:
     state = read_state(folder)
     names = [each.name for each in fields(RunningServer)]
-    if not state.keys() >= set(names):
+    if not state.keys() >= set(names) or not isinstance(state["socket"], str):
         return None  # the guardian has not written it yet
     running = RunningServer(**{name: state[name] for name in names})
     return running if guardian.is_ready(running.socket, running.password) else None

@@ -279,7 +279,7 @@ class Kit(KitBase, Assertions):
         that Redis would have deleted after so long are gone.
         """
         span = whole_seconds(duration, days=days, hours=hours, minutes=minutes, seconds=seconds)
-        return await self._until(self.clock.now().plus(span), HandlerThreads(), raises=raises)
+        return await self._until(self.clock.after(span), HandlerThreads(), raises=raises)
 
     def advance_sync(
         self,
@@ -293,9 +293,8 @@ class Kit(KitBase, Assertions):
     ) -> Report:
         """Let time pass while worker and schedulers work, blocking; as `advance`."""
         span = whole_seconds(duration, days=days, hours=hours, minutes=minutes, seconds=seconds)
-        return run_blocking(
-            "advance", lambda threads: self._until(self.clock.now().plus(span), threads, raises=raises)
-        )
+        until = self.clock.after(span)
+        return run_blocking("advance", lambda threads: self._until(until, threads, raises=raises))
 
     async def advance_to(self, moment: datetime, *, raises: bool = True) -> Report:
         """Let time pass until then; as `advance`. Raises `InvalidOptionError` for the past."""
@@ -347,7 +346,7 @@ class Kit(KitBase, Assertions):
         that is more than its timeout, the attempt is broken off where it next awaits.
         """
         span = whole_seconds(duration, days=days, hours=hours, minutes=minutes, seconds=seconds)
-        self._move_to(self.clock.now().plus(span))
+        self._move_to(self.clock.after(span))
 
     def crash_worker(self, tasks: int = 1, *, queue: str | None = None) -> list[str]:
         """Have a worker take up to so many tasks and die; return their ids.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Iterator, Mapping
 
     from pyasynq._app.typed_task import TypedTask
+    from pyasynq._clock import Instant
     from pyasynq._server.group_routes import DeclaredAggregator
     from pyasynq._server.routes import Route, Router
     from pyasynq.events import Events
@@ -65,6 +67,9 @@ class Recorder:
         self._tasks = tasks
         self._results: dict[tuple[str, str], object] = {}
         self._payloads: dict[tuple[str, str], bytes] = {}
+        self._snoozes: Counter[tuple[str, str, Instant]] = Counter()
+        self.most_snoozes = 0
+        """How often one task has snoozed at one instant, at most."""
 
     @property
     def count(self) -> int:
@@ -108,6 +113,10 @@ class Recorder:
         key = event.queue, event.task_id
         payload = self._payloads.pop(key, b"")
         result = self._results.pop(key, None)
+        if event.outcome is Outcome.SNOOZED:
+            once = *key, self._clock.now()
+            self._snoozes[once] += 1
+            self.most_snoozes = max(self.most_snoozes, self._snoozes[once])
         self.attempts.append(
             Attempt(
                 task_id=event.task_id,

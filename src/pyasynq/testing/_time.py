@@ -14,7 +14,7 @@ from pyasynq._clock import Instant
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import InvalidOptionError
-from pyasynq.options import instant_of
+from pyasynq.options import check_representable, instant_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -47,6 +47,15 @@ class VirtualClock:
     def monotonic(self) -> float:
         """Return the seconds that have passed, and a thousand."""
         return 1_000.0 + self._now.seconds - self._start + self._now.microseconds / 1_000_000
+
+    def after(self, seconds: int) -> Instant:
+        """Return the instant so many seconds from now.
+
+        Raises:
+            InvalidOptionError: when it lies after the year 9999, which no datetime can show.
+        """
+        moment = self._now.plus(seconds)
+        return check_representable("duration", seconds, moment)
 
     def move_to(self, moment: Instant) -> None:
         """Let the time pass until then."""
@@ -87,7 +96,12 @@ def whole_seconds(duration: timedelta | None, **units: float) -> int:
             "duration", duration, "give a timedelta, or days, hours, minutes and seconds by name"
         )
     if duration is None:
-        duration = timedelta(seconds=sum(value * _UNITS[name] for name, value in given.items()))
+        try:
+            duration = timedelta(seconds=sum(value * _UNITS[name] for name, value in given.items()))
+        except (OverflowError, ValueError, TypeError):
+            name, value = next(iter(given.items()))
+            remedy = "days, hours, minutes and seconds are numbers that end before the year 10000"
+            raise InvalidOptionError(name, value, remedy) from None
     if not isinstance(duration, timedelta):
         raise InvalidOptionError("duration", duration, "must be a timedelta; numbers are given by name")
     if duration < timedelta(0) or duration.microseconds:

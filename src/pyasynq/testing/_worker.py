@@ -45,6 +45,8 @@ SETTINGS: Final = EngineSettings(forward_gap=0.0, keep_frames=True)
 _CLIENT_NAME: Final = "pyasynq-testing"
 _MOST_AT_ONCE: Final = 10_000
 """So many attempts at one instant are taken for a task that enqueues itself for ever."""
+_MOST_SNOOZES: Final = 100
+"""A task that snoozes this many times at one instant does so for ever."""
 _LOOK_SECONDS: Final = 0.005
 """How often it is seen whether running handlers have enqueued something that there is room for."""
 _CLEAN_UP_SECONDS: Final = 1.0
@@ -146,7 +148,7 @@ class HandWorker(Engine):
         intake, busy = self._intake, True
         self._ask_again()
         while busy:
-            if intake.taken >= most:
+            if intake.taken >= most or self._recorder.most_snoozes >= _MOST_SNOOZES:
                 raise EndlessDrainError(self._most_frequent())
             self._check_patience()
             intake.taking = not self._must_stop
