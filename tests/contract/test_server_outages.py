@@ -139,8 +139,9 @@ async def test_d18_a_worker_is_ready_within_two_seconds_of_the_first_good_answer
                 await running.recorder.wait(
                     RoundFailed, lambda failed: failed.service == "heartbeater", new=True
                 )
+            good_again = time.monotonic()
             admin.config_set("requirepass", "")
             async with asyncio.timeout(2):
                 await running.recorder.wait(HeartbeatWritten, new=True)
     assert vitals.beat_at is not None
-    assert time.monotonic() - vitals.beat_at < SILENCE
+    assert vitals.beat_at > good_again

@@ -49,9 +49,9 @@ def test_every_pin_is_one_exact_version() -> None:
 def test_the_help_of_make_names_every_target_that_a_person_types() -> None:
     """`make` alone is the table of contents."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    phony = re.findall(r"^\.PHONY: (.*)", makefile, re.MULTILINE)[0].split()
+    targets = re.findall(r"^([a-z][a-z0-9-]*):", makefile, re.MULTILINE)
 
-    assert set(phony) == set(re.findall(r"^([a-z0-9-]+):.*## ", makefile, re.MULTILINE))
+    assert set(targets) == set(re.findall(r"^([a-z0-9-]+):.*## ", makefile, re.MULTILINE))
 
 
 def test_the_budgets_of_the_core_part_of_ci_add_up_to_its_22_minutes() -> None:

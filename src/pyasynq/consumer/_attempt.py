@@ -138,8 +138,6 @@ class Attempt:
         if not isinstance(result, bytes | str | None):
             raise TypeError(f"a result is bytes, text or None, not {type(result).__name__}; encode it first")
         data = result.encode("utf-8", "replace") if isinstance(result, str) else result
-        if data is not None:
-            check_result_size(data, self._config.max_result)
         await self._settle(Succeeded(data), Verdict.DONE)
 
     async def retry(self, error: BaseException | str, delay: Duration | None = None) -> None:
@@ -222,6 +220,8 @@ class Attempt:
         TaskContext(self._attempt).progress(done, total, note)
 
     async def _settle(self, ending: Ending, verdict: Verdict) -> None:
+        if isinstance(ending, Succeeded) and ending.result is not None:
+            check_result_size(ending.result, self._config.max_result)
         await self._engine.desk.settle(self._attempt, ending, verdict)
 
     def __repr__(self) -> str:

@@ -7,15 +7,17 @@ import logging
 import math
 import warnings
 from typing import TYPE_CHECKING, Self
+from weakref import WeakKeyDictionary
 
 from pyasynq._broker.drivers.driver import BlockingDriver
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.semaphore import acquire_token, release_token
 from pyasynq._checks import check_whole
 from pyasynq._clock import SYSTEM_CLOCK, Clock
-from pyasynq.context import context
+from pyasynq.context import context, current_task
 from pyasynq.errors import (
     ConfigurationError,
+    LeaseExpiredError,
     RedisError,
     SemaphoreFullError,
     SemaphoreNotHeldError,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pyasynq._broker.drivers.redis_clients import RedisSource
+    from pyasynq.context import RunningTask
 
 _log = logging.getLogger("pyasynq")
 
@@ -76,6 +79,8 @@ class Semaphore:
         self._scope = name_of("scope", scope)
         self._max_tokens = max_tokens
         self._clock = clock
+        self._deadlines: WeakKeyDictionary[RunningTask, int] = WeakKeyDictionary()
+        """Until when the attempts of this process took their tokens."""
         self._driver = BlockingDriver(
             parse_redis_url(url), client_name=client_name, timeout=seconds, clock=clock
         )
@@ -109,18 +114,32 @@ class Semaphore:
             deadline=seconds,
             now=self._clock.redis_now(),
         )
-        return self._driver.run(plan)
+        taken = self._driver.run(plan)
+        running = current_task.get(None)
+        if taken and task_id is None and running is not None:
+            self._deadlines[running] = seconds
+        return taken
 
     def release(self, *, task_id: str | None = None) -> None:
         """Give the token back.
 
+        An attempt that has lost its lease does not give back the token of the attempt after it.
+
         Raises:
-            SemaphoreNotHeldError: when the task holds none, or not any more.
+            SemaphoreNotHeldError: when the task holds none, or not any more, or another attempt at it does.
             ServerStateError: outside of a handler, without a `task_id`.
             RedisError: when Redis cannot be reached within the time-out, or refuses.
         """
         holder = context().task_id if task_id is None else name_of("task_id", task_id)
-        if not self._driver.run(release_token(self._scope, holder)):
+        running = current_task.get(None) if task_id is None else None
+        deadline = None if running is None else self._deadlines.get(running)
+        # Attempts at a task with a deadline of its own take their tokens until the same second.
+        is_lost = (
+            running is not None
+            and isinstance(running.cause, LeaseExpiredError)
+            and getattr(running.message, "deadline", 0) > 0
+        )
+        if is_lost or not self._driver.run(release_token(self._scope, holder, deadline=deadline)):
             raise SemaphoreNotHeldError(self._scope, holder)
 
     def close(self) -> None:

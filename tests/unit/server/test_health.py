@@ -125,8 +125,6 @@ def test_d21_silent_connections_do_not_keep_probes_from_an_answer() -> None:
             stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5)) for _ in range(70)
         ]
         assert 200 == ask(port, "GET", "/live")[0]
-        begun = time.monotonic()
         for connection in silent:
             with contextlib.suppress(ConnectionResetError):
                 assert b"" == connection.recv(1)
-        assert time.monotonic() - begun < 4
