@@ -17,8 +17,9 @@ RECORDS    ?=
 STEPS      ?= 10000
 BENCH_ARGS ?=
 SEQUENCES  ?=
-SCENARIOS  ?=
+THIRD      ?=
 MOMENTS    ?=
+# And of the run at other moments: make test-moments MOMENT_ARGS="--busy 2"
 MOMENT_ARGS ?=
 JOBS       ?= 1
 
@@ -88,8 +89,8 @@ mutants: $(STAMP) ## break the Lua scripts one statement at a time; the tests mu
 model: $(STAMP) ## 10,000 random operations, on Redis and on a model of it; print how often each was drawn [STEPS=4000]
 	@PYASYNQ_MODEL_STEPS=$(STEPS) $(PYTHON) -m pytest -q -s tests/properties/test_model_queue.py
 
-chaos: $(STAMP) ## break everything while a million tasks run; none may be lost [PROFILE=short SEED=1 SCENARIOS="..."]
-	@$(PYTHON) -m tests.chaos.run --profile $(PROFILE) $(if $(SEED),--seed $(SEED)) $(SCENARIOS)
+chaos: $(STAMP) ## break everything while a million tasks run; none may be lost [PROFILE=short SEED=1 THIRD=0]
+	@$(PYTHON) -m tests.chaos.run --profile $(PROFILE) $(if $(SEED),--seed $(SEED)) $(if $(THIRD),--third $(THIRD))
 
 cron-zones: $(STAMP) ## compare the ticks of ten years in every time zone, about an hour
 	@PYASYNQ_CRON_ZONES=all $(PYTHON) -m pytest -q -n auto tests/properties/test_cron_zones.py

@@ -182,16 +182,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="of all random choices")
     parser.add_argument("--lanes", type=int, default=3, help="how many scenarios run at a time (3)")
     parser.add_argument("--table", type=Path, help="a file for the table, as Markdown")
-    parser.add_argument("--list", action="store_true", help="print the names of the scenarios")
+    parser.add_argument("--third", type=int, choices=range(3), help="every third scenario, from this one on")
     arguments = parser.parse_args()
-    if arguments.list:
-        print(*SCENARIOS, sep="\n")
-        return 0
     if unknown := set(arguments.scenarios) - SCENARIOS.keys():
         parser.error(f"there is no scenario {min(unknown)!r}; there are {', '.join(SCENARIOS)}")
     seed = random.SystemRandom().randrange(1_000_000) if arguments.seed is None else arguments.seed
     print(f"seed {seed}, profile {arguments.profile}", flush=True)
     names = arguments.scenarios or list(SCENARIOS)
+    if arguments.third is not None:
+        names = names[arguments.third :: 3]
     lacking = {name: lacks for name in names if (lacks := SCENARIOS[name].lacks())}
     for name, lacks in lacking.items():
         print(f"{name} is left out: this machine has no {lacks}", file=sys.stderr)
