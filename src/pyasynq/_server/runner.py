@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import logging
 import sys
 from functools import partial
+from inspect import isawaitable
 from types import CoroutineType
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from pyasynq._server.outcome import (
     wish_of,
 )
 from pyasynq._server.released import drop_frames
-from pyasynq._server.routes import awaited, received_task, result_bytes
+from pyasynq._server.routes import received_task, result_bytes
 from pyasynq._server.running import RunningAttempts
 from pyasynq._server.threads import current_threads
 from pyasynq.context import current_task
@@ -94,10 +94,11 @@ class Runner:
                 try:
                     route = self._router.route(task.type)
                     result = self._call(attempt, task, route)
-                    if type(result) is CoroutineType or inspect.isawaitable(result):
+                    # As `awaited` does, in this coroutine.
+                    while result is not None and (type(result) is CoroutineType or isawaitable(result)):
                         result = await result
                     if result is not None:
-                        ending = await self._ending(attempt, result)
+                        ending = self._ending(attempt, result)
                 except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
                     raised = error
                     ending = self._failed(task, error)
@@ -142,11 +143,7 @@ class Runner:
             attempt.cause = LeaseExpiredError()
             self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
-    async def _ending(self, attempt: Attempt, result: object) -> Ending:
-        if inspect.isawaitable(result):
-            result = await awaited(result)
-            if result is None:
-                return NO_RESULT
+    def _ending(self, attempt: Attempt, result: object) -> Ending:
         wish = control_of(result)
         if wish is not None:
             return Failed(wish)
@@ -173,7 +170,7 @@ class Runner:
             if isinstance(wish_of(error), Cancel | Snooze):
                 return
             told = handler(task, error)
-            if inspect.isawaitable(told):
+            if isawaitable(told):
                 await told
         except BaseException:  # noqa: BLE001 - reported; the outcome is decided and does not change
             _log.exception("the error handler raised for a task of type %r", task.type)
