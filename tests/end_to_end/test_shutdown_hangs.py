@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
 PROGRAM = """
-import asyncio, ctypes, os, signal, sys, time
+import asyncio, ctypes, os, signal, sys, threading, time
 from contextlib import asynccontextmanager
 from pyasynq import App, ServerConfig
 
@@ -44,6 +44,8 @@ async def lifespan(app):
             while True:
                 time.sleep(3600)
         await hang()
+    if HANG == "thread":
+        threading.Thread(target=time.sleep, args=(3600,), name="forgotten").start()
     yield
     if HANG.startswith("end"):
         if HANG == "end-blocked":
@@ -163,6 +165,14 @@ def test_d14_term_ends_a_supervised_worker_whose_lifespan_hangs(
         workers.wait_for("takes tasks" if hang.startswith("end") else "^hangs")
         assert workers.seconds_to_end() < LIMIT
         workers.wait_for("lifespan.* did not end in time")
+
+
+def test_d14_term_ends_a_worker_in_which_a_thread_was_forgotten(tmp_path: Path, redis_url: str) -> None:
+    """It is no daemon, so the interpreter would wait for it."""
+    with Hanging(tmp_path, redis_url, "thread", *WORKER) as worker:
+        worker.wait_for("concurrency 100")
+        assert worker.seconds_to_end() < LIMIT
+        worker.wait_for("threads that are no daemons still run: forgotten")
 
 
 @pytest.mark.skipif(not may_unshare(), reason="this host does not let us make a PID namespace")

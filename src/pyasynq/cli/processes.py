@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
 import sys
+import threading
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from pyasynq.app import App
     from pyasynq.server import Server
 
+_log = logging.getLogger("pyasynq")
+_THREAD_SECONDS: Final = 0.3
 SUPERVISED: Final = "--supervised"
 _SIZE: Final = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[KMGT]?)(i?B)?", re.IGNORECASE)
 _MOST: Final = 2**63
@@ -127,4 +132,19 @@ def run_server(
     vitals = Vitals(1, os.getpid())
     vitals.watch(server.events)
     with Health(health, lambda: [vitals]):
-        return server.run_forever(app, loop_factory=loop_factory)
+        code = server.run_forever(app, loop_factory=loop_factory)
+    _end_threads(code)
+    return code
+
+
+def _end_threads(code: int) -> None:
+    """End the process if threads would keep it from ending: the interpreter waits for them without limit."""
+    threads = [one for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
+    until = time.monotonic() + _THREAD_SECONDS
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    left = [thread.name for thread in threads if thread.is_alive()]
+    if left:
+        _log.error("the process ends although threads that are no daemons still run: %s", ", ".join(left))
+        logging.shutdown()
+        os._exit(code)

@@ -28,9 +28,11 @@ from pyasynq.errors import ServerStateError, TaskCanceledError, TaskTimeoutError
 from pyasynq.events import Events, ServerWarning
 from tests.attempts import attempt
 from tests.fake_clock import FakeClock
+from tests.run_async import run_async
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
 
 @pytest.mark.parametrize(
@@ -229,7 +231,8 @@ class Stopped:
         self.asked.append("stop")
 
 
-def test_signals_reach_the_server_and_are_given_back() -> None:
+@run_async
+async def test_signals_reach_the_server_and_are_given_back() -> None:
     """TSTP stops, TERM shuts down, and afterwards everything is as before."""
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP)]
     server = Stopped()
@@ -241,6 +244,34 @@ def test_signals_reach_the_server_and_are_given_back() -> None:
             os.kill(os.getpid(), signal.SIGINT)
     assert ["stop", "shutdown", "shutdown"] == server.asked
     assert before == [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP)]
+
+
+@pytest.mark.parametrize("owns_process", [True, False])
+@run_async
+async def test_d64_a_handler_that_somebody_installs_does_not_take_the_signal_away(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, owns_process: bool
+) -> None:
+    """In a program of somebody else it is called as well, even if it calls ours, and it is there afterwards."""
+    monkeypatch.setattr("pyasynq._server.signals._LOOK_SECONDS", 0.001)
+    before = signal.getsignal(signal.SIGTERM)
+    server, called = Stopped(), []
+    with SignalWatch(server, owns_process=owns_process):
+        ours: Any = signal.getsignal(signal.SIGTERM)
+
+        def theirs(number: int, frame: FrameType | None) -> None:
+            called.append(number)
+            ours(number, frame)
+
+        signal.signal(signal.SIGTERM, theirs)
+        while signal.getsignal(signal.SIGTERM) != ours:
+            await asyncio.sleep(0)
+        os.kill(os.getpid(), signal.SIGTERM)
+    after = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, before)
+    assert "shutdown" == server.asked[0]
+    assert ([], before) == (called, after) if owns_process else ([signal.SIGTERM], theirs) == (called, after)
+    [record] = caplog.records
+    assert "the handler of SIGTERM was replaced by" in record.getMessage()
 
 
 def test_signals_are_left_alone_outside_of_the_main_thread() -> None:
