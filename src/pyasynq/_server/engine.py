@@ -145,7 +145,17 @@ class Engine(EngineCore):
             self._abandon(running)
         await asyncio.wait({asyncio.ensure_future(self._processor.leave())}, timeout=left())
         await self._stop_services(left)
+        await self._wait_for_children(left)
         return bool(running)
+
+    async def _wait_for_children(self, left: TimeLeft) -> None:
+        closing = self._closing_children
+        if closing is None:
+            return
+        # Each is killed at `cancel_timeout`; one that the kernel holds ends later, and alone.
+        await asyncio.wait({closing}, timeout=left())
+        if not closing.done():
+            self._events.emit(ShutdownHung("the end of child processes", waiting_place(closing)))
 
     def _put_back(self, running: list[Attempt]) -> None:
         now = self._clock.monotonic()
@@ -167,15 +177,8 @@ class Engine(EngineCore):
             AbandonedLeases(running, self._parts, self._rule, driver).keep()
 
     async def close(self) -> None:
-        """Close threads, child processes and connections."""
+        """Close threads and connections."""
         self._threads.close()
-        closing = self._closing_children
-        if closing is not None:
-            # Each child is killed at `cancel_timeout`; one that the kernel holds ends later, and alone.
-            await asyncio.wait({closing}, timeout=self._cancel_timeout)
-            if not closing.done():
-                self._events.emit(ShutdownHung("the end of child processes", waiting_place(closing)))
-                closing.cancel()
         await super().close()
 
     def _finish(self) -> None:

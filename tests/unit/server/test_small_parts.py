@@ -251,7 +251,7 @@ async def test_signals_reach_the_server_and_are_given_back() -> None:
 async def test_d64_a_handler_that_somebody_installs_does_not_take_the_signal_away(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, owns_process: bool
 ) -> None:
-    """In a program of somebody else it is called as well, even if it calls ours, and it is there afterwards."""
+    """In a program of somebody else it is called as well, even if it calls ours, and is there afterwards."""
     monkeypatch.setattr("pyasynq._server.signals._LOOK_SECONDS", 0.001)
     before = signal.getsignal(signal.SIGTERM)
     server, called = Stopped(), []
@@ -263,7 +263,7 @@ async def test_d64_a_handler_that_somebody_installs_does_not_take_the_signal_awa
             ours(number, frame)
 
         signal.signal(signal.SIGTERM, theirs)
-        while signal.getsignal(signal.SIGTERM) != ours:
+        while signal.getsignal(signal.SIGTERM) != ours:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
         os.kill(os.getpid(), signal.SIGTERM)
     after = signal.getsignal(signal.SIGTERM)
