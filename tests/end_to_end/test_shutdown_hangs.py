@@ -105,6 +105,8 @@ sys.exit(app.server(config).run_forever(app))
 """
 LIMIT = 0.5 + 1.0 + 2.0
 """Seconds: shutdown_timeout, cancel_timeout, and two."""
+BUSY = 5.0
+"""Seconds that the start of a signal's handling and the ends of interpreters take on a busy machine."""
 WORKER = ("-m", "pyasynq.cli", "worker", "hanging:app", "--shutdown-timeout", "0.5")
 ALONE = ("-m", "alone")
 
@@ -125,7 +127,7 @@ class Hanging(Program):
         """Send TERM, wait for the end, and return how long it took."""
         sent = time.monotonic()
         os.kill(pid or self.pid, signal.SIGTERM)
-        self.end(within=LIMIT + 5)
+        self.end(within=LIMIT + 2 * BUSY)
         return time.monotonic() - sent
 
 
@@ -151,7 +153,7 @@ def test_d14_term_ends_a_worker_in_which_user_code_hangs(
         worker.wait_for("^entering" if hang.startswith("end") else "^hangs")
         if hang.startswith("end"):
             worker.wait_for("concurrency 100")
-        assert worker.seconds_to_end() < LIMIT
+        assert worker.seconds_to_end() < LIMIT + BUSY
         if what:
             worker.wait_for(what)
 
@@ -163,7 +165,7 @@ def test_d14_term_ends_a_supervised_worker_whose_lifespan_hangs(
     """And its supervisor."""
     with Hanging(tmp_path, redis_url, hang, *WORKER, "--processes", "1") as workers:
         workers.wait_for("takes tasks" if hang.startswith("end") else "^hangs")
-        assert workers.seconds_to_end() < LIMIT
+        assert workers.seconds_to_end() < LIMIT + BUSY
         workers.wait_for("lifespan.* did not end in time")
 
 
@@ -171,7 +173,7 @@ def test_d14_term_ends_a_worker_in_which_a_thread_was_forgotten(tmp_path: Path, 
     """It is no daemon, so the interpreter would wait for it."""
     with Hanging(tmp_path, redis_url, "thread", *WORKER) as worker:
         worker.wait_for("concurrency 100")
-        assert worker.seconds_to_end() < LIMIT
+        assert worker.seconds_to_end() < LIMIT + BUSY
         worker.wait_for("threads that are no daemons still run: forgotten")
 
 
@@ -186,7 +188,7 @@ def test_d14_term_ends_process_1_whose_lifespan_hangs(
         ready = "takes tasks" if options else "concurrency 100"
         workers.wait_for(ready if hang.startswith("end") else "^hangs")
         [inside] = Path(f"/proc/{workers.pid}/task/{workers.pid}/children").read_text().split()
-        assert workers.seconds_to_end(int(inside)) < LIMIT
+        assert workers.seconds_to_end(int(inside)) < LIMIT + BUSY
         workers.wait_for("lifespan.* did not end in time")
 
 
@@ -199,7 +201,7 @@ def test_d14_term_ends_a_worker_whose_handler_and_lifespan_hang(
     [task_id] = enqueue(redis_url, kind)
     with Hanging(tmp_path, redis_url, "end-swallow", *WORKER, *options) as workers:
         workers.wait_for("^started")
-        assert workers.seconds_to_end() < LIMIT
+        assert workers.seconds_to_end() < LIMIT + BUSY
         workers.wait_for("the end of the lifespan did not end in time")
         if kind != "child":
             workers.wait_for(rf"the handler of task {task_id} \({kind}\) did not end in time")
@@ -211,23 +213,23 @@ def test_d17_a_child_that_keeps_the_interpreters_lock_is_replaced_and_its_task_c
     tmp_path: Path, redis_url: str, redis_client: RedisClient
 ) -> None:
     """Its supervisor hears nothing of it, kills it and recovers the task at once."""
-    options = ("--processes", "1", "--beat-timeout", "3", "--concurrency", "1")
+    options = ("--processes", "1", "--beat-timeout", "8", "--concurrency", "1")
     with Hanging(tmp_path, redis_url, "", *WORKER, *options) as workers:
         workers.wait_for("takes tasks")
         [task_id] = enqueue(redis_url, "lock")
         workers.wait_for("^started")
-        workers.wait_for("gave no sign of life for 3 s: it is killed")
+        workers.wait_for("gave no sign of life for 8 s: it is killed")
         workers.wait_for("^started", times=2)
         assert b"1" == task_field(redis_client, task_id, "x:crashes")
         # The second run keeps the lock as well, and hears no TERM.
-        assert workers.seconds_to_end() < LIMIT
+        assert workers.seconds_to_end() < LIMIT + BUSY
         workers.wait_for("did not end within 2.5 s of TERM: it is killed")
     assert [task_id] == pending(redis_client)
 
 
 def test_d17_a_reload_whose_new_child_hangs_is_called_off(tmp_path: Path, redis_url: str) -> None:
     """The old one goes on."""
-    options = ("--processes", "1", "--start-timeout", "2")
+    options = ("--processes", "1", "--start-timeout", "10")
     with Hanging(tmp_path, redis_url, "", *WORKER, *options) as workers:
         workers.wait_for("takes tasks")
         (tmp_path / "hanging.py").write_text(PROGRAM.replace('os.environ["HANG"]', '"start-swallow"'))
@@ -236,7 +238,7 @@ def test_d17_a_reload_whose_new_child_hangs_is_called_off(tmp_path: Path, redis_
         workers.wait_for("the reload is called off")
         enqueue(redis_url, "steal")
         workers.wait_for("^started")
-        assert workers.seconds_to_end() < LIMIT
+        assert workers.seconds_to_end() < LIMIT + BUSY
 
 
 def test_d64_a_handler_that_takes_term_for_itself_does_not_take_the_shutdown_away(
@@ -247,5 +249,5 @@ def test_d64_a_handler_that_takes_term_for_itself_does_not_take_the_shutdown_awa
     with Hanging(tmp_path, redis_url, "", *WORKER) as worker:
         worker.wait_for("^started")
         worker.wait_for("the handler of SIGTERM was replaced by hanging.steal.<locals>.<lambda>")
-        assert worker.seconds_to_end() < LIMIT
+        assert worker.seconds_to_end() < LIMIT + BUSY
     assert "stolen" not in worker.text
