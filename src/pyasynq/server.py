@@ -275,7 +275,10 @@ class Server:
         code = await self.run(handler)
         self._stage = "what is left on the event loop"
         left = min(seconds_of("cancel_timeout", self.config.cancel_timeout), self._limit_left()())
-        if not await clear_loop(left):
+        places = await clear_loop(left)
+        for place in places:
+            self.events.emit(ShutdownHung(self._stage, place))
+        if places:
             end_process(code)
         return code
 

@@ -156,6 +156,7 @@ def test_a_stray_asyncio_task_cannot_keep_the_process_from_ending(
         worker.wait_for("started")
         wait_until(lambda: not redis_client.keys("asynq:{default}:t:*"))
         assert 0 == worker.terminate(within=10)
+    assert "what is left on the event loop did not end in time" in worker.text
 
 
 @pytest.mark.skipif(not _may_unshare(), reason="this host does not let us make a PID namespace")

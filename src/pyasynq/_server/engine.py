@@ -136,9 +136,10 @@ class Engine(EngineCore):
         when the handlers or the program have ended, and their leases have lapsed after that.
         """
         # The roster has them in the order in which they were taken, which is that in which they go back.
-        running = [
-            one for one in self._roster if one in self._runner.running and one.phase is not Phase.SETTLING
-        ]
+        left_over = [one for one in self._roster if one in self._runner.running]
+        running = [one for one in left_over if one.phase is not Phase.SETTLING]
+        for attempt in left_over:
+            self._events.emit(_hung_handler(attempt))
         if self._owns_process:
             self._put_back(running)
         else:
@@ -160,7 +161,6 @@ class Engine(EngineCore):
     def _put_back(self, running: list[Attempt]) -> None:
         now = self._clock.monotonic()
         for attempt in running:
-            self._events.emit(_hung_handler(attempt))
             if self.stuck and self._rule.is_overdue(attempt, now):
                 # It is why the process ends: another server recovers it, and counts the crash.
                 continue

@@ -11,6 +11,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, Self
 
+from pyasynq._server.waiting_place import waiting_place
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
@@ -92,8 +94,8 @@ def loop_turns(loop: asyncio.AbstractEventLoop, seconds: float = 0.1) -> bool:
     return turned.wait(seconds)
 
 
-async def clear_loop(seconds: float) -> bool:
-    """End what handlers have left behind on the loop; return False when it does not end in time.
+async def clear_loop(seconds: float) -> list[str]:
+    """End what handlers have left behind on the loop; return where that waits which does not end in time.
 
     When a loop is closed, asyncio waits without limit for tasks that swallow their cancellation, and for
     threads of its executor.
@@ -103,7 +105,7 @@ async def clear_loop(seconds: float) -> bool:
         task.cancel()
     executor = asyncio.ensure_future(asyncio.get_running_loop().shutdown_default_executor())
     _, late = await asyncio.wait({*left, executor}, timeout=seconds)
-    return not late
+    return ["a place in a thread" if task is executor else waiting_place(task) for task in late]
 
 
 def end_process(code: int) -> None:
