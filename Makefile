@@ -44,6 +44,17 @@ test: $(STAMP) ## run the tests that need neither Go nor a browser [PYTEST_ARGS=
 test-moments: $(STAMP) ## run tests with the clock moved: midnight, leap day, other zones [MOMENTS=new-year PYTEST_ARGS=tests/unit MOMENT_ARGS="--busy 2"]
 	@$(PYTHON) -m tests.moments.run $(if $(MOMENTS),--moments $(MOMENTS)) $(MOMENT_ARGS) -- $(PYTEST_ARGS)
 
+# PYTHON_GIL=0 keeps a free-threaded build so when an extension asks for the lock; other builds refuse it.
+test-pythons: $(STAMP) ## run the unit and contract tiers on each Python from 3.11 on, and on a free-threaded one
+	@$(PYTHON) tools/find_pythons.py | { \
+		while read -r version path; do \
+			printf '\n=== Python %s (%s)\n' "$$version" "$$path"; \
+			case $$version in *t) export PYTHON_GIL=0;; *) unset PYTHON_GIL;; esac; \
+			INTERPRETER=$$path $(MAKE) --no-print-directory test VENV=.venv-$$version \
+				PYTEST_ARGS="tests/unit tests/contract $(PYTEST_ARGS)" </dev/null || failed="$$failed $$version"; \
+		done; \
+		if [ -n "$$failed" ]; then echo "These Pythons failed:$$failed" >&2; exit 1; fi; }
+
 test-cluster test-sentinel: test-%: $(STAMP)
 	@PYASYNQ_TEST_BED=$* $(PYTHON) -m pytest -rs -n auto --dist loadfile tests/contract $(PYTEST_ARGS)
 

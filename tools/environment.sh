@@ -1,5 +1,6 @@
 #!/bin/sh
 # Make the virtual environment of the workshop, or bring it up to date: tools/environment.sh FOLDER
+# INTERPRETER=path makes it from that Python instead of the newest on PATH.
 set -eu
 
 folder=$1
@@ -10,6 +11,10 @@ is_recent_enough() {
 }
 
 find_python() {
+    if [ -n "${INTERPRETER:-}" ]; then
+        echo "$INTERPRETER"
+        return
+    fi
     for name in python3.13 python3.12 python3.11 python3; do
         if is_recent_enough "$name"; then
             echo "$name"
