@@ -5,15 +5,17 @@ errors about an unreachable Redis are also ``ConnectionError``, so that code tha
 pyasynq treats them sensibly.
 """
 
+from collections import Counter
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Self
 
-    from pyasynq.task import TaskInfo
+    from pyasynq.task import EnqueueResult, TaskInfo
 
 
 class PyasynqError(Exception):
@@ -327,6 +329,65 @@ class DuplicateTaskError(EnqueueError):
         self.unique_key = unique_key
         self.holder = holder
         self.reason = reason
+
+
+class EnqueueManyError(EnqueueError, ExceptionGroup[PyasynqError]):
+    """An `enqueue_many` lost some of its tasks, or may have.
+
+    They were refused, it is unknown what became of them, or too few replicas have them. It is an exception
+    group of their errors, each of which is in it once, so `except*` works. A task that was not enqueued
+    because its id exists or its lock is held is not lost: that is in the results only.
+
+    Attributes:
+        results: what `enqueue_many` would have returned: a result for each task, in their order.
+    """
+
+    results: "list[EnqueueResult]"
+
+    def __new__(cls, results: "Iterable[EnqueueResult]") -> "Self":
+        """Make a group of the errors of lost tasks; at least one of the results must have such."""
+        results = list(results)
+        lost = lost_results(results)
+        errors = {id(result.error): result.error for result in lost if result.error is not None}
+        kinds = Counter(type(result.error).__name__ for result in lost)
+        counts = ", ".join(f"{count:,} {name}" for name, count in kinds.most_common())
+        verb = "was" if len(lost) == 1 else "were"
+        lost_of_all = f"{len(lost):,} of {len(results):,} tasks {verb}"
+        message = f"{lost_of_all} not enqueued as asked: {counts}; see `results`"
+        return cls._of(message, list(errors.values()), results)
+
+    def __init__(self, results: "Iterable[EnqueueResult]") -> None:  # noqa: ARG002 - `__new__` has taken them
+        super().__init__(self.message, cast("list[PyasynqError]", self.exceptions))
+
+    @classmethod
+    def _of(cls, message: str, errors: "Sequence[PyasynqError]", results: "list[EnqueueResult]") -> "Self":
+        group = super().__new__(cls, message, errors)
+        group.results = results
+        return group
+
+    def derive(  # type: ignore[override] # it has errors of this kind only
+        self, errors: "Sequence[PyasynqError]"
+    ) -> "EnqueueManyError":
+        """Return a group of some of the errors, with all results."""
+        return self._of(self.message, errors, self.results)
+
+    def __reduce__(self) -> "tuple[Any, ...]":
+        return _restore_group, (type(self), self.message, self.exceptions, self.results)
+
+
+def _restore_group(
+    kind: type[EnqueueManyError],
+    message: str,
+    errors: "Sequence[PyasynqError]",
+    results: "list[EnqueueResult]",
+) -> EnqueueManyError:
+    return kind._of(message, errors, results)  # noqa: SLF001 - of this module
+
+
+def lost_results(results: "Iterable[EnqueueResult]") -> "list[EnqueueResult]":
+    """Return the results of tasks that are not in Redis as they were to be, for all that is known."""
+    there = (TaskIDConflictError, DuplicateTaskError)
+    return [result for result in results if result.error is not None and not isinstance(result.error, there)]
 
 
 class TickTakenError(EnqueueError):

@@ -114,7 +114,7 @@ class Producer:
         return task
 
     async def _send_together(self, chunk: list[Task]) -> list[BaseException | None]:
-        return [result.error for result in await self._client.enqueue_many(chunk)]
+        return [result.error for result in await self._client.enqueue_many(chunk, on_error="return")]
 
     async def _send_alone(self, chunk: list[Task]) -> list[BaseException | None]:
         answers = await asyncio.gather(*map(self._client.enqueue, chunk), return_exceptions=True)

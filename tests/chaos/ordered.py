@@ -118,7 +118,7 @@ def _enqueue(url: str, tasks: int, seconds: Mapping[int, float]) -> None:
         for number in range(tasks)
     )
     with sync.Client(url) as client:
-        refused = [one for one in client.enqueue_many(every) if not one]
+        refused = [one for one in client.enqueue_many(every, on_error="return") if not one]
     if refused:
         raise SystemExit(f"{len(refused)} tasks could not be enqueued, the first: {refused[0]}")
 

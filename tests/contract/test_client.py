@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import pickle
 import threading
 import tracemalloc
 import warnings
@@ -17,6 +19,7 @@ from pyasynq.errors import (
     ClientClosedError,
     ConfigurationError,
     DuplicateTaskError,
+    EnqueueManyError,
     InvalidOptionError,
     PayloadTooLargeError,
     RedisOutOfMemoryError,
@@ -145,7 +148,7 @@ def test_enqueue_many_takes_any_mix_and_keeps_the_order(
         Task("t", b"x" * 101),
         Task("t", task_id="b"),
     ]
-    results = make_client(redis_url, max_payload=100).enqueue_many(iter(mixed))
+    results = make_client(redis_url, max_payload=100).enqueue_many(iter(mixed), on_error="return")
     expected = ["enqueued", "refused", "conflict", "enqueued", "duplicate", "refused", "enqueued", "refused"]
     assert [*expected, "enqueued"] == [result.status for result in results]
     assert [bool(result) for result in results] == [result.error is None for result in results]
@@ -229,12 +232,89 @@ def test_a_failing_chunk_fails_its_own_tasks_only(make_client: MakeClient, own_s
                     other.config_set("maxmemory", 0)
                 yield Task("t", task_id=str(number))
 
-        results = client.enqueue_many(tasks())
+        results = client.enqueue_many(tasks(), on_error="return")
     assert all(results[:500])
     assert {EnqueueStatus.REFUSED} == {result.status for result in results[500:1000]}
     assert all(isinstance(result.error, RedisOutOfMemoryError) for result in results[500:1000])
     assert [str(number) for number in range(500, 1000)] == [result.task_id for result in results[500:1000]]
     assert all(results[1000:])
+
+
+def test_d06_enqueue_many_raises_while_redis_is_away(make_client: MakeClient) -> None:
+    """A list of refusals, which nobody looks at, would lose the tasks silently."""
+    client = make_client("redis://127.0.0.1:1", timeout=0.1)
+    with pytest.raises(
+        EnqueueManyError, match=r"2 of 2 tasks were not .*: 2 RedisUnavailableError"
+    ) as raised:
+        client.enqueue_many([Task("t"), Task("t")])
+    assert ["refused", "refused"] == [result.status for result in raised.value.results]
+    assert {RedisUnavailableError} == {type(error) for error in raised.value.exceptions}
+    assert not any(client.enqueue_many([Task("t")], on_error="return"))
+
+
+@pytest.mark.parametrize("with_middleware", [False, True], ids=["plain", "middleware"])
+def test_d06_what_is_no_task_raises_an_error_when_the_others_are_enqueued(
+    make_client: MakeClient, redis_url: str, redis_client: redis.Redis, *, with_middleware: bool
+) -> None:
+    """The error is a group, of which `except*` takes a part, and each part has all results."""
+    client = make_client(redis_url)
+    if with_middleware:
+        client.client.use(lambda task, call_next: call_next(task))
+    parts = []
+    try:
+        client.enqueue_many([Task("t"), "no task", 7, Task("t")])
+    except* InvalidOptionError as group:
+        parts.append(group)
+    [part] = parts
+    assert isinstance(part, EnqueueManyError)
+    assert ["enqueued", "refused", "refused", "enqueued"] == [result.status for result in part.results]
+    assert 2 == redis_client.llen(PENDING)
+    copied = pickle.loads(pickle.dumps(part))
+    assert (str(part), len(part.results)) == (str(copied), len(copied.results))
+
+
+def test_d06_a_task_that_exists_is_not_lost(make_client: MakeClient, redis_url: str) -> None:
+    """Enqueueing the same ids again is how an interrupted import goes on."""
+    client = make_client(redis_url)
+    tasks = [Task("t", task_id="one"), Task("t", unique=60)]
+    client.enqueue_many(tasks)
+    assert ["conflict", "duplicate"] == [result.status for result in client.enqueue_many(tasks)]
+    with pytest.raises(InvalidOptionError, match="on_error"):
+        client.enqueue_many(tasks, on_error="ignore")
+
+
+def test_d56_threads_with_a_loop_each_share_a_client(redis_url: str, redis_client: redis.Redis) -> None:
+    """Each loop keeps its connections, and a wait in one does not end those in another."""
+    client = Client(redis_url, client_name="shared")
+    before: int = redis_client.info("stats")["total_connections_received"]
+    outcomes: list[object] = []
+    together = threading.Barrier(3)
+
+    async def work() -> None:
+        info = await client.enqueue("t", retention=60)
+        together.wait(20)
+        try:
+            waiting = asyncio.create_task(client.wait("default", info.id, timeout=60))
+            for _ in range(50):
+                await client.enqueue("t")
+                await asyncio.sleep(0)
+            outcomes.append(waiting.done())
+            waiting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await waiting
+        except Exception as error:  # noqa: BLE001 - it is looked at
+            outcomes.append(error)
+        together.wait(20)
+
+    threads = [threading.Thread(target=lambda: asyncio.run(work())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [False] * 3 == outcomes
+    after: int = redis_client.info("stats")["total_connections_received"]
+    assert after - before <= 15
+    asyncio.run(client.close())
 
 
 def test_what_the_tasks_raise_is_raised_when_earlier_chunks_have_arrived(
@@ -420,7 +500,9 @@ def test_middleware_wraps_each_task_from_the_outside_in(
     info = client.enqueue("t", max_retry=7)
     assert [("outer", 7), ("inner", 7)] == seen
     assert {"outer": "seen", "inner": "seen"} == info.headers
-    results = client.enqueue_many([Task("t", task_id=info.id), Task("t", task_id="new"), "no task"])
+    results = client.enqueue_many(
+        [Task("t", task_id=info.id), Task("t", task_id="new"), "no task"], on_error="return"
+    )
     assert ["conflict", "enqueued", "refused"] == [result.status for result in results]
     assert {"outer": "seen", "inner": "seen"} == decode_task_message(tasks.fields("new")["msg"]).headers
 
@@ -440,7 +522,7 @@ def test_middleware_that_raises_fails_its_own_task(make_client: MakeClient, redi
     client.client.use(waiting if isinstance(client.client, Client) else blocking)  # type: ignore[arg-type]
     with pytest.raises(LookupError):
         client.enqueue("bad")
-    good, bad = client.enqueue_many([Task("good"), Task("bad")])
+    good, bad = client.enqueue_many([Task("good"), Task("bad")], on_error="return")
     assert good
     assert "LookupError: no tenant" in str(bad.error)
 

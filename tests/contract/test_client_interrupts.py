@@ -137,3 +137,58 @@ def test_d51_interrupts_at_random_moments_leave_a_client_that_works_and_closes(r
         ended.stderr
     )
     assert answer["done"]["calls"] > INTERRUPTS
+
+
+WITHOUT_DESCRIPTORS = """
+import os, resource, sys, threading, time
+from pyasynq import sync
+from pyasynq.errors import PyasynqError
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+client = sync.Client(sys.argv[1], timeout=1)
+task_id = client.enqueue("t", retention=60).id
+taken = []
+try:
+    while True:
+        taken.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    pass
+
+
+def wait():
+    started = time.monotonic()
+    try:
+        client.wait("default", task_id, timeout=1)
+    except PyasynqError as error:
+        print(type(error).__name__, time.monotonic() - started < 10, "Too many open files" in str(error))
+
+
+def in_thread(call):
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(15)
+    print("ended" if not thread.is_alive() else "hangs", flush=True)
+
+
+in_thread(wait)
+in_thread(wait)
+for descriptor in taken:
+    os.close(descriptor)
+in_thread(wait)
+in_thread(client.close)
+os._exit(0)
+"""
+
+
+@pytest.mark.single_server
+@pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX")
+def test_d16_a_wait_without_a_free_file_descriptor_says_so_and_later_ones_work(redis_url: str) -> None:
+    """Neither it nor `close` hangs."""
+    command = [sys.executable, "-c", WITHOUT_DESCRIPTORS, redis_url]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    expected = [
+        *("RedisUnavailableError True True", "ended") * 2,
+        *("WaitTimeoutError True False", "ended"),
+        "ended",
+    ]
+    assert (expected, "") == (ended.stdout.splitlines(), ended.stderr)

@@ -120,7 +120,7 @@ def test_what_means_nothing_together_is_refused_before_anything_is_sent(
         client.enqueue("t", **options)
     assert name == refused.value.option
     assert any(word in str(refused.value) for word in ("needs unique=", "needs task_id=", 'until="start"'))
-    [result] = client.enqueue_many([Task("t")], **options)
+    [result] = client.enqueue_many([Task("t")], on_error="return", **options)
     assert isinstance(result.error, InvalidOptionError)
     app = App(redis_url)
     with pytest.raises(InvalidOptionError):

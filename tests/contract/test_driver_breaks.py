@@ -149,7 +149,9 @@ def test_a_lost_reply_of_enqueue_many_is_unknown(
     client: ClientFace = make_client(proxy.url, timeout=0.5)  # type: ignore[operator]
     client.enqueue("warm:up")
     proxy.cut(Cut.BEFORE_REPLY, containing=b"task-0600", times=1000)
-    results = client.enqueue_many(Task("t", b"", task_id=f"task-{n:04}") for n in range(1500))
+    results = client.enqueue_many(
+        (Task("t", b"", task_id=f"task-{n:04}") for n in range(1500)), on_error="return"
+    )
     assert {EnqueueStatus.UNKNOWN} == {result.status for result in results[500:1000]}
     assert all(isinstance(result.error, ReplyLostError) for result in results[500:1000])
     assert all(results[:500])

@@ -20,6 +20,7 @@ from pyasynq.control import Retry, Snooze
 from pyasynq.errors import (
     ArgumentsError,
     ConfigurationError,
+    EnqueueManyError,
     HandlerNotFoundError,
     InvalidOptionError,
     PayloadDecodingError,
@@ -63,7 +64,8 @@ class FakeClient:
         self.tasks.append(task)
         return info_of(task)
 
-    async def enqueue_many(self, tasks: Any) -> list[EnqueueResult]:
+    async def enqueue_many(self, tasks: Any, *, on_error: str) -> list[EnqueueResult]:
+        assert "return" == on_error
         if hasattr(tasks, "__aiter__"):
             self.tasks += [task async for task in tasks]
         else:
@@ -81,7 +83,8 @@ class FakeBlockingClient:
         self.tasks.append(task)
         return info_of(task)
 
-    def enqueue_many(self, tasks: Iterable[Task]) -> list[EnqueueResult]:
+    def enqueue_many(self, tasks: Iterable[Task], *, on_error: str) -> list[EnqueueResult]:
+        assert "return" == on_error
         self.tasks += tasks
         return [EnqueueResult(EnqueueStatus.ENQUEUED, str(i), "default") for i in range(len(self.tasks))]
 
@@ -161,9 +164,9 @@ def test_enqueue_many_refuses_one_call_and_sends_the_others(monkeypatch: pytest.
         sender = FakeSender()
         task = app_on(sender, monkeypatch).task("email:deliver")(deliver)
         if kind == "blocking":
-            results = task.enqueue_many_sync(calls)
+            results = task.enqueue_many_sync(calls, on_error="return")
         else:
-            results = asyncio.run(task.enqueue_many(calls if kind == "list" else slowly()))
+            results = asyncio.run(task.enqueue_many(calls if kind == "list" else slowly(), on_error="return"))
         assert ["enqueued", "refused", "refused", "enqueued"] == [result.status for result in results]
         assert "did you mean 'user_id'" in str(results[1].error)
         assert "argument user_id" in str(results[2].error)
@@ -176,7 +179,7 @@ def test_enqueue_many_says_what_a_call_must_be(monkeypatch: pytest.MonkeyPatch, 
     task = app_on(FakeSender(), monkeypatch).task("email:deliver")(deliver)
 
     def enqueue_many(calls: Any) -> Any:
-        called = getattr(task, way)(calls)
+        called = getattr(task, way)(calls, on_error="return")
         return asyncio.run(called) if way == "enqueue_many" else called
 
     results = enqueue_many([{"user_id": 1}, 7])
@@ -189,6 +192,25 @@ def test_enqueue_many_says_what_a_call_must_be(monkeypatch: pytest.MonkeyPatch, 
             ArgumentsError, match=r"'email:deliver': the calls are (dict|str): give a list of"
         ):
             enqueue_many(calls)
+
+
+@pytest.mark.parametrize("way", ["enqueue_many", "enqueue_many_sync"])
+def test_d06_calls_that_are_refused_raise_an_error(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """The other calls are sent, and the error has the results of all of them."""
+    sender = FakeSender()
+    task = app_on(sender, monkeypatch).task("email:deliver")(deliver)
+
+    def enqueue_many(calls: Any, **options: Any) -> Any:
+        called = getattr(task, way)(calls, **options)
+        return asyncio.run(called) if way == "enqueue_many" else called
+
+    with pytest.raises(EnqueueManyError) as raised:
+        enqueue_many([{"user_id": 1}, 7, {"usr_id": 2}])
+    assert ["enqueued", "refused", "refused"] == [result.status for result in raised.value.results]
+    assert [ArgumentsError, ArgumentsError] == [type(error) for error in raised.value.exceptions]
+    assert "2 of 3 tasks were not enqueued as asked: 2 ArgumentsError" in str(raised.value)
+    with pytest.raises(InvalidOptionError, match="on_error"):
+        enqueue_many([], on_error="ignore")
 
 
 def test_a_typed_task_can_be_called_as_the_function_it_was() -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from pyasynq import sync
     from pyasynq._broker.drivers.redis_clients import RedisSource
+    from pyasynq._broker.enqueueing.chunks import OnError
     from pyasynq._clock import Clock
     from pyasynq.client import ClientMiddleware
     from pyasynq.options import Duration, EnqueueOptions
@@ -158,21 +159,28 @@ class Sending:
     async def enqueue_many(
         self,
         tasks: Iterable[Task] | AsyncIterable[Task],
+        *,
+        on_error: OnError = "raise",
         **shared: Unpack[EnqueueOptions],
     ) -> list[EnqueueResult]:
         """Enqueue any mix of tasks in chunks, and return a result for each; see `Client.enqueue_many`.
 
         A caller that is cancelled may have enqueued some of them.
+
+        Raises:
+            EnqueueManyError: tasks were refused or may be lost, unless `on_error` is `"return"`.
         """
-        return await self._open().enqueue_many(tasks, **shared)
+        return await self._open().enqueue_many(tasks, on_error=on_error, **shared)
 
     def enqueue_many_sync(
         self,
         tasks: Iterable[Task],
+        *,
+        on_error: OnError = "raise",
         **shared: Unpack[EnqueueOptions],
     ) -> list[EnqueueResult]:
-        """Enqueue any mix of tasks, blocking this thread."""
-        return self._open_blocking().enqueue_many(tasks, **shared)
+        """Enqueue any mix of tasks, blocking this thread. Raises what `enqueue_many` raises."""
+        return self._open_blocking().enqueue_many(tasks, on_error=on_error, **shared)
 
     async def wait(self, queue: str, task_id: str, timeout: Duration | None = None) -> FinishedTask:
         """Wait until a task of any type has ended, as `Client.wait` does."""

@@ -14,6 +14,7 @@ from pyasynq._app.handles import (
     Waiting,
 )
 from pyasynq._app.routes import route_of
+from pyasynq._broker.enqueueing.chunks import check_on_error, checked_results
 from pyasynq._server.children.order import Program
 from pyasynq.errors import ArgumentsError, ConfigurationError, describe_value
 from pyasynq.options import DEFAULT_QUEUE, merge_options, name_of, resolve_options
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from pyasynq._app.declaration import Declaration
+    from pyasynq._broker.enqueueing.chunks import OnError
     from pyasynq._server.routes import Route
     from pyasynq.control import Control
     from pyasynq.options import EnqueueOptions
@@ -49,10 +51,12 @@ class Sender(Waiting, Protocol):
     def enqueue_sync(self, task: Task) -> TaskInfo:
         """Enqueue one task, blocking."""
 
-    async def enqueue_many(self, tasks: Iterable[Task] | AsyncIterable[Task]) -> list[EnqueueResult]:
+    async def enqueue_many(
+        self, tasks: Iterable[Task] | AsyncIterable[Task], *, on_error: OnError
+    ) -> list[EnqueueResult]:
         """Enqueue many tasks."""
 
-    def enqueue_many_sync(self, tasks: Iterable[Task]) -> list[EnqueueResult]:
+    def enqueue_many_sync(self, tasks: Iterable[Task], *, on_error: OnError) -> list[EnqueueResult]:
         """Enqueue many tasks, blocking."""
 
 
@@ -176,29 +180,36 @@ class TypedTask(Generic[P, R]):
     async def enqueue_many(
         self,
         calls: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
+        *,
+        on_error: OnError = "raise",
     ) -> list[EnqueueResult]:
-        """Enqueue many calls, each given as a mapping of arguments, in chunks.
+        """Enqueue many calls, each given as a mapping of arguments, in chunks; return a result for each.
 
-        A call whose arguments do not fit is `REFUSED`, with the error in its result; the others go on. A
+        A call whose arguments do not fit is `REFUSED`, with the error in its result; the others are sent. A
         caller that is cancelled may have enqueued some.
 
         Raises:
+            EnqueueManyError: calls were refused or may be lost, unless `on_error` is `"return"`.
             ArgumentsError: when all there is instead of calls is one mapping, or text.
-            RedisError: when Redis cannot be reached within the time-out.
         """
         _check_calls(self.type, calls)
+        check_on_error(on_error)
         refused: dict[int, EnqueueResult] = {}
         if isinstance(calls, AsyncIterable):
-            results = await self._sender.enqueue_many(self._tasks_async(calls, refused))
+            results = await self._sender.enqueue_many(self._tasks_async(calls, refused), on_error="return")
         else:
-            results = await self._sender.enqueue_many(self._tasks(calls, refused))
-        return _merge(results, refused)
+            results = await self._sender.enqueue_many(self._tasks(calls, refused), on_error="return")
+        return checked_results(_merge(results, refused), on_error)
 
-    def enqueue_many_sync(self, calls: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
+    def enqueue_many_sync(
+        self, calls: Iterable[Mapping[str, Any]], *, on_error: OnError = "raise"
+    ) -> list[EnqueueResult]:
         """Enqueue many calls, blocking this thread; otherwise as `enqueue_many`."""
         _check_calls(self.type, calls)
+        check_on_error(on_error)
         refused: dict[int, EnqueueResult] = {}
-        return _merge(self._sender.enqueue_many_sync(self._tasks(calls, refused)), refused)
+        results = self._sender.enqueue_many_sync(self._tasks(calls, refused), on_error="return")
+        return checked_results(_merge(results, refused), on_error)
 
     def _tasks(self, calls: Iterable[Mapping[str, Any]], refused: dict[int, EnqueueResult]) -> Iterator[Task]:
         for position, arguments in enumerate(calls):

@@ -11,7 +11,10 @@ from pyasynq._broker.drivers.driver import BlockingDriver
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.enqueueing.chunk_sender import BlockingChunkSender
 from pyasynq._broker.enqueueing.chunks import (
+    OnError,
     as_task,
+    check_on_error,
+    checked_results,
     chunks_blocking,
     compose_checked,
     outcomes_blocking,
@@ -143,18 +146,21 @@ class Client:
     def enqueue_many(
         self,
         tasks: BlockingTasks,
+        *,
+        on_error: OnError = "raise",
         **shared: Unpack[EnqueueOptions],
     ) -> list[EnqueueResult]:
         """Put many tasks into their queues, in chunks of at most 500 tasks or about 4 MB.
 
         Unique, scheduled and grouped tasks and different queues may be mixed. What goes wrong with one task,
-        or with one chunk, is the result of those tasks and does not hinder the others. Cancelled, it leaves
-        what was sent before in the queues.
+        or with one chunk, does not hinder the others: all are sent before an error is raised. Cancelled, it
+        leaves what was sent before in the queues.
 
         Args:
             tasks: anything that yields tasks, also an async iterable for the asyncio client; it is
                 read as it is sent, by asyncio one chunk ahead, so a generator may yield more than fits into
                 memory.
+            on_error: `"return"` returns the results also when tasks were lost.
             **shared: options for all of them, which win over a task's own, setting by setting.
 
         Returns:
@@ -162,6 +168,8 @@ class Client:
             not as `durable` as it was to be is true as well, and its error is a `NotDurableError`.
 
         Raises:
+            EnqueueManyError: tasks were refused, or may be lost; its `results` has the result of each. A task
+                whose id exists or whose lock is held is not lost.
             InvalidOptionError: a shared option that cannot be.
             UnknownOptionError: a misspelt shared option.
             ClientClosedError: the client has been closed.
@@ -169,8 +177,9 @@ class Client:
         """
         self._driver.check_open()
         resolve_options(shared)
+        check_on_error(on_error)
         if self._middleware:
-            return self._enqueue_through_middleware(tasks, shared)
+            return checked_results(self._enqueue_through_middleware(tasks, shared), on_error)
         batchers = self._batcher, self._durable_batcher
         sender = BlockingChunkSender(batchers, shared, clock=self._clock, max_payload=self._max_payload)
         try:
@@ -179,7 +188,7 @@ class Client:
         except Exception:
             sender.finish()
             raise
-        return sender.finish()
+        return checked_results(sender.finish(), on_error)
 
     def wait(self, queue: str, task_id: str, timeout: Duration | None = None) -> FinishedTask:
         """Wait until a task has ended: it succeeded, it failed for good, or it is gone.

@@ -25,7 +25,8 @@ class Answering:
     def __init__(self, error: PyasynqError) -> None:
         self._error: PyasynqError | None = error
 
-    async def enqueue_many(self, tasks: list[Task]) -> list[EnqueueResult]:
+    async def enqueue_many(self, tasks: list[Task], *, on_error: str) -> list[EnqueueResult]:
+        assert "return" == on_error
         error, self._error = self._error, None
         return [EnqueueResult(EnqueueStatus.ENQUEUED, None, None, error) for _ in tasks]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from pyasynq._broker.enqueueing.compose import compose, new_task_id
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
@@ -14,6 +14,7 @@ from pyasynq._broker.enqueueing.enqueue_rules import enqueued
 from pyasynq.errors import (
     DuplicateTaskError,
     EnqueueError,
+    EnqueueManyError,
     InvalidOptionError,
     NotDurableError,
     PayloadTooLargeError,
@@ -21,6 +22,7 @@ from pyasynq.errors import (
     ReplyLostError,
     TaskIDConflictError,
     describe_value,
+    lost_results,
 )
 from pyasynq.options import header_bytes, merge_options
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BlockingTasks: TypeAlias = Iterable[Task]
+OnError: TypeAlias = Literal["raise", "return"]
+"""What `enqueue_many` does when it has lost tasks: raise `EnqueueManyError`, or return the results."""
 AsyncTasks: TypeAlias = Iterable[Task] | AsyncIterable[Task]
 
 _WITH_HOLDER: Final = (EnqueueStatus.EXISTING, EnqueueStatus.REPLACED)
@@ -121,6 +125,23 @@ class Chunk:
         rest = iter(sent)
         refused = self._refused
         return [refused[n] if n in refused else next(rest) for n in range(self._count)]
+
+
+def check_on_error(on_error: object) -> None:
+    """Raise `InvalidOptionError` for anything but `"raise"` and `"return"`."""
+    if on_error not in {"raise", "return"}:
+        raise InvalidOptionError("on_error", on_error, "must be 'raise' or 'return'")
+
+
+def checked_results(results: list[EnqueueResult], on_error: OnError) -> list[EnqueueResult]:
+    """Return the results of an `enqueue_many`.
+
+    Raises:
+        EnqueueManyError: tasks were lost, and they are not to be returned.
+    """
+    if on_error == "raise" and lost_results(results):
+        raise EnqueueManyError(results)
+    return results
 
 
 def as_task(task: Task | str, payload: bytes | None) -> Task:

@@ -96,7 +96,9 @@ class Demo:
         started = time.monotonic()
         planted = self._sources.planted
         paths = (*planted, *self._sources.files)
-        results = await self._client.enqueue_many(measure.task(path=str(path)) for path in paths)
+        results = await self._client.enqueue_many(
+            (measure.task(path=str(path)) for path in paths), on_error="return"
+        )
         for result in results:
             if not result:
                 raise DemoError(f"a task was not enqueued: {result.error or result.status}")
