@@ -59,10 +59,10 @@ class Client:
 
     It connects with the first call. The asyncio client (`pyasynq.Client`) has connections of its own for
     each event loop that uses it, so threads with a loop each may share it. The blocking one
-    (`pyasynq.sync.Client`) may be shared by any number of threads; signal handlers, destructors and log handlers may use it too, and
-    an exception that a signal handler raises in a call leaves a client that works. After a fork, neither
-    touches the sockets of the parent. Calls that are made at the same time travel together, and may arrive in
-    any order.
+    (`pyasynq.sync.Client`) may be shared by any number of threads; signal handlers, destructors and log
+    handlers may use it too, and an exception that a signal handler raises in a call leaves a client that
+    works. After a fork, neither touches the sockets of the parent. Calls that are made at the same time
+    travel together, and may arrive in any order.
 
     Close it, or use it as a context manager; a client that is never closed gives a `ResourceWarning`.
 
