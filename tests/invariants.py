@@ -34,7 +34,9 @@ _LISTS = ("pending", "active")
 _SORTED_SETS = ("scheduled", "retry", "archived", "completed")
 _PLAIN = {*_LISTS, *_SORTED_SETS, "lease", "paused", "processed", "failed", "groups", "aggregation_sets"}
 _FIELDS = {"msg", "state", "pending_since", "unique_key", "group", "result"}
-_OWN_FIELDS = {"x:attempt", "x:crashes", "x:group", "x:unique_ttl", "x:trace", "x:attempts", "x:progress"}
+_OWN_FIELDS = {
+    *("x:attempt", "x:begun", "x:crashes", "x:group", "x:unique_ttl", "x:trace", "x:attempts", "x:progress"),
+}
 
 _RATE = {"rate", "period", "burst"}
 _SETTINGS = {"concurrency", "ordered", *_RATE}

@@ -30,6 +30,7 @@ from pyasynq._broker.leases import (
     PoisonTask,
     RecoverTask,
     archive_poison,
+    confirm_begin,
     list_expired,
     list_unleased,
     recover,
@@ -174,6 +175,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "retry": lambda: retry([claim("a")], trace=b"x"),
     "archive": lambda: archive([claim("a")], trace=b"x"),
     "requeue": lambda: requeue([claim("a")]),
+    "begin": lambda: confirm_begin("default", "a", TOKEN),
     "renew": lambda: renew("default", [claim("a"), claim("b")], now=NOW.plus(5)),
     "renew_locks": lambda: renew_locks(
         "default", [HeldLock("running", f"{LOCK}-running")], lease_seconds=3600

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.leases import ExpiredTask, list_expired, list_of_server, list_unleased
+from pyasynq._broker.leases import ExpiredTask, confirm_begin, list_expired, list_of_server, list_unleased
 from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
@@ -142,3 +142,28 @@ def test_h08_tasks_of_a_server_are_found_by_its_tokens(perform: Perform, tasks: 
     assert {("a", "abc/1", LEASE_SCORE), ("b", "abc/2", LEASE_SCORE)} == {
         (task.id, task.token, task.lease_score) for task in found
     }
+
+
+def test_d29_an_attempt_that_begins_is_noted_if_it_owns_its_task(perform: Perform, tasks: Tasks) -> None:
+    """Sees the loss of the HGET and of the HSET; a second call, after a lost reply, does the same again."""
+    tasks.active("a", token="dead/1+", lease=NOW.seconds - 60)
+    assert [True] == [one.was_only_taken for one in expired(perform)]
+    assert not perform(confirm_begin("default", "a", "dead/2+"))
+    assert [True] == [one.was_only_taken for one in expired(perform)]
+    assert perform(confirm_begin("default", "a", "dead/1+"))
+    assert perform(confirm_begin("default", "a", "dead/1+"))
+    assert [False] == [one.was_only_taken for one in expired(perform)]
+    assert not perform(confirm_begin("default", "gone", "dead/1+"))
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_d29_other_servers_confirm_nothing_and_their_tasks_count_as_begun(
+    perform: Perform, tasks: Tasks
+) -> None:
+    """Those without such a limit, consumers, and workers in Go."""
+    tasks.active("a", token="dead/1", lease=None)
+    assert [False] == [one.was_only_taken for one in perform(list_unleased("default"))]
+    tasks.active("b", token="dead/1+", lease=None)
+    assert [True, False] == [
+        one.was_only_taken for one in sorted(perform(list_unleased("default")), reverse=True)
+    ]

@@ -217,6 +217,24 @@ async def test_a_task_that_somebody_else_has_by_now_is_dropped_silently(
 
 
 @run_async
+async def test_d29_a_task_that_may_run_only_once_begins_only_if_redis_agrees(
+    redis_url: str, redis_client: redis.Redis
+) -> None:
+    """Somebody else has it by now, and this server has not noticed yet."""
+    handler = Handler()
+    async with two_slots(redis_url, handler, ServerConfig(concurrency=2, crash_limit=0)) as running:
+        await enqueue_long(running)
+        await taken_ahead(running, handler, 8)
+        redis_client.hset("asynq:{default}:t:05", "x:attempt", "somebody/1")
+        handler.open.set()
+        await handler.have_begun(9)
+        await running.settled()
+    assert {*NAMES} - {"05"} == {*handler.begun}
+    assert [b"active", b"somebody/1"] == redis_client.hmget("asynq:{default}:t:05", "state", "x:attempt")
+    assert not redis_client.hexists("asynq:{default}:t:05", "x:begun")
+
+
+@run_async
 async def test_a_task_whose_lease_has_lapsed_is_put_back_and_not_run(redis_url: str, tasks: Tasks) -> None:
     """Nobody has taken it meanwhile: its lease is renewed, and it goes the usual way."""
     handler = Handler()

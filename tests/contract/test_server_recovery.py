@@ -17,6 +17,7 @@ from pyasynq.events import (
     GhostsDropped,
     MessageQuarantined,
     Outcome,
+    TaskFinished,
     TaskPoisoned,
     TaskRecovered,
     TaskStarted,
@@ -108,6 +109,48 @@ async def test_h06_a_task_that_kills_its_workers_is_archived_as_poison(
     assert b"archived" == fields["state"]
     assert "x:crashes" not in fields
     assert "dead-server" in decode_task_message(fields["msg"]).error_msg
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+@run_async
+async def test_d29_a_task_that_was_only_prefetched_is_run_and_not_archived(
+    redis_url: str, tasks: Tasks, limit: int
+) -> None:
+    """Its server confirms beginnings, as its token says, and this one is not; three crashes are too many."""
+    ended = int(time.time()) - 1
+    tasks.active("taken", token="dead/9+", lease=ended, crashes=1)
+    tasks.active("begun", token="dead/9+", lease=ended, extra={"x:begun": "dead/9+"})
+    tasks.active("earlier", token="dead/9+", lease=ended, extra={"x:begun": "dead/3+"})
+    tasks.active("often", token="dead/9+", lease=ended, crashes=2)
+    async with serving(redis_url, do_nothing, ServerConfig(crash_limit=limit), AT_ONCE) as running:
+        for task_id in ("taken", "earlier"):
+            assert Outcome.SUCCEEDED is (await running.finished(task_id)).outcome
+        await running.recorder.wait(TaskPoisoned, lambda event: event.task_id == "begun")
+        await running.recorder.wait(TaskPoisoned, lambda event: event.task_id == "often")
+        await running.settled()
+    assert {"taken", "earlier"} == {event.task_id for event in running.recorder.of(TaskFinished)}
+
+
+@run_async
+async def test_d29_a_handler_begins_after_redis_knows_of_it(redis_url: str, tasks: Tasks) -> None:
+    """Tasks with a crash limit of 0 or 1 only; the others are not slowed down."""
+    seen: dict[str, tuple[bytes | None, bytes]] = {}
+
+    async def handle(task: Task) -> None:
+        fields = tasks.fields(context().task_id)
+        seen[task.type] = fields.get("x:begun"), fields["x:attempt"]
+
+    mux = Mux()
+    mux.handle("once", handle, crash_limit=0)
+    mux.handle("often", handle)
+    async with serving(redis_url, mux) as running:
+        for name in ("once", "often"):
+            await running.client.enqueue(name, task_id=name)
+            assert Outcome.SUCCEEDED is (await running.finished(name)).outcome
+        await running.settled()
+    assert seen["once"][0] == seen["once"][1]
+    assert seen["often"][0] is None
+    assert all(token.endswith(b"+") for _, token in seen.values())
 
 
 @run_async

@@ -9,6 +9,7 @@ from pyasynq._broker.plan import Plan, Replay, Reply, ScriptCall
 from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import (
     LEASE_ARCHIVE_POISON,
+    LEASE_BEGIN,
     LEASE_LIST_EXPIRED,
     LEASE_RECOVER,
     LEASE_RENEW,
@@ -36,6 +37,10 @@ OWN_SLACK_SECONDS = 5
 """How long after its lease ended a task of a pyasynq worker is left alone."""
 
 
+CONFIRMED_BEGIN = "+"
+"""How tokens end if the server confirms that handlers of tasks with a crash limit of 0 or 1 begin."""
+
+
 class Renewed(NamedTuple):
     """What a renewal did.
 
@@ -59,6 +64,7 @@ class ExpiredTask(NamedTuple):
         crashes: how many workers have died with it before this one.
         token: of the attempt that had it; empty for a worker in Go.
         lease_score: Unix time at which its lease ended; None when it has none.
+        begun: token of the last attempt whose handler has begun, as far as servers confirm that.
     """
 
     id: str
@@ -66,6 +72,12 @@ class ExpiredTask(NamedTuple):
     crashes: int
     token: str
     lease_score: int | None
+    begun: str = ""
+
+    @property
+    def was_only_taken(self) -> bool:
+        """Whether its server confirms that handlers begin, and that of this attempt had not."""
+        return self.token.endswith(CONFIRMED_BEGIN) and self.begun != self.token
 
 
 class RecoverTask(NamedTuple):
@@ -101,6 +113,12 @@ class PoisonTask(NamedTuple):
     archived_at: int
     trace: bytes
     attempt: bytes = b""
+
+
+def confirm_begin(queue: str, task_id: str, token: str) -> Plan[bool]:
+    """Note that the handler of an attempt begins; return False if the task is not the attempt's any more."""
+    key = queue_keys(queue).task(task_id)
+    return bool((yield ScriptCall(LEASE_BEGIN, (key,), (token,), Replay.SAFE)))
 
 
 def renew(
@@ -196,10 +214,15 @@ def _expired_tasks(reply: Reply) -> list[ExpiredTask]:
     fields = iter(reply)
     return [
         ExpiredTask(
-            name_of(task_id), message, crashes, name_of(token), whole_second(score) if score else None
+            name_of(task_id),
+            message,
+            crashes,
+            name_of(token),
+            whole_second(score) if score else None,
+            name_of(begun),
         )
-        for task_id, message, crashes, token, score in zip(
-            fields, fields, fields, fields, fields, strict=True
+        for task_id, message, crashes, token, score, begun in zip(
+            fields, fields, fields, fields, fields, fields, strict=True
         )
     ]
 

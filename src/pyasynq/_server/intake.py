@@ -13,6 +13,7 @@ from pyasynq._broker.settle import Claim
 from pyasynq._broker.stored import check_task_id
 from pyasynq._broker.verdicts import LEASED
 from pyasynq._server.attempt import Attempt, Phase
+from pyasynq._server.begin import token_ending
 from pyasynq._server.board import QueueBoard
 from pyasynq._server.outcome import Requeue
 from pyasynq._server.queues import StrictOrder, WeightedOrder
@@ -85,6 +86,7 @@ class Intake:
         )
         self._archive_max_age = int(seconds_of("archive_max_age", config.archive_max_age))
         self._calls = itertools.count(1)
+        self._token_ending = token_ending(parts)
         self.board = QueueBoard(config.queues, config.queue)
         self.taken = 0
         """How many tasks have been taken since the start, without those that were put back unstarted."""
@@ -217,7 +219,8 @@ class Intake:
             self._suspects.waiting = None
 
     def _ask(self, want: Want, view: QueueView, limit: int, now: float, *, suspect_room: bool = False) -> Ask:
-        token = f"{self._parts.server_id}/{next(self._calls)}{'' if want.renewed else LEASED}"
+        ending = self._token_ending if want.renewed else LEASED
+        token = f"{self._parts.server_id}/{next(self._calls)}{ending}"
         plan = dequeue(
             view.name,
             limit=limit,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyasynq.events import Events
 
 UNKNOWN_SERVER = "unknown"
+_CRASHES_BEFORE_BEGIN = 3
+"""At how many crashes a task is archived although its handler is never known to have begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +73,20 @@ class Recovery:
             servers[task.id] = server, crashes, reason
             if reason:
                 poison.append(self._quarantined(task, reason))
-            elif message is not None and crashes >= max(1, self._rules.crash_limit_of(message.type)):
+            elif message is not None and self._is_poison(task, message, crashes):
                 poison.append(self._poisoned(task, message, server))
             else:
                 record = self._record(server, "")
                 back.append(RecoverTask(task.id, task.token, task.lease_score, record))
         taken = await self._recover(queue, back, servers) if back else 0
         return taken + (await self._archive(queue, poison, servers) if poison else 0)
+
+    def _is_poison(self, task: ExpiredTask, message: TaskMessage, crashes: int) -> bool:
+        limit = max(1, self._rules.crash_limit_of(message.type))
+        if limit == 1 and task.was_only_taken:
+            # It did not run. Its server may know another limit and confirm nothing, so not for ever.
+            limit = _CRASHES_BEFORE_BEGIN
+        return crashes >= limit
 
     async def _recover(
         self,

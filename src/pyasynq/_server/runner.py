@@ -12,6 +12,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING
 
 from pyasynq._server.attempt import RUNNING
+from pyasynq._server.begin import may_begin, token_ending
 from pyasynq._server.children.pool import current_children
 from pyasynq._server.code_places import timeout_of
 from pyasynq._server.conclusion import broken_off, conclude
@@ -58,6 +59,7 @@ class Runner:
         self._clock = parts.clock
         self._redis_time = parts.redis_time
         self._threads = threads
+        self._confirms_begin = bool(token_ending(parts))
         self._begin_task = _task_maker(asyncio.get_running_loop())
         self._context = contextvars.copy_context()
         """What the context of every attempt begins as."""
@@ -93,7 +95,9 @@ class Runner:
             if attempt.cause is None and now < attempt.lease_until and now < attempt.deadline:
                 try:
                     route = self._router.route(task.type)
-                    result = self._call(attempt, task, route)
+                    result = None
+                    if not self._confirms_begin or await may_begin(self._parts, attempt):
+                        result = self._call(attempt, task, route)
                     # As `awaited` does, in this coroutine.
                     while result is not None and (type(result) is CoroutineType or isawaitable(result)):
                         result = await result

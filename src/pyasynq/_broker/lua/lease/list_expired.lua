@@ -8,7 +8,7 @@
 -- ARGV[5] limit: how many leases are looked at
 -- ARGV[6] now_seconds: empty for the clock of Redis
 -- ARGV[7] now_microseconds: within the second
--- Returns: number of leases looked at, and id, message (may be empty), crashes, token, lease_score for each task
+-- Returns: number of leases looked at, and id, message, crashes, token, lease_score, begun for each task; message and begun may be empty
 -- Uses: now
 
 local lease = KEYS[1]
@@ -20,7 +20,7 @@ local entries = redis.call('ZRANGEBYSCORE', lease, '-inf', latest, 'WITHSCORES',
 local found = { #entries / 2 }
 for i = 1, #entries, 2 do
   local id, score = entries[i], entries[i + 1]
-  local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'x:crashes', 'x:attempt')
+  local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'x:crashes', 'x:attempt', 'x:begun')
   local slack = fields[3] and own_slack or foreign_slack
   if tonumber(score) <= seconds - slack then
     found[#found + 1] = id
@@ -28,6 +28,7 @@ for i = 1, #entries, 2 do
     found[#found + 1] = tonumber(fields[2] or 0) or 0
     found[#found + 1] = fields[3] or ''
     found[#found + 1] = score
+    found[#found + 1] = fields[4] or ''
   end
 end
 return found
