@@ -70,7 +70,8 @@ class App(Scheduling):
             process; what it yields is `context().state`.
         middleware: around every handler, outermost first; see `use`.
         client_middleware: around every enqueue, outermost first; see `use_client`.
-        max_payload: the largest payload in bytes that may be enqueued, or returned by an aggregator.
+        max_payload: bytes that payload and headers of one task may have together, also of one that an
+            aggregator returns.
         timeout: how long one exchange with Redis may take.
         publish_events: publish what this app enqueues, as `Client` does; what workers do is theirs to
             publish: `ServerConfig.publish_events`.

@@ -15,7 +15,8 @@ from pyasynq._broker.verdicts import Verdict
 from pyasynq._server.attempt import Attempt, expect_renewals
 from pyasynq._server.conclusion import ServerStopping
 from pyasynq._server.core import EngineCore
-from pyasynq._server.desk import Desk, Take, error_of
+from pyasynq._server.desk import Desk, Take
+from pyasynq._server.lease_errors import error_of
 from pyasynq._server.routes import NoRoutes
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import ConfigurationError, LeaseExpiredError, RedisError, ReplyLostError, TaskTimeoutError

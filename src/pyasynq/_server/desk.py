@@ -12,16 +12,14 @@ from pyasynq._server.attempt import Phase
 from pyasynq._server.code_places import timeout_of
 from pyasynq._server.conclusion import ServerStopping, broken_off, conclude
 from pyasynq._server.demand import Want
+from pyasynq._server.lease_errors import error_of, told, verdict_of
 from pyasynq._server.outcome import Failed, Gone, PutBack
 from pyasynq._server.routes import received_task
 from pyasynq._server.running import RunningAttempts
 from pyasynq.errors import (
     AttemptSettledError,
     LeaseExpiredError,
-    PyasynqError,
-    TaskCanceledError,
     TaskTimeoutError,
-    UnknownAttemptError,
 )
 from pyasynq.events import LeaseLost, TaskStarted
 
@@ -31,9 +29,6 @@ if TYPE_CHECKING:
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.outcome import Ending
     from pyasynq._server.parts import Parts
-
-_CANCELED = "canceled-"
-"""The beginning of the verdicts of cancelled attempts; the outcome follows."""
 
 _LAST_LOOK_SECONDS = 1.0
 """How long a take whose wait is over may go on for a first look at its queues that is held up."""
@@ -230,7 +225,7 @@ class Desk:
         if cause is None:
             await self._confirmed(attempt, self._end(attempt, ending, verdict), verdict)
             return
-        settled = self._end(attempt, broken_off(attempt), _verdict_of(cause))
+        settled = self._end(attempt, broken_off(attempt), verdict_of(cause))
         if isinstance(cause, LeaseExpiredError):
             raise LeaseExpiredError
         await self._confirmed(attempt, settled, None)
@@ -293,7 +288,7 @@ class Desk:
             # The holder was silent for too long: the task is left to be recovered, as after a crash.
             self._end(attempt, Gone())
         else:
-            self._end(attempt, broken_off(attempt), _verdict_of(attempt.cause))
+            self._end(attempt, broken_off(attempt), verdict_of(attempt.cause))
 
     def _end(
         self, attempt: Attempt, ending: Ending, verdict: Verdict | None = None
@@ -320,29 +315,3 @@ class Desk:
     def _change(self) -> None:
         queues = {queue for take in self._takes if take.waiting for queue in take.queues or ()}
         self.on_change(queues)
-
-
-def error_of(verdict: Verdict | None, queue: str, task_id: str) -> PyasynqError:
-    """Return the error that tells a holder what became of its attempt; None for an unknown one."""
-    if verdict is None:
-        return UnknownAttemptError()
-    if verdict is Verdict.TIMED_OUT:
-        return TaskTimeoutError()
-    if verdict is Verdict.LOST:
-        return LeaseExpiredError()
-    if verdict.by_holder:
-        return AttemptSettledError(queue, task_id, verdict.value)
-    return TaskCanceledError(verdict.removeprefix(_CANCELED))
-
-
-def _verdict_of(cause: BaseException | None) -> Verdict | None:
-    if isinstance(cause, TaskTimeoutError):
-        return Verdict.TIMED_OUT
-    return Verdict(_CANCELED + cause.outcome) if isinstance(cause, TaskCanceledError) else None
-
-
-def told(cause: BaseException) -> PyasynqError:
-    """Return the error that tells a holder why his word does not count."""
-    if isinstance(cause, TaskCanceledError):
-        return TaskCanceledError(cause.outcome)
-    return TaskTimeoutError() if isinstance(cause, TaskTimeoutError) else LeaseExpiredError()

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
 from pyasynq._broker.verdicts import Verdict
-from pyasynq._server.desk import told
+from pyasynq._server.lease_errors import told
 from pyasynq._server.outcome import Failed, PutBack, Succeeded
 from pyasynq._server.receipt import Receipt
 from pyasynq._server.routes import check_result_size, received_task

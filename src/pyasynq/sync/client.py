@@ -69,7 +69,7 @@ class Client:
     Args:
         url: where Redis is, as docs/redis.md says, or a client of redis-py, whose settings are read; its
             connections are left alone.
-        max_payload: bytes that the payload of one task may have.
+        max_payload: bytes that payload and headers of one task may have together.
         timeout: how long one round trip may take, with reconnecting and sending again.
         middleware: the first one is the outermost; see `use`.
         clock: tells the present, for process times.
