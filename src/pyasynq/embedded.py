@@ -22,12 +22,14 @@ from pyasynq._embedded.address import (
 )
 from pyasynq._embedded.binary import ServerBinary, find_server_binary
 from pyasynq._embedded.errors import DataFolderError, EmbeddedServerError, ServerBinaryError, ServerStartError
+from pyasynq.options import time_out_of
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from pyasynq._embedded.folder import DataFolder
     from pyasynq._embedded.launch import RunningServer
+    from pyasynq.options import Duration
 
 __all__ = [
     "DataFolderError",
@@ -64,7 +66,11 @@ class EmbeddedServer:
         port: a TCP port on 127.0.0.1 to listen on as well, protected by a random password that `url` has;
             0 for any free one.
         binary: the server program, instead of the one that `find_server_binary` finds.
-        start_timeout: seconds that `start` may take, loading the data included.
+        start_timeout: how long `start` may take, loading the data included.
+
+    Raises:
+        InvalidOptionError: for a timeout that cannot be.
+        EmbeddedServerError: for a port or path that cannot be.
     """
 
     def __init__(
@@ -73,7 +79,7 @@ class EmbeddedServer:
         *,
         port: int | None = None,
         binary: str | os.PathLike[str] | None = None,
-        start_timeout: float = 30.0,
+        start_timeout: Duration = 30.0,
     ) -> None:
         self._users: int | None = None
         if port is not None and not 0 <= port <= _LARGEST_PORT:
@@ -88,7 +94,7 @@ class EmbeddedServer:
         self._memory_name = new_memory_name()
         self._port = port
         self._binary = binary
-        self._start_timeout = start_timeout
+        self._start_timeout = time_out_of(start_timeout, "start_timeout")
         self._running: RunningServer | None = None
 
     def start(self) -> Self:

@@ -272,15 +272,15 @@ def seconds_of(name: str, value: object) -> float:
     return seconds
 
 
-def time_out_of(timeout: object) -> float:
-    """Return in seconds how long one exchange with Redis may take.
+def time_out_of(timeout: object, name: str = "timeout") -> float:
+    """Return in seconds how long something may take, such as one exchange with Redis.
 
     Raises:
         InvalidOptionError: for what is no duration, and for none at all.
     """
-    seconds = seconds_of("timeout", timeout)
+    seconds = seconds_of(name, timeout)
     if seconds == 0:
-        raise InvalidOptionError("timeout", timeout, "must be more than 0 seconds")
+        raise InvalidOptionError(name, timeout, "must be more than 0 seconds")
     return seconds
 
 

@@ -19,7 +19,7 @@ OPTIONS = st.fixed_dictionaries(
     optional={
         "queue": TEXT,
         "max_retry": st.integers(0, 2**31 - 1),
-        "timeout": SECONDS,
+        "timeout": SECONDS.filter(bool),  # 0 needs a deadline
         "unique": st.floats(1, 10**7),
         "process_in": SECONDS,
         "retention": SECONDS,

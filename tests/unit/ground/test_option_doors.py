@@ -11,6 +11,7 @@ from pyasynq import App, ConsumerConfig, Mux, PayloadTooLargeError, ServerConfig
 from pyasynq._broker.enqueueing.chunks import compose_checked
 from pyasynq._clock import Instant
 from pyasynq.doctor import Doctor
+from pyasynq.embedded import EmbeddedServer
 from pyasynq.errors import InvalidOptionError
 from pyasynq.inspector import Inspector
 from pyasynq.options import resolve_options
@@ -46,6 +47,14 @@ def test_d30_a_timeout_that_cannot_be_is_refused_everywhere(door: Callable[..., 
     """By its name."""
     with pytest.raises(InvalidOptionError, match="timeout"):
         door(URL, timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "5", None])
+def test_d30_the_start_of_an_embedded_server_has_a_timeout_as_all_have(timeout: Any) -> None:
+    """A `timedelta` or seconds."""
+    assert 1.5 == EmbeddedServer(start_timeout=timedelta(seconds=1.5))._start_timeout
+    with pytest.raises(InvalidOptionError, match="start_timeout"):
+        EmbeddedServer(start_timeout=timeout)
 
 
 @pytest.mark.parametrize("door", [declare_task, handle_in_mux, ServerConfig, ConsumerConfig])
