@@ -55,13 +55,22 @@ _INCOMPLETE: Final = object()
 _pack: Callable[[tuple[Argument, ...]], bytes] = cast("Any", hiredis.pack_command)
 
 
+def _without_ints(command: tuple[Argument, ...]) -> tuple[Argument, ...]:
+    """Return a command whose numbers are text.
+
+    For a number hiredis asks for its `repr`, which runs signal handlers. If one of them raises, hiredis uses
+    what it did not get, and the interpreter crashes.
+    """
+    return tuple([str(one) if type(one) is int else one for one in command])
+
+
 def pack(commands: Iterable[tuple[Argument, ...]]) -> bytes:
     """Return the commands as the bytes that Redis reads; names that came from there as they were."""
     commands = list(commands)
     try:
-        return b"".join([_pack(command) for command in commands])
+        return b"".join([_pack(_without_ints(command)) for command in commands])
     except UnicodeEncodeError:
-        return b"".join([_pack(tuple(map(_as_bytes, command))) for command in commands])
+        return b"".join([_pack(tuple(map(_as_bytes, _without_ints(command)))) for command in commands])
 
 
 def read_replies(data: bytes | bytearray, most: int) -> list[Any]:

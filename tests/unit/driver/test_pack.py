@@ -1,0 +1,52 @@
+"""How commands become bytes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pyasynq._broker.drivers.redis_py import pack
+
+INTERRUPTED = """
+import signal
+from pyasynq._broker.drivers.redis_py import pack
+
+command = tuple(range(3_000))
+strikes = 0
+
+
+def on_alarm(*_):
+    global strikes
+    strikes += 1
+    raise KeyboardInterrupt
+
+
+signal.signal(signal.SIGALRM, on_alarm)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+while strikes < 100:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        before = strikes
+        while strikes == before:
+            pack([command])
+    except KeyboardInterrupt:
+        pass
+print(strikes)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX")
+def test_d51_a_signal_handler_that_raises_while_a_command_is_packed_crashes_nothing() -> None:
+    """In C, hiredis runs signal handlers for each number and does not look whether one raised."""
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (0, "100\n") == (ended.returncode, ended.stdout), ended.stderr
+
+
+def test_numbers_are_packed_as_text() -> None:
+    """Also beside a name that is not UTF-8."""
+    assert b"*2\r\n$3\r\nGET\r\n$2\r\n-7\r\n" == pack([("GET", -7)])
+    assert b"*2\r\n$1\r\n\xff\r\n$1\r\n7\r\n" == pack([("\udcff", 7)])
