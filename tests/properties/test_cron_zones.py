@@ -22,6 +22,8 @@ from pyasynq._scheduler.timetable import Timetable
 if TYPE_CHECKING:
     from pyasynq._cron import Schedule
 
+pytestmark = pytest.mark.timeout(1_200)  # a zone of many ticks, on a machine that is busy
+
 SPECS: Final = (
     "45 1 * * *",
     "30 1 * * *",
