@@ -93,6 +93,9 @@ bench-smoke: $(STAMP) ## see that every measurement works: few tasks, one round,
 sync: $(STAMP) ## write the generated files anew: pyasynq.sync and the wire module
 	@for tool in $(GENERATORS); do echo "$(PYTHON) $$tool"; $(PYTHON) $$tool || exit 1; done
 
+worker-output: $(STAMP) ## record what a worker writes into docs/workers.md, from real workers
+	@$(PYTHON) -m tools.worker_output
+
 mutants: $(STAMP) ## break the Lua scripts one statement at a time; the tests must notice [SAMPLE=60 SEED=1]
 	@$(PYTHON) -m tools.mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(RECORDS),--records $(RECORDS))

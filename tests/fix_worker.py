@@ -191,7 +191,7 @@ class Worker(Program):
         self.wait_for(f"ran {task_id}")
         wait_until(lambda: not client.exists(f"asynq:{{default}}:t:{task_id}"))
         self.send(signal.SIGTSTP)
-        self.wait_for("the server is stopped")
+        self.wait_for("worker takes no more tasks")
 
 
 class Monitor(threading.Thread):

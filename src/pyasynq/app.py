@@ -21,6 +21,8 @@ from pyasynq._app.declaration import Declaration
 from pyasynq._app.registry import Registry
 from pyasynq._app.scheduling import Scheduling
 from pyasynq._app.sending import REDIS_URL_VARIABLE
+from pyasynq._call_shape import name_of_function, takes
+from pyasynq._human_text import counted
 from pyasynq._server.group_routes import ALL_GROUPS
 from pyasynq.config import GroupRule, ServerConfig
 from pyasynq.errors import ConfigurationError, describe_value
@@ -116,6 +118,11 @@ class App(Scheduling):
             raise ConfigurationError(
                 f"lifespan={describe_value(lifespan)}: "
                 "give a function of the app that returns an async context manager",
+            )
+        if lifespan is not None and not takes(lifespan, 1):
+            raise ConfigurationError(
+                f"lifespan {name_of_function(lifespan)} must take one argument, the app: "
+                "`async def lifespan(app):` under @asynccontextmanager",
             )
         self._lifespan = lifespan
         self._registry = Registry(middleware)
@@ -353,4 +360,4 @@ class App(Scheduling):
     def __repr__(self) -> str:
         known = self._url is not None or self._destination is not None
         address = self.address if known else f"${REDIS_URL_VARIABLE}"
-        return f"<App at {address} with {len(self._registry.tasks)} tasks>"
+        return f"<App at {address} with {counted(len(self._registry.tasks), 'task')}>"

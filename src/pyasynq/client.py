@@ -24,6 +24,7 @@ from pyasynq._broker.enqueueing.coalesce_async import EnqueueBatcher
 from pyasynq._broker.enqueueing.enqueue_rules import info_of_result
 from pyasynq._broker.health import ping
 from pyasynq._broker.waits.task_waits_async import TaskWaits
+from pyasynq._call_shape import check_client_middleware
 from pyasynq._clock import SYSTEM_CLOCK, Clock
 from pyasynq.options import (
     Duration,
@@ -97,6 +98,8 @@ class Client:
         self._max_payload = max_payload
         self._clock = clock
         self._middleware = list(middleware)
+        for one in self._middleware:
+            check_client_middleware(one)
         self._driver = self._connect(target, client_name=client_name, timeout=seconds, clock=clock)
         kept = events_kept("publish_events", publish_events)
         self._batcher = EnqueueBatcher(self._driver, clock, events_kept=kept)
@@ -245,6 +248,7 @@ class Client:
         Returns:
             the middleware, so that this can be a decorator.
         """
+        check_client_middleware(middleware)
         self._middleware.append(middleware)
         return middleware
 

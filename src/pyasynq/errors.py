@@ -11,6 +11,9 @@ from difflib import get_close_matches
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
+from pyasynq._human_text import counted
+from pyasynq._visible_text import visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Self
@@ -205,11 +208,13 @@ class RedisUnavailableError(RedisError, ConnectionError):
 
     Attributes:
         address: host and port or socket path, without the password.
+        cause: what happened, in words.
     """
 
     def __init__(self, address: str, cause: str) -> None:
         super().__init__(f"Redis at {address} cannot be reached: {cause}")
         self.address = address
+        self.cause = cause
 
 
 class RedisTLSError(RedisUnavailableError):
@@ -221,11 +226,13 @@ class ReplyLostError(RedisError, ConnectionError):
 
     Attributes:
         address: host and port or socket path, without the password.
+        cause: what happened, in words.
     """
 
     def __init__(self, address: str, cause: str) -> None:
         super().__init__(f"the reply of Redis at {address} was lost, the call may have taken effect: {cause}")
         self.address = address
+        self.cause = cause
 
 
 class RedisAuthenticationError(RedisError):
@@ -432,7 +439,7 @@ class TaskNotFoundError(PyasynqError, LookupError):
     """
 
     def __init__(self, queue: str, task_id: str) -> None:
-        super().__init__(f"cannot find task with id={task_id} in queue {queue!r}")
+        super().__init__(f"cannot find task with id={visible(task_id)} in queue {queue!r}")
         self.queue = queue
         self.task_id = task_id
 
@@ -487,7 +494,9 @@ class QueueNotEmptyError(PyasynqError):
     """
 
     def __init__(self, queue: str, tasks: int) -> None:
-        super().__init__(f"queue {queue!r} is not empty: it has {tasks} tasks; force deletes them too")
+        super().__init__(
+            f"queue {queue!r} is not empty: it has {counted(tasks, 'task')}; force deletes them too"
+        )
         self.queue = queue
         self.tasks = tasks
 
@@ -605,7 +614,7 @@ class TaskFailedError(ResultError):
     """
 
     def __init__(self, queue: str, task_id: str, error: str) -> None:
-        super().__init__(queue, task_id, f"failed for good: {error or 'it was archived by hand'}")
+        super().__init__(queue, task_id, f"failed for good: {visible(error) or 'it was archived by hand'}")
         self.error = error
 
 
@@ -628,7 +637,7 @@ class UndecodableMessageError(PyasynqError, ValueError):
     """
 
     def __init__(self, kind: str, data: bytes, reason: str) -> None:
-        super().__init__(f"cannot decode {len(data)} bytes as {kind}: {reason}")
+        super().__init__(f"cannot decode {counted(len(data), 'byte')} as {kind}: {reason}")
         self.kind = kind
         self.data = data
         self.reason = reason
@@ -864,7 +873,9 @@ class EndlessDrainError(PyasynqError):
 
     def __init__(self, types: "Mapping[str, int]") -> None:
         self.types = dict(types)
-        often = ", ".join(f"{name!r} {count} times" for name, count in list(self.types.items())[:3])
+        often = ", ".join(
+            f"{name!r} {counted(count, 'time')}" for name, count in list(self.types.items())[:3]
+        )
         super().__init__(
             f"{sum(self.types.values())} tasks ran at one instant and there are more ({often}): does a task "
             "enqueue itself, or fail, without a delay?"

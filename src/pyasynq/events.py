@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
 _log = logging.getLogger("pyasynq")
@@ -59,6 +59,8 @@ class TaskFinished(NamedTuple):
     outcome: Outcome
     seconds: float
     error: BaseException | None
+    delay: float | None = None
+    """Seconds until the next attempt, of a task that is retried or snoozed."""
 
 
 class TaskSettled(NamedTuple):
@@ -203,6 +205,21 @@ class ServerStateChanged(NamedTuple):
 
     server_id: str
     state: str
+
+
+class ServerEnded(NamedTuple):
+    """A server has closed.
+
+    Attributes:
+        outcomes: how many attempts ended in each way.
+        seconds: since its start.
+        unwritten: how many outcomes Redis has not confirmed; the tasks come back when their leases lapse.
+    """
+
+    server_id: str
+    outcomes: Mapping[Outcome, int]
+    seconds: float
+    unwritten: int
 
 
 class ServerStarting(NamedTuple):

@@ -13,6 +13,7 @@ from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.semaphore import acquire_token, release_token
 from pyasynq._checks import check_whole
 from pyasynq._clock import SYSTEM_CLOCK, Clock
+from pyasynq._visible_text import visible
 from pyasynq.context import context, current_task
 from pyasynq.errors import (
     ConfigurationError,
@@ -158,7 +159,7 @@ class Semaphore:
         try:
             await self.release()
         except (RedisError, SemaphoreNotHeldError) as failure:
-            _log.warning("a token was not given back: %s", failure)
+            _log.warning("a token was not given back: %s", visible(failure))
 
     def __del__(self) -> None:
         """Warn about a semaphore that has connections and was never closed."""

@@ -17,6 +17,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._call_shape import name_of_function, takes
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._server.engine import Engine
 from pyasynq._server.exit_guard import ExitGuard, clear_loop, end_process, loop_turns
@@ -28,9 +29,10 @@ from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._server.signals import SignalWatch
 from pyasynq._server.time_left import TimeLeft
 from pyasynq._server.waiting_place import thread_stack, waiting_place
+from pyasynq._visible_text import visible
 from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError, PyasynqError, ServerStateError
-from pyasynq.events import Events, ServerStarting, ServerStateChanged, ShutdownHung, TasksPutBack
+from pyasynq.events import Events, ServerEnded, ServerStarting, ServerStateChanged, ShutdownHung, TasksPutBack
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
@@ -88,6 +90,11 @@ class Server:
         events: Events | None = None,
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     ) -> None:
+        if lifespan is not None and not takes(lifespan, 0):
+            raise ConfigurationError(
+                f"lifespan {name_of_function(lifespan)} of a Server must take no argument; only that of an "
+                "App takes one, the app"
+            )
         self._target = parse_redis_url(url)
         self.config = config if config is not None else ServerConfig()
         self.events = events if events is not None else Events()
@@ -105,6 +112,9 @@ class Server:
         self._closing: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owns_process = False
+        self._started_at = 0.0
+        self.ending = False
+        """Whether the server was told to close."""
         self.exit_code = EXIT_CLEAN
         """0, or 3 when work was left unfinished, or 4 when handlers made the server useless."""
 
@@ -117,6 +127,10 @@ class Server:
     def id(self) -> str | None:
         """The server's id in Redis; None before the start."""
         return None if self._engine is None else self._engine.server_id
+
+    def running_types(self) -> list[str]:
+        """Return the type of each task that runs now."""
+        return [] if self._engine is None else self._engine.running_types()
 
     async def start(self, handler: Router | Handler) -> None:
         """Begin to work, and return.
@@ -138,8 +152,9 @@ class Server:
         for route in router.routes():
             if route.program is not None:
                 route.program.reference()
-        LogSubscriber(self.config, self._target.address).attach(self.events)
+        LogSubscriber(self.config, self._target.address, self).attach(self.events)
         self._loop = asyncio.get_running_loop()
+        self._started_at = self._clock.monotonic()
         self._state = ServerState.ACTIVE
         try:
             self._engine = await self._start_engine(router)
@@ -268,7 +283,7 @@ class Server:
             ):
                 return runner.run(self._run_as_main(handler))
         except PyasynqError as error:
-            _log.error("the server could not start: %s", error)
+            _log.error("the worker could not start: %s", visible(error))
             return EXIT_START_FAILED
 
     async def _run_as_main(self, handler: Router | Handler) -> int:
@@ -343,6 +358,7 @@ class Server:
     def _ask_to_close(self) -> None:
         if self._close_asked is not None and not self._close_asked.done():
             self._close_asked.set_result(None)
+        self.ending = True
         self.stop()
 
     async def _shut_down(self, engine: Engine) -> None:
@@ -358,6 +374,8 @@ class Server:
             if engine.put_back:
                 self.events.emit(TasksPutBack(engine.put_back))
             await engine.close()
+            lived = self._clock.monotonic() - self._started_at
+            self.events.emit(ServerEnded(self.id or "", engine.outcomes(), lived, engine.unwritten))
             if engine.stuck:
                 self.exit_code = EXIT_OVERDUE
             elif engine.put_back:

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyasynq._human_text import counted
 from pyasynq.errors import InvalidOptionError
 from pyasynq.options import EnqueueOptions, check_option_names, new_name_of
 
@@ -64,7 +65,7 @@ class Task:
         return self.options.get("headers", {})
 
     def __repr__(self) -> str:
-        size = "None" if self.payload is None else f"<{len(self.payload)} bytes>"
+        size = "None" if self.payload is None else f"<{counted(len(self.payload), 'byte')}>"
         return f"Task({self.type!r}, payload={size}, options={sorted(self.options)})"
 
 

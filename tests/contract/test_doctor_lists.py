@@ -269,7 +269,7 @@ async def test_suspicions_in_a_list_that_never_rests_are_said_to_be_left_out(
     monkeypatch.setattr(doctor_lists, "_continued", lambda before, page: None)
     async with doctor_of(redis_url) as doctor:
         assert [] == await doctor.examine()
-        assert ["1 tasks of queue default that look damaged: its lists change too fast"] == doctor.skipped
+        assert ["1 task of queue default that looks damaged: its lists change too fast"] == doctor.skipped
 
 
 def test_a_task_in_the_middle_that_has_changed_is_left_alone(queue: Tasks, perform: Perform) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._server.processes.vitals import SILENCE, Vitals
+from pyasynq._server.processes.vitals import Vitals
 from pyasynq._server.settings import EngineSettings
 from pyasynq.config import ServerConfig
 from pyasynq.context import context

@@ -286,7 +286,7 @@ def test_reload_restarts_the_worker_when_a_file_changes(
 
         worker.send(signal.SIGTERM)
         assert 0 == worker.wait()
-    assert 3 == worker.text.count("opened") + worker.text.count("SyntaxError")
+    assert 3 == worker.text.count("opened") + worker.text.count("Error: module")
     assert 2 == len(re.findall(r"INFO    closed$", worker.text, re.MULTILINE))
 
 
@@ -309,3 +309,30 @@ def test_ping_says_where_redis_is(folder: Path, redis_url: str) -> None:
     with WorkerProcess(folder, redis_url, "ping") as command:
         assert 0 == command.wait()
     assert re.fullmatch(r"Redis at .*\.sock answered in \d+\.\d ms\.\n", command.output)
+
+
+DICT_CONFIG = """
+import logging.config
+logging.config.dictConfig({
+    "version": 1,
+    "formatters": {"own": {"format": "OWN %(task_type)s %(message)s"}},
+    "handlers": {"err": {"class": "logging.StreamHandler", "formatter": "own"}},
+    "root": {"handlers": ["err"], "level": "INFO"},
+})
+"""
+
+
+def test_d27_a_dict_config_of_the_app_neither_silences_the_worker_nor_is_doubled(
+    folder: Path, redis_url: str, redis_client: redis.Redis
+) -> None:
+    """Though it disables the loggers that exist, as it does unless told otherwise."""
+    (folder / "shop.py").write_text(DICT_CONFIG + SHOP)
+    enqueue(redis_url, "fail")
+    enqueue(redis_url, "deliver", b'{"user_id":1}', queue="critical")
+    with WorkerProcess(folder, redis_url, "worker", "shop:app", "--burst") as worker:
+        assert 0 == worker.wait()
+    [failure] = [line for line in worker.lines if "failed after" in line]
+    assert failure.startswith("OWN fail fail failed after ")
+    assert "OWN  worker ended: 1 succeeded, 1 archived in " in worker.text
+    assert "succeeded in" not in worker.text
+    assert 1 == worker.text.count("opened")

@@ -181,7 +181,7 @@ def test_a_failure_is_logged_with_the_traceback_of_the_child(redis_url: str, fol
     with worker(folder, redis_url, "--executor-max-tasks", "1") as work:
         enqueue(redis_url, "fail")
         work.wait_for("KeyError: 'in the child' .work.py:")
-        work.wait_for(r"^    raise KeyError\(")
+        work.wait_for(r"^ +raise KeyError\(")
         work.terminate()
 
     assert "_server" not in work.text
@@ -192,6 +192,6 @@ def test_an_app_in_the_main_module_is_refused_at_the_start(redis_url: str, folde
     with Work(folder, redis_url, str(folder / "work.py")) as work:
         assert 1 == work.end()
 
-    assert "the server could not start" in work.text
+    assert "the worker could not start" in work.text
     assert "task 'hang' has executor='process', and its module is '__main__' here" in work.text
     assert "pyasynq worker MODULE:APP" in work.text

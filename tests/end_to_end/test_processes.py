@@ -115,7 +115,7 @@ def test_children_share_the_work_and_one_port_answers_for_them(
         workers.wait_for("^started", times=2)
         assert set(map(str, workers.children)) == set(workers.all("started (.*)"))
         workers.send(signal.SIGTSTP)
-        workers.wait_for("the server is stopped", times=2)
+        workers.wait_for("worker takes no more tasks", times=2)
         wait_until(lambda: 503 == probe(port, "/ready"))
         assert 200 == probe(port, "/live")
         workers.release.touch()
@@ -146,7 +146,7 @@ def test_h08_tasks_of_a_killed_child_are_pending_at_once(
         workers.release.touch()
         workers.wait_for("^ended", times=2)
         [poison] = enqueue(redis_url, "die", retention=60)
-        workers.wait_for(f"task {poison} of queue default was archived as poison: its worker crashed 1 times")
+        workers.wait_for(f"task {poison} of queue default was archived as poison: its worker crashed 1 time")
         assert b"archived" == task_field(redis_client, poison, "state")
         assert 0 == workers.terminate()
 
@@ -243,7 +243,7 @@ def test_a_second_int_ends_all_at_once(tmp_path: Path, redis_url: str, redis_cli
         [task_id] = enqueue(redis_url, "wait")
         workers.wait_for("^started")
         workers.send(signal.SIGINT)
-        workers.wait_for("waiting up to 8 s")
+        workers.wait_for("waits up to 8 s")
         children = [psutil.Process(pid) for pid in workers.children if psutil.pid_exists(pid)]
         workers.send(signal.SIGINT)
         assert 130 == workers.end(within=5)

@@ -50,7 +50,7 @@ def test_a_scheduler_enqueues_until_it_is_told_to_stop(
         assert 0 == scheduler.wait()
     assert redis_client.llen("asynq:{low}:pending") >= 1
     assert 0 == redis_client.zcard("asynq:schedulers")
-    assert "the scheduler is closed" in scheduler.text
+    assert "scheduler ended" in scheduler.text
 
 
 def test_tstp_makes_a_scheduler_fire_no_more(folder: Path, redis_url: str, redis_client: redis.Redis) -> None:
@@ -58,7 +58,7 @@ def test_tstp_makes_a_scheduler_fire_no_more(folder: Path, redis_url: str, redis
     with WorkerProcess(folder, redis_url, "scheduler", "shop:app") as scheduler:
         scheduler.wait_for("is enqueued")
         scheduler.send(signal.SIGTSTP)
-        scheduler.wait_for("the scheduler is stopped")
+        scheduler.wait_for("scheduler enqueues no more tasks")
         assert 1 == redis_client.zcard("asynq:schedulers")
         scheduler.terminate()
         assert 0 == scheduler.wait()

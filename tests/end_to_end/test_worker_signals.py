@@ -35,7 +35,7 @@ def test_tstp_stops_taking_and_what_runs_goes_on(redis_url: str, redis_client: R
         [first] = enqueue(redis_url, "wait")
         worker.wait_for(f"started {first}")
         worker.send(signal.SIGTSTP)
-        worker.wait_for("the server is stopped")
+        worker.wait_for("worker takes no more tasks")
         [second] = enqueue(redis_url, "mark")
         worker.say("release")
         worker.wait_for(f"ended {first}")
@@ -55,7 +55,7 @@ def test_term_and_int_wait_for_what_runs(
         enqueue(redis_url, "wait", "wait-in-thread")
         worker.wait_for("started", times=2)
         worker.send(number)
-        worker.wait_for("the server is (stopped|closed)")
+        worker.wait_for("worker (stopping|takes no more tasks)")
         worker.say("release")
         assert 0 == worker.end()
     assert 2 == len(worker.all("ended (.*)"))
@@ -74,8 +74,8 @@ def test_an_unfinished_coroutine_is_cancelled_cleans_up_and_its_task_goes_back_t
         worker.wait_for("started", times=4)
         with Monitor(redis_client) as monitor:
             assert 3 == worker.terminate()
-    assert "waiting up to 0.1 s for 4 running tasks to end" in worker.text
-    assert "4 tasks did not finish and were put back" in worker.text
+    assert "worker stopping: waits up to 100 ms for 4 tasks" in worker.text
+    assert "4 tasks that did not finish are back at the front of the queue" in worker.text
     assert ids[:4] == sorted(worker.all("cleaned (.*)"), key=ids.index)
     assert ids == pending(redis_client)
     assert before == {task_id: task_field(redis_client, task_id, "msg") for task_id in ids}
@@ -137,7 +137,7 @@ def test_a_signal_that_comes_during_the_start_is_obeyed(
     with Worker(proxy.url) as worker:
         proxy.wait(lambda proxy: proxy.connections > 0)
         worker.send(number)
-        worker.wait_for("the server is stopped")
+        worker.wait_for("worker (stopping|takes no more tasks)")
         proxy.release()
         if number is signal.SIGTSTP:
             worker.wait_until_active(redis_client)
@@ -167,7 +167,7 @@ def test_a_worker_is_content_to_be_process_1(redis_url: str, redis_client: Redis
         worker.wait_for("started")
         [inside] = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
         os.kill(int(inside), signal.SIGTSTP)
-        worker.wait_for("the server is stopped")
+        worker.wait_for("worker takes no more tasks")
         os.kill(int(inside), signal.SIGTERM)
         assert 3 == worker.end()
     assert [task_id] == pending(redis_client)

@@ -451,7 +451,7 @@ def test_passwords_and_arguments_are_not_in_any_repr() -> None:
     """Nor in the errors of wrong calls."""
     app = App(URL)
     task = app.task("email")(deliver)
-    assert "<App at localhost:6379 with 1 tasks>" == repr(app)
+    assert "<App at localhost:6379 with 1 task>" == repr(app)
     assert "secret" not in repr(task.task(1, "secret"))
     wrong: Any = task
     with pytest.raises(ArgumentsError) as caught:

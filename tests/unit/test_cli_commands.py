@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -10,14 +11,25 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from pyasynq._human_text import some
 from pyasynq.cli import main
 from pyasynq.cli.commands import _SHORT_HELP
 from pyasynq.cli.processes import memory_size
 from pyasynq.cli.reload import run_with_reload
-from pyasynq.cli.worker import _some, worker
+from pyasynq.cli.worker import worker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def outcome_logger() -> Iterator[None]:
+    """Commands choose the level of this logger."""
+    logger = logging.getLogger("pyasynq.outcomes")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 def invoke(*arguments: str) -> tuple[int, str, str]:
@@ -86,8 +98,8 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str], message: str) -> None:
 
 def test_long_lists_of_task_types_are_cut() -> None:
     """Twenty are enough for one line of a log."""
-    assert "a, b" == _some(["a", "b"])
-    assert _some([f"t{n:02}" for n in range(23)]).endswith("t18, t19 and 3 more")
+    assert "a, b" == some(["a", "b"], 20)
+    assert some([f"t{n:02}" for n in range(23)], 20).endswith("t18, t19 and 3 more")
 
 
 def test_a_wrong_app_is_exit_code_1_without_a_traceback() -> None:
@@ -149,3 +161,39 @@ def test_child_processes_get_what_was_typed_after_the_command(
     code, _, _ = invoke("worker", "worker:app", "--queues", "worker=1", option)
     assert 0 == code
     assert ["worker:app", "--queues", "worker=1"] == [one for one in given[0] if one != option]
+
+
+def test_d38_a_module_that_cannot_be_imported_shows_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the user's frame on, then the line that says what was looked for."""
+    (tmp_path / "commanded_broken.py").write_text(
+        "def inner():\n    raise ValueError('no\x1b[2J')\ninner()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    code, _, err = invoke("worker", "commanded_broken:app")
+    assert 1 == code
+    first, *_, last = err.splitlines()
+    assert "Traceback (most recent call last):" == first
+    assert last.startswith(
+        "Error: module 'commanded_broken' was found, but importing it failed: ValueError: no␛[2J"
+    )
+    assert err.count("File ") == err.count('commanded_broken.py"') == 2
+
+
+def test_d38_a_scheduler_without_schedules_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would wait in silence."""
+    (tmp_path / "commanded_idle.py").write_text(
+        "from pyasynq import App\napp = App('redis://localhost')\nbusy = App('redis://localhost')\n"
+        "@busy.cron('@daily')\n@busy.task('t')\nasync def t() -> None: ...\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setattr("pyasynq.app.App.run_scheduler", lambda *_, **__: 0)
+    assert 0 == invoke("scheduler", "commanded_idle:app")[0]
+    assert 1 == sum("this app has no schedules" in message for message in caplog.messages)
+    assert 0 == invoke("scheduler", "commanded_idle:busy")[0]
+    assert 1 == sum("this app has no schedules" in message for message in caplog.messages)

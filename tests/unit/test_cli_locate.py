@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq.cli.locate import find_app, load_module
+from pyasynq.cli.locate import AppImportError, find_app, load_module
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_an_app_is_found_in_the_current_folder(folder: Path) -> None:
     """Also as an attribute of an attribute."""
     (folder / "located_shop.py").write_text(SHOP)
-    assert "<App at localhost:6379 with 1 tasks>" == repr(find_app("located_shop:app"))
+    assert "<App at localhost:6379 with 1 task>" == repr(find_app("located_shop:app"))
     assert "<App at elsewhere:6379 with 0 tasks>" == repr(find_app("located_shop:nested.backend"))
 
 
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("located_shop", r"'located_shop' names no app: write MODULE:APP, as in located_shop:app"),
+        ("located_empty", r"'located_empty' names no app: write MODULE:APP, as in located_empty:app"),
         ("shop/tasks.py", r"as in shop.tasks:app"),
         (":app", "names no app: write MODULE:APP, as in myapp.tasks:app"),
         ("located_shop:", "names no app"),
@@ -68,7 +68,6 @@ def test_an_app_is_found_in_the_current_folder(folder: Path) -> None:
             r"was found, but importing it failed: ZeroDivisionError: .* \[located_bro.*:2\]",
         ),
         ("located_exit:app", r"was found, but importing it failed: SystemExit: 3 \[located_exit.py:2\]"),
-        ("located_broken:app", r"; --log-level debug shows the traceback$"),
         ("located_lacking:app", r"importing it failed: ModuleNotFoundError: No module named 'not_there'"),
         ("located_syntax:app", r"importing it failed: SyntaxError: .*located_syntax.py, line 1"),
     ],
@@ -89,3 +88,24 @@ def test_a_further_module_that_is_missing_is_named(folder: Path) -> None:
     """As for the app's own module."""
     with pytest.raises(ConfigurationError, match="there is no module 'more_tasks'"):
         load_module("more_tasks")
+
+
+@pytest.mark.parametrize("reference", ["located_shop", "located_shop.py"])
+def test_d38_a_module_alone_lists_the_apps_in_it(folder: Path, reference: str) -> None:
+    """They are what could be meant."""
+    (folder / "located_shop.py").write_text(SHOP)
+    with pytest.raises(
+        ConfigurationError, match=r"write MODULE:APP, which is one of these: located_shop:app$"
+    ):
+        find_app(reference)
+
+
+def test_d38_an_import_that_fails_brings_the_traceback_of_the_users_code(folder: Path) -> None:
+    """From the first frame of the module on; without those of the import system and ours."""
+    (folder / "located_deep.py").write_text("def inner():\n    return 1 / 0\ninner()\n")
+    with pytest.raises(AppImportError) as caught:
+        find_app("located_deep:app")
+    first, *_, last = caught.value.user_traceback.splitlines()
+    assert ("Traceback (most recent call last):", "ZeroDivisionError: division by zero") == (first, last)
+    assert 2 == caught.value.user_traceback.count("located_deep.py")
+    assert 2 == caught.value.user_traceback.count("File ")

@@ -5,17 +5,25 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq.cli.logs import JsonFormatter, TextFormatter, install_logging
+from pyasynq._visible_text import visible
+from pyasynq.cli.logs import JsonFormatter, TextFormatter, install_handler
+from tests.foreign_texts import HOSTILE_TEXTS, INNOCENT_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TASK: dict[str, Any] = {"task_id": "0123456789abcdef", "task_type": "email", "queue": "low", "attempt": 2}
+TASK: dict[str, Any] = {
+    "task_id": "01234567-89ab-cdef-0123-456789abcdef",
+    "task_type": "email",
+    "queue": "low",
+    "attempt": 2,
+}
 
 
 class Terminal(io.StringIO):
@@ -59,7 +67,7 @@ def record_of(
 def test_d40_a_line_off_a_terminal_leaves_nothing_out(kiritimati: None) -> None:
     """Full local time with offset, full task id, no wrapping, no colour."""
     line = TextFormatter(terminal=False, colour=False).format(record_of("x" * 200, **TASK))
-    assert line.endswith(f" INFO    [email 0123456789abcdef low attempt 2] {'x' * 200}")
+    assert line.endswith(f" INFO    [email 01234567-89ab-cdef-0123-456789abcdef low attempt 2] {'x' * 200}")
     assert line.startswith("2026-01-03T02:00:00.123+14:00 INFO ")
 
 
@@ -82,7 +90,7 @@ def test_a_stack_is_not_wrapped() -> None:
 def test_watchfiles_does_not_tell_a_second_time_what_reload_tells() -> None:
     """Its own line for each change is an INFO."""
     stream = io.StringIO()
-    install_logging("info", "text", stream)
+    install_handler("info", "text", stream)
     logging.getLogger("watchfiles.main").info("1 change detected")
     assert "" == stream.getvalue()
 
@@ -95,7 +103,7 @@ def test_colour_is_only_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPat
         (io.StringIO(), "", False),
     ):
         monkeypatch.setenv("NO_COLOR", no_color)
-        install_logging("info", "text", stream)
+        install_handler("info", "text", stream)
         logging.getLogger("shop").warning("careful")
         assert coloured is ("\x1b[" in stream.getvalue())
         logging.getLogger().handlers.pop()
@@ -135,7 +143,7 @@ def test_json_is_one_object_a_line_with_the_tasks_fields() -> None:
 def test_json_outside_of_handlers_has_no_task_fields() -> None:
     """Empty ones would only be noise."""
     stream = io.StringIO()
-    install_logging("warning", "json", stream)
+    install_handler("warning", "json", stream)
     logging.getLogger("shop").info("not shown")
     logging.getLogger("shop").warning("shown")
     (line,) = stream.getvalue().splitlines()
@@ -145,6 +153,76 @@ def test_json_outside_of_handlers_has_no_task_fields() -> None:
 def test_asyncio_speaks_only_when_something_is_wrong() -> None:
     """Its debug lines are about selectors."""
     stream = io.StringIO()
-    install_logging("debug", "text", stream)
+    install_handler("debug", "text", stream)
     logging.getLogger("asyncio").debug("Using selector")
     assert "" == stream.getvalue()
+
+
+# What other programs have written.
+
+
+def failed_with(error: Exception) -> Any:
+    """Return what a record has of an error that was raised."""
+    try:
+        raise error
+    except type(error) as raised:
+        return type(raised), raised, raised.__traceback__
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+@pytest.mark.parametrize("terminal", [False, True])
+def test_d22_no_text_forges_a_record_or_reaches_the_terminal(text: str, terminal: bool) -> None:
+    """Of messages, fields and tracebacks; further lines are indented, so that none looks like a record."""
+    record = record_of(text)
+    record.__dict__.update(dict.fromkeys(TASK, text))
+    record.exc_info = failed_with(ValueError(text))
+    first, *further = TextFormatter(terminal=terminal, colour=False).format(record).split("\n")
+    assert [first, *further] == [visible(line) for line in (first, *further)]
+    assert further
+    assert all(line.startswith("    ") for line in further)
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+def test_d22_json_carries_such_characters_as_escapes(text: str) -> None:
+    """A reader gets the text as it was, and the line is safe to look at."""
+    record = record_of(text, **{**TASK, "task_type": text})
+    record.exc_info = failed_with(ValueError(text))
+    line = JsonFormatter().format(record)
+    assert visible(line) == line
+    fields = json.loads(line)
+    assert (text, text) == (fields["message"], fields["task_type"])
+    assert text in fields["exception"]
+
+
+@pytest.mark.parametrize("text", INNOCENT_TEXTS)
+def test_d22_other_scripts_stay_as_they_are_in_both_formats(text: str) -> None:
+    """Chinese is text, too."""
+    assert text in TextFormatter(terminal=False, colour=False).format(record_of(text))
+    assert text in JsonFormatter().format(record_of(text))
+
+
+# Several processes.
+
+
+def test_d36_every_line_names_its_process() -> None:
+    """In both formats; the number of the place is enough for a person."""
+    pid = os.getpid()
+    line = TextFormatter(terminal=False, colour=False, process="worker 2").format(record_of("on"))
+    assert line.endswith(f" INFO    [worker 2, pid {pid}] on")
+    line = TextFormatter(terminal=True, colour=False, process="worker 2").format(record_of("on"))
+    assert line.endswith(" INFO    [worker 2] on")
+    fields = json.loads(JsonFormatter("worker 2").format(record_of("on")))
+    assert ("worker 2", pid) == (fields["process"], fields["pid"])
+
+
+def test_a_terminal_shortens_ids_that_were_generated_and_no_others() -> None:
+    """A person knows the id that a person chose."""
+    formatter = TextFormatter(terminal=True, colour=False)
+    generated = record_of(f"t succeeded (task {TASK['task_id']})", name="pyasynq.outcomes", **TASK)
+    assert formatter.format(generated).endswith("t succeeded (task 01234567)")
+    chosen = record_of(
+        "t succeeded (task invoice:2026:17)",
+        name="pyasynq.outcomes",
+        **{**TASK, "task_id": "invoice:2026:17"},
+    )
+    assert formatter.format(chosen).endswith("(task invoice:2026:17)")

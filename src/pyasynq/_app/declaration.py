@@ -54,6 +54,7 @@ class Declaration:
         crash_limit: int | None = None,
         executor: Executor | None = None,
     ) -> None:
+        _check_callable(function)
         self.function = function
         self.type = _default_name(function) if name is None else name
         self.retry_delay = None if retry_delay is None else retry_delay_of(retry_delay)
@@ -138,6 +139,20 @@ def _default_name(function: Callable[..., Any]) -> str:
             f'give the task a name of its own, as in @app.task("{name}")',
         )
     return f"{module}.{name}"
+
+
+def _check_callable(function: object) -> None:
+    if isinstance(function, classmethod | property):
+        name = getattr(function, "__qualname__", "") or getattr(function, "__name__", "")
+        raise ConfigurationError(
+            f"{name or function!r} is a {type(function).__name__}, which cannot be a task: declare a "
+            "function of the module, or a @staticmethod"
+        )
+    if not callable(function):
+        raise ConfigurationError(
+            f"a task is a function, and this is a {type(function).__name__}: write @app.task, "
+            '@app.task("type") or @app.task(queue="name") above the function'
+        )
 
 
 def _check_kind(function: Callable[..., Any], owner: str) -> None:

@@ -58,6 +58,11 @@ class Scheduling(Sending):
         raise NotImplementedError
 
     @property
+    def has_schedules(self) -> bool:
+        """Whether anything was declared to be enqueued periodically."""
+        return bool(self._schedules)
+
+    @property
     def scheduled_queues(self) -> set[str]:
         """Names of the queues that the scheduled tasks go to."""
         return {schedule.options.get("queue", DEFAULT_QUEUE) for schedule in self._schedules}

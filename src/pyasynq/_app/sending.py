@@ -12,6 +12,7 @@ from pyasynq._app.client_middleware import blocking_middleware
 from pyasynq._app.handles import BlockingTaskHandle, TaskHandle
 from pyasynq._broker.drivers.redis_clients import url_of
 from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._call_shape import check_client_middleware
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.client import Client
 from pyasynq.errors import ConfigurationError
@@ -63,6 +64,8 @@ class Sending:
     ) -> None:
         self._url = None if url is None else _checked(url)
         self._client_middleware = list(client_middleware)
+        for one in self._client_middleware:
+            check_client_middleware(one)
         check_max_payload(max_payload)
         self._max_payload = max_payload
         self._timeout = time_out_of(timeout)
@@ -131,6 +134,7 @@ class Sending:
         It may be used as a decorator, and may pass a task with other headers or options to `call_next`,
         which returns the `TaskInfo`. `enqueue_sync` runs it too, unless it waits for something else.
         """
+        check_client_middleware(middleware)
         self._client_middleware.append(middleware)
         if self._client is not None:
             self._client.use(middleware)

@@ -13,6 +13,7 @@ from pyasynq._app.handles import (
     TaskHandle,
     Waiting,
 )
+from pyasynq._app.other_libraries import our_word
 from pyasynq._app.routes import route_of
 from pyasynq._broker.enqueueing.chunks import check_on_error, checked_results
 from pyasynq._server.children.order import Program
@@ -246,6 +247,15 @@ class TypedTask(Generic[P, R]):
         except ConfigurationError as error:
             refused[position] = EnqueueResult(EnqueueStatus.REFUSED, None, None, error)
             return None
+
+    if not TYPE_CHECKING:  # a type checker is to report such names, as it does without this
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{our_word(self, name)}",
+                name=name,
+                obj=self,
+            )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.type!r}>"

@@ -6,7 +6,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from pyasynq import events as happened
+from pyasynq._human_text import counted
 from pyasynq._server.logs import log_line, version_text
+from pyasynq._server.outage_log import OutageLog
+from pyasynq._visible_text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sized
@@ -21,12 +24,21 @@ def attach_log(events: Events, address: str, entries: Sized) -> None:
 
     def state(event: happened.SchedulerStateChanged) -> None:
         if event.state == "active":
-            tasks = "1 periodic task is" if len(entries) == 1 else f"{len(entries)} periodic tasks are"
-            _log.info("pyasynq %s on %s: %s scheduled", version_text(), address, tasks)
+            tasks = counted(len(entries), "periodic task is", "periodic tasks are")
+            _log.info("pyasynq %s on %s: %s scheduled", version_text(), visible(address), tasks)
         else:
-            _log.info("the scheduler is %s", event.state)
+            _log.info("scheduler %s", "ended" if event.state == "closed" else "enqueues no more tasks")
+
+    outage = OutageLog(events, address, noun="scheduler")
+    failure = "{service} failed, and is tried again in {rest:time}: {error!r}"
+    write_failure = log_line(logging.WARNING, failure)
+
+    def round_failed(event: happened.RoundFailed) -> None:
+        if not outage.take(event.service, event.error):
+            write_failure(event)
 
     events.subscribe(happened.SchedulerStateChanged, state)
+    events.subscribe(happened.RoundFailed, round_failed)
     for event_class, level, text in _LINES:
         events.subscribe(event_class, log_line(level, text))
 
@@ -66,11 +78,6 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         happened.PeriodicTaskRefused,
         logging.ERROR,
         "a periodic task ({task_type}) is left out: {error}",
-    ),
-    (
-        happened.RoundFailed,
-        logging.WARNING,
-        "{service}: {error!r}; next try in {rest:.1f} s",
     ),
     (
         happened.ServerWarning,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyasynq._scheduler.closing import CANCEL_SECONDS, EXIT_MARGIN_SECONDS, ExitGuard, report_hang
 from pyasynq._server.signals import SignalWatch
+from pyasynq._visible_text import visible
 from pyasynq.errors import PyasynqError
 from pyasynq.server import EXIT_CLEAN, EXIT_START_FAILED, EXIT_UNFINISHED
 
@@ -103,7 +104,7 @@ class Runnable:
             ):
                 return runner.run(self.run())
         except PyasynqError as error:
-            _log.error("the scheduler could not start: %s", error)
+            _log.error("the scheduler could not start: %s", visible(error))
             return EXIT_START_FAILED
 
     def _describe_hang(self) -> str:

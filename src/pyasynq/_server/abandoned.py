@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pyasynq._server.renewal import Found, Renewal
+from pyasynq._visible_text import visible
 from pyasynq.errors import PyasynqError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class AbandonedLeases:
             except PyasynqError as failure:
                 found = Found([], [], failure)
             if found.error is not None:
-                _log.warning("leases of abandoned tasks could not be renewed: %s", found.error)
+                _log.warning("leases of abandoned tasks could not be renewed: %s", visible(found.error))
             self._attempts = [one for one in self._attempts if one not in found.lost]
             time.sleep(self._interval)
         self._driver.close()

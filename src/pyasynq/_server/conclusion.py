@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._server.attempt import SETTLING
 from pyasynq._server.outcome import (
@@ -15,13 +15,14 @@ from pyasynq._server.outcome import (
     PutBack,
     Unhandled,
     decide,
+    delay_of,
     error_to_tell,
     leaves_nothing,
     outcome_of,
 )
 from pyasynq._server.routes import received_task
 from pyasynq._server.rules import DEFAULT_RULES, AttemptRules
-from pyasynq._server.written import unchanged, write_down
+from pyasynq._server.written import NOTHING, unchanged, write_down
 from pyasynq.errors import LeaseExpiredError, SettleError
 from pyasynq.events import Outcome, TaskFinished
 
@@ -46,8 +47,13 @@ class _Conclusion(NamedTuple):
     decision: Decision
     written: Written
     outcome: Outcome
-    error: BaseException | None
+    error: BaseException | None = None
     """The error to tell people."""
+    delay: float | None = None
+    """Seconds until the next attempt; None if none is planned."""
+
+
+_PLAIN_SUCCESS: Final = _Conclusion(DONE, NOTHING, SUCCEEDED)
 
 
 def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, ending: Ending) -> None:
@@ -58,8 +64,9 @@ def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, en
     if leaves_nothing(attempt.message, ending):
         attempt.phase = SETTLING
         parts.settles.put(attempt, DONE)
+        parts.tally.succeeded += 1
         if parts.events.wants_routine(TaskFinished):
-            _tell(parts, attempt, SUCCEEDED, None)
+            _tell(parts, attempt, _PLAIN_SUCCESS)
         return
     try:
         concluded = _work_out(parts, attempt, ending, AttemptRules(parts.config, route, task))
@@ -67,7 +74,8 @@ def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, en
         concluded = _work_out_plainly(parts, attempt, _unspeakable(ending, error))
     attempt.phase = SETTLING
     parts.settles.put(attempt, concluded.decision, concluded.written)
-    _tell(parts, attempt, concluded.outcome, concluded.error)
+    parts.tally.others[concluded.outcome] += 1
+    _tell(parts, attempt, concluded)
 
 
 def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> tuple[Decision, Written]:
@@ -78,7 +86,9 @@ def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> tupl
         concluded = _work_out(parts, attempt, Failed(error), rules)
     except BaseException:  # noqa: BLE001 - as in `conclude`
         concluded = _work_out_plainly(parts, attempt, error)
-    _tell(parts, attempt, concluded.outcome, concluded.error)
+    parts.tally.others[SUCCEEDED] -= 1
+    parts.tally.others[concluded.outcome] += 1
+    _tell(parts, attempt, concluded)
     return concluded.decision, concluded.written
 
 
@@ -88,7 +98,7 @@ def _work_out(parts: Parts, attempt: Attempt, ending: Ending, rules: Rules) -> _
     error = ending.error if isinstance(ending, Failed | Unhandled) else None
     outcome = outcome_of(ending, decision)
     written = write_down(attempt, decision, outcome, error, parts.settings, now=now)
-    return _Conclusion(decision, written, outcome, error and error_to_tell(error))
+    return _Conclusion(decision, written, outcome, error and error_to_tell(error), delay_of(decision, now))
 
 
 def _work_out_plainly(parts: Parts, attempt: Attempt, error: SettleError) -> _Conclusion:
@@ -106,7 +116,7 @@ def _unspeakable(ending: Ending, broken: BaseException) -> SettleError:
     return SettleError(f"the end of the attempt could not be worked out: {raised}{type(broken).__name__}")
 
 
-def _tell(parts: Parts, attempt: Attempt, outcome: Outcome, error: BaseException | None) -> None:
+def _tell(parts: Parts, attempt: Attempt, concluded: _Conclusion) -> None:
     if not parts.events.wants(TaskFinished):
         return
     message = attempt.message
@@ -119,9 +129,10 @@ def _tell(parts: Parts, attempt: Attempt, outcome: Outcome, error: BaseException
                 message.type,
                 message.retried,
                 message.retry,
-                outcome,
+                concluded.outcome,
                 seconds,
-                error,
+                concluded.error,
+                concluded.delay,
             ),
         )
     except BaseException:  # noqa: BLE001 - reported; the outcome has been handed over and does not change

@@ -19,7 +19,6 @@ from pyasynq._server.running import RunningAttempts
 from pyasynq.errors import (
     AttemptSettledError,
     LeaseExpiredError,
-    TaskTimeoutError,
 )
 from pyasynq.events import LeaseLost, TaskStarted
 

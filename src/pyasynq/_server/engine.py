@@ -19,9 +19,11 @@ from pyasynq._server.services.aggregator import Aggregator
 from pyasynq._server.services.health_check import HealthCheck
 from pyasynq._server.threads import HandlerThreads
 from pyasynq._server.waiting_place import waiting_place
-from pyasynq.events import AttemptAbandoned, ShutdownHung, ShutdownWaiting
+from pyasynq.events import AttemptAbandoned, Outcome, ShutdownHung, ShutdownWaiting
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyasynq._broker.drivers.redis_url import RedisTarget
     from pyasynq._clock import Clock
     from pyasynq._server.attempt import Attempt
@@ -95,6 +97,19 @@ class Engine(EngineCore):
         if self.ready:
             self._processor.close_when_idle()
 
+    def running_types(self) -> list[str]:
+        """Return the type of each task that runs now."""
+        return [attempt.message.type for attempt in self._runner.running] if hasattr(self, "_runner") else []
+
+    def outcomes(self) -> Mapping[Outcome, int]:
+        """Return how many attempts ended in each way."""
+        return self._parts.tally.counts()
+
+    @property
+    def unwritten(self) -> int:
+        """How many outcomes Redis has not confirmed."""
+        return self._settles.outstanding
+
     def end_process(self, code: int) -> None:
         """Put back what runs, and end the process. Called from a thread: the event loop may be blocked."""
         if self._started:
@@ -166,7 +181,9 @@ class Engine(EngineCore):
                 continue
             attempt.phase = Phase.SETTLING
             self._settles.put(attempt, Requeue())
-            self.put_back += 1
+            self._parts.tally.others[Outcome.REQUEUED] += 1
+            # Those that were told to stop have been counted then.
+            self.put_back += not isinstance(attempt.cause, ServerStopping)
 
     def _abandon(self, running: list[Attempt]) -> None:
         for attempt in running:

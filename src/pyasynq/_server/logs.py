@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyasynq import events as happened
-from pyasynq._server.failure_text import log_line as failure_line
-from pyasynq._server.failure_text import own_traceback
-from pyasynq.events import Outcome
+from pyasynq._human_text import MessageFormatter, counted, duration
+from pyasynq._server.outage_log import OutageLog
+from pyasynq._server.outcome_log import attach_outcome_log, totals_text
+from pyasynq._visible_text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
@@ -21,90 +22,135 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyasynq")
 
+_SAY_AGAIN_SECONDS: Final = 60.0
+_SHOWN_TYPES: Final = 5
+_FORMATTER: Final = MessageFormatter()
+
+
+class Reported(Protocol):
+    """What the log asks a server."""
+
+    ending: bool
+
+    def running_types(self) -> Sequence[str]:
+        """Return the type of each task that runs now."""
+
 
 class LogSubscriber:
     """Turns events into log lines.
 
-    A failure is one WARNING with its traceback, an archive an ERROR, a success DEBUG.
+    Args:
+        config: of the server.
+        address: where Redis is, without the password.
+        server: what the log asks while it writes; None if nothing runs tasks here.
+        noun: what people call it.
     """
 
-    def __init__(self, config: ServerConfig, address: str) -> None:
+    def __init__(
+        self, config: ServerConfig, address: str, server: Reported | None = None, *, noun: str = "worker"
+    ) -> None:
         self._config = config
         self._address = address
+        self._server = server
+        self._noun = noun
+        self._was_active = False
         self._last_failures: dict[str, tuple[str, float]] = {}
         """What each service failed with, and when that was last a warning."""
 
     def attach(self, events: Events) -> None:
         """Begin to write."""
-        events.subscribe(
-            happened.TaskFinished, self._finished, routine=partial(_log.isEnabledFor, logging.DEBUG)
-        )
+        self._outage = OutageLog(events, self._address, lambda: len(self._running_types()))
+        attach_outcome_log(events)
         events.subscribe(happened.ServerStateChanged, self._state)
+        events.subscribe(happened.ServerEnded, self._ended)
+        events.subscribe(happened.ShutdownWaiting, self._waiting)
         events.subscribe(happened.RoundFailed, self._round_failed)
+        events.subscribe(happened.SettleDelayed, self._settle_delayed)
         subscribe_lines(events)
+
+    def _running_types(self) -> Sequence[str]:
+        return () if self._server is None else self._server.running_types()
+
+    # The life of the server.
 
     def _state(self, event: happened.ServerStateChanged) -> None:
         if event.state == "active":
+            self._was_active = True
             _log.info(
                 "pyasynq %s on %s: queues %s, concurrency %d",
                 version_text(),
-                self._address,
+                visible(self._address),
                 ", ".join(_queue_text(name, self._config.queue(name)) for name in self._config.queues),
                 self._config.concurrency,
             )
-        else:
-            _log.info("the server is %s", event.state)
+        elif self._server is None:
+            _log.info("%s ended", self._noun)
+        elif event.state == "stopped" and self._server.ending:
+            if not self._was_active:
+                _log.info("%s stopping: it had not started yet", self._noun)
+        elif event.state == "stopped":
+            running = _types_text(self._running_types())
+            _log.info("%s takes no more tasks%s", self._noun, f"; running on: {running}" if running else "")
+        elif event.state == "closed" and self._was_active and not self._running_types():
+            # With running tasks, `ShutdownWaiting` says more.
+            _log.info("%s stopping", self._noun)
+
+    def _waiting(self, event: happened.ShutdownWaiting) -> None:
+        types = _types_text(self._running_types())
+        _log.info(
+            "%s stopping: waits up to %s for %s%s",
+            self._noun,
+            duration(event.seconds),
+            counted(event.tasks, "task"),
+            f" ({types})" if types else "",
+        )
+
+    def _ended(self, event: happened.ServerEnded) -> None:
+        lived = duration(event.seconds)
+        totals = totals_text(event.outcomes)
+        unwritten = ""
+        if event.unwritten:
+            unwritten = f"; {counted(event.unwritten, 'outcome was', 'outcomes were')} not written"
+        said = f": {totals} in {lived}" if totals else f" after {lived}: no task was run"
+        _log.info("%s ended%s%s", self._noun, said, unwritten)
+
+    # Failures.
 
     def _round_failed(self, event: happened.RoundFailed) -> None:
-        # While Redis is away every service fails several times a second with the same words.
-        said, when = self._last_failures.get(event.service, ("", 0.0))
-        now, error = time.monotonic(), repr(event.error)
-        if error == said and now - when < _SAY_AGAIN_SECONDS:
-            _log.debug("%s: %s; next try in %.1f s", event.service, error, event.rest)
+        if self._outage.take(event.service, event.error):
+            _log.debug("%s: %s; next try in %s", event.service, visible(event.error), duration(event.rest))
             return
-        self._last_failures[event.service] = error, now
-        _log.warning("%s: %s; it is tried again until it succeeds", event.service, error)
+        self._warn_once_a_minute(event.service, f"{event.service} failed, and is tried again", event.error)
 
-    @staticmethod
-    def _finished(event: happened.TaskFinished) -> None:
-        what_now = None if event.error is None else _AFTER_FAILURE.get(event.outcome)
-        if what_now is None or event.error is None:
-            if _log.isEnabledFor(logging.DEBUG):
-                _log.debug(
-                    "task %s (%s, queue %s) %s after %.3f s",
-                    event.task_id,
-                    event.task_type,
-                    event.queue,
-                    event.outcome.value.replace("_", " "),
-                    event.seconds,
-                )
+    def _settle_delayed(self, event: happened.SettleDelayed) -> None:
+        if self._outage.take("", event.error):
             return
-        level, text = what_now
-        _log.log(
-            level,
-            "task %s (%s, queue %s) failed after %.3f s: %s; attempt %d of %d, %s",
-            event.task_id,
-            event.task_type,
-            event.queue,
-            event.seconds,
-            failure_line(event.error),
-            event.retried + 1,
-            event.max_retry + 1,
-            text,
-            exc_info=(type(event.error), event.error, own_traceback(event.error)),
-        )
+        text = f"{counted(event.tasks, 'outcome')} could not be written, and will be tried again"
+        self._warn_once_a_minute("outcomes", text, event.error)
+
+    def _warn_once_a_minute(self, subject: str, text: str, error: Exception) -> None:
+        """Warn, unless this subject failed with the same words a moment ago."""
+        said, when = self._last_failures.get(subject, ("", 0.0))
+        now, shown = time.monotonic(), visible(repr(error))
+        if shown == said and now - when < _SAY_AGAIN_SECONDS:
+            _log.debug("%s: %s", text, shown)
+            return
+        self._last_failures[subject] = shown, now
+        _log.warning("%s: %s", text, shown)
 
 
 def _queue_text(name: str, queue: Queue) -> str:
     limits = str(queue.limits)
-    return f"{name}={queue.priority} ({limits})" if limits else f"{name}={queue.priority}"
+    shown = f"{visible(name)}={queue.priority}"
+    return f"{shown} ({limits})" if limits else shown
 
 
-_SAY_AGAIN_SECONDS = 60.0
-_AFTER_FAILURE = {
-    Outcome.RETRIED: (logging.WARNING, "it will be retried"),
-    Outcome.ARCHIVED: (logging.ERROR, "it is archived"),
-}
+def _types_text(types: Sequence[str]) -> str:
+    """Return `report:fetch, email:deliver (3)`: each type once, with its number."""
+    most_common = Counter(types).most_common()
+    shown = [visible(name) + (f" ({count:,})" if count > 1 else "") for name, count in most_common]
+    more = len(shown) - _SHOWN_TYPES
+    return ", ".join(shown[:_SHOWN_TYPES]) + (f" and {counted(more, 'more type')}" if more > 0 else "")
 
 
 _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
@@ -120,19 +166,14 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         happened.TaskPoisoned,
         logging.ERROR,
         (
-            "task {task_id} of queue {queue} was archived as poison: its worker crashed {crashes} times "
+            "task {task_id} of queue {queue} was archived as poison: its worker crashed {crashes:time|times} "
             "(last server {server_id})"
         ),
     ),
     (
-        happened.ShutdownWaiting,
-        logging.INFO,
-        "waiting up to {seconds:g} s for {tasks} running tasks to end; a second Ctrl-C aborts",
-    ),
-    (
         happened.TasksPutBack,
         logging.WARNING,
-        "{tasks} tasks did not finish and were put back to the front of their queues",
+        "{tasks:task that did not finish is|tasks that did not finish are} back at the front of the queue",
     ),
     (
         happened.ShutdownHung,
@@ -150,19 +191,14 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         "the lease of task {task_id} of queue {queue} is lost; nothing is written for this attempt",
     ),
     (
-        happened.SettleDelayed,
-        logging.WARNING,
-        "the outcomes of {tasks} tasks could not be written and will be tried again: {error}",
-    ),
-    (
         happened.SettleRefused,
         logging.ERROR,
-        "Redis refuses what came of task {task_id} of queue {queue}; {remedy}: {error}",
+        "Redis refuses the outcome of task {task_id} of queue {queue}; {remedy}: {error}",
     ),
     (
         happened.GhostsDropped,
         logging.WARNING,
-        "{ids} ids without a task were dropped from queue {queue}",
+        "{ids:id without a task was|ids without a task were} dropped from queue {queue}",
     ),
     (
         happened.MessageQuarantined,
@@ -172,22 +208,22 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
     (
         happened.ArchiveTrimmed,
         logging.WARNING,
-        "the archive of queue {queue} was full or old: its oldest {tasks} tasks were deleted",
+        "the archive of queue {queue} was full or old: {tasks:task was|tasks were} deleted, the oldest",
     ),
     (
         happened.TasksAggregated,
         logging.DEBUG,
-        "{tasks} tasks of group {group} of queue {queue} became task {task_id}",
+        "{tasks:task|tasks} of group {group} of queue {queue} became task {task_id}",
     ),
     (
         happened.AggregationDeclined,
         logging.WARNING,
-        "the aggregator made no task of {tasks} tasks of group {group} of queue {queue}; they are kept",
+        "the aggregator made nothing of {tasks:task|tasks} of group {group} of queue {queue}; kept",
     ),
     (
         happened.AggregationFailed,
         logging.WARNING,
-        "group {group} of queue {queue} could not be aggregated: {error!r}; next try in {rest:.1f} s",
+        "group {group} of queue {queue} could not be aggregated: {error!r}; next try in {rest:time}",
     ),
     (
         happened.AggregationLost,
@@ -202,22 +238,22 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
     (
         happened.SetsReclaimed,
         logging.WARNING,
-        "{tasks} tasks of queue {queue} were put back into their groups: their aggregation was broken off",
+        "{tasks:task|tasks} of queue {queue} put back into the group: the aggregation was broken off",
     ),
     (
         happened.EventsDropped,
         logging.WARNING,
-        "{events} events of tasks of queue {queue} were not published",
+        "{events:event|events} of tasks of queue {queue} not published",
     ),
     (
         happened.LoopBlocked,
         logging.WARNING,
-        "the event loop has not run for {seconds:.1f} s: {tasks}; it is at:\n{stack}",
+        "the event loop has not run for {seconds:time}: {tasks}; it is at:\n{stack:lines}",
     ),
     (
         happened.AttemptOverdue,
         logging.WARNING,
-        "task {task_id} ({task_type}, queue {queue}) still runs {seconds:.1f} s after it should have ended",
+        "task {task_id} ({task_type}, queue {queue}) still runs {seconds:time} after it should have ended",
     ),
     (
         happened.AttemptAbandoned,
@@ -231,7 +267,7 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         happened.LimitsIgnored,
         logging.WARNING,
         (
-            "a server that knows of no limits and no order serves queue {queue}, which has some: it breaks "
+            "a worker that knows neither limits nor order serves queue {queue}, which has some: it breaks "
             "them (host {host}, process {pid}, server {server_id}); let only pyasynq serve this queue"
         ),
     ),
@@ -254,7 +290,7 @@ def log_line(level: int, text: str) -> Callable[[Any], None]:
 
     def write(event: Any) -> None:
         if _log.isEnabledFor(level):
-            _log.log(level, "%s", text.format_map(event._asdict()))
+            _log.log(level, "%s", _FORMATTER.vformat(text, (), event._asdict()))
 
     return write
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from pyasynq._call_shape import name_of_function, takes
 from pyasynq._server.routes import Route, is_coroutine_handler
 from pyasynq._server.threads import in_thread
 from pyasynq.control import control_of
@@ -21,10 +22,15 @@ if TYPE_CHECKING:
 
 
 def check_middleware(middleware: object) -> None:
-    """Raise `ConfigurationError` unless this is a coroutine function."""
+    """Raise `ConfigurationError` unless this is a coroutine function of a task and the next call."""
     if not callable(middleware) or not is_coroutine_handler(middleware):
         raise ConfigurationError(
             f"middleware is `async def m(task, call_next)`, and this is {describe_value(type(middleware))}"
+        )
+    if not takes(middleware, 2):
+        raise ConfigurationError(
+            f"middleware is `async def m(task, call_next)`, and {name_of_function(middleware)} does not take "
+            "these two arguments"
         )
 
 

@@ -164,6 +164,15 @@ def outcome_of(ending: Ending, decision: Decision) -> Outcome:
     return _OUTCOMES[type(decision)]
 
 
+def delay_of(decision: Decision, now: Instant) -> float | None:
+    """Return how many seconds it is until the next attempt; None when there is none, or none is planned."""
+    if isinstance(decision, Retry):
+        return max(0.0, decision.retry_at - now.timestamp)
+    if isinstance(decision, Snooze):
+        return max(0.0, decision.due_at - now.timestamp)
+    return None
+
+
 _OUTCOMES: dict[type, Outcome] = {
     Done: Outcome.SUCCEEDED,
     Complete: Outcome.SUCCEEDED,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from pyasynq._server.tally import Tally
 
 if TYPE_CHECKING:
     from pyasynq._broker.drivers.driver import AsyncDriver
@@ -31,6 +33,7 @@ class Parts:
     router: Router
     roster: Roster
     settles: SettleQueue
+    tally: Tally = field(default_factory=Tally)
 
     @property
     def queues(self) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class Runner:
         self._clock = parts.clock
         self._redis_time = parts.redis_time
         self._threads = threads
-        self._confirms_begin = bool(token_ending(parts))
+        self._begin_call = self._call_confirmed if token_ending(parts) else self._call
         self._begin_task = _task_maker(asyncio.get_running_loop())
         self._context = contextvars.copy_context()
         """What the context of every attempt begins as."""
@@ -95,9 +95,7 @@ class Runner:
             if attempt.cause is None and now < attempt.lease_until and now < attempt.deadline:
                 try:
                     route = self._router.route(task.type)
-                    result = None
-                    if not self._confirms_begin or await may_begin(self._parts, attempt):
-                        result = self._call(attempt, task, route)
+                    result = self._begin_call(attempt, task, route)
                     # As `awaited` does, in this coroutine.
                     while result is not None and (type(result) is CoroutineType or isawaitable(result)):
                         result = await result
@@ -135,6 +133,12 @@ class Runner:
         if self._events.wants(TaskStarted):
             self._events.emit(TaskStarted(attempt.queue, attempt.id, task.type, attempt.message.retried))
         return self._threads.call(route.call, task) if route.plain else route.call(task)
+
+    async def _call_confirmed(self, attempt: Attempt, task: Task, route: Route | None) -> object:
+        """Call the handler once Redis knows that it begins; return None without a call if it must not."""
+        if await may_begin(self._parts, attempt):
+            return self._call(attempt, task, route)
+        return None
 
     def _refuse(self, attempt: Attempt) -> None:
         """Say why an attempt whose time is over before it has begun is broken off."""

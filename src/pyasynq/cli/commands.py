@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pyasynq._visible_text import visible, visible_lines
 from pyasynq.errors import PyasynqError, nearest
 
 if TYPE_CHECKING:
@@ -66,10 +67,13 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except PyasynqError as error:
-            raise click.ClickException(str(error)) from error
+            user_traceback: str = getattr(error, "user_traceback", "")
+            if user_traceback:
+                click.echo(visible_lines(user_traceback), err=True, nl=False)
+            raise click.ClickException(visible(error)) from error
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="pyasynq", message="pyasynq %(version)s")
+@click.version_option(None, "-V", "--version", package_name="pyasynq", message="pyasynq %(version)s")
 def main() -> None:
     """Run and look after background tasks on Redis or Valkey, together with Asynq in Go."""

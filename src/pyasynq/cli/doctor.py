@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pyasynq._human_text import some
+from pyasynq._visible_text import escape_json, visible
 from pyasynq.app import App
 from pyasynq.doctor import Doctor, Severity
 from pyasynq.errors import PyasynqError
@@ -64,7 +66,7 @@ def doctor(*, fix: bool, yes: bool, as_json: bool, url: str | None, **settings: 
     try:
         code = asyncio.run(_visit(App(url).url, settings, fix=fix, yes=yes, as_json=as_json))
     except PyasynqError as error:
-        click.echo(f"Error: could not check: {error}", err=True)
+        click.echo(f"Error: could not check: {visible(error)}", err=True)
         code = _UNCHECKED
     except KeyboardInterrupt:
         click.echo("Stopped; what was repaired so far stays repaired.", err=True)
@@ -115,21 +117,21 @@ def _print(findings: Sequence[Finding], skipped: Sequence[str]) -> None:
     for finding in findings:
         if finding.queue != queue:
             queue = finding.queue
-            _echo(f"\nQueue {queue}" if queue else "\nRedis and servers", bold=True)
+            _echo(f"\nQueue {visible(queue)}" if queue else "\nRedis and servers", bold=True)
         number = f" ({len(finding.subjects):,})" if len(finding.subjects) > 1 else ""
         _echo(f"  {finding.severity}: {finding.kind}{number}", fg=_COLORS[finding.severity])
-        click.echo(f"    {finding.explanation}")
-        click.echo(f"    {_some(finding.subjects)}")
+        click.echo(f"    {visible(finding.explanation)}")
+        click.echo(f"    {some(finding.subjects, _SHOWN_SUBJECTS)}")
         click.echo(f"    --fix: {finding.repair}." if finding.repair else "    --fix does nothing about it.")
     if not findings:
         click.echo("No findings.")
     for what in skipped:
-        click.echo(f"Not looked at: {what}.", err=True)
+        click.echo(f"Not looked at: {visible(what)}.", err=True)
 
 
 def _print_json(findings: Sequence[Finding], skipped: Sequence[str]) -> None:
     content = {"findings": [one.to_json() for one in findings], "skipped": skipped}
-    click.echo(json.dumps(content, indent=2))
+    click.echo(escape_json(json.dumps(content, indent=2)))
 
 
 def _print_repairs(findings: Sequence[Finding], skipped: Sequence[str], *, as_json: bool) -> None:
@@ -139,16 +141,10 @@ def _print_repairs(findings: Sequence[Finding], skipped: Sequence[str], *, as_js
     click.echo()
     for finding in findings:
         if finding.is_repairable:
-            where = f" in queue {finding.queue}" if finding.queue else ""
+            where = f" in queue {visible(finding.queue)}" if finding.queue else ""
             done, of = len(finding.repaired), len(finding.subjects)
             note = "" if done == of else "; the others have changed meanwhile, or need an option"
             click.echo(f"Repaired {done:,} of {of:,}: {finding.kind}{where}{note}.")
-
-
-def _some(subjects: Sequence[str]) -> str:
-    shown = ", ".join(subjects[:_SHOWN_SUBJECTS])
-    more = len(subjects) - _SHOWN_SUBJECTS
-    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def _echo(text: str, **style: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import sys
 import traceback
@@ -14,9 +13,42 @@ from pyasynq.app import App
 from pyasynq.errors import ConfigurationError, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import ModuleType
 
-_log = logging.getLogger("pyasynq")
+_CLI_FOLDER = str(Path(__file__).parent)
+_IMPORTLIB = importlib.__file__
+
+
+class AppImportError(ConfigurationError):
+    """A module of the user's that cannot be imported.
+
+    Attributes:
+        user_traceback: what Python says of it, from the user's first frame on.
+    """
+
+    def __init__(self, message: str, user_traceback: str) -> None:
+        super().__init__(message)
+        self.user_traceback = user_traceback
+
+
+def load_app(reference: str, modules: Iterable[str], url: str | None) -> App:
+    """Return the app that `MODULE:APP` names, with all modules that declare its tasks.
+
+    Args:
+        reference: as for `find_app`.
+        modules: to import besides those that the app names.
+        url: where Redis is, instead of what the app says.
+
+    Raises:
+        ConfigurationError: as `find_app` and `load_module`.
+    """
+    app = find_app(reference)
+    if url is not None:
+        app.url = url
+    for module in (*modules, *app.modules):
+        load_module(module)
+    return app
 
 
 def find_app(reference: str) -> App:
@@ -27,8 +59,9 @@ def find_app(reference: str) -> App:
     """
     module_name, separator, path = reference.partition(":")
     if not separator or not module_name or not path:
-        example = _as_module(module_name) or "myapp.tasks"
-        raise ConfigurationError(f"{reference!r} names no app: write MODULE:APP, as in {example}:app")
+        raise ConfigurationError(
+            f"{reference!r} names no app: write MODULE:APP, {_example(_as_module(module_name))}"
+        )
     module = load_module(module_name)
     found: object = module
     looked_in = f"module {module_name!r}"
@@ -48,6 +81,17 @@ def find_app(reference: str) -> App:
     return found
 
 
+def _example(module_name: str) -> str:
+    """Return what could be meant by the name of a module alone: the apps in it, if it can be imported."""
+    try:
+        apps = _apps_in(module := load_module(module_name)) if module_name else []
+    except ConfigurationError:
+        apps = []
+    if apps:
+        return "which is one of these: " + ", ".join(f"{module.__name__}:{name}" for name in apps)
+    return f"as in {module_name or 'myapp.tasks'}:app"
+
+
 def load_module(name: str) -> ModuleType:
     """Import a module, the current folder first.
 
@@ -62,9 +106,9 @@ def load_module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigurationError(_not_found(name, error.name, folder)) from None
-        raise ConfigurationError(_import_failed(name, error)) from error
+        raise _import_failed(name, error) from error
     except (Exception, SystemExit) as error:
-        raise ConfigurationError(_import_failed(name, error)) from error
+        raise _import_failed(name, error) from error
 
 
 def _not_found(name: str, missing: str, folder: str) -> str:
@@ -75,17 +119,20 @@ def _not_found(name: str, missing: str, folder: str) -> str:
     return f"there is no module {name!r}{found}: {looked}{hint}"
 
 
-def _import_failed(name: str, error: BaseException) -> str:
-    _log.debug("importing %r failed", name, exc_info=error)
-    frames = traceback.extract_tb(error.__traceback__)
+def _import_failed(name: str, error: BaseException) -> AppImportError:
+    # Frames above the user's are ours and the import system's.
+    own = traceback.extract_tb(error.__traceback__)
+    frames = [
+        one for one in own if not one.filename.startswith(("<", _CLI_FOLDER)) and one.filename != _IMPORTLIB
+    ]
     # The last frame outside of the import system is the user's.
-    frame = next((one for one in reversed(frames) if not one.filename.startswith("<")), None)
-    place = f" [{Path(frame.filename).name}:{frame.lineno}]" if frame else ""
+    place = f" [{Path(frames[-1].filename).name}:{frames[-1].lineno}]" if frames else ""
     if isinstance(error, SyntaxError):
         place = ""  # its message names file and line
     what = f"{type(error).__name__}: {error}{place}"
-    hint = "" if _log.isEnabledFor(logging.DEBUG) else "; --log-level debug shows the traceback"
-    return f"module {name!r} was found, but importing it failed: {what}{hint}"
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else []
+    lines += traceback.format_exception_only(error)
+    return AppImportError(f"module {name!r} was found, but importing it failed: {what}", "".join(lines))
 
 
 def _origin(module: ModuleType) -> str:

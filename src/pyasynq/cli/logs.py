@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 import click
 
 import pyasynq
+from pyasynq._visible_text import escape_json, visible, visible_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +35,10 @@ _COLOURS: Final = {
 _LEVEL_WIDTH: Final = 7
 _PACKAGE: Final = str(Path(pyasynq.__file__).parent) + os.sep
 _SHORT_ID: Final = 8
+_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_INDENT: Final = "    "
+"""Before each further line of a record, so that no message and no traceback can forge a record."""
+_OWN_LOGGERS: Final = ("pyasynq", "pyasynq.outcomes")
 
 
 class TextFormatter(logging.Formatter):
@@ -42,37 +48,47 @@ class TextFormatter(logging.Formatter):
         terminal: whether a person is looking.
         colour: whether the level is coloured.
         width: columns of the terminal.
+        process: what this process is called, such as `worker 2`; empty when it is the only one.
     """
 
-    def __init__(self, *, terminal: bool, colour: bool, width: int = 80) -> None:
+    def __init__(self, *, terminal: bool, colour: bool, width: int = 80, process: str = "") -> None:
         super().__init__()
         self._terminal = terminal
         self._colour = colour
         self._width = width
+        self._process = _process_text(process, terminal=terminal)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one or more lines."""
         moment = datetime.fromtimestamp(record.created, UTC).astimezone()
         time = moment.strftime("%H:%M:%S") if self._terminal else moment.isoformat(timespec="milliseconds")
         head = f"{time} {record.levelname:<{_LEVEL_WIDTH}} "
-        lines = f"{self._about_task(record)}{record.getMessage()}".splitlines() or [""]
+        message = f"{self._process}{self._about_task(record)}{self._message(record)}"
+        lines = [visible(line) for line in message.split("\n")]
         if self._terminal:
             lines = list(self._wrapped(lines, len(head)))
-        indent = " " * len(head) if self._terminal else ""
+        indent = " " * len(head) if self._terminal else _INDENT
         text = head + f"\n{indent}".join(lines)
         if self._colour:
             level = click.style(f"{record.levelname:<{_LEVEL_WIDTH}}", fg=_COLOURS.get(record.levelno))
             text = text.replace(f"{record.levelname:<{_LEVEL_WIDTH}}", level, 1)
         if trace := _traceback(self, record):
-            text = f"{text}\n{trace}"
+            text = f"{text}\n{textwrap.indent(visible_lines(trace), _INDENT)}"
         return text
+
+    def _message(self, record: logging.LogRecord) -> str:
+        message = record.getMessage()
+        task_id = getattr(record, "task_id", "")
+        if self._terminal and task_id and record.name in _OWN_LOGGERS:
+            return message.replace(task_id, _short(task_id))
+        return message
 
     def _about_task(self, record: logging.LogRecord) -> str:
         # The engine's own lines name their task in the message.
-        if record.name == "pyasynq" or not getattr(record, "task_id", ""):
+        if record.name in _OWN_LOGGERS or not getattr(record, "task_id", ""):
             return ""
-        fields = record.__dict__
-        task_id = fields["task_id"][:_SHORT_ID] if self._terminal else fields["task_id"]
+        fields = {name: visible(record.__dict__.get(name, "")) for name in TASK_FIELDS}
+        task_id = _short(fields["task_id"]) if self._terminal else fields["task_id"]
         return f"[{fields['task_type']} {task_id} {fields['queue']} attempt {fields['attempt']}] "
 
     def _wrapped(self, lines: Iterable[str], indent: int) -> Iterable[str]:
@@ -89,7 +105,15 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, the task's fields, the record's extra fields."""
+    """One JSON object a line: time, level, logger, message, the task's fields, the record's extra fields.
+
+    Args:
+        process: what this process is called, such as `worker 2`; empty when it is the only one.
+    """
+
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self._process: dict[str, object] = {"process": process, "pid": os.getpid()} if process else {}
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as JSON."""
@@ -98,6 +122,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **self._process,
         }
         if getattr(record, "task_id", ""):
             fields |= {name: record.__dict__[name] for name in TASK_FIELDS if name in record.__dict__}
@@ -106,7 +131,18 @@ class JsonFormatter(logging.Formatter):
                 fields.setdefault(name, value)
         if trace := _traceback(self, record):
             fields["exception"] = trace
-        return json.dumps(fields, ensure_ascii=False, default=str)
+        return escape_json(json.dumps(fields, ensure_ascii=False, default=str))
+
+
+def _process_text(process: str, *, terminal: bool) -> str:
+    if not process:
+        return ""
+    return f"[{process}] " if terminal else f"[{process}, pid {os.getpid()}] "
+
+
+def _short(task_id: str) -> str:
+    """Return the beginning of a generated id; one that a person chose stays as it is."""
+    return task_id[:_SHORT_ID] if _UUID.fullmatch(task_id) else task_id
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
@@ -127,14 +163,16 @@ def _of_the_user(record: logging.LogRecord) -> Any:
     return kind, error, first or trace
 
 
-def install_logging(level: str, log_format: LogFormat, stream: TextIO | None = None) -> None:
+def install_handler(
+    level: str, log_format: LogFormat, stream: TextIO | None = None, *, process: str = ""
+) -> None:
     """Write all records of at least this level to standard error; of asyncio and watchfiles only warnings.
 
     Colour only on a terminal, and not with NO_COLOR in the environment.
     """
     stream = stream or sys.stderr
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_formatter(log_format, stream))
+    handler.setFormatter(_formatter(log_format, stream, process))
     handler.addFilter(pyasynq.TaskFieldsFilter())
     root = logging.getLogger()
     root.addHandler(handler)
@@ -143,12 +181,13 @@ def install_logging(level: str, log_format: LogFormat, stream: TextIO | None = N
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
 
 
-def _formatter(log_format: LogFormat, stream: TextIO) -> logging.Formatter:
+def _formatter(log_format: LogFormat, stream: TextIO, process: str) -> logging.Formatter:
     if log_format == "json":
-        return JsonFormatter()
+        return JsonFormatter(process)
     terminal = stream.isatty()
     return TextFormatter(
         terminal=terminal,
         colour=terminal and not os.environ.get("NO_COLOR"),
         width=shutil.get_terminal_size().columns,
+        process=process,
     )

@@ -15,7 +15,15 @@ import click
 
 from pyasynq.config import ServerConfig
 from pyasynq.options import seconds_of
-from pyasynq.supervisor import Health, HealthSettings, Supervisor, SupervisorLink, SupervisorSettings, Vitals
+from pyasynq.supervisor import (
+    WORKER_VARIABLE,
+    Health,
+    HealthSettings,
+    Supervisor,
+    SupervisorLink,
+    SupervisorSettings,
+    Vitals,
+)
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -81,6 +89,11 @@ def is_supervisor(settings: dict[str, Any]) -> bool:
             "which replaces them, or --burst, which ends when all queues are empty"
         )
     return True
+
+
+def process_name() -> str:
+    """Return what a worker under a supervisor is called, such as `worker 2`."""
+    return f"worker {os.environ.get(WORKER_VARIABLE, '?')}"
 
 
 def supervise(arguments: Sequence[str], settings: dict[str, Any]) -> int:

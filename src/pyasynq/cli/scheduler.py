@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, get_args
+from typing import Any
 
 import click
 
-from pyasynq.cli.locate import find_app, load_module
-from pyasynq.cli.logs import LogFormat, install_logging
+from pyasynq.cli.locate import load_app
+from pyasynq.cli.log_options import log_options, set_up_logging
 from pyasynq.cli.worker import loop_factory
 
 _log = logging.getLogger("pyasynq")
@@ -17,20 +17,7 @@ _log = logging.getLogger("pyasynq")
 @click.command()
 @click.argument("reference", metavar="MODULE:APP")
 @click.argument("modules", metavar="[MODULE]...", nargs=-1)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-    default="info",
-    show_default=True,
-    help="The least level that is written.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice(get_args(LogFormat)),
-    default="text",
-    show_default=True,
-    help="Lines for people, or one JSON object a line.",
-)
+@log_options
 @click.option("--redis", "url", metavar="URL", help="Where Redis is, instead of what the app says.")
 def scheduler(reference: str, modules: tuple[str, ...], **settings: Any) -> None:
     """Enqueue what the cron expressions of an app say.
@@ -41,10 +28,11 @@ def scheduler(reference: str, modules: tuple[str, ...], **settings: Any) -> None
 
     Exit codes: 0 stopped in good order, 1 it could not start, 2 wrong usage.
     """
-    install_logging(settings["log_level"], settings["log_format"])
-    app = find_app(reference)
-    if settings["url"] is not None:
-        app.url = settings["url"]
-    for module in (*modules, *app.modules):
-        load_module(module)
+    app = load_app(reference, modules, settings["url"])
+    set_up_logging(settings)
+    if not app.has_schedules:
+        _log.warning(
+            "this app has no schedules, so nothing will be enqueued: declare some with @app.cron or "
+            "app.schedule, or name the modules that do, as in App(..., modules=[...])"
+        )
     raise SystemExit(app.run_scheduler(loop_factory=loop_factory()))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pyasynq._embedded.address import is_embedded_in_memory
-from pyasynq.cli.locate import find_app, load_module
-from pyasynq.cli.logs import LogFormat, install_logging
+from pyasynq._human_text import some
+from pyasynq.cli.locate import load_app
+from pyasynq.cli.log_options import adopt_handlers, log_options, set_up_logging, task_lines_option
 from pyasynq.cli.processes import (
     SUPERVISED,
     end_timeout,
@@ -19,6 +20,7 @@ from pyasynq.cli.processes import (
     inherited_socket,
     is_supervisor,
     memory_size,
+    process_name,
     run_server,
     supervise,
 )
@@ -26,11 +28,12 @@ from pyasynq.cli.queues import ordered_queues, queue_concurrency, queue_rates, q
 from pyasynq.cli.reload import PARENT, end_with_parent, run_with_reload
 from pyasynq.config import ServerConfig
 from pyasynq.errors import PyasynqError
+from pyasynq.events import ServerStarting
 from pyasynq.supervisor import HealthSettings, SupervisorLink, SupervisorSettings, leave_process_1
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pyasynq.app import App
 
@@ -56,6 +59,7 @@ class _WorkerCommand(click.Command):
 @click.argument("reference", metavar="MODULE:APP")
 @click.argument("modules", metavar="[MODULE]...", nargs=-1)
 @click.option(
+    "-c",
     "--concurrency",
     type=click.IntRange(min=1),
     default=_DEFAULTS.concurrency,
@@ -71,6 +75,7 @@ class _WorkerCommand(click.Command):
     help="How many short tasks at most are taken before there is a slot for them; 0 for none.",
 )
 @click.option(
+    "-q",
     "--queues",
     callback=queue_weights,
     metavar="NAME=WEIGHT,...",
@@ -97,7 +102,7 @@ class _WorkerCommand(click.Command):
     help="Queues whose tasks run strictly one after the other, in all workers together.",
 )
 @click.option("--strict", is_flag=True, help="Serve a queue only while all of higher weight are empty.")
-@click.option("--burst", is_flag=True, help="Exit when all queues are empty and nothing runs.")
+@click.option("-b", "--burst", is_flag=True, help="Exit when all queues are empty and nothing runs.")
 @click.option("--max-tasks", type=click.IntRange(min=1), help="Exit after so many tasks.")
 @click.option(
     "--shutdown-timeout",
@@ -108,6 +113,7 @@ class _WorkerCommand(click.Command):
     help="How long running tasks may go on after a stop.",
 )
 @click.option(
+    "-p",
     "--processes",
     type=click.IntRange(min=1),
     metavar="NUMBER",
@@ -179,20 +185,8 @@ class _WorkerCommand(click.Command):
     "--publish-events", is_flag=True, help="Publish what happens to tasks, as a stream that others follow."
 )
 @click.option("--reload", is_flag=True, help="Restart when a Python file in this folder changes.")
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-    default="info",
-    show_default=True,
-    help="The least level that is written.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice(get_args(LogFormat)),
-    default="text",
-    show_default=True,
-    help="Lines for people, or one JSON object a line.",
-)
+@log_options
+@task_lines_option
 @click.option("--redis", "url", metavar="URL", help="Where Redis is, instead of what the app says.")
 def worker(reference: str, modules: tuple[str, ...], *, reload: bool, **settings: Any) -> None:
     """Run the tasks of an app.
@@ -208,37 +202,40 @@ def worker(reference: str, modules: tuple[str, ...], *, reload: bool, **settings
         raise click.ClickException(
             "the worker does not run on Windows; clients do. Run it in WSL or a container"
         )
-    install_logging(settings["log_level"], settings["log_format"])
     typed: tuple[str, ...] = click.get_current_context().meta[_TYPED]
     if reload:
         if settings["burst"]:
             raise click.UsageError("--reload waits for changes and --burst exits: use one of them")
+        set_up_logging(settings)
         again = [argument for argument in typed if argument != "--reload"]
         raise SystemExit(run_with_reload(again, end_timeout(settings)))
     if settings["parent"] is not None:
         end_with_parent(settings["parent"])
         typed = tuple(argument for argument in typed if not argument.startswith(f"{PARENT}="))
     if is_supervisor(settings):
+        set_up_logging(settings, process="supervisor")
         raise SystemExit(supervise(typed, settings))
     leave_process_1()
     # Before anything that takes time: the supervisor may end meanwhile.
     link = SupervisorLink(settings["supervised"]) if settings["supervised"] is not None else None
-    raise SystemExit(_work(find_app(reference), modules, settings, link))
+    app = load_app(reference, modules, settings["url"])
+    set_up_logging(settings, process=process_name() if link is not None else "")
+    raise SystemExit(_work(app, settings, link))
 
 
-def _work(app: App, modules: Sequence[str], settings: dict[str, Any], link: SupervisorLink | None) -> int:
-    if settings["url"] is not None:
-        app.url = settings["url"]
-    for module in (*modules, *app.modules):
-        load_module(module)
+def _work(app: App, settings: dict[str, Any], link: SupervisorLink | None) -> int:
     config = _config(app, settings)
     gc.set_threshold(*_GC_THRESHOLD)
     gc.collect()
     gc.freeze()
     try:
+        server = app.server(config, with_scheduler=settings["with_scheduler"])
+        if not settings["no_logging"]:
+            # The lifespan has been entered by then, and may have configured logging.
+            server.events.subscribe(ServerStarting, lambda _: adopt_handlers())
         return run_server(
             app,
-            app.server(config, with_scheduler=settings["with_scheduler"]),
+            server,
             link=link,
             health=health_settings(settings),
             loop_factory=loop_factory(),
@@ -257,10 +254,10 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
     if unserved:
         _log.warning(
             "tasks of this app go to queues that this worker does not serve: %s; add them to --queues",
-            ", ".join(unserved),
+            some(unserved, _SHOWN_TYPES),
         )
     if app.tasks:
-        _log.info("task types: %s", _some(sorted(app.tasks)))
+        _log.info("task types: %s", some(sorted(app.tasks), _SHOWN_TYPES))
     else:
         _log.warning("this app declares no tasks; name the modules that do, as in App(..., modules=[...])")
     if is_embedded_in_memory(app.url):
@@ -288,11 +285,6 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
         executor_processes=settings["executor_processes"],
         executor_max_tasks=settings["executor_max_tasks"],
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN_TYPES])
-    return f"{shown} and {len(names) - _SHOWN_TYPES} more" if len(names) > _SHOWN_TYPES else shown
 
 
 def loop_factory() -> Callable[[], AbstractEventLoop] | None:

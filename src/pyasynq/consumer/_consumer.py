@@ -81,7 +81,7 @@ class Consumer:
         if self._engine is not None or self._closing is not None:
             raise ServerStateError("a consumer starts once, make another one")
         config = self.config.server_config()
-        LogSubscriber(config, self._target.address).attach(self.events)
+        LogSubscriber(config, self._target.address, noun="consumer").attach(self.events)
         self._engine = ConsumerEngine(
             self._target, config, self._settings, clock=self._clock, events=self.events
         )

@@ -19,6 +19,7 @@ from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.stored import name_of
 from pyasynq._checks import check_whole
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._human_text import counted
 from pyasynq._wire.constants import ARCHIVE_LIMIT
 from pyasynq._wire.keys import ALL_QUEUES, scheduler_history_key
 from pyasynq.errors import QueueNotFoundError, RedisReplyError
@@ -284,7 +285,9 @@ class Doctor:
         _, sets = await self._pace.run(known_groups(survey.keys.queue))
         judged = await self._pace.run(judge(survey.keys.queue, suspects))
         if len(judged) < len(suspects):
-            what = f"{len(suspects):,} tasks of queue {survey.keys.queue} that look damaged"
+            tasks = counted(len(suspects), "task")
+            look = "looks" if len(suspects) == 1 else "look"
+            what = f"{tasks} of queue {survey.keys.queue} that {look} damaged"
             self.skipped.append(f"{what}: its lists change too fast")
         for facts in judged:
             seen_in = suspects[facts.id]

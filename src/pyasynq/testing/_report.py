@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from pyasynq._human_text import counted
 from pyasynq.events import Outcome
 
 if TYPE_CHECKING:
@@ -117,6 +118,6 @@ class Report:
         return [attempt for attempt in self.attempts if attempt.outcome is outcome]
 
     def __str__(self) -> str:
-        lines = [f"{len(self.attempts)} attempts", *map(str, self.attempts)]
+        lines = [counted(len(self.attempts), "attempt"), *map(str, self.attempts)]
         lines += [f"left in queue {queue!r}: {count}" for queue, count in self.left.items()]
         return "\n".join(lines)

@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import json
 import socket
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 

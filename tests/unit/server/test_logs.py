@@ -8,37 +8,91 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq._server.logs import LogSubscriber
+from pyasynq._server.tally import Tally
+from pyasynq._visible_text import visible
 from pyasynq.config import ServerConfig
-from pyasynq.events import Events, Outcome, RoundFailed, TaskFinished
+from pyasynq.errors import RedisAuthenticationError, RedisUnavailableError
+from pyasynq.events import (
+    Events,
+    HeartbeatWritten,
+    LeaseLost,
+    Outcome,
+    RoundFailed,
+    RoundFinished,
+    ServerEnded,
+    ServerStateChanged,
+    SettleDelayed,
+    ShutdownWaiting,
+    TaskFinished,
+    TaskSettled,
+    TasksPutBack,
+)
+from tests.foreign_texts import HOSTILE_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+AWAY = RedisUnavailableError("localhost:6379", "nothing listens there")
+
+
+class Reported:
+    """A server with these tasks."""
+
+    def __init__(self, *types: str) -> None:
+        self.types = types
+        self.ending = False
+
+    def running_types(self) -> tuple[str, ...]:
+        return self.types
+
 
 @pytest.fixture
-def finished(caplog: pytest.LogCaptureFixture) -> Callable[..., logging.LogRecord]:
-    """Returns the record of an attempt that ended so."""
-    events = Events()
-    LogSubscriber(ServerConfig(), "localhost:6379").attach(events)
-    caplog.set_level(logging.DEBUG, "pyasynq")
+def server() -> Reported:
+    """What the log may ask."""
+    return Reported("report:fetch", "email:deliver", "email:deliver")
 
-    def emit(outcome: Outcome, error: BaseException | None = None) -> logging.LogRecord:
-        events.emit(TaskFinished("default", "id", "email:deliver", 1, 5, outcome, 1.5, error))
+
+@pytest.fixture
+def events(caplog: pytest.LogCaptureFixture, server: Reported) -> Events:
+    """Events whose lines `caplog` has."""
+    events = Events()
+    LogSubscriber(ServerConfig(), "localhost:6379", server).attach(events)
+    caplog.set_level(logging.DEBUG, "pyasynq")
+    caplog.set_level(logging.DEBUG, "pyasynq.outcomes")
+    return events
+
+
+@pytest.fixture
+def finished(events: Events, caplog: pytest.LogCaptureFixture) -> Callable[..., logging.LogRecord]:
+    """Returns the record of an attempt that ended so."""
+
+    def emit(
+        outcome: Outcome, error: BaseException | None = None, delay: float | None = None
+    ) -> logging.LogRecord:
+        events.emit(TaskFinished("default", "id", "email:deliver", 1, 5, outcome, 1.5, error, delay))
         return caplog.records[-1]
 
     return emit
+
+
+def info_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what stands in a log at the usual level."""
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
+
+
+# Outcomes.
 
 
 def test_a_failure_is_one_warning_that_says_why_and_what_comes_next(
     finished: Callable[..., logging.LogRecord],
 ) -> None:
     """The error stands in the line itself, where a search finds it; the traceback follows."""
-    record = finished(Outcome.RETRIED, ValueError("no such user"))
+    record = finished(Outcome.RETRIED, ValueError("no such user"), 15.4)
     assert "WARNING" == record.levelname
     assert record.exc_info
     assert (
-        "task id (email:deliver, queue default) failed after 1.500 s: ValueError: no such user; "
-        "attempt 2 of 6, it will be retried"
+        "email:deliver failed after 1.5 s: ValueError: no such user; "
+        "attempt 2 of 6, retried in 15 s (task id, queue default)"
     ) == record.getMessage()
 
 
@@ -46,33 +100,225 @@ def test_an_archived_task_is_an_error(finished: Callable[..., logging.LogRecord]
     """Somebody has to look at it."""
     record = finished(Outcome.ARCHIVED, ValueError("no"))
     assert "ERROR" == record.levelname
-    assert record.getMessage().endswith("attempt 2 of 6, it is archived")
+    assert "attempt 2 of 6, archived (task id, queue default)" in record.getMessage()
 
 
 @pytest.mark.parametrize(
-    ("outcome", "error"),
-    [(Outcome.SUCCEEDED, None), (Outcome.REQUEUED, None), (Outcome.REVOKED, ValueError("no"))],
+    ("outcome", "error", "delay", "line"),
+    [
+        (Outcome.SUCCEEDED, None, None, "succeeded in 1.5 s"),
+        (Outcome.REQUEUED, None, None, "put back after 1.5 s"),
+        (Outcome.REVOKED, ValueError("no"), None, "revoked after 1.5 s"),
+        (Outcome.SNOOZED, ValueError("no"), 30.9, "snoozed for 30 s after 1.5 s"),
+    ],
 )
-def test_what_is_no_failure_is_for_debugging(
-    finished: Callable[..., logging.LogRecord], outcome: Outcome, error: BaseException | None
+def test_d36_what_is_no_failure_is_an_info_without_a_traceback(
+    finished: Callable[..., logging.LogRecord],
+    outcome: Outcome,
+    error: BaseException | None,
+    delay: float | None,
+    line: str,
 ) -> None:
-    """One line without a traceback."""
-    record = finished(outcome, error)
-    assert "DEBUG" == record.levelname
+    """On a logger of its own, which names the task and carries its fields."""
+    record = finished(outcome, error, delay)
+    assert ("INFO", "pyasynq.outcomes") == (record.levelname, record.name)
     assert not record.exc_info
-    assert f"task id (email:deliver, queue default) {outcome} after 1.500 s" == record.getMessage()
+    assert f"email:deliver {line} (task id, queue default)" == record.getMessage()
+    fields = {"task_id": "id", "task_type": "email:deliver", "queue": "default", "attempt": 2}
+    assert fields.items() <= record.__dict__.items()
+    assert (outcome.value, 1.5) == (record.__dict__["outcome"], record.__dict__["seconds"])
 
 
-def test_h20_a_service_that_fails_again_and_again_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("level", "wanted"), [(logging.INFO, True), (logging.WARNING, False)])
+def test_d36_no_event_is_built_for_a_success_whose_line_is_off(
+    events: Events, caplog: pytest.LogCaptureFixture, level: int, wanted: bool
+) -> None:
+    """So that the lines cost nothing where nobody reads them."""
+    caplog.set_level(level, "pyasynq.outcomes")
+    assert wanted is events.wants_routine(TaskFinished)
+    assert not events.wants(TaskSettled)
+    assert not events.wants(RoundFinished)
+    assert not events.wants(HeartbeatWritten)
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+def test_d22_foreign_text_cannot_forge_a_line(
+    events: Events, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    """Types, ids, queues, errors and what else others have written."""
+    events.emit(TaskFinished(text, text, text, 0, 5, Outcome.RETRIED, 1.5, ValueError(text), 1))
+    events.emit(LeaseLost(text, text))
+    events.emit(RoundFailed("janitor", ValueError(text), 1))
+    events.emit(SettleDelayed(1, ValueError(text)))
+    assert 4 == len(caplog.messages)
+    assert [visible(message) for message in caplog.messages] == caplog.messages
+
+
+# The life of a worker.
+
+
+def test_d34_the_end_says_what_is_waited_for_and_what_was_done(
+    events: Events, server: Reported, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It names the tasks, and says worker, not server."""
+    events.emit(ServerStateChanged("id", "active"))
+    caplog.clear()
+    server.ending = True
+    server.types = ("report:fetch",)
+    events.emit(ServerStateChanged("id", "stopped"))
+    events.emit(ServerStateChanged("id", "closed"))
+    events.emit(ShutdownWaiting(1, 8.0))
+    events.emit(TasksPutBack(1))
+    tally = Tally()
+    tally.succeeded = 1_203
+    tally.others.update({Outcome.RETRIED: 4, Outcome.ARCHIVED: 1})
+    events.emit(ServerEnded("id", tally.counts(), 7_200, 1))
+    assert [
+        "worker stopping: waits up to 8 s for 1 task (report:fetch)",
+        "1 task that did not finish is back at the front of the queue",
+        "worker ended: 1,203 succeeded, 4 retried, 1 archived in 2 h; 1 outcome was not written",
+    ] == caplog.messages
+
+
+def test_d34_a_worker_without_tasks_says_that_it_stops(
+    events: Events, server: Reported, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And that none was run."""
+    server.types = ()
+    events.emit(ServerStateChanged("id", "active"))
+    caplog.clear()
+    events.emit(ServerStateChanged("id", "closed"))
+    events.emit(ServerEnded("id", Tally().counts(), 41, 0))
+    assert ["worker stopping", "worker ended after 41 s: no task was run"] == caplog.messages
+
+
+def test_d34_a_worker_that_takes_no_more_names_what_runs_on(
+    events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each type once, with its number."""
+    events.emit(ServerStateChanged("id", "stopped"))
+    assert ["worker takes no more tasks; running on: email:deliver (2), report:fetch"] == caplog.messages
+
+
+# Outages.
+
+
+def fail(events: Events, *services: str, error: Exception = AWAY) -> None:
+    """Let rounds of services fail."""
+    for service in services:
+        events.emit(RoundFailed(service, error, 0.1))
+
+
+def finish(events: Events, *services: str) -> None:
+    """Let services finish rounds."""
+    for service in services:
+        events.emit(RoundFinished(service, 1.0))
+
+
+def test_d35_one_outage_is_one_warning_and_one_info(events: Events, caplog: pytest.LogCaptureFixture) -> None:
+    """However many services fail, and however often."""
+    fail(events, "processor", "heartbeater", "forwarder", "heartbeater")
+    events.emit(SettleDelayed(2, AWAY))
+    finish(events, "processor", "heartbeater")
+    fail(events, "syncer")
+    finish(events, "forwarder")
+    for task_id in ("1", "2"):
+        events.emit(TaskSettled("default", task_id, written=True))
+    finish(events, "syncer")
+    away, back = info_lines(caplog)
+    assert "Redis at localhost:6379 is away: nothing listens there; 3 tasks run on, outcomes are kept" == away
+    assert back.startswith("Redis is back after ")
+    assert back.endswith("; 2 outcomes written")
+    assert not events.wants(RoundFinished)
+    assert not events.wants(TaskSettled)
+
+
+def test_d35_a_round_that_asked_nothing_does_not_end_an_outage(
+    events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor does the first round of a service: it may have been on its way before."""
+    fail(events, "processor")
+    finish(events, "processor", "processor", "forwarder")
+    assert 1 == len(info_lines(caplog))
+    finish(events, "forwarder")
+    assert 2 == len(info_lines(caplog))
+
+
+def test_d35_outcomes_of_attempts_that_end_after_it_do_not_count(
+    events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They were not kept."""
+    fail(events, "heartbeater")
+    events.emit(TaskSettled("default", "kept", written=True))
+    events.emit(TaskFinished("default", "new", "t", 0, 5, Outcome.SUCCEEDED, 0.1, None))
+    events.emit(TaskSettled("default", "new", written=True))
+    finish(events, "heartbeater")
+    assert info_lines(caplog)[-1].endswith("; 1 outcome written")
+
+
+def test_d35_the_next_outage_is_told_again(events: Events, caplog: pytest.LogCaptureFixture) -> None:
+    """Each has its two lines; a service that fails twice after the first one has met the second."""
+    for _ in range(2):
+        fail(events, "forwarder", "forwarder")
+        finish(events, "forwarder")
+    assert 4 == len(info_lines(caplog))
+
+
+def test_d35_a_round_that_fails_late_is_no_new_outage(
+    events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It began when Redis was away, and waited for it until its time was over."""
+    fail(events, "forwarder")
+    finish(events, "forwarder")
+    fail(events, "janitor", "recoverer")
+    assert 2 == len(info_lines(caplog))
+
+
+def test_d35_a_refused_password_is_told_with_the_address(
+    events: Events, server: Reported, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, like an outage."""
+    server.types = ()
+    text = "Redis at localhost:6379 refused the user name or password: invalid password"
+    fail(events, "forwarder", "recoverer", error=RedisAuthenticationError(text))
+    assert [
+        "Redis at localhost:6379 is away: it refused the user name or password: invalid password"
+    ] == info_lines(caplog)
+
+
+def test_d35_a_login_that_is_refused_after_a_break_is_told_once_more(
+    events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connection broke because the password was changed; that does not pass by itself."""
+    text = "Redis at localhost:6379 refused the user name or password: invalid password"
+    fail(events, "processor", "forwarder")
+    fail(events, "forwarder", "recoverer", "forwarder", error=RedisAuthenticationError(text))
+    assert [
+        "Redis at localhost:6379 is away: nothing listens there; 3 tasks run on, outcomes are kept",
+        "Redis at localhost:6379 is away: it refused the user name or password: invalid password",
+    ] == info_lines(caplog)
+
+
+def test_h20_a_service_that_fails_again_and_again_is_one_warning(
+    events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
     """Until the error is another; each service speaks for itself."""
-    events = Events()
-    LogSubscriber(ServerConfig(), "localhost:6379").attach(events)
-    caplog.set_level(logging.WARNING, "pyasynq")
-    for text in ("away", "away", "away", "loading"):
+    for text in ("no", "no", "no", "loading"):
         events.emit(RoundFailed("janitor", ValueError(text), 0.1))
     events.emit(RoundFailed("forwarder", ValueError("loading"), 0.1))
     assert [
-        "janitor: ValueError('away'); it is tried again until it succeeds",
-        "janitor: ValueError('loading'); it is tried again until it succeeds",
-        "forwarder: ValueError('loading'); it is tried again until it succeeds",
-    ] == caplog.messages
+        "janitor failed, and is tried again: ValueError('no')",
+        "janitor failed, and is tried again: ValueError('loading')",
+        "forwarder failed, and is tried again: ValueError('loading')",
+    ] == info_lines(caplog)
+
+
+def test_d44_outcomes_that_cannot_be_written_are_one_line(
+    events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not one for each try."""
+    for _ in range(5):
+        events.emit(SettleDelayed(1, ValueError("too large")))
+    assert ["1 outcome could not be written, and will be tried again: ValueError('too large')"] == info_lines(
+        caplog
+    )

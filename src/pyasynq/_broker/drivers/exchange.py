@@ -168,7 +168,7 @@ class Round:
         """Return what an error reply means for its call, which may be that it is to be sent again."""
         if self._will_take_it_later(position, reply):
             return UNSETTLED
-        return translate(reply, self._subject(position, reply))
+        return translate(reply, self._subject(position, reply), self._state.address)
 
     def _will_take_it_later(self, position: int, reply: ReplyError) -> bool:
         call = self._calls[position]
@@ -234,7 +234,7 @@ class Round:
             self._cause = str(opened)
         self._tried = self._must_pause = True
         if isinstance(opened, ReplyError) and opened.code not in WAITED_OUT:
-            self._give_up(translate(opened, "the connection"))
+            self._give_up(translate(opened, "the connection", self._state.address))
         elif isinstance(opened, PyasynqError):
             self._give_up(opened)
         return False

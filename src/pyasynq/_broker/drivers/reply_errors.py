@@ -109,15 +109,17 @@ def denied_commands(error: ReplyError, script: bytes) -> list[str]:
     return [name.decode().lower() for names in found for name in names if name]
 
 
-def translate(error: ReplyError, subject: str) -> RedisError:
+def translate(error: ReplyError, subject: str, address: str = "") -> RedisError:
     """Return our error for an error reply.
 
     Args:
         error: the reply.
         subject: the command or script that was refused.
+        address: where Redis is, without a password.
     """
     if error.code in _AUTHENTICATION:
-        return RedisAuthenticationError(f"Redis refused the user name or password: {error.message}")
+        where = f"Redis at {address}" if address else "Redis"
+        return RedisAuthenticationError(f"{where} refused the user name or password: {error.message}")
     if error.code == "NOPERM":
         return RedisPermissionError(f"{subject} was refused: {error.message}; {_RIGHTS}")
     if error.code == "OOM":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq._broker.drivers.failures import unlike_redis
 from pyasynq._broker.drivers.reply_errors import WAITED_OUT, ReplyError
 from pyasynq._broker.drivers.steps import Send
+from pyasynq._visible_text import visible
 from pyasynq.errors import RedisUnavailableError, RedisVersionError
 from pyasynq.events import ServerWarning
 
@@ -28,7 +29,7 @@ _FATAL: Final = frozenset({"NOAUTH", "WRONGPASS"})
 
 def log_warning(warning: ServerWarning) -> None:
     """Log a warning about the server, as drivers do unless told otherwise."""
-    _log.warning("%s", warning.message)
+    _log.warning("%s", visible(warning.message))
 
 
 @dataclass(slots=True, eq=False)

@@ -72,7 +72,7 @@ class Subscription:
         if isinstance(refusal, PyasynqError):
             raise refusal
         if isinstance(refusal, ReplyError) and refusal.code not in WAITED_OUT:
-            raise translate(refusal, f"command SUBSCRIBE {self._channel}")
+            raise translate(refusal, f"command SUBSCRIBE {self._channel}", self._target.address)
         raise RedisUnavailableError(self._target.address, str(refusal))
 
     async def __aexit__(

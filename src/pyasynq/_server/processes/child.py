@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._server.children.marks import FAMILY, new_family
 from pyasynq._server.processes.child_facts import ChildFacts
+from pyasynq._server.processes.link import WORKER_VARIABLE
 from pyasynq._server.processes.vitals import Vitals
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Child:
             self.pid = os.posix_spawn(
                 arguments[0],
                 arguments,
-                {**os.environ, FAMILY: self.family},
+                {**os.environ, FAMILY: self.family, WORKER_VARIABLE: str(member.worker)},
                 setpgroup=0,
                 setsigmask=(),
                 setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGHUP, signal.SIGPIPE),

@@ -18,6 +18,7 @@ from pyasynq._server.bell import Backoff
 from pyasynq._server.logs import subscribe_lines
 from pyasynq._server.recovery import Recovery, RecoveryRules
 from pyasynq._server.redis_time import RedisTime
+from pyasynq._visible_text import visible
 from pyasynq._wire.constants import LEASE_GRACE_SECONDS, LEASE_SECONDS
 from pyasynq.errors import PyasynqError
 from pyasynq.events import Events
@@ -53,7 +54,8 @@ async def recover_known_death(facts: ChildFacts, pid: int, died_at: float) -> in
             taken += await recoverer.look_until_heard()
         await driver.run(clear_server_state(facts.host, pid, facts.server_id))
     except PyasynqError as error:
-        _log.warning("the tasks of server %s come back when their leases lapse: %s", facts.server_id, error)
+        text = "the tasks of server %s come back when their leases lapse: %s"
+        _log.warning(text, facts.server_id, visible(error))
     finally:
         await driver.close()
     return taken

@@ -25,6 +25,8 @@ RETIRE: Final = b"retire"
 """Take no more tasks, and end when those that run have ended."""
 STOP: Final = b"stop"
 """Take no more tasks."""
+WORKER_VARIABLE: Final = "PYASYNQ_WORKER_NUMBER"
+"""Environment variable in which a supervisor tells a worker the number of its place, from 1."""
 _BEAT: Final = b'{"beat": true}\n'
 _PULSE: Final = b'{"pulse": true}\n'
 _PULSE_SECONDS: Final = 1.0

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from pyasynq._human_text import counted
 from pyasynq._server.children.marks import kill_marked
 from pyasynq._server.processes.child import Child, resident_bytes
 from pyasynq._server.processes.fleet import (
@@ -126,7 +127,7 @@ class Supervisor:
             (signal.SIGHUP, self._reload),
         ):
             self._loop.add_signal_handler(number, handler)
-        _log.info("supervisor (pid %d) of %d workers", os.getpid(), self._settings.processes)
+        _log.info("supervisor (pid %d) starts %s", os.getpid(), counted(self._settings.processes, "worker"))
         while not self._fleet.is_over:
             self._news.clear()
             self._act()
@@ -301,9 +302,8 @@ class Supervisor:
         assert child.facts is not None  # noqa: S101 - the caller has looked
         tasks = await recover_known_death(child.facts, child.pid, died_at)
         if tasks:
-            _log.warning(
-                "%d tasks of worker %d (pid %d) were recovered", tasks, child.member.worker, child.pid
-            )
+            recovered = counted(tasks, "task was", "tasks were")
+            _log.warning("%s recovered from worker %d (pid %d)", recovered, child.member.worker, child.pid)
 
     # Signals.
 

@@ -1,0 +1,37 @@
+"""What enqueueing is called in other task queues, and what to write here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_ENQUEUE: Final = "write `await {name}.enqueue(...)`, or `{name}.enqueue_sync(...)` in blocking code"
+_WITH_OPTIONS: Final = (
+    "write `await {name}.options(delay=...).enqueue(...)`, or `.enqueue_sync(...)` in blocking code"
+)
+_TASK: Final = "write `{name}.task(...)`, which `app.enqueue_many` and `app.schedule` take"
+_OPTIONS: Final = "write `{name}.options(queue=..., delay=...)`"
+_ELSEWHERE: Final = {
+    "delay": _ENQUEUE,
+    "send": _ENQUEUE,
+    "kiq": _ENQUEUE,
+    "defer": _ENQUEUE,
+    "defer_async": _ENQUEUE,
+    "push": _ENQUEUE,
+    "submit": _ENQUEUE,
+    "apply_async": _WITH_OPTIONS,
+    "send_with_options": _WITH_OPTIONS,
+    "schedule": _WITH_OPTIONS,
+    "s": _TASK,
+    "si": _TASK,
+    "signature": _TASK,
+    "message": _TASK,
+    "configure": _OPTIONS,
+    "kicker": _OPTIONS,
+}
+
+
+def our_word(task: object, attribute: str) -> str:
+    """Return what to write instead, as the end of an error message; empty for any other attribute."""
+    remedy = _ELSEWHERE.get(attribute)
+    name = vars(task).get("__name__") or "task"
+    return f": {remedy.format(name=name)}" if remedy else ""

@@ -1,0 +1,65 @@
+"""Messages for people: singular and plural, durations, and foreign text that cannot break the line."""
+
+from __future__ import annotations
+
+import string
+from typing import Any, Final
+
+from pyasynq._visible_text import visible, visible_lines
+
+_MINUTE: Final = 60
+_HOUR: Final = 3_600
+_DAY: Final = 86_400
+
+
+def counted(number: int, singular: str, plural: str = "") -> str:
+    """Return `1 task`, `1,203 tasks`; the plural is the singular with an s unless given."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them: `0.4 ms`, `12 ms`, `1.2 s`, `41 s`, `2 min 5 s`, `3 h`, `2 days`."""
+    # Each limit is where rounding would reach the next unit.
+    if seconds < 0.9995:
+        return f"{max(seconds, 0.0) * 1_000:.{int(seconds < 0.0095)}f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    whole = round(seconds)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return _two_units(whole, _MINUTE, "min", 1, "s")
+    if whole < _DAY:
+        return _two_units(whole, _HOUR, "h", _MINUTE, "min")
+    hours = whole % _DAY // _HOUR
+    return counted(whole // _DAY, "day") + (f" {hours} h" if hours else "")
+
+
+def some(names: Any, most: int) -> str:
+    """Return the first names, made visible, and how many more there are."""
+    listed = list(names)
+    shown = ", ".join(visible(name) for name in listed[:most])
+    return f"{shown} and {len(listed) - most:,} more" if len(listed) > most else shown
+
+
+class MessageFormatter(string.Formatter):
+    """Formats messages by templates such as `{tasks:task was|tasks were} lost after {seconds:time}`.
+
+    A number with `singular|plural` becomes a count, one with `time` a duration. All text that is filled in is
+    made visible; with `lines` it keeps its line breaks.
+    """
+
+    def format_field(self, value: Any, spec: str) -> str:
+        """Return one value as the template asks for it."""
+        if spec == "time":
+            return duration(value)
+        if "|" in spec:
+            return counted(value, *spec.split("|"))
+        if spec == "lines":
+            return visible_lines(str(value))
+        return visible(format(value, spec))
+
+
+def _two_units(whole: int, large: int, large_name: str, small: int, small_name: str) -> str:
+    rest = whole % large // small
+    return f"{whole // large} {large_name}" + (f" {rest} {small_name}" if rest else "")

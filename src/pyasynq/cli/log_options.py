@@ -1,0 +1,143 @@
+"""`--log-level` and its like: whose logging a command uses, the app's own or that of the command line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.config
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+
+import click
+from click.core import ParameterSource
+
+from pyasynq import TaskFieldsFilter
+from pyasynq.cli.logs import LogFormat, install_handler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
+
+_OUTCOMES: Final = "pyasynq.outcomes"
+_log = logging.getLogger("pyasynq")
+
+
+def log_options(command: Decorated) -> Decorated:
+    """Give a command the options of logging; it gets them as `log_level` and so on."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def set_up_logging(settings: dict[str, Any], *, process: str = "") -> None:
+    """Set up logging, after the app was imported, as its options say.
+
+    An app that has configured the root logger is left alone: its handlers only get the task's fields. A
+    `dictConfig` that disabled the existing loggers did not mean ours.
+
+    Args:
+        settings: the command's options.
+        process: what this process is called among several.
+
+    Raises:
+        UsageError: for a file that is no configuration of logging.
+    """
+    if settings["no_logging"]:
+        return
+    if settings["log_config"] is not None:
+        _configure_from(settings["log_config"])
+    elif logging.getLogger().handlers:
+        _note_unused_options()
+    else:
+        install_handler(settings["log_level"], settings["log_format"], process=process)
+    adopt_handlers()
+    _choose_outcome_lines(settings)
+
+
+def adopt_handlers() -> None:
+    """Enable our loggers, and give the root logger's handlers the task's fields; again after each change."""
+    for name in ("pyasynq", *logging.root.manager.loggerDict):
+        if name == "pyasynq" or name.startswith("pyasynq."):
+            logging.getLogger(name).disabled = False
+    for handler in logging.getLogger().handlers:
+        if not any(isinstance(one, TaskFieldsFilter) for one in handler.filters):
+            handler.addFilter(TaskFieldsFilter())
+
+
+def is_terminal() -> bool:
+    """Return whether a person reads what is logged."""
+    return sys.stderr.isatty()
+
+
+def _choose_outcome_lines(settings: dict[str, Any]) -> None:
+    """Turn the line for each success on or off; a level that the app has chosen stays unless asked."""
+    asked: bool | None = settings.get("task_lines")
+    logger = logging.getLogger(_OUTCOMES)
+    if asked is None:
+        if logger.level:
+            return
+        asked = settings["log_format"] == "text" and is_terminal()
+    logger.setLevel(logging.NOTSET if asked else logging.WARNING)
+
+
+def _note_unused_options() -> None:
+    context = click.get_current_context()
+    typed = [
+        f"--{name.replace('_', '-')}"
+        for name in ("log_level", "log_format")
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if typed:
+        _log.warning("the app has configured logging itself; %s will not be used", " and ".join(typed))
+
+
+def _configure_from(file: str) -> None:
+    path = Path(file)
+    try:
+        if path.suffix in {".ini", ".conf", ".cfg"}:
+            logging.config.fileConfig(path, disable_existing_loggers=False)
+            return
+        text = path.read_text("utf-8")
+        content = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        logging.config.dictConfig({"version": 1, "disable_existing_loggers": False, **content})
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError, RuntimeError) as error:
+        cause = error.__cause__ or error
+        raise click.UsageError(
+            f"--log-config {file}: {type(cause).__name__}: {cause}; it is a dictConfig in JSON or TOML, "
+            "or a fileConfig that ends in .ini"
+        ) from error
+
+
+task_lines_option = click.option(
+    "--log-tasks/--quiet-tasks",
+    "task_lines",
+    default=None,
+    help="Write a line for each success, or only for failures. Unless given: on a terminal, in text.",
+)
+
+_OPTIONS: Final = (
+    click.option(
+        "-l",
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+        default="info",
+        show_default=True,
+        help="The least level that is written.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice(get_args(LogFormat)),
+        default="text",
+        show_default=True,
+        help="Lines for people, or one JSON object a line.",
+    ),
+    click.option(
+        "--log-config",
+        metavar="FILE",
+        help="Configure logging from this file: a dictConfig in JSON or TOML, or an .ini file.",
+    ),
+    click.option("--no-logging", is_flag=True, help="Leave logging alone altogether: the app sets it up."),
+)
