@@ -134,9 +134,9 @@ class SettleQueue:
 
     def take_delayed(self) -> list[Batch]:
         """Return the outcomes that failed before and are not suspect, each as a batch of its own."""
-        entries, self._delayed = self._delayed, []
-        self._delayed = [entry for entry in entries if entry.suspect]
-        return self._batches(self._sendable(entry for entry in entries if not entry.suspect), together=False)
+        entries = [entry for entry in self._delayed if not entry.suspect]
+        self._delayed = [entry for entry in self._delayed if entry.suspect]
+        return self._batches(self._sendable(entries), together=False)
 
     def take_suspects(self) -> Iterator[Batch]:
         """Yield the outcomes whose error may be their own, one at a time; each must be confirmed or failed.
