@@ -117,9 +117,11 @@ def trace_of(error: BaseException, limit: int = 16_384) -> bytes:
 def place_of(error: BaseException) -> str:
     """Return the innermost line of the user's that raised an error, as in `tasks.py:12`; empty for none.
 
-    A group's is that of its first leaf, if that has one.
+    A group's is that of its first leaf, if that has one. Python raises a `RuntimeError` for a coroutine that
+    raises StopIteration outside of it; then the place is that of the cause.
     """
-    for one in (_first_leaf(error), error):
+    leaf = _first_leaf(error)
+    for one in (leaf, error, leaf.__cause__ or leaf):
         elsewhere = elsewhere_of(one)
         place = place_in(one.__traceback__) if elsewhere is None else elsewhere.place
         if place:

@@ -171,6 +171,25 @@ def test_d33_an_error_that_only_we_raise_has_no_place() -> None:
     assert "missing 'text'" in trace
 
 
+async def stop(task: Task, call_next: Callable[[Task], Any]) -> None:
+    """Raise what no coroutine may raise."""
+    raise StopIteration
+
+
+@run_async
+async def test_d33_an_error_that_python_raises_for_the_user_has_the_place_of_its_cause() -> None:
+    """Its own traceback holds no frame of the coroutine."""
+    mux = Mux()
+    mux.handle("t", fail)  # type: ignore[arg-type]
+    mux.use(stop)
+    with pytest.raises(RuntimeError) as caught:
+        await mux.route("t").call(Task("t"))  # type: ignore[misc]
+    # The frames of this test stand for those of the engine.
+    error = caught.value.with_traceback(caught.value.__traceback__ and caught.value.__traceback__.tb_next)
+    place = f"[test_failure_text.py:{stop.__code__.co_firstlineno + 2}]"
+    assert f"RuntimeError: coroutine raised StopIteration {place}" == error_line(error)
+
+
 async def observe(task: Task, call_next: Callable[[Task], Any]) -> Any:
     """Stand between our frames and the handler's."""
     return await call_next(task)
