@@ -1,15 +1,23 @@
-"""Waiting for what nobody tells of."""
+"""Waiting for what nothing tells of, and comparing what runs out meanwhile."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PATIENCE = 30.0
 """Seconds; much more than anything takes, since other work may share the machine."""
+
+
+def set_to(seconds: int) -> Any:
+    """Return what equals a TTL that was set to these seconds at most 30 s, or half of them, ago."""
+    late = min(PATIENCE, seconds / 2)
+    return pytest.approx(seconds - late / 2, abs=late / 2) if seconds > 0 else seconds
 
 
 def wait_until(

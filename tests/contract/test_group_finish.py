@@ -13,6 +13,7 @@ from pyasynq.task import Task, TaskState
 from tests.contract.aggregating import STAGED, finish
 from tests.factories import NOW, PENDING_SINCE, Tasks
 from tests.fix_broker import BlockingPerformer, Perform
+from tests.waiting import set_to
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient
@@ -90,7 +91,7 @@ def test_w05_the_aggregate_may_join_a_group_later(perform: Perform, tasks: Tasks
 def test_w09_the_aggregate_may_be_unique(perform: Perform, redis_client: RedisClient, tasks: Tasks) -> None:
     """Sees the loss of the SET and of the HSET."""
     assert Finish.DONE is perform(finish(STAGED, unique=600))
-    assert (NEW.encode(), 600) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
+    assert (NEW.encode(), set_to(600)) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
     assert LOCK.encode() == tasks.fields(NEW)["unique_key"]
     assert is_gone(tasks)
 
@@ -115,7 +116,7 @@ def test_a_lock_that_another_task_holds_leaves_the_set_as_it_is(
     redis_client.set(LOCK, "before", ex=600)
     assert Finish.DUPLICATE is perform(finish(STAGED, unique=60))
     assert {} == tasks.fields(NEW)
-    assert (b"before", 600) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
+    assert (b"before", set_to(600)) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
     assert not is_gone(tasks)
 
 
@@ -125,7 +126,7 @@ def test_the_lock_of_a_member_goes_to_the_aggregate(
     """It is of equal type and payload; also when nobody knows that the member owns it."""
     redis_client.set(LOCK, "b", ex=600)
     assert Finish.DONE is perform(finish(STAGED, unique=60))
-    assert (NEW.encode(), 60) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
+    assert (NEW.encode(), set_to(60)) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
 
 
 def test_h11_w31_a_set_that_is_no_more_enqueues_nothing(
@@ -276,7 +277,7 @@ def test_the_lock_of_an_aggregate_may_last_until_its_expiry(
     """Only Redis knows of it."""
     assert Finish.DONE is perform(finish(STAGED, unique=600, until="expiry"))
     assert {"msg", "state", "pending_since"} == tasks.fields(NEW).keys()
-    assert (NEW.encode(), 600) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
+    assert (NEW.encode(), set_to(600)) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
 
 
 MANY = [(f"gone-{number}", "") for number in range(2_000)]

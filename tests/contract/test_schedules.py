@@ -27,6 +27,7 @@ from pyasynq.task import EnqueueResult, EnqueueStatus, TaskState
 from tests.contract.enqueueing import composed
 from tests.factories import NOW, PENDING_SINCE, Tasks
 from tests.fix_broker import BlockingPerformer
+from tests.waiting import set_to
 
 if TYPE_CHECKING:
     from pyasynq._broker.plan import Plan
@@ -169,7 +170,7 @@ def test_h18_a_unique_task_takes_its_lock_with_the_tick(
     assert "enqueued" == status(perform(fire_tick(unique=30, **options)))
     lock = wanted.lock
     assert lock.encode() == tasks.fields("a")["unique_key"]
-    assert (b"a", wanted.lock_ttl) == (redis_client.get(lock), redis_client.ttl(lock))
+    assert (b"a", set_to(wanted.lock_ttl)) == (redis_client.get(lock), redis_client.ttl(lock))
 
 
 @pytest.mark.parametrize("options", [{}, {"process_in": 60}])
@@ -272,7 +273,7 @@ def test_a_scheduler_shows_its_entries(perform: Perform, redis_client: RedisClie
     """Pushed from the left, so stored in reverse, as Asynq does."""
     perform(write_scheduler_entries("s", [entry("a"), entry("b")], now=NOW))
     assert [entry("b").encode(), entry("a").encode()] == redis_client.lrange(SCHEDULER, 0, -1)
-    assert 20 == redis_client.ttl(SCHEDULER)
+    assert set_to(20) == redis_client.ttl(SCHEDULER)
     lapses = redis_client.zrange("asynq:schedulers", 0, -1, withscores=True)
     assert [(SCHEDULER.encode(), NOW.ceiling + 20)] == lapses
 
@@ -282,7 +283,7 @@ def test_a_heartbeat_replaces_the_entries(perform: Perform, redis_client: RedisC
     perform(write_scheduler_entries("s", [entry("a"), entry("b")], now=NOW))
     perform(write_scheduler_entries("s", [entry("c")], ttl=5, now=NOW))
     assert [entry("c").encode()] == redis_client.lrange(SCHEDULER, 0, -1)
-    assert 5 == redis_client.ttl(SCHEDULER)
+    assert set_to(5) == redis_client.ttl(SCHEDULER)
     perform(write_scheduler_entries("s", [], now=NOW))
     assert 0 == redis_client.exists(SCHEDULER)
     assert 1 == redis_client.zcard("asynq:schedulers")
@@ -327,9 +328,9 @@ def test_enqueues_are_remembered_the_newest_first(perform: Perform, redis_client
 def test_w26_a_history_has_an_end(perform: Perform, redis_client: RedisClient) -> None:
     """Ninety days after its last enqueue, or when it is cleared."""
     perform(record_enqueue_event("e", event()))
-    assert 90 * 86_400 == redis_client.ttl(HISTORY)
+    assert set_to(90 * 86_400) == redis_client.ttl(HISTORY)
     perform(record_enqueue_event("e", event("y"), ttl=100))
-    assert 100 == redis_client.ttl(HISTORY)
+    assert set_to(100) == redis_client.ttl(HISTORY)
     perform(clear_scheduler_history("e"))
     assert [] == redis_client.keys("*")
 

@@ -27,7 +27,7 @@ from pyasynq.events import (
 from pyasynq.server import Server
 from tests.fix_engine import QUICK, Gate, Recorder, serving
 from tests.run_async import run_async
-from tests.waiting import wait_until
+from tests.waiting import set_to, wait_until
 
 if TYPE_CHECKING:
     import redis
@@ -79,7 +79,7 @@ async def test_h09_the_heartbeat_renews_the_locks_of_running_tasks(
         # Any number of beats may have been sent before and not been taken in yet.
         while redis_client.ttl(lock) <= 60:
             await running.next_round("heartbeater")
-        assert (b"a", 600) == (redis_client.get(lock), redis_client.ttl(lock))
+        assert (b"a", set_to(600)) == (redis_client.get(lock), redis_client.ttl(lock))
         gate.open.set()
         await running.finished("a")
         await running.settled()

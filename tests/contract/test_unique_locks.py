@@ -20,6 +20,7 @@ from tests.contract.settling import CUTOFF
 from tests.contract.uniqueness import KEY, RETRY_AT, archive, bring_into, complete, done, retry, take, unique
 from tests.factories import NOW, TOKEN, Tasks, claim
 from tests.fix_broker import BlockingPerformer, Perform
+from tests.waiting import set_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +54,7 @@ def test_h09_a_task_that_is_taken_renews_its_lock(
     enqueue(perform, unique("a", unique=seconds), composed("z", b"z", unique=600))
     nearly_over(redis_client)
     take(perform)
-    assert (b"a", expected) == (redis_client.get(KEY), redis_client.ttl(KEY))
+    assert (b"a", set_to(expected)) == (redis_client.get(KEY), redis_client.ttl(KEY))
 
 
 def test_h09_a_lock_that_holds_longer_stays(once: Perform, redis_client: RedisClient) -> None:
@@ -61,7 +62,7 @@ def test_h09_a_lock_that_holds_longer_stays(once: Perform, redis_client: RedisCl
     bring_into(once, "scheduled")
     once(run_tasks("default", ["a"], now=NOW))
     take(once)
-    assert 660 == redis_client.ttl(KEY)
+    assert set_to(660) == redis_client.ttl(KEY)
 
 
 @pytest.mark.parametrize("until", ["success", "start"])
@@ -72,7 +73,7 @@ def test_h09_a_task_that_lost_its_lock_does_not_touch_it_when_it_is_taken(
     enqueue(once, unique("a", until=until))
     redis_client.set(KEY, "somebody", ex=5)
     take(once)
-    assert (b"somebody", 5) == (redis_client.get(KEY), redis_client.ttl(KEY))
+    assert (b"somebody", set_to(5)) == (redis_client.get(KEY), redis_client.ttl(KEY))
 
 
 def test_h09_a_lock_that_has_lapsed_is_not_taken_again(once: Perform, redis_client: RedisClient) -> None:
@@ -95,7 +96,7 @@ def test_the_lock_of_a_task_that_starts_goes_for_good(
     assert {"msg", "state", "unique_key", "x:attempt"} == tasks.fields("a").keys()
     assert ["enqueued"] == statuses(enqueue(once, unique("b", until="start")))
     once(retry(item))
-    assert (b"b", 600) == (redis_client.get(KEY), redis_client.ttl(KEY))
+    assert (b"b", set_to(600)) == (redis_client.get(KEY), redis_client.ttl(KEY))
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(600, 600), (5, 60)])
@@ -106,7 +107,7 @@ def test_h09_a_running_task_renews_its_lock(
     bring_into(perform, "active", unique=seconds)
     nearly_over(redis_client)
     assert 1 == perform(renew_locks("default", [HeldLock("x", "no"), HeldLock("a", KEY)], lease_seconds=30))
-    assert (b"a", expected) == (redis_client.get(KEY), redis_client.ttl(KEY))
+    assert (b"a", set_to(expected)) == (redis_client.get(KEY), redis_client.ttl(KEY))
 
 
 def test_h09_a_lock_is_renewed_by_its_owner_only_and_while_it_runs(
@@ -121,7 +122,7 @@ def test_h09_a_lock_is_renewed_by_its_owner_only_and_while_it_runs(
     enqueue(once, take_over)
     take(once)
     assert 1 == once(renew_locks("default", [HeldLock("b", KEY)]))
-    assert (b"somebody", 5) == (redis_client.get(KEY), redis_client.ttl(KEY))
+    assert (b"somebody", set_to(5)) == (redis_client.get(KEY), redis_client.ttl(KEY))
 
 
 def test_h09_a_task_of_go_does_not_tell_its_time_and_keeps_the_lock_while_it_runs(
@@ -131,9 +132,9 @@ def test_h09_a_task_of_go_does_not_tell_its_time_and_keeps_the_lock_while_it_run
     tasks.pending("a", unique_key=LOCK)
     nearly_over(redis_client, LOCK)
     take(once)
-    assert 1 == redis_client.ttl(LOCK)
+    assert set_to(1) == redis_client.ttl(LOCK)
     once(renew_locks("default", [HeldLock("a", LOCK)]))
-    assert 60 == redis_client.ttl(LOCK)
+    assert set_to(60) == redis_client.ttl(LOCK)
 
 
 # Retry and recovery.
@@ -147,7 +148,7 @@ def test_h09_a_retry_keeps_the_lock_until_its_next_attempt_and_its_own_time(
     item = bring_into(perform, "active")
     redis_client.expire(KEY, left)
     perform(retry(item))
-    assert (b"a", expected) == (redis_client.get(KEY), redis_client.ttl(KEY))
+    assert (b"a", set_to(expected)) == (redis_client.get(KEY), redis_client.ttl(KEY))
 
 
 def test_h09_a_retry_that_is_due_keeps_the_lock_for_its_own_time(
@@ -157,7 +158,7 @@ def test_h09_a_retry_that_is_due_keeps_the_lock_for_its_own_time(
     item = bring_into(once, "active")
     nearly_over(redis_client)
     once(retry(item, retry_at=NOW.seconds - 100))
-    assert 600 == redis_client.ttl(KEY)
+    assert set_to(600) == redis_client.ttl(KEY)
 
 
 def test_h09_a_retry_without_a_lock_looks_at_none(once: Perform, redis_client: RedisClient) -> None:
@@ -165,7 +166,7 @@ def test_h09_a_retry_without_a_lock_looks_at_none(once: Perform, redis_client: R
     item = bring_into(once, "active", until="expiry")
     redis_client.expire(KEY, 5)
     once(retry(item))
-    assert 5 == redis_client.ttl(KEY)
+    assert set_to(5) == redis_client.ttl(KEY)
 
 
 def test_h09_a_retry_leaves_a_lock_that_is_not_its_own(once: Perform, redis_client: RedisClient) -> None:
@@ -173,7 +174,7 @@ def test_h09_a_retry_leaves_a_lock_that_is_not_its_own(once: Perform, redis_clie
     item = bring_into(once, "active")
     redis_client.set(KEY, "somebody", ex=5)
     once(retry(item))
-    assert (b"somebody", 5) == (redis_client.get(KEY), redis_client.ttl(KEY))
+    assert (b"somebody", set_to(5)) == (redis_client.get(KEY), redis_client.ttl(KEY))
 
 
 def test_h09_a_retry_of_a_task_of_go_keeps_the_lock_until_its_next_attempt(
@@ -184,7 +185,7 @@ def test_h09_a_retry_of_a_task_of_go_keeps_the_lock_until_its_next_attempt(
     tasks.active("a", unique_key=LOCK)
     nearly_over(redis_client, LOCK)
     once(retry(item, RETRY_AT))
-    assert 90 == redis_client.ttl(LOCK)
+    assert set_to(90) == redis_client.ttl(LOCK)
 
 
 @pytest.mark.parametrize("owner", ["a", "somebody"])
@@ -198,7 +199,10 @@ def test_h09_a_recovery_renews_the_lock_of_its_owner(
     redis_client.set(KEY, owner, ex=5)
     seen = [RecoverTask(task_id, TOKEN, EXPIRED) for task_id in ("plain", "a")]
     assert {"plain", "a"} == {task.id for task in perform(recover("default", seen, now=NOW))}
-    assert (owner.encode(), 600 if owner == "a" else 5) == (redis_client.get(KEY), redis_client.ttl(KEY))
+    assert (owner.encode(), set_to(600 if owner == "a" else 5)) == (
+        redis_client.get(KEY),
+        redis_client.ttl(KEY),
+    )
 
 
 # The end.
@@ -280,7 +284,7 @@ def test_h09_only_time_ends_a_lock_until_its_expiry(
     item = bring_into(once, "active", until="expiry", retention=60)
     redis_client.expire(KEY, 7)
     once(finish(item))
-    assert (b"a", 7) == (redis_client.get(KEY), redis_client.ttl(KEY))
+    assert (b"a", set_to(7)) == (redis_client.get(KEY), redis_client.ttl(KEY))
 
 
 def test_h09_w12_a_removed_queue_leaves_no_lock_of_any_kind(once: Perform, redis_client: RedisClient) -> None:

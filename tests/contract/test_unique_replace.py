@@ -15,6 +15,7 @@ from tests.contract.enqueueing import composed, enqueue, statuses
 from tests.contract.uniqueness import KEY, bring_into, take, unique
 from tests.factories import NOW, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
+from tests.waiting import set_to
 
 if TYPE_CHECKING:
     from pyasynq._broker.enqueueing.compose import Composed
@@ -189,7 +190,7 @@ def test_a_lock_is_prolonged_and_never_cut_short(
     """Until the new time, and for its own after it."""
     bring_into(once, "pending")
     replace(once, **options)
-    assert (b"a", seconds) == (redis_client.get(KEY), redis_client.ttl(KEY))
+    assert (b"a", set_to(seconds)) == (redis_client.get(KEY), redis_client.ttl(KEY))
 
 
 @pytest.mark.parametrize(

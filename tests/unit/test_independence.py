@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -129,3 +130,28 @@ def test() -> None:
 """
 
     assert [4, 5, 7, 8, 9] == hasty_assertions(source)
+
+
+def exact_lifetimes(source: str) -> list[int]:
+    """Return the lines of comparisons with exactly what is left of a key's time."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source) if ".ttl(" in source else ast.Module([], []))
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq)
+        # A TTL of -1 or -2 does not run out.
+        if re.search(r"\.p?ttl\(", text := ast.unparse(node)) and not re.search(r"set_to\(|-[12]\b", text)
+    ]
+
+
+def test_d40_no_comparison_expects_exactly_what_is_left_of_a_time() -> None:
+    """A TTL is a second less when the machine was busy for half a second: compare with `set_to(600)`."""
+    found = {
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in (ROOT / "tests" / "contract").rglob("*.py")
+        for line in exact_lifetimes(path.read_text(encoding="utf-8"))
+    }
+
+    assert set() == found
+    assert [2] == exact_lifetimes(
+        "def f():\n    assert 600 == client.ttl(key)\n    assert set_to(6) == client.ttl(key)"
+    )
