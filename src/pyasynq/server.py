@@ -132,6 +132,10 @@ class Server:
         """Return the type of each task that runs now."""
         return [] if self._engine is None else self._engine.running_types()
 
+    def unwritten(self) -> int:
+        """Return how many outcomes Redis has not confirmed."""
+        return 0 if self._engine is None else self._engine.unwritten
+
     async def start(self, handler: Router | Handler) -> None:
         """Begin to work, and return.
 

@@ -121,7 +121,7 @@ def test_what_is_left_of_a_hash_is_not_cancelled(
 
 def test_what_cannot_be_is_refused(perform: Perform) -> None:
     """The error names it."""
-    with pytest.raises(InvalidOptionError, match=r"^outcome='kill'"):
+    with pytest.raises(InvalidOptionError, match=r"^outcome=<str>"):
         perform(cancel(outcome="kill"))
     with pytest.raises(InvalidOptionError, match=r"^task_id="):
         perform(cancel(" "))

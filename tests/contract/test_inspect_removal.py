@@ -153,7 +153,7 @@ def test_a_task_that_comes_while_the_queue_is_emptied_is_told(
     """Not even force deletes what its call has not seen."""
     tasks.pending("a")
     perform = Meddles(redis_client, "inspect/remove_queue", 1, lambda: tasks.pending("b"))
-    with pytest.raises(QueueNotEmptyError, match="it has 1 tasks"):
+    with pytest.raises(QueueNotEmptyError, match="it has 1 task;"):
         perform(remove(force=True))
     assert {b"default"} == redis_client.smembers("asynq:queues")
 

@@ -221,7 +221,7 @@ def test_a_server_publishes_of_the_queues_that_it_is_told() -> None:
     assert {"a": 5, "b": 5} == ServerConfig(queues=queues, publish_events=5).event_stream_lengths
     some = ServerConfig(queues=queues, publish_events={"a": 7, "b": False})
     assert {"a": 7} == some.event_stream_lengths
-    with pytest.raises(InvalidOptionError, match=r"^publish_events='c'"):
+    with pytest.raises(InvalidOptionError, match=r"^publish_events=<str>"):
         ServerConfig(queues=queues, publish_events={"c": True})
     with pytest.raises(InvalidOptionError, match=r"^publish_events=0"):
         ServerConfig(queues=queues, publish_events=0)
@@ -467,17 +467,17 @@ def test_a_follower_goes_on_where_another_has_ended(perform: Perform, redis_url:
 def test_wrong_arguments_of_follow_are_errors_at_once(redis_url: str) -> None:
     """Not at the first step, and with the remedy."""
     with pyasynq.sync.Inspector(redis_url) as inspector:
-        with pytest.raises(InvalidOptionError, match=r"^kinds='suceeded'.*did you mean 'succeeded'"):
+        with pytest.raises(InvalidOptionError, match=r"^kinds=<str>.*did you mean 'succeeded'"):
             inspector.follow(kinds=["suceeded"])
-        with pytest.raises(InvalidOptionError, match=r"^kinds='started': .*\['started'\]"):
+        with pytest.raises(InvalidOptionError, match=r"^kinds=<str>: .*\['name'\]"):
             inspector.follow(kinds="started")
         with pytest.raises(InvalidOptionError, match=r"^types="):
             inspector.follow(types=[" "])
         with pytest.raises(InvalidOptionError, match=r"^queue="):
             inspector.follow(" ")
-        with pytest.raises(InvalidOptionError, match=r"^after='yesterday'"):
+        with pytest.raises(InvalidOptionError, match=r"^after=<str>"):
             inspector.follow("default", after={"default": "yesterday"})
-        with pytest.raises(InvalidOptionError, match=r"^after='0': must map queues to positions"):
+        with pytest.raises(InvalidOptionError, match=r"^after=<str>: must map queues to positions"):
             inspector.follow("default", after="0")  # type: ignore[arg-type]
         with pytest.raises(InvalidOptionError, match=r"^seconds=-1"):
             inspector.follow("default", seconds=-1)

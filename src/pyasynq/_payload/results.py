@@ -74,8 +74,15 @@ def _awaited(annotation: Any) -> Any:
 
 
 def _without_control(annotation: Any) -> Any:
-    """Leave out of `str | Snooze` what is no result; None is what stays of a lone `Snooze`."""
+    """Leave the control values out of `str | Snooze | type[Cancel]`; None stays of a lone `Snooze`."""
     is_union = typing.get_origin(annotation) in {typing.Union, types.UnionType}
     members = typing.get_args(annotation) if is_union else (annotation,)
-    kept = [one for one in members if not (isinstance(one, type) and issubclass(one, ControlFlow))]
+    kept = [one for one in members if not _is_control(one)]
     return annotation if len(kept) == len(members) else typing.Union[(*kept,)] if kept else None
+
+
+def _is_control(annotation: Any) -> bool:
+    """Return whether an annotation is a control class, or `type[...]` of one."""
+    if typing.get_origin(annotation) is type:
+        (annotation,) = typing.get_args(annotation)
+    return isinstance(annotation, type) and issubclass(annotation, ControlFlow)

@@ -35,6 +35,9 @@ class Reported(Protocol):
     def running_types(self) -> Sequence[str]:
         """Return the type of each task that runs now."""
 
+    def unwritten(self) -> int:
+        """Return how many outcomes Redis has not confirmed."""
+
 
 class LogSubscriber:
     """Turns events into log lines.
@@ -59,7 +62,7 @@ class LogSubscriber:
 
     def attach(self, events: Events) -> None:
         """Begin to write."""
-        self._outage = OutageLog(events, self._address, lambda: len(self._running_types()))
+        self._outage = OutageLog(events, self._address, lambda: len(self._running_types()), self._unwritten)
         attach_outcome_log(events)
         events.subscribe(happened.ServerStateChanged, self._state)
         events.subscribe(happened.ServerEnded, self._ended)
@@ -70,6 +73,9 @@ class LogSubscriber:
 
     def _running_types(self) -> Sequence[str]:
         return () if self._server is None else self._server.running_types()
+
+    def _unwritten(self) -> int:
+        return 0 if self._server is None else self._server.unwritten()
 
     # The life of the server.
 

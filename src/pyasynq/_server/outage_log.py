@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 
 _AWAY: Final = (RedisUnavailableError, ReplyLostError, RedisAuthenticationError)
-_PROOFS: Final = frozenset({"heartbeater", "forwarder", "recoverer", "janitor", "scheduler heartbeat"})
+_PROOFS: Final = frozenset({"heartbeater", "recoverer", "janitor", "scheduler heartbeat"})
 """Services of which each round asks Redis something; a round of the others may have had nothing to ask."""
 _LATE_SECONDS: Final = 10.0
 """How long after an outage a round of its time may still fail: twice the time-out of an exchange."""
@@ -35,15 +35,23 @@ class OutageLog:
         events: of the worker or scheduler.
         address: where Redis is, for errors that do not say.
         running: returns how many tasks run now.
+        unwritten: returns how many outcomes Redis has not confirmed.
         noun: begins the lines, where it is not the worker that speaks.
     """
 
     def __init__(
-        self, events: Events, address: str, running: Callable[[], int] = lambda: 0, *, noun: str = ""
+        self,
+        events: Events,
+        address: str,
+        running: Callable[[], int] = lambda: 0,
+        unwritten: Callable[[], int] = lambda: 0,
+        *,
+        noun: str = "",
     ) -> None:
         self._events = events
         self._address = address
         self._running = running
+        self._unwritten = unwritten
         self._noun = f"{noun}: " if noun else ""
         self._stop_listening: list[Callable[[], None]] = []
         self._began: float | None = None
@@ -55,6 +63,8 @@ class OutageLog:
         self._fresh: set[tuple[str, str]] = set()
         """Attempts that ended after Redis was back, by queue and id: these outcomes were not kept."""
         self._written = 0
+        self._kept: int | None = None
+        """Number of outcomes of the outage that are still to be written; None until Redis is back."""
         self._late_until = 0.0
         self._late: set[str] = set()
         """Services that reported a failure since the last outage was over."""
@@ -74,7 +84,7 @@ class OutageLog:
             # Another reason, which does not pass by itself.
             self._warn(error, "")
         self._refused = self._refused or refused
-        self._back_at = None
+        self._back_at = self._kept = None
         if service in _PROOFS or service == _WRITES_KEPT_OUTCOMES:
             self._failed.add(service)
         return True
@@ -110,7 +120,10 @@ class OutageLog:
         task = event.queue, event.task_id
         if task in self._fresh:
             self._fresh.discard(task)
-        elif event.written:
+            return
+        if self._kept is not None:
+            self._kept -= 1
+        if event.written:
             self._written += 1
             self._back_at = self._back_at or time.monotonic()
 
@@ -124,7 +137,11 @@ class OutageLog:
         self._rounds.add(service)
         if proved and self._back_at is None:
             self._back_at = time.monotonic()
-        if self._back_at is not None and not self._failed:
+        if self._back_at is None:
+            return
+        if self._kept is None:
+            self._kept = self._unwritten() - len(self._fresh)
+        if self._kept <= 0 and not self._failed:
             self._end(self._back_at)
 
     def _end(self, back_at: float) -> None:
@@ -133,7 +150,7 @@ class OutageLog:
             stop()
         outcomes = f"; {counted(self._written, 'outcome')} written" if self._written else ""
         _log.info("%sRedis is back after %s%s", self._noun, duration(back_at - self._began), outcomes)
-        self._began = self._back_at = None
+        self._began = self._back_at = self._kept = None
         self._written = 0
         self._refused = False
         self._late_until = time.monotonic() + _LATE_SECONDS

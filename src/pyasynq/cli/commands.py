@@ -24,7 +24,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
 _SHORT_HELP: Final[Mapping[str, str]] = {
     "demo": "See two workers at work, and one of them killed.",
     "doctor": "Find damage in a live Redis, and repair it while workers run.",
-    "ping": "Ask Redis for a sign of life; exit with 1 when there is none.",
+    "ping": "Ask Redis for a sign of life; exit with 1 if there is none, 2 for wrong usage.",
     "scheduler": "Enqueue what the cron expressions of an app say.",
     "worker": "Run the tasks of an app.",
 }

@@ -183,6 +183,12 @@ ERRORS: list[PyasynqError] = [
     errors.HandlerExitError(SystemExit(SECRET)),
     errors.SchedulerStateError(),
     errors.ScheduleNotFoundError("entry"),
+    errors.EnqueueManyError([result_of(errors.PayloadTooLargeError(2, 1))]),
+    errors.ResultTooLargeError(2, 1),
+    errors.RedisValueTooLargeError(),
+    errors.ArchiveFullError("q", 2, 1, 1),
+    errors.SettleError(),
+    errors.UnknownAttemptError(),
 ]
 
 

@@ -41,6 +41,10 @@ class Reported:
     def __init__(self, *types: str) -> None:
         self.types = types
         self.ending = False
+        self.outcomes = 0
+
+    def unwritten(self) -> int:
+        return self.outcomes
 
     def running_types(self) -> tuple[str, ...]:
         return self.types
@@ -217,11 +221,11 @@ def finish(events: Events, *services: str) -> None:
 
 def test_d35_one_outage_is_one_warning_and_one_info(events: Events, caplog: pytest.LogCaptureFixture) -> None:
     """However many services fail, and however often."""
-    fail(events, "processor", "heartbeater", "forwarder", "heartbeater")
+    fail(events, "processor", "heartbeater", "janitor", "heartbeater")
     events.emit(SettleDelayed(2, AWAY))
     finish(events, "processor", "heartbeater")
     fail(events, "syncer")
-    finish(events, "forwarder")
+    finish(events, "janitor")
     for task_id in ("1", "2"):
         events.emit(TaskSettled("default", task_id, written=True))
     finish(events, "syncer")
@@ -238,10 +242,36 @@ def test_d35_a_round_that_asked_nothing_does_not_end_an_outage(
 ) -> None:
     """Nor does the first round of a service: it may have been on its way before."""
     fail(events, "processor")
-    finish(events, "processor", "processor", "forwarder")
+    finish(events, "processor", "processor", "janitor")
     assert 1 == len(info_lines(caplog))
-    finish(events, "forwarder")
+    finish(events, "janitor")
     assert 2 == len(info_lines(caplog))
+
+
+def test_d35_a_round_of_the_forwarder_does_not_end_an_outage(
+    events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It asks Redis nothing when the last one was a moment ago."""
+    fail(events, "processor")
+    finish(events, "forwarder", "forwarder")
+    assert 1 == len(info_lines(caplog))
+
+
+def test_d35_all_kept_outcomes_are_in_the_line(
+    events: Events, server: Reported, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One is written before the others; an attempt that ends meanwhile is not waited for."""
+    server.outcomes = 2
+    fail(events, "processor")
+    events.emit(TaskSettled("default", "1", written=True))
+    finish(events, "processor")
+    events.emit(TaskFinished("default", "new", "t", 0, 5, Outcome.SUCCEEDED, 0.1, None))
+    events.emit(TaskSettled("default", "2", written=True))
+    finish(events, "processor")
+    assert not any("back" in line for line in info_lines(caplog))
+    events.emit(TaskSettled("default", "3", written=True))
+    finish(events, "processor")
+    assert info_lines(caplog)[-1].endswith("; 3 outcomes written")
 
 
 def test_d35_outcomes_of_attempts_that_end_after_it_do_not_count(
@@ -259,8 +289,8 @@ def test_d35_outcomes_of_attempts_that_end_after_it_do_not_count(
 def test_d35_the_next_outage_is_told_again(events: Events, caplog: pytest.LogCaptureFixture) -> None:
     """Each has its two lines; a service that fails twice after the first one has met the second."""
     for _ in range(2):
-        fail(events, "forwarder", "forwarder")
-        finish(events, "forwarder")
+        fail(events, "janitor", "janitor")
+        finish(events, "janitor")
     assert 4 == len(info_lines(caplog))
 
 
@@ -268,9 +298,9 @@ def test_d35_a_round_that_fails_late_is_no_new_outage(
     events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It began when Redis was away, and waited for it until its time was over."""
-    fail(events, "forwarder")
-    finish(events, "forwarder")
-    fail(events, "janitor", "recoverer")
+    fail(events, "janitor")
+    finish(events, "janitor")
+    fail(events, "heartbeater", "recoverer")
     assert 2 == len(info_lines(caplog))
 
 
@@ -280,7 +310,7 @@ def test_d35_a_refused_password_is_told_with_the_address(
     """Once, like an outage."""
     server.types = ()
     text = "Redis at localhost:6379 refused the user name or password: invalid password"
-    fail(events, "forwarder", "recoverer", error=RedisAuthenticationError(text))
+    fail(events, "janitor", "recoverer", error=RedisAuthenticationError(text))
     assert [
         "Redis at localhost:6379 is away: it refused the user name or password: invalid password"
     ] == info_lines(caplog)
@@ -291,8 +321,8 @@ def test_d35_a_login_that_is_refused_after_a_break_is_told_once_more(
 ) -> None:
     """The connection broke because the password was changed; that does not pass by itself."""
     text = "Redis at localhost:6379 refused the user name or password: invalid password"
-    fail(events, "processor", "forwarder")
-    fail(events, "forwarder", "recoverer", "forwarder", error=RedisAuthenticationError(text))
+    fail(events, "processor", "janitor")
+    fail(events, "janitor", "recoverer", "janitor", error=RedisAuthenticationError(text))
     assert [
         "Redis at localhost:6379 is away: nothing listens there; 3 tasks run on, outcomes are kept",
         "Redis at localhost:6379 is away: it refused the user name or password: invalid password",
