@@ -1,4 +1,4 @@
-"""Scenarios: lifespans that hang, and children of a supervisor that stop in the middle of their work."""
+"""Scenarios: lifespans that hang, and children of a supervisor that freeze in the middle of their work."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from tests.chaos.scenario import NothingTwice
+import psutil
+
+from tests.chaos.load import make_task, mixed_task
+from tests.chaos.scenario import NothingTwice, Scenario
 from tests.chaos.settings import hang_file, hanging_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from random import Random
 
+    from pyasynq.task import Task
     from tests.chaos.checker import Verdict
     from tests.chaos.records import History
     from tests.chaos.stage import Stage
@@ -24,6 +29,14 @@ _NOISE_SECONDS: Final = 3.0
 """Other scenarios share the processors."""
 _LIFESPANS: Final = 6
 _PATIENCE_SECONDS: Final = 60.0
+_BEAT_SECONDS: Final = 3.0
+"""The `--beat-timeout` of the supervisors whose children freeze."""
+_RECOVERY_SECONDS: Final = 8.0
+"""From the end of a frozen child until its tasks run again; far less than a lease of 30 s."""
+_FREEZES: Final = 4
+"""Fewer than the deaths of children at which a supervisor gives up."""
+_SHARE_OF_LONG_TASKS: Final = 0.2
+_LONG_MILLISECONDS: Final = 1_500
 
 
 class LifespanHangs(NothingTwice):
@@ -78,4 +91,67 @@ async def _until_hanging(stage: Stage, pid: int) -> None:
         await asyncio.sleep(0.05)
 
 
-SCENARIOS = (LifespanHangs,)
+class ChildFrozen(Scenario):
+    """Children of supervisors are stopped for good; their supervisor kills and replaces them.
+
+    The leases are those of production, so a task that waits for the end of its lease comes back too late.
+    """
+
+    name: ClassVar = "frozen child"
+    tasks: ClassVar = 80_000
+    least_tasks: ClassVar = 20_000
+    supervised: ClassVar = True
+    usual_engine: ClassVar = True
+    options: ClassVar = ("--beat-timeout", f"{_BEAT_SECONDS:g}")
+
+    def __init__(self) -> None:
+        self._complaints: list[str] = []
+
+    def make_task(self, random: Random, task_id: str) -> Task:
+        """Return now and then a task that runs for long, so that every freeze meets some."""
+        if random.random() < _SHARE_OF_LONG_TASKS:
+            return make_task("work", task_id, {"milliseconds": _LONG_MILLISECONDS})
+        return mixed_task(random, task_id)
+
+    async def inject(self, stage: Stage) -> None:
+        """Freeze one child after the other while there is work."""
+        freezes = 0
+        while stage.is_busy and freezes < _FREEZES:
+            stage.fleet.revive()
+            await stage.until_ready()
+            await stage.pause(0.3, 1.5)
+            child = psutil.Process(stage.random.choice(stage.worker_pids()))
+            with stage.fault("SIGSTOP of a child for good", [child.pid]):
+                child.suspend()
+                await self._watch_end(child)
+            freezes += 1
+
+    async def _watch_end(self, child: psutil.Process) -> None:
+        """Wait until a frozen child is gone, and note if that is too late."""
+        limit = _BEAT_SECONDS + _MARGIN_SECONDS + _NOISE_SECONDS
+        frozen_at = time.monotonic()
+        while _is_alive(child):
+            if time.monotonic() - frozen_at > limit:
+                self._complaints.append(f"child {child.pid} was frozen and still there after {limit:g} s")
+                child.kill()
+                return
+            await asyncio.sleep(0.05)
+
+    def judge(self, history: History, verdict: Verdict) -> Iterable[str]:
+        """Complain also about children that froze idle, and about tasks that came back late."""
+        yield from self._complaints
+        if not verdict.again:
+            yield "no frozen child had a task in work"
+        limit = max((fault.ended - fault.began for fault in history.faults), default=0.0) + _RECOVERY_SECONDS
+        if verdict.longest_recovery > limit:
+            yield f"a task of a frozen child ran again only after {verdict.longest_recovery:.1f} s"
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+SCENARIOS = (LifespanHangs, ChildFrozen)
