@@ -21,7 +21,8 @@ end
 if redis.call('EXISTS', set) == 0 then
   redis.call('ZREM', aggregation_sets, set)
 end
-local trimmed, more = trim_archived(archived, task_prefix, tonumber(max_size) - 1, cutoff)
+local surplus = redis.call('ZCARD', archived) + 1 - max_size
+local trimmed, more = trim_archived(archived, task_prefix, surplus, cutoff)
 redis.call('HSET', task_prefix .. id, 'state', 'archived', 'x:trace', trace)
 redis.call('ZADD', archived, archived_at, id)
 release_finished(task_prefix .. id, id)

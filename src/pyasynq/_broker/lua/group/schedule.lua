@@ -4,7 +4,7 @@
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3...] id, message, group, lock, lock_ttl, lock_rule, score: for each task; no lock for an empty key, and the hash names one that has a rule
 -- Returns: position (from 0), 0 or -1, holder: for each task whose id exists (0) or whose lock is held (-1) by a task
--- Uses: create_task
+-- Uses: create_task, keep_created
 
 local scheduled = KEYS[1]
 local replay, task_prefix = unpack(ARGV, 1, 2)
@@ -16,7 +16,7 @@ for at = 3, #ARGV, 7 do
   local code, holder = create_task(replay, task_prefix .. id, id, message, lock, lock_ttl, lock_rule,
     'state', 'scheduled', 'x:group', group)
   if code == 1 then
-    redis.call('ZADD', scheduled, score, id)
+    keep_created(redis.pcall('ZADD', scheduled, score, id), task_prefix, { id }, lock ~= '' and { lock } or {})
   elseif code then
     refused[#refused + 1] = (at - 3) / 7
     refused[#refused + 1] = code

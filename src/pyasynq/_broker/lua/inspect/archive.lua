@@ -55,7 +55,8 @@ for at = 9, #ARGV, 1 do
     refused[#refused + 1] = reason
   end
 end
-local trimmed, more = trim_archived(archived, task_prefix, max_size - #added / 2, cutoff)
+local surplus = redis.call('ZCARD', archived) + #added / 2 - max_size
+local trimmed, more = trim_archived(archived, task_prefix, surplus, cutoff)
 if #added > 0 then
   redis.call('ZADD', archived, unpack(added))
 end

@@ -18,19 +18,23 @@
 -- ARGV[8] cutoff: tasks archived in this second or before are deleted
 -- ARGV[9...] id, token, lease_score, message, archived_at, trace, attempt, progress: for each task; all but id and time may be empty
 -- Returns: trimmed, 1 if there is more to trim, and the ids of tasks that are not as they were seen
--- Uses: now, take_expired, trim_archived, archive, count, note_lost
+-- Uses: now, read_counts, old_lost, take_expired, trim_archived, archive, count, note_lost
 
 local active, lease, archived, processed, processed_today, failed, failed_today, verdicts = unpack(KEYS)
 local task_prefix, own_slack, foreign_slack, now_seconds, now_microseconds, day_end, max_size, cutoff =
   unpack(ARGV, 1, 8)
 
 local seconds = now(now_seconds, now_microseconds)
-local held, refused = take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, 9, 8)
-local trimmed, more = trim_archived(archived, task_prefix, max_size - #held, cutoff)
+local processed_total = read_counts(processed, processed_today)
+local failed_total = read_counts(failed, failed_today)
+local old = old_lost(verdicts, seconds, 10, 8)
+local surplus = redis.call('ZCARD', archived) - max_size
+local held, refused = take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, nil, 9, 8)
+local trimmed, more = trim_archived(archived, task_prefix, surplus + #held, cutoff)
 archive(archived, task_prefix, held)
 if #held > 0 then
-  local restarted = count(processed, processed_today, #held, day_end)
-  count(failed, failed_today, #held, day_end, restarted)
+  local restarted = count(processed, processed_today, processed_total, #held, day_end)
+  count(failed, failed_today, failed_total, #held, day_end, restarted)
 end
-note_lost(verdicts, held, seconds)
+note_lost(verdicts, held, seconds, old)
 return { trimmed, more, unpack(refused) }

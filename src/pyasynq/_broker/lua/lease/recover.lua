@@ -11,14 +11,24 @@
 -- ARGV[5] now_microseconds: within the second
 -- ARGV[6...] id, token, lease_score, attempt: for each task, as it was seen; the last three may be empty
 -- Returns: id, crashes: for each task that is pending again
--- Uses: now, nanoseconds, take_expired, add_attempt, prolong_lock, note_lost
+-- Uses: now, nanoseconds, old_lost, take_expired, add_attempt, prolong_lock, note_lost
 
 local active, lease, pending, verdicts = unpack(KEYS)
 local task_prefix, own_slack, foreign_slack, now_seconds, now_microseconds = unpack(ARGV, 1, 5)
 
 local seconds, microseconds = now(now_seconds, now_microseconds)
 local pending_since = nanoseconds(seconds, microseconds)
-local held = take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, 6, 4)
+
+local function store(held)
+  local added = {}
+  for i = #held, 1, -1 do
+    added[#added + 1] = ARGV[held[i]]
+  end
+  return redis.pcall('RPUSH', pending, unpack(added))
+end
+
+local old = old_lost(verdicts, seconds, 7, 4)
+local held = take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, store, 6, 4)
 local recovered = {}
 for i = #held, 1, -1 do
   local id, attempt = ARGV[held[i]], ARGV[held[i] + 3]
@@ -28,7 +38,6 @@ for i = #held, 1, -1 do
   if attempt ~= '' then
     redis.call('HSET', task, 'x:attempts', add_attempt(task, attempt))
   end
-  redis.call('RPUSH', pending, id)
   local lock = redis.call('HGET', task, 'unique_key') or ''
   if lock ~= '' then
     prolong_lock(task, id, lock, 0, 0)
@@ -39,5 +48,5 @@ for i = #held, 1, -1 do
   redis.call('HSET', task, 'x:crashes', crashes + 1)
   recovered[#recovered + 1] = crashes + 1
 end
-note_lost(verdicts, held, seconds)
+note_lost(verdicts, held, seconds, old)
 return recovered

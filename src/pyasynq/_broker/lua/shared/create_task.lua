@@ -4,7 +4,9 @@
 -- Uses: is_same_task, owns_lock
 local function create_task(replay, task, id, message, lock, lock_ttl, lock_rule, ...)
   if redis.call('EXISTS', task) == 1 then
-    if replay == '0' or not is_same_task(redis.call('HGET', task, 'msg'), message) then
+    -- HGET fails for a key that is no hash, unless it is called with `pcall`.
+    local stored = replay == '1' and redis.pcall('HGET', task, 'msg')
+    if type(stored) ~= 'string' or not is_same_task(stored, message) then
       return 0
     end
   elseif lock == '' or redis.call('SET', lock, id, 'NX', 'EX', lock_ttl) then

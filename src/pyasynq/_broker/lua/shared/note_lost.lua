@@ -1,12 +1,12 @@
 -- Keeps the verdict `lost` for ten minutes for those attempts (id, token at these positions in ARGV) whose tokens say
--- that they were leased.
+-- that they were leased, and deletes the old verdicts that `old_lost` returned.
 -- Uses: note_verdicts
-local function note_lost(verdicts, positions, seconds)
+local function note_lost(verdicts, positions, seconds, old)
   local leased = {}
   for _, at in ipairs(positions) do
     if ARGV[at + 1]:sub(-7) == '/leased' then
       leased[#leased + 1] = at
     end
   end
-  note_verdicts(verdicts, 'lost', seconds + 600, leased)
+  note_verdicts(verdicts, 'lost', seconds + 600, leased, old)
 end

@@ -1,5 +1,6 @@
 -- Puts a new task where its state says, with its lock. A finished task with its id goes, and its lock with it.
--- Uses: take_out, release_lock, nanoseconds, ceiling
+-- Unless such a task goes, a key of the wrong type is met before anything is written.
+-- Uses: give_up, is_error, join_group, take_out, release_lock, nanoseconds, ceiling
 local function place_task(places, new, seconds, microseconds)
   local id = new.id
   local task = places.task_prefix .. id
@@ -7,6 +8,16 @@ local function place_task(places, new, seconds, microseconds)
   if old then
     release_lock(task, id, old[4] or '')
     redis.call('DEL', task)
+  end
+  if new.state == 'pending' then
+    redis.call('LPUSH', places.pending, id)
+  elseif new.state == 'aggregating' then
+    local failed = join_group(places.groups, places.group_prefix, new.group, ceiling(seconds, microseconds), id)
+    if is_error(failed) then
+      give_up(failed)
+    end
+  else
+    redis.call('ZADD', places.scheduled, new.score, id)
   end
   redis.call('HSET', task, 'msg', new.message, 'state', new.state)
   if new.lock ~= '' then
@@ -17,16 +28,10 @@ local function place_task(places, new, seconds, microseconds)
   end
   if new.state == 'pending' then
     redis.call('HSET', task, 'pending_since', nanoseconds(seconds, microseconds))
-    redis.call('LPUSH', places.pending, id)
   elseif new.state == 'aggregating' then
     redis.call('HSET', task, 'group', new.group)
-    redis.call('ZADD', places.group_prefix .. new.group, ceiling(seconds, microseconds), id)
-    redis.call('SADD', places.groups, new.group)
-  else
-    redis.call('ZADD', places.scheduled, new.score, id)
-    if new.group ~= '' then
-      -- The field `group` would make a forwarder of Go strand the task in a group that nobody knows of.
-      redis.call('HSET', task, 'x:group', new.group)
-    end
+  elseif new.group ~= '' then
+    -- The field `group` would make a forwarder of Go strand the task in a group that nobody knows of.
+    redis.call('HSET', task, 'x:group', new.group)
   end
 end

@@ -1,21 +1,24 @@
 -- Takes out of `active` and `lease` the tasks whose claims (id, token, lease_score, in ARGV from `first` on,
 -- every `stride`) hold. Returns the positions in ARGV of those, the ids of the others, and the keys of those that
 -- hold. On a replay, an id that the first run settled (its hash is gone, or in the wanted state) is in no list.
--- Uses: later_leases, take_newest
-local function take_claimed(active, lease, task_prefix, replay, wanted_state, first, stride)
+-- `store`, unless it is nil, puts the tasks at these positions elsewhere with `redis.pcall` and returns its reply: if
+-- that is an error, nothing has changed at the end.
+-- Uses: give_up, is_error, later_leases, take_newest
+local function take_claimed(active, lease, task_prefix, replay, wanted_state, store, first, stride)
   local call, claims, number = redis.call, ARGV, 0
   local held, held_ids, held_tasks, refused = {}, {}, {}, {}
   local later = later_leases(lease, first, stride)
-
-  local function is_claimed(at, task)
-    return call('HGET', task, 'x:attempt') == claims[at + 1] and not (later and later[claims[at]])
-  end
-
   -- Where to look for a task: the oldest stand at the tail, unless many older ones run for long. In quotes, since
   -- a number would be made text again in each call.
   local is_old = call('LPOS', active, claims[first], 'RANK', '-1', 'MAXLEN', '100')
   local from_end = is_old and '-1' or '1'
-  local taken = not is_old and take_newest(active, task_prefix, first, stride, is_claimed)
+  -- Everything is read before anything is written: a key of the wrong type fails here.
+  local claimed = {}
+  for at = first, #claims, stride do
+    local token = call('HGET', task_prefix .. claims[at], 'x:attempt')
+    claimed[at] = token == claims[at + 1] and not (later and later[claims[at]])
+  end
+  local taken = not is_old and take_newest(active, first, stride, claimed)
   for at = first, #claims, stride do
     local id = claims[at]
     local task = task_prefix .. id
@@ -26,7 +29,7 @@ local function take_claimed(active, lease, task_prefix, replay, wanted_state, fi
     else
       -- LREM answers whether the task is active; it is also the first write, and one that Redis 6.2 allows when
       -- it is full.
-      is_held = is_claimed(at, task) and call('LREM', active, from_end, id) == 1
+      is_held = claimed[at] and call('LREM', active, from_end, id) == 1
     end
     if is_held then
       number = number + 1
@@ -39,6 +42,14 @@ local function take_claimed(active, lease, task_prefix, replay, wanted_state, fi
     end
   end
   if number > 0 then
+    local reply = store and store(held)
+    if is_error(reply) then
+      for i = 1, number do
+        -- Back to the end that it came from, in the order in which they stood.
+        call(is_old and 'RPUSH' or 'LPUSH', active, held_ids[is_old and number + 1 - i or i])
+      end
+      give_up(reply)
+    end
     call('ZREM', lease, unpack(held_ids))
   end
   return held, refused, held_tasks

@@ -1,9 +1,12 @@
 -- Takes out of `active` and `lease` the tasks (id, token, lease_score, in ARGV from `first` on, every
 -- `stride`) that are as they were seen and whose lease ended up to the cutoff of their kind; an empty
 -- `own_slack` knows no cutoff. Ids without a task are dropped. Returns the positions in ARGV of those
--- taken, and the ids of the others.
-local function take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, first, stride)
-  local held, refused = {}, {}
+-- taken, and the ids of the others. `store`, unless it is nil, puts the tasks at these positions elsewhere with
+-- `redis.pcall` and returns its reply: if that is an error, no task has changed at the end.
+-- Uses: give_up, is_error
+local function take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, store, first, stride)
+  local held, refused, messages = {}, {}, {}
+  -- Everything is read before anything is written: a key of the wrong type fails here.
   for at = first, #ARGV, stride do
     local id, token, seen = ARGV[at], ARGV[at + 1], ARGV[at + 2]
     local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'x:attempt')
@@ -11,19 +14,34 @@ local function take_expired(active, lease, task_prefix, own_slack, foreign_slack
     local slack = token == '' and foreign_slack or own_slack
     local over = score == '' or slack == '' or tonumber(score) <= seconds - tonumber(slack)
     if (fields[2] or '') == token and score == seen and over then
-      local was_active = redis.call('LREM', active, -1, id) == 1
+      messages[at] = fields[1] or ''
+    end
+  end
+  for at = first, #ARGV, stride do
+    local id, message = ARGV[at], messages[at]
+    local was_active = message and redis.call('LREM', active, -1, id) == 1
+    if message then
       redis.call('ZREM', lease, id)
-      if was_active and fields[1] then
-        held[#held + 1] = at
-      else
-        refused[#refused + 1] = id
-        if not fields[1] then
-          redis.call('DEL', task_prefix .. id)
-        end
-      end
+    end
+    if was_active and message ~= '' then
+      held[#held + 1] = at
     else
       refused[#refused + 1] = id
+      if message == '' then
+        redis.call('DEL', task_prefix .. id)
+      end
     end
+  end
+  local reply = store and #held > 0 and store(held)
+  if is_error(reply) then
+    for i = #held, 1, -1 do
+      local id, seen = ARGV[held[i]], ARGV[held[i] + 2]
+      redis.call('RPUSH', active, id)
+      if seen ~= '' then
+        redis.call('ZADD', lease, seen, id)
+      end
+    end
+    give_up(reply)
   end
   return held, refused
 end

@@ -1,7 +1,7 @@
--- Takes those of the claimed tasks out of `active` that are among the newest in it, and returns them: true by id;
+-- Takes those tasks out of `active` whose claims hold and that are among the newest in it, and returns them: true by id;
 -- nothing where that is not worth it. Each LREM walks over all that is newer: where that is much for many, it is
 -- taken away once and put back. Nothing may fail between the two.
-local function take_newest(active, task_prefix, first, stride, is_claimed)
+local function take_newest(active, first, stride, claims_hold)
   local number = (#ARGV - first + 1) / stride
   local depth = number >= 20 and redis.call('LPOS', active, ARGV[first], 'MAXLEN', 1000)
   if not depth then
@@ -9,7 +9,7 @@ local function take_newest(active, task_prefix, first, stride, is_claimed)
   end
   local claimed, taken, others = {}, {}, {}
   for at = first, #ARGV, stride do
-    claimed[ARGV[at]] = is_claimed(at, task_prefix .. ARGV[at])
+    claimed[ARGV[at]] = claims_hold[at]
   end
   -- The first write: one that Redis 6.2 allows when it is full.
   local newest = redis.call('LPOP', active, depth + 1)

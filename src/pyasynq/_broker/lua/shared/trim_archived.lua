@@ -1,8 +1,7 @@
--- Deletes up to 1,000 archived tasks, oldest first, from the cutoff or before, or beyond `keep`, with the
+-- Deletes up to 1,000 archived tasks, oldest first, from the cutoff or before, or a surplus of them, with the
 -- locks they own. Returns how many, and 1 if there are more.
 -- Uses: owns_lock
-local function trim_archived(archived, task_prefix, keep, cutoff)
-  local surplus = redis.call('ZCARD', archived) - keep
+local function trim_archived(archived, task_prefix, surplus, cutoff)
   local old = redis.call('ZCOUNT', archived, '-inf', cutoff)
   local number = math.min(math.max(surplus, old), 1000)
   if number <= 0 then

@@ -17,19 +17,23 @@
 -- ARGV[7] forget_at: second until which the verdict is kept
 -- ARGV[8...] id, token, lease_score, message, archived_at, trace, attempt, progress: for each task; the last three and the message may be empty
 -- Returns: trimmed, 1 if there is more to trim, and the ids of tasks that the claims do not hold
--- Uses: take_claimed, trim_archived, archive, count, note_verdicts
+-- Uses: read_counts, old_verdicts, take_claimed, trim_archived, archive, count, note_verdicts
 
 local active, lease, archived, processed, processed_today, failed, failed_today, verdicts = unpack(KEYS)
 local replay, task_prefix, day_end, max_size, cutoff, verdict, forget_at = unpack(ARGV, 1, 7)
 
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'archived', 8, 8)
-local trimmed, more = trim_archived(archived, task_prefix, max_size - #held, cutoff)
+local processed_total = read_counts(processed, processed_today)
+local failed_total = read_counts(failed, failed_today)
+local old = old_verdicts(verdicts, verdict, forget_at)
+local surplus = redis.call('ZCARD', archived) - max_size
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'archived', nil, 8, 8)
+local trimmed, more = trim_archived(archived, task_prefix, surplus + #held, cutoff)
 archive(archived, task_prefix, held)
 if #held > 0 then
-  local restarted = count(processed, processed_today, #held, day_end)
-  count(failed, failed_today, #held, day_end, restarted)
+  local restarted = count(processed, processed_today, processed_total, #held, day_end)
+  count(failed, failed_today, failed_total, #held, day_end, restarted)
 end
 if verdict ~= '' then
-  note_verdicts(verdicts, verdict, forget_at, held)
+  note_verdicts(verdicts, verdict, forget_at, held, old)
 end
 return { trimmed, more, unpack(refused) }

@@ -13,15 +13,26 @@
 -- ARGV[5] forget_at: second until which the verdict is kept
 -- ARGV[6...] id, token, lease_score, unique_key, message, expires_at, has_result, result, progress: for each task; the last may be empty
 -- Returns: the ids of tasks that the claims do not hold
--- Uses: take_claimed, count, owns_lock, note_verdicts
+-- Uses: read_counts, old_verdicts, take_claimed, count, owns_lock, note_verdicts
 
 local active, lease, completed, processed, processed_today, verdicts = unpack(KEYS)
 local replay, task_prefix, day_end, verdict, forget_at = unpack(ARGV, 1, 5)
 
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'completed', 6, 9)
-local added, locks = {}, {}
+local function store(held)
+  local added = {}
+  for _, at in ipairs(held) do
+    added[#added + 1] = ARGV[at + 5]
+    added[#added + 1] = ARGV[at]
+  end
+  return redis.pcall('ZADD', completed, unpack(added))
+end
+
+local total = read_counts(processed, processed_today)
+local old = old_verdicts(verdicts, verdict, forget_at)
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'completed', store, 6, 9)
+local locks = {}
 for _, at in ipairs(held) do
-  local id, _, _, unique_key, message, expires_at, has_result, result, progress = unpack(ARGV, at, at + 8)
+  local id, _, _, unique_key, message, _, has_result, result, progress = unpack(ARGV, at, at + 8)
   local task = task_prefix .. id
   redis.call('HDEL', task, 'x:attempt', 'x:crashes')
   redis.call('HSET', task, 'msg', message, 'state', 'completed')
@@ -34,17 +45,14 @@ for _, at in ipairs(held) do
   if owns_lock(task, id, unique_key) then
     locks[#locks + 1] = unique_key
   end
-  added[#added + 1] = expires_at
-  added[#added + 1] = id
 end
 if #held > 0 then
-  redis.call('ZADD', completed, unpack(added))
-  count(processed, processed_today, #held, day_end)
+  count(processed, processed_today, total, #held, day_end)
 end
 if #locks > 0 then
   redis.call('DEL', unpack(locks))
 end
 if verdict ~= '' then
-  note_verdicts(verdicts, verdict, forget_at, held)
+  note_verdicts(verdicts, verdict, forget_at, held, old)
 end
 return refused

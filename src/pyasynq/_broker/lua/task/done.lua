@@ -12,12 +12,14 @@
 -- ARGV[5] forget_at: second until which the verdict is kept
 -- ARGV[6...] id, token, lease_score, unique_key: for each task; the key is empty for a task without a lock
 -- Returns: the ids of tasks that the claims do not hold
--- Uses: take_claimed, count, owns_lock, note_verdicts
+-- Uses: read_counts, old_verdicts, take_claimed, count, owns_lock, note_verdicts
 
 local active, lease, processed, processed_today, verdicts = unpack(KEYS)
 local replay, task_prefix, day_end, verdict, forget_at = unpack(ARGV, 1, 5)
 
-local held, refused, doomed = take_claimed(active, lease, task_prefix, replay, 'done', 6, 4)
+local total = read_counts(processed, processed_today)
+local old = old_verdicts(verdicts, verdict, forget_at)
+local held, refused, doomed = take_claimed(active, lease, task_prefix, replay, 'done', nil, 6, 4)
 for _, at in ipairs(held) do
   local unique_key = ARGV[at + 3]
   if unique_key ~= '' and owns_lock(task_prefix .. ARGV[at], ARGV[at], unique_key) then
@@ -26,9 +28,9 @@ for _, at in ipairs(held) do
 end
 if #held > 0 then
   redis.call('DEL', unpack(doomed))
-  count(processed, processed_today, #held, day_end)
+  count(processed, processed_today, total, #held, day_end)
 end
 if verdict ~= '' then
-  note_verdicts(verdicts, verdict, forget_at, held)
+  note_verdicts(verdicts, verdict, forget_at, held, old)
 end
 return refused

@@ -6,7 +6,7 @@
 -- ARGV[4] now_microseconds: within the second
 -- ARGV[5...] id, message: for each task
 -- Returns: position (from 0), 0, empty: for each task whose id exists
--- Uses: now, nanoseconds, create_task
+-- Uses: now, nanoseconds, create_task, keep_created
 
 local pending = KEYS[1]
 local replay, task_prefix, now_seconds, now_microseconds = unpack(ARGV, 1, 4)
@@ -26,6 +26,6 @@ for at = 5, #ARGV, 2 do
   end
 end
 if #added > 0 then
-  redis.call('LPUSH', pending, unpack(added))
+  keep_created(redis.pcall('LPUSH', pending, unpack(added)), task_prefix, added, {})
 end
 return refused

@@ -11,51 +11,84 @@
 -- ARGV[5] now_seconds: empty for the clock of Redis
 -- ARGV[6] now_microseconds: within the second
 -- Returns: moved, 1 if more are due, second the next one is due (empty for none), seconds, microseconds
--- Uses: now, ceiling, nanoseconds, stored_rules
+-- Uses: now, ceiling, give_up, is_error, join_group, nanoseconds, stored_rules
 
 local source, pending, groups, limits = unpack(KEYS)
 local task_prefix, group_prefix, tried, limit, now_seconds, now_microseconds = unpack(ARGV)
 
 local seconds, microseconds = now(now_seconds, now_microseconds)
 local pending_since = nanoseconds(seconds, microseconds)
-local ids = redis.call('ZRANGEBYSCORE', source, '-inf', seconds, 'LIMIT', 0, limit)
+local due = redis.call('ZRANGEBYSCORE', source, '-inf', seconds, 'WITHSCORES', 'LIMIT', 0, limit)
 local to_front = false
-if #ids > 0 then
+if #due > 0 then
   to_front = tried == '1' and stored_rules(limits) == 2
   if to_front then
     -- What is put in front last is taken first: that is to be the one that was due first.
-    ids = redis.call('ZRANGE', source, seconds, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, limit)
+    due = redis.call('ZRANGE', source, seconds, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, limit, 'WITHSCORES')
   end
-  redis.call('ZREM', source, unpack(ids))
 end
-local added, moved = {}, 0
-for _, id in ipairs(ids) do
-  local task = task_prefix .. id
-  local fields = redis.call('HMGET', task, 'msg', 'group', 'x:group', 'x:attempt')
+-- Everything is read before anything is written: a key of the wrong type fails here.
+local ids, pending_ids, back, hashes, group_names = {}, {}, {}, {}, {}
+for i = 1, #due, 2 do
+  local id = due[i]
+  local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'group', 'x:group', 'x:attempt')
   local group = fields[2] or ''
   if group == '' then
     group = fields[3] or ''
   end
-  if fields[4] then
-    -- A recoverer of Go took the task from an attempt of ours and left the token.
-    redis.call('HDEL', task, 'x:attempt')
-  end
-  if not fields[1] then
-    redis.call('DEL', task)
-  elseif group ~= '' and not to_front then
-    redis.call('HDEL', task, 'x:group')
-    redis.call('HSET', task, 'state', 'aggregating', 'group', group)
-    redis.call('ZADD', group_prefix .. group, ceiling(seconds, microseconds), id)
-    redis.call('SADD', groups, group)
-    moved = moved + 1
-  else
-    redis.call('HSET', task, 'state', 'pending', 'pending_since', pending_since)
-    added[#added + 1] = id
-    moved = moved + 1
+  ids[#ids + 1], hashes[id], back[id] = id, fields, due[i + 1]
+  if fields[1] and group ~= '' and not to_front then
+    group_names[id] = group
+  elseif fields[1] then
+    pending_ids[#pending_ids + 1] = id
   end
 end
-if #added > 0 then
-  redis.call(to_front and 'RPUSH' or 'LPUSH', pending, unpack(added))
+if #ids > 0 then
+  redis.call('ZREM', source, unpack(ids))
+end
+
+-- Gives the tasks that were not moved back to the source, and ends the script.
+local function undo(failed)
+  for id, score in pairs(back) do
+    redis.call('ZADD', source, score, id)
+  end
+  give_up(failed)
+end
+
+local function clear_attempt(id)
+  if hashes[id][4] then
+    -- A recoverer of Go took the task from an attempt of ours and left the token.
+    redis.call('HDEL', task_prefix .. id, 'x:attempt')
+  end
+end
+
+local moved = #pending_ids
+for _, id in ipairs(ids) do
+  local group = group_names[id]
+  if group then
+    local failed = join_group(groups, group_prefix, group, ceiling(seconds, microseconds), id)
+    if failed then
+      undo(failed)
+    end
+    clear_attempt(id)
+    redis.call('HDEL', task_prefix .. id, 'x:group')
+    redis.call('HSET', task_prefix .. id, 'state', 'aggregating', 'group', group)
+    back[id], moved = nil, moved + 1
+  end
+end
+if #pending_ids > 0 then
+  local reply = redis.pcall(to_front and 'RPUSH' or 'LPUSH', pending, unpack(pending_ids))
+  if is_error(reply) then
+    undo(reply)
+  end
+end
+for _, id in ipairs(ids) do
+  if not hashes[id][1] then
+    redis.call('DEL', task_prefix .. id)
+  elseif not group_names[id] then
+    clear_attempt(id)
+    redis.call('HSET', task_prefix .. id, 'state', 'pending', 'pending_since', pending_since)
+  end
 end
 local next_one = redis.call('ZRANGE', source, 0, 0, 'WITHSCORES')
 local more = next_one[2] and tonumber(next_one[2]) <= seconds and 1 or 0

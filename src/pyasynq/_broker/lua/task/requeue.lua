@@ -12,20 +12,28 @@
 -- ARGV[6] forget_at: second until which the verdict is kept
 -- ARGV[7...] id, token, lease_score: for each task
 -- Returns: the ids of tasks that the claims do not hold
--- Uses: now, nanoseconds, take_claimed, note_verdicts
+-- Uses: now, nanoseconds, old_verdicts, take_claimed, note_verdicts
 
 local active, lease, pending, verdicts = unpack(KEYS)
 local replay, task_prefix, now_seconds, now_microseconds, verdict, forget_at = unpack(ARGV, 1, 6)
 
 local pending_since = nanoseconds(now(now_seconds, now_microseconds))
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'pending', 7, 3)
-for i = #held, 1, -1 do
-  local id = ARGV[held[i]]
+local function store(held)
+  local added = {}
+  for i = #held, 1, -1 do
+    added[#added + 1] = ARGV[held[i]]
+  end
+  return redis.pcall('RPUSH', pending, unpack(added))
+end
+
+local old = old_verdicts(verdicts, verdict, forget_at)
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'pending', store, 7, 3)
+for _, at in ipairs(held) do
+  local id = ARGV[at]
   redis.call('HDEL', task_prefix .. id, 'x:attempt')
   redis.call('HSET', task_prefix .. id, 'state', 'pending', 'pending_since', pending_since)
-  redis.call('RPUSH', pending, id)
 end
 if verdict ~= '' then
-  note_verdicts(verdicts, verdict, forget_at, held)
+  note_verdicts(verdicts, verdict, forget_at, held, old)
 end
 return refused

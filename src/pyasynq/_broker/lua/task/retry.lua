@@ -17,14 +17,32 @@
 -- ARGV[7] forget_at: second until which the verdict is kept
 -- ARGV[8...] id, token, lease_score, message, retry_at, is_failure, trace, attempt, progress, unique_key: for each task; the last four and the message may be empty
 -- Returns: the ids of tasks that the claims do not hold
--- Uses: now, take_claimed, write_outcome, prolong_lock, count, note_verdicts
+-- Uses: now, read_counts, old_verdicts, take_claimed, write_outcome, prolong_lock, count, note_verdicts
 
 local active, lease, retry, processed, processed_today, failed, failed_today, verdicts = unpack(KEYS)
 local replay, task_prefix, day_end, now_seconds, now_microseconds, verdict, forget_at = unpack(ARGV, 1, 7)
 
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'retry', 8, 10)
+local function store(held)
+  local added = {}
+  for _, at in ipairs(held) do
+    added[#added + 1] = ARGV[at + 4]
+    added[#added + 1] = ARGV[at]
+  end
+  return redis.pcall('ZADD', retry, unpack(added))
+end
+
+local processed_total, failed_total
+for i = 13, #ARGV, 10 do
+  if ARGV[i] == '1' then
+    processed_total = read_counts(processed, processed_today)
+    failed_total = read_counts(failed, failed_today)
+    break
+  end
+end
+local old = old_verdicts(verdicts, verdict, forget_at)
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'retry', store, 8, 10)
 local seconds = now(now_seconds, now_microseconds)
-local added, failures = {}, 0
+local failures = 0
 for _, at in ipairs(held) do
   local id, _, _, message, retry_at, is_failure, trace, attempt, progress, unique_key = unpack(ARGV, at, at + 9)
   write_outcome(task_prefix .. id, 'retry', message, trace, attempt, progress)
@@ -32,17 +50,12 @@ for _, at in ipairs(held) do
     prolong_lock(task_prefix .. id, id, unique_key, math.max(retry_at - seconds, 0), 0)
   end
   failures = failures + is_failure
-  added[#added + 1] = retry_at
-  added[#added + 1] = id
-end
-if #held > 0 then
-  redis.call('ZADD', retry, unpack(added))
 end
 if failures > 0 then
-  local restarted = count(processed, processed_today, failures, day_end)
-  count(failed, failed_today, failures, day_end, restarted)
+  local restarted = count(processed, processed_today, processed_total, failures, day_end)
+  count(failed, failed_today, failed_total, failures, day_end, restarted)
 end
 if verdict ~= '' then
-  note_verdicts(verdicts, verdict, forget_at, held)
+  note_verdicts(verdicts, verdict, forget_at, held, old)
 end
 return refused

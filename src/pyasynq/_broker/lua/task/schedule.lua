@@ -4,18 +4,19 @@
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3...] id, message, score: for each task
 -- Returns: position (from 0), 0, empty: for each task whose id exists
--- Uses: create_task
+-- Uses: create_task, keep_created
 
 local scheduled = KEYS[1]
 local replay, task_prefix = unpack(ARGV, 1, 2)
 
-local refused, added = {}, {}
+local refused, added, ids = {}, {}, {}
 for at = 3, #ARGV, 3 do
   local id, message, score = unpack(ARGV, at, at + 2)
   local code = create_task(replay, task_prefix .. id, id, message, '', '', '', 'state', 'scheduled')
   if code == 1 then
     added[#added + 1] = score
     added[#added + 1] = id
+    ids[#ids + 1] = id
   elseif code then
     refused[#refused + 1] = (at - 3) / 3
     refused[#refused + 1] = code
@@ -23,6 +24,6 @@ for at = 3, #ARGV, 3 do
   end
 end
 if #added > 0 then
-  redis.call('ZADD', scheduled, unpack(added))
+  keep_created(redis.pcall('ZADD', scheduled, unpack(added)), task_prefix, ids, {})
 end
 return refused

@@ -4,12 +4,12 @@
 -- ARGV[2] task_prefix: what stands before an id in the key of a task
 -- ARGV[3...] id, message, score, lock, lock_ttl, lock_rule: for each task; the hash names a lock that has a rule
 -- Returns: position (from 0), 0 or -1, holder: for each task whose id exists (0) or whose lock is held (-1) by a task
--- Uses: create_task
+-- Uses: create_task, keep_created
 
 local scheduled = KEYS[1]
 local replay, task_prefix = unpack(ARGV, 1, 2)
 
-local refused, added = {}, {}
+local refused, added, ids, locks = {}, {}, {}, {}
 for at = 3, #ARGV, 6 do
   local id, message, score, lock, lock_ttl, lock_rule = unpack(ARGV, at, at + 5)
   local code, holder = create_task(replay, task_prefix .. id, id, message, lock, lock_ttl, lock_rule,
@@ -17,6 +17,8 @@ for at = 3, #ARGV, 6 do
   if code == 1 then
     added[#added + 1] = score
     added[#added + 1] = id
+    ids[#ids + 1] = id
+    locks[#locks + 1] = lock
   elseif code then
     refused[#refused + 1] = (at - 3) / 6
     refused[#refused + 1] = code
@@ -24,6 +26,6 @@ for at = 3, #ARGV, 6 do
   end
 end
 if #added > 0 then
-  redis.call('ZADD', scheduled, unpack(added))
+  keep_created(redis.pcall('ZADD', scheduled, unpack(added)), task_prefix, ids, locks)
 end
 return refused

@@ -10,4 +10,5 @@
 local archived = KEYS[1]
 local task_prefix, max_size, cutoff = unpack(ARGV)
 
-return { trim_archived(archived, task_prefix, tonumber(max_size), cutoff) }
+local surplus = redis.call('ZCARD', archived) - max_size
+return { trim_archived(archived, task_prefix, surplus, cutoff) }
