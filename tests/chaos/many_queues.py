@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import redis.asyncio
 
@@ -13,8 +14,19 @@ from tests.chaos.settings import queue_names
 if TYPE_CHECKING:
     from tests.chaos.stage import Stage
 
-_HARMED: Final = ("scheduled", "retry", "lease", "completed")
-"""Keys of a queue that are empty most of the time, so that a wrong one can take their place."""
+_HARMED: Final = ("pending", "active", "lease", "scheduled", "retry", "completed")
+_HARM: Final = """
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  redis.call('RENAME', KEYS[1], KEYS[2])
+end
+redis.call('SET', KEYS[1], 'not what belongs here')
+"""
+_MEND: Final = """
+redis.call('DEL', KEYS[1])
+if redis.call('EXISTS', KEYS[2]) == 1 then
+  redis.call('RENAME', KEYS[2], KEYS[1])
+end
+"""
 
 
 class ThousandQueues(WorkerKilled):
@@ -31,19 +43,22 @@ class WrongType(NothingTwice):
 
     name: ClassVar = "key of the wrong type"
     tasks: ClassVar = 300_000
+    least_tasks: ClassVar = 100_000
     queues: ClassVar = 3
 
     async def inject(self, stage: Stage) -> None:
-        """Put a text where a queue expects something else, if nothing is there, and take it away again."""
+        """Put a text in the place of a key, and the key back again."""
         harmed = queue_names(self.queues)[-1]
+        places = cycle(stage.random.sample(_HARMED, len(_HARMED)))
         async with redis.asyncio.Redis.from_url(stage.bed.url) as client:
             while stage.is_busy:
                 await stage.pause(0.1, 0.5)
-                key = f"asynq:{{{harmed}}}:{stage.random.choice(_HARMED)}"
-                with stage.fault("key of the wrong type"):
-                    if await client.set(key, "not what belongs here", nx=True):
-                        await stage.pause(0.5, 4)
-                        await client.delete(key)
+                place = next(places)
+                keys = (f"asynq:{{{harmed}}}:{place}", f"kept:{{{harmed}}}:{place}")
+                with stage.fault(f"{place} of the wrong type"):
+                    await cast("Any", client.eval(_HARM, 2, *keys))
+                    await stage.pause(0.2, 2)
+                    await cast("Any", client.eval(_MEND, 2, *keys))
 
 
 SCENARIOS = (ThousandQueues, WrongType)
