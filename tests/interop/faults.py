@@ -36,8 +36,8 @@ class Fault(NamedTuple):
 FAULTS = (
     Fault(
         "task/enqueue",
-        "redis.call('LPUSH', pending, unpack(added))",
-        "redis.call('RPUSH', pending, unpack(added))",
+        "redis.pcall('LPUSH', pending, unpack(added))",
+        "redis.pcall('RPUSH', pending, unpack(added))",
         "a new task overtakes all others",
     ),
     Fault(
@@ -48,8 +48,8 @@ FAULTS = (
     ),
     Fault(
         "task/requeue",
-        "redis.call('RPUSH', pending, id)",
-        "redis.call('LPUSH', pending, id)",
+        "redis.pcall('RPUSH', pending, unpack(added))",
+        "redis.pcall('LPUSH', pending, unpack(added))",
         "a task that is put back goes to the end",
     ),
     Fault(
@@ -77,9 +77,9 @@ FAULTS = (
         "what the janitor takes away stays as an orphan",
     ),
     Fault(
-        "group/add",
-        "redis.call('SADD', groups, group)",
-        "redis.call('SCARD', groups)",
+        "shared/join_group",
+        "redis.pcall('SADD', groups, group)",
+        "redis.pcall('SCARD', groups)",
         "a group is not named",
     ),
     Fault(
