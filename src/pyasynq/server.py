@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._call_shape import name_of_function, takes
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._server.code_places import UNKNOWN_PLACE, blocking_stack, waiting_place
 from pyasynq._server.engine import Engine
 from pyasynq._server.exit_guard import ExitGuard, clear_loop, end_process, loop_turns
 from pyasynq._server.lifespan import Lifespan
@@ -28,7 +29,6 @@ from pyasynq._server.routes import router_of
 from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._server.signals import SignalWatch
 from pyasynq._server.time_left import TimeLeft
-from pyasynq._server.waiting_place import thread_stack, waiting_place
 from pyasynq._visible_text import visible
 from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError, PyasynqError, ServerStateError
@@ -303,11 +303,11 @@ class Server:
 
     def _tell_what_hangs(self) -> None:
         """Report what keeps the process from ending, and put tasks back; called from the guard's thread."""
-        what, where = self._stage, "an unknown place"
+        what, where = self._stage, UNKNOWN_PLACE
         if self._loop is not None and not loop_turns(self._loop):
             what, where = (
                 f"the event loop (blocked during {what})",
-                "this stack:\n" + thread_stack(self._thread_id).rstrip(),
+                "this stack:\n" + blocking_stack(self._thread_id).rstrip(),
             )
         self.events.emit(ShutdownHung(what, where))
         if self._engine is not None:

@@ -1,4 +1,4 @@
-"""Whose code a stack frame runs, ours, the standard library's or the user's, and where attempts stand."""
+"""Where code stands, a coroutine, thread or error, and whose code it is: ours, Python's or the user's."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq.errors import TaskTimeoutError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Iterable, Iterator
     from types import FrameType
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 _OWN: Final = str(Path(__file__).parent.parent) + os.sep
 _STANDARD: Final = str(Path(os.__file__).parent) + os.sep
 _INSTALLED: Final = tuple(_STANDARD + name + os.sep for name in ("site-packages", "dist-packages"))
-_LOOPS: Final = (_STANDARD + "asyncio" + os.sep, "<frozen runpy>")
+UNKNOWN_PLACE: Final = "an unknown place"
+THREAD_PLACE: Final = "a place in a thread"
+_ASYNCIO: Final = _STANDARD + "asyncio" + os.sep
+_LOOPS: Final = (_ASYNCIO, "<frozen runpy>")
 
 
 def is_own(file: str) -> bool:
@@ -67,48 +71,72 @@ def without_own_frames(trace: TracebackType | None, *, keep_end: bool) -> Traceb
     return kept
 
 
-def blocking_stack(frame: FrameType | None) -> str:
-    """Return what runs on an event loop, from the frames of its thread: the user's and what they called.
+def waiting_place(task: asyncio.Task[Any]) -> str:
+    """Return the innermost line, outside of asyncio, at which a task waits."""
+    place = UNKNOWN_PLACE
+    for frame, line in _coroutine_frames(task):
+        code = frame.f_code
+        if not code.co_filename.startswith(_ASYNCIO):
+            place = f"{code.co_filename}:{line} in {code.co_qualname}"
+    return place
+
+
+def blocking_stack(thread_id: int) -> str:
+    """Return what runs on the event loop of a thread: the frames of the user's and what they called.
 
     Frames below the loop's callback are left out, and ours unless there are no others.
     """
-    frames = list(traceback.walk_stack(frame))[::-1]
+    frames = _thread_frames(thread_id)
     below = max((i for i, (one, _) in enumerate(frames) if _is_loop(one)), default=-1)
-    frames = frames[below + 1 :]
+    frames = frames[below + 1 :] or frames
     others = [(one, line) for one, line in frames if not is_own(one.f_code.co_filename)]
-    return _shown(others or frames)
-
-
-def _is_loop(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(_LOOPS)
+    return _format_stack(others or frames)
 
 
 def timeout_of(attempt: Attempt) -> TaskTimeoutError:
     """Return the error of an attempt whose time is over: it says the limit, and where the handler stands."""
-    frames = [(one, line) for one, line in _frames_of(attempt) if not is_own(one.f_code.co_filename)]
+    frames = [(one, line) for one, line in _attempt_frames(attempt) if not is_own(one.f_code.co_filename)]
     place = ""
     for one, line in frames:
         if is_users(one.f_code.co_filename):
             place = f"{Path(one.f_code.co_filename).name}:{line} in {one.f_code.co_name}"
     error = TaskTimeoutError(attempt.deadline - attempt.started, place)
     if place:
-        error.add_note(f"The handler stood at:\n{_shown(frames).rstrip()}")
+        error.add_note(f"The handler stood at:\n{_format_stack(frames).rstrip()}")
     return error
 
 
-def _frames_of(attempt: Attempt) -> Iterator[tuple[FrameType, int]]:
+def _attempt_frames(attempt: Attempt) -> Iterator[tuple[FrameType, int]]:
     """Yield the frames in which an attempt stands, outermost first: its coroutines', then its thread's."""
-    awaited: Any = None if attempt.task is None else attempt.task.get_coro()
+    if attempt.task is not None:
+        yield from _coroutine_frames(attempt.task)
+    if attempt.threads:
+        # A thread begins with the frames of `threading`, which call ours.
+        yield from dropwhile(lambda pair: _is_standard(pair[0]), _thread_frames(attempt.thread_id))
+
+
+def _coroutine_frames(task: asyncio.Task[Any]) -> Iterator[tuple[FrameType, int]]:
+    """Yield the frames of a suspended task, outermost first."""
+    awaited: Any = task.get_coro()
     while awaited is not None:
-        frame = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
+        frame: FrameType | None = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
         if frame is not None:
             yield frame, frame.f_lineno
-        awaited = _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
-    if attempt.threads:
-        thread = sys._current_frames().get(attempt.thread_id)  # noqa: SLF001 - the documented way
-        stack = [] if thread is None else list(traceback.walk_stack(thread))[::-1]
-        # It begins with the frames of `threading`, which call ours.
-        yield from dropwhile(lambda pair: _is_standard(pair[0]), stack)
+        inner = _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
+        if frame is not None and frame.f_globals.get("__name__") == "contextlib":
+            # An asynchronous generator hides behind the step that is awaited; contextlib keeps it.
+            inner = getattr(frame.f_locals.get("self"), "gen", inner)
+        awaited = inner
+
+
+def _thread_frames(thread_id: int) -> list[tuple[FrameType, int]]:
+    """Return the frames of a thread, outermost first; none if it has ended."""
+    frame = sys._current_frames().get(thread_id)  # noqa: SLF001 - the documented way to see another thread
+    return [] if frame is None else list(traceback.walk_stack(frame))[::-1]
+
+
+def _is_loop(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_LOOPS)
 
 
 def _is_standard(frame: FrameType) -> bool:
@@ -120,5 +148,5 @@ def _first(value: Any, *names: str) -> Any:
     return next((found for name in names if (found := getattr(value, name, None)) is not None), None)
 
 
-def _shown(frames: Iterable[tuple[FrameType, int]]) -> str:
+def _format_stack(frames: Iterable[tuple[FrameType, int]]) -> str:
     return "".join(traceback.StackSummary.extract(iter(frames)).format())

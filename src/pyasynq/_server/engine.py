@@ -9,6 +9,7 @@ from pyasynq._broker.drivers.driver import BlockingDriver
 from pyasynq._server.abandoned import AbandonedLeases
 from pyasynq._server.attempt import Phase
 from pyasynq._server.children.pool import Children
+from pyasynq._server.code_places import THREAD_PLACE, waiting_place
 from pyasynq._server.conclusion import ServerStopping
 from pyasynq._server.core import CLIENT_NAME, EngineCore
 from pyasynq._server.demand import Slots
@@ -18,7 +19,6 @@ from pyasynq._server.runner import Runner
 from pyasynq._server.services.aggregator import Aggregator
 from pyasynq._server.services.health_check import HealthCheck
 from pyasynq._server.threads import HandlerThreads
-from pyasynq._server.waiting_place import waiting_place
 from pyasynq.events import AttemptAbandoned, Outcome, ShutdownHung, ShutdownWaiting
 
 if TYPE_CHECKING:
@@ -210,5 +210,5 @@ class Engine(EngineCore):
 
 def _hung_handler(attempt: Attempt) -> ShutdownHung:
     in_thread = attempt.threads > 0 or attempt.task is None
-    place = "a place in a thread" if in_thread or attempt.task is None else waiting_place(attempt.task)
+    place = THREAD_PLACE if in_thread or attempt.task is None else waiting_place(attempt.task)
     return ShutdownHung(f"the handler of task {attempt.id} ({attempt.message.type})", place)

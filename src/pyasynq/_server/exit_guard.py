@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, Self
 
-from pyasynq._server.waiting_place import waiting_place
+from pyasynq._server.code_places import THREAD_PLACE, waiting_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,7 +105,7 @@ async def clear_loop(seconds: float) -> list[str]:
         task.cancel()
     executor = asyncio.ensure_future(asyncio.get_running_loop().shutdown_default_executor())
     _, late = await asyncio.wait({*left, executor}, timeout=seconds)
-    return ["a place in a thread" if task is executor else waiting_place(task) for task in late]
+    return [THREAD_PLACE if task is executor else waiting_place(task) for task in late]
 
 
 def end_process(code: int) -> None:

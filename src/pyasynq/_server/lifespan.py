@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from pyasynq._server.waiting_place import waiting_place
+from pyasynq._server.code_places import waiting_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable

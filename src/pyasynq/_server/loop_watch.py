@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -61,12 +60,8 @@ class LoopWatch:
             return False
         if not self._reported or seconds >= self._reported + self._settings.loop_blocked_again:
             self._reported = seconds
-            self._events.emit(LoopBlocked(seconds, self._stack(), self._tasks()))
+            self._events.emit(LoopBlocked(seconds, blocking_stack(self._thread_id), self._tasks()))
         return True
-
-    def _stack(self) -> str:
-        frame = sys._current_frames().get(self._thread_id)  # noqa: SLF001 - the documented way to see another thread
-        return blocking_stack(frame)
 
     def _tasks(self) -> str:
         """Return in words which task holds the loop, or else which ones run on it."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq._broker.drivers.failures import let_go
 from pyasynq._server.bell import Backoff, Bell
-from pyasynq._server.waiting_place import waiting_place
+from pyasynq._server.code_places import waiting_place
 from pyasynq.events import LeaveFailed, RoundFailed, RoundFinished, ShutdownHung
 
 if TYPE_CHECKING:
