@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyasynq._broker.enqueueing.chunks import compose_checked, with_options
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq._scheduler.closing import BoundedService
+from pyasynq._scheduler.calls import CallingService
 from pyasynq._scheduler.entry import free_id, new_entry
 from pyasynq._scheduler.firing import MAX_PAYLOAD
 from pyasynq._scheduler.provider import ProviderCalls
 from pyasynq._scheduler.runnable import Runnable
+from pyasynq._server.exit_codes import EXIT_UNFINISHED
 from pyasynq.config import check_misfire
 from pyasynq.errors import ConfigurationError, CronError, InvalidOptionError, describe_value
 from pyasynq.events import PeriodicTaskRefused, SyncFailed
 from pyasynq.options import EnqueueOptions, name_of, seconds_of
 from pyasynq.scheduler import Scheduler
-from pyasynq.server import EXIT_UNFINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -140,7 +140,7 @@ class PeriodicTaskManager(Runnable):
 
     async def stop(self) -> None:
         """Ask the provider no more, and fire no more; the entries are still shown."""
-        await self._sync.stop_within(self._shutdown_seconds)
+        await self._sync.stop(self._shutdown_seconds)
         await self.scheduler.stop()
 
     async def shutdown(self) -> None:
@@ -148,7 +148,7 @@ class PeriodicTaskManager(Runnable):
 
         It does not wait for a provider that is being asked.
         """
-        if not await self._sync.stop_within(self._shutdown_seconds):
+        if not await self._sync.stop(self._shutdown_seconds):
             self.exit_code = EXIT_UNFINISHED
         await self.scheduler.shutdown()
         self.exit_code = max(self.exit_code, self.scheduler.exit_code)
@@ -235,7 +235,7 @@ def _positive_seconds(name: str, value: Duration) -> float:
     return seconds
 
 
-class _Sync(BoundedService):
+class _Sync(CallingService):
     """Asks the provider at every interval, after the first time."""
 
     name = "periodic task sync"

@@ -26,13 +26,15 @@ from pyasynq._scheduler.firing import MAX_PAYLOAD, Firing
 from pyasynq._scheduler.logs import attach_log
 from pyasynq._scheduler.runnable import Runnable
 from pyasynq._scheduler.services import EntriesHeartbeat, SchedulerParts, Ticker
+from pyasynq._server.exit_codes import EXIT_UNFINISHED
 from pyasynq._server.redis_time import RedisTime
 from pyasynq._server.server_record import host_name
+from pyasynq._server.time_limits import TimeLeft
 from pyasynq.config import SchedulerConfig, check_misfire
 from pyasynq.errors import SchedulerStateError
 from pyasynq.events import Events, SchedulerStateChanged
 from pyasynq.options import seconds_of
-from pyasynq.server import EXIT_UNFINISHED, ServerState
+from pyasynq.server import ServerState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -248,7 +250,7 @@ class Scheduler(Runnable):
         """
         if self._state is ServerState.ACTIVE and self._ticker is not None:
             self._set_state(ServerState.STOPPED)
-            await self._ticker.stop_within(self._shutdown_seconds)
+            await self._ticker.stop(self._shutdown_seconds)
 
     async def shutdown(self) -> None:
         """Finish the ticks that are being fired, take the entries away, and close.
@@ -264,11 +266,10 @@ class Scheduler(Runnable):
         await asyncio.shield(asyncio.ensure_future(self._shut_down()))
 
     async def _shut_down(self) -> None:
-        end = asyncio.get_running_loop().time() + self._shutdown_seconds
+        left = TimeLeft(self._shutdown_seconds, least=_LEAST_STOP_SECONDS)
         # The ticker goes first: what it fires at the end is still shown and recorded.
         for service in (self._ticker, self._heartbeat):
-            left = end - asyncio.get_running_loop().time()
-            if service is not None and not await service.stop_within(max(left, _LEAST_STOP_SECONDS)):
+            if service is not None and not await service.stop(left()):
                 self.exit_code = EXIT_UNFINISHED
         if self._driver is not None:
             await self._driver.close()

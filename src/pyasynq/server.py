@@ -11,28 +11,27 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import enum
-import logging
+import functools
 import sys
-import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._call_shape import name_of_function, takes
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq._server.code_places import UNKNOWN_PLACE, blocking_stack, waiting_place
+from pyasynq._server.code_places import waiting_place
 from pyasynq._server.engine import Engine
-from pyasynq._server.exit_guard import ExitGuard, clear_loop, end_process, loop_turns
+from pyasynq._server.exit_codes import EXIT_CLEAN, EXIT_UNFINISHED
+from pyasynq._server.exit_guard import end_process
 from pyasynq._server.lifespan import Lifespan
 from pyasynq._server.logs import LogSubscriber
 from pyasynq._server.processes.reaper import leave_process_1
 from pyasynq._server.routes import router_of
 from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
+from pyasynq._server.shutdown_watch import ShutdownWatch
 from pyasynq._server.signals import SignalWatch
-from pyasynq._server.time_left import TimeLeft
-from pyasynq._visible_text import visible
 from pyasynq.config import ServerConfig
-from pyasynq.errors import ConfigurationError, PyasynqError, ServerStateError
-from pyasynq.events import Events, ServerEnded, ServerStarting, ServerStateChanged, ShutdownHung, TasksPutBack
+from pyasynq.errors import ConfigurationError, ServerStateError
+from pyasynq.events import Events, ServerEnded, ServerStarting, ServerStateChanged
 from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
@@ -44,12 +43,6 @@ if TYPE_CHECKING:
     from pyasynq._clock import Clock
     from pyasynq._server.routes import Handler, Router
 
-_log = logging.getLogger("pyasynq")
-
-EXIT_CLEAN = 0
-EXIT_START_FAILED = 1
-EXIT_UNFINISHED = 3
-EXIT_OVERDUE = 4
 _REPORT_SECONDS = 0.3
 """How long a start that was broken off may take longer than its limit, to say what hung."""
 
@@ -104,10 +97,6 @@ class Server:
         self._settings = DEFAULT_ENGINE_SETTINGS
         self._state = ServerState.NEW
         self._engine: Engine | None = None
-        self._guard: ExitGuard | None = None
-        self._time_left: TimeLeft | None = None
-        self._stage = "the start"
-        """What the server is doing, for the report of what hung; read by the guard's thread."""
         self._close_asked: asyncio.Future[None] | None = None
         self._closing: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -175,10 +164,10 @@ class Server:
         context = contextvars.copy_context()
         task_state = None
         if self._make_lifespan is not None:
-            self._stage = "the start of the lifespan"
+            self._watch.stage = "the start of the lifespan"
             self._lifespan = Lifespan(self._make_lifespan, context)
             task_state = await self._lifespan.entered()
-        self._stage = "the start"
+        self._watch.stage = "the start"
         self._engine = Engine(
             self._target,
             router,
@@ -191,7 +180,7 @@ class Server:
         )
         self.events.emit(ServerStarting(self._engine.server_id))
         await asyncio.get_running_loop().create_task(self._engine.start(), context=context)
-        self._stage = "the work"
+        self._watch.stage = "the work"
         return self._engine
 
     async def _catch_up(self, engine: Engine) -> None:
@@ -254,9 +243,9 @@ class Server:
         finally:
             if not start.done():
                 start.cancel()
-                await asyncio.wait({start}, timeout=self._limit_left()() + _REPORT_SECONDS)
+                await asyncio.wait({start}, timeout=self._watch.left()() + _REPORT_SECONDS)
         if not start.done():
-            self.events.emit(ShutdownHung(self._stage, waiting_place(start)))
+            self._watch.report(waiting_place(start))
             self.exit_code = EXIT_UNFINISHED
             return False
         if start.cancelled() and close_asked.done():
@@ -279,39 +268,32 @@ class Server:
         """
         leave_process_1()
         self._owns_process = True
-        self._thread_id = threading.get_ident()
-        try:
-            with (
-                ExitGuard(self._tell_what_hangs, EXIT_UNFINISHED) as self._guard,
-                asyncio.Runner(loop_factory=loop_factory) as runner,
-            ):
-                return runner.run(self._run_as_main(handler))
-        except PyasynqError as error:
-            _log.error("the worker could not start: %s", visible(error))
-            return EXIT_START_FAILED
+        return self._watch.run_process(lambda: self._run_as_main(handler), "worker", loop_factory)
 
     async def _run_as_main(self, handler: Router | Handler) -> int:
         code = await self.run(handler)
-        self._stage = "what is left on the event loop"
-        left = min(seconds_of("cancel_timeout", self.config.cancel_timeout), self._limit_left()())
-        places = await clear_loop(left)
-        for place in places:
-            self.events.emit(ShutdownHung(self._stage, place))
-        if places:
-            end_process(code)
+        await self._watch.clear_loop(seconds_of("cancel_timeout", self.config.cancel_timeout), code)
         return code
 
-    def _tell_what_hangs(self) -> None:
-        """Report what keeps the process from ending, and put tasks back; called from the guard's thread."""
-        what, where = self._stage, UNKNOWN_PLACE
-        if self._loop is not None and not loop_turns(self._loop):
-            what, where = (
-                f"the event loop (blocked during {what})",
-                "this stack:\n" + blocking_stack(self._thread_id).rstrip(),
-            )
-        self.events.emit(ShutdownHung(what, where))
+    @functools.cached_property
+    def _watch(self) -> ShutdownWatch:
+        """The time limits of the shutdown, and what keeps them."""
+        config, settings = self.config, self._settings
+        limit = seconds_of("shutdown_timeout", config.shutdown_timeout) + seconds_of(
+            "cancel_timeout", config.cancel_timeout
+        )
+        return ShutdownWatch(
+            self.events,
+            limit,
+            margin=settings.shutdown_margin,
+            exit_margin=settings.exit_margin,
+            put_back=self._put_back,
+        )
+
+    def _put_back(self, code: int) -> None:
+        """Put tasks back, and end the process; called from the guard's thread."""
         if self._engine is not None:
-            self._engine.end_process(EXIT_UNFINISHED)
+            self._engine.end_process(code)
 
     def request_shutdown(self, *, when_idle: bool = False) -> None:
         """Make `run` shut down and return. Safe from any thread and from signal handlers.
@@ -326,26 +308,8 @@ class Server:
         if when_idle:
             loop.call_soon_threadsafe(self._close_when_idle)
             return
-        self._arm_guard()
+        self._watch.arm()
         loop.call_soon_threadsafe(self._ask_to_close)
-
-    def _arm_guard(self) -> None:
-        if self._guard is not None:
-            self._guard.arm(self._shutdown_seconds + self._settings.exit_margin)
-
-    @property
-    def _shutdown_seconds(self) -> float:
-        config = self.config
-        return seconds_of("shutdown_timeout", config.shutdown_timeout) + seconds_of(
-            "cancel_timeout", config.cancel_timeout
-        )
-
-    def _limit_left(self) -> TimeLeft:
-        """Return the time limit of the shutdown, which begins with the first call."""
-        if self._time_left is None:
-            self._arm_guard()
-            self._time_left = TimeLeft(self._shutdown_seconds + self._settings.shutdown_margin)
-        return self._time_left
 
     def request_stop(self) -> None:
         """Make the server take no more tasks. Safe from any thread and from signal handlers."""
@@ -367,23 +331,18 @@ class Server:
 
     async def _shut_down(self, engine: Engine) -> None:
         self._set_state(ServerState.CLOSED)
-        left = self._limit_left()
-        self._stage = "what runs"
-        await engine.drain(left)
+        watch = self._watch
+        watch.stage = "what runs"
+        await engine.drain(watch.left())
         try:
             await self._leave_lifespan()
         finally:
-            self._stage = "the connection to Redis"
-            is_running = await engine.give_back(left)
-            if engine.put_back:
-                self.events.emit(TasksPutBack(engine.put_back))
+            watch.stage = "the connection to Redis"
+            is_running = await engine.give_back(watch.left())
             await engine.close()
             lived = self._clock.monotonic() - self._started_at
             self.events.emit(ServerEnded(self.id or "", engine.outcomes(), lived, engine.unwritten))
-            if engine.stuck:
-                self.exit_code = EXIT_OVERDUE
-            elif engine.put_back:
-                self.exit_code = EXIT_UNFINISHED
+            self.exit_code = max(self.exit_code, engine.exit_code)
         if is_running and self._owns_process:
             end_process(self.exit_code)
 
@@ -391,11 +350,7 @@ class Server:
         if self._lifespan is None:
             return
         lifespan, self._lifespan = self._lifespan, None
-        what = "the end of the lifespan" if lifespan.is_entered else "the start of the lifespan"
-        self._stage = what
-        place = await lifespan.leave(self._limit_left()())
-        if place:
-            self.events.emit(ShutdownHung(what, place))
+        if not await lifespan.leave(self._watch):
             self.exit_code = EXIT_UNFINISHED
 
     def _set_state(self, state: ServerState) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from pyasynq._server.processes.fleet import EXIT_GAVE_UP
+from pyasynq._server.exit_codes import EXIT_GAVE_UP
 from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq.client import Client
 from pyasynq.inspector import Inspector

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import App
+from pyasynq._server.exit_codes import EXIT_OVERDUE
 from pyasynq.config import ServerConfig
 from pyasynq.errors import PayloadTooLargeError, RedisValueTooLargeError, ReplyLostError
 from pyasynq.events import AggregationFailed, AggregationOverdue, RoundFailed, TasksAggregated
-from pyasynq.server import EXIT_OVERDUE
 from pyasynq.task import Task
 from tests.contract.test_refused_outcomes import MEGABYTE, small_buffers, small_values
 from tests.contract.test_server_groups import AT_ONCE, aggregating, enqueue, later

@@ -33,6 +33,7 @@ from pyasynq.events import (
     RoundFinished,
     SchedulerStateChanged,
     ServerWarning,
+    ShutdownHung,
     TickFailed,
     TickFired,
     TicksMissed,
@@ -79,7 +80,15 @@ class Running:
         self._rounds: dict[str, asyncio.Event] = {}
         events = self.scheduler.events
         events.subscribe(TickFired, lambda event: self.fired.append((event.tick - NOON).total_seconds()))
-        for kind in (TickFailed, TicksMissed, FutureTickIgnored, HookFailed, RoundFailed, ServerWarning):
+        for kind in (
+            TickFailed,
+            TicksMissed,
+            FutureTickIgnored,
+            HookFailed,
+            RoundFailed,
+            ServerWarning,
+            ShutdownHung,
+        ):
             events.subscribe(kind, self.seen.append)
         events.subscribe(RoundFinished, lambda event: self._rounds.pop(event.service, asyncio.Event()).set())
         events.subscribe(RoundFailed, lambda event: self._rounds.pop(event.service, asyncio.Event()).set())
@@ -629,8 +638,8 @@ async def test_d53_a_shutdown_does_not_wait_for_a_hook_that_hangs(redis_url: str
         clock.move(10)
         one.scheduler._ticker.wake()  # type: ignore[union-attr]
         await called.wait()
-    assert ["shutdown-hung"] == [event.code for event in one.seen]
-    assert "the hook pre_enqueue (called " in one.seen[0].message
+    assert [ShutdownHung] == [type(event) for event in one.seen]
+    assert "the hook pre_enqueue (called " in one.seen[0].what
     assert ServerState.CLOSED is one.scheduler.state
     assert 3 == one.scheduler.exit_code
     assert [] == ask(redis_url, list_schedulers(clock.now()))

@@ -1,4 +1,4 @@
-"""Functions of users that have not returned yet, for the report of what hangs."""
+"""Calls of functions of users, and services that make them, for the report of what hangs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pyasynq._server.service import Service
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyasynq.events import Events
 
 
 class CallsInProgress:
@@ -39,3 +43,15 @@ class CallsInProgress:
         for name, called_at in list(self._calls.values()):
             oldest.setdefault(name, called_at)
         return ", ".join(f"{name} (called {now - at:.1f} s ago)" for name, at in oldest.items())
+
+
+class CallingService(Service):
+    """A service that calls functions of users, so its last round may not end."""
+
+    def __init__(self, events: Events, calls: CallsInProgress) -> None:
+        super().__init__(events)
+        self._calls = calls
+
+    def describe(self) -> str:
+        """Return which functions have not returned; without any, the service."""
+        return str(self._calls) or super().describe()

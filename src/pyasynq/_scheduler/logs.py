@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq import events as happened
 from pyasynq._human_text import counted
-from pyasynq._server.logs import log_line, version_text
+from pyasynq._server.logs import SHUTDOWN_HUNG_LINE, log_line, version_text
 from pyasynq._server.outage_log import OutageLog
 from pyasynq._visible_text import visible
 
@@ -79,6 +79,7 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         logging.ERROR,
         "a periodic task ({task_type}) is left out: {error}",
     ),
+    SHUTDOWN_HUNG_LINE,
     (
         happened.ServerWarning,
         logging.WARNING,

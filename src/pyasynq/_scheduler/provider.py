@@ -6,8 +6,8 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from pyasynq._scheduler.closing import CANCEL_SECONDS
 from pyasynq._server.threads import HandlerThreads
+from pyasynq._server.time_limits import cancel_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -80,8 +80,7 @@ class ProviderCalls:
                 answer = await self._wait(task)
             finally:
                 if not task.done():
-                    task.cancel()
-                    await asyncio.wait({task}, timeout=CANCEL_SECONDS)
+                    await cancel_task(task)
         return list(answer)
 
     async def _wait(self, call: asyncio.Future[Any]) -> Any:

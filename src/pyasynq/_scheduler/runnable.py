@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from pyasynq._scheduler.closing import CANCEL_SECONDS, EXIT_MARGIN_SECONDS, ExitGuard, report_hang
+from pyasynq._server.code_places import waiting_place
+from pyasynq._server.exit_codes import EXIT_CLEAN
+from pyasynq._server.shutdown_watch import ShutdownWatch
 from pyasynq._server.signals import SignalWatch
-from pyasynq._visible_text import visible
-from pyasynq.errors import PyasynqError
-from pyasynq.server import EXIT_CLEAN, EXIT_START_FAILED, EXIT_UNFINISHED
+from pyasynq._server.time_limits import cancel_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
     from pyasynq._scheduler.calls import CallsInProgress
     from pyasynq.events import Events
 
-_log = logging.getLogger("pyasynq")
+_EXIT_MARGIN_SECONDS: Final = 2.5
+"""How much longer than its limit a shutdown may take before the process is ended."""
 
 
 class Runnable:
@@ -28,7 +28,7 @@ class Runnable:
     def __init__(self, events: Events, calls: CallsInProgress, shutdown_seconds: float) -> None:
         self._calls = calls
         self._shutdown_seconds = shutdown_seconds
-        self._guard: ExitGuard | None = None
+        self._watch = ShutdownWatch(events, shutdown_seconds, exit_margin=_EXIT_MARGIN_SECONDS, stage=calls)
         self.events = events
         self.exit_code = EXIT_CLEAN
         """0, or 3 when the shutdown did not wait for something that hung."""
@@ -80,9 +80,8 @@ class Runnable:
             if not starting.done():
                 self._has_started = True  # far enough to need a shutdown
                 if self._calls:
-                    report_hang(self.events, str(self._calls))
-                starting.cancel()
-                await asyncio.wait({starting}, timeout=CANCEL_SECONDS)
+                    self._watch.report(waiting_place(starting))
+                await cancel_task(starting)
         if closing.done() and (not starting.done() or starting.cancelled()):
             return False
         starting.result()
@@ -97,23 +96,11 @@ class Runnable:
         `shutdown_timeout`, the process ends, whatever hangs. A second INT ends the process at once.
         """
         self._owns_process = True
-        try:
-            with (
-                ExitGuard(self._describe_hang, EXIT_UNFINISHED) as self._guard,
-                asyncio.Runner(loop_factory=loop_factory) as runner,
-            ):
-                return runner.run(self.run())
-        except PyasynqError as error:
-            _log.error("the scheduler could not start: %s", visible(error))
-            return EXIT_START_FAILED
-
-    def _describe_hang(self) -> str:
-        return str(self._calls) or "something that was left on the event loop"
+        return self._watch.run_process(self.run, "scheduler", loop_factory)
 
     def request_shutdown(self) -> None:
         """Make `run` shut down and return. Safe from any thread and from signal handlers."""
-        if self._guard is not None:
-            self._guard.arm(self._shutdown_seconds + EXIT_MARGIN_SECONDS)
+        self._watch.arm()
         if self._loop is not None and not self._loop.is_closed() and self._close_asked is not None:
             self._loop.call_soon_threadsafe(self._close_asked.set)
 

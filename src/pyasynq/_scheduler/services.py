@@ -14,7 +14,7 @@ from pyasynq._broker.schedules import (
     list_schedulers,
     write_scheduler_entries,
 )
-from pyasynq._scheduler.closing import BoundedService
+from pyasynq._scheduler.calls import CallingService
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq.errors import PyasynqError
 from pyasynq.events import RoundFailed, TicksMissed
@@ -61,7 +61,7 @@ class SchedulerParts:
         return await self.book.begin(entries, self.driver, self.redis_time, self.clock)
 
 
-class Ticker(BoundedService):
+class Ticker(CallingService):
     """Fires the ticks that are due, and rests until the next one."""
 
     name = "scheduler"
@@ -111,7 +111,7 @@ class Ticker(BoundedService):
         return self._parts.redis_time.now().to_datetime()
 
 
-class EntriesHeartbeat(BoundedService):
+class EntriesHeartbeat(CallingService):
     """Shows the entries to dashboards, learns what other schedulers fired, and cleans up."""
 
     name = "scheduler heartbeat"

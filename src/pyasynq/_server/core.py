@@ -41,7 +41,7 @@ from pyasynq._server.services.subscriber import Subscriber
 from pyasynq._server.services.syncer import Syncer
 from pyasynq._server.settle_queue import SettleQueue
 from pyasynq._server.start_checks import check_clock, check_eviction
-from pyasynq._server.time_left import TimeLeft
+from pyasynq._server.time_limits import TimeLeft
 from pyasynq._server.wake_up import WakeUp
 from pyasynq._wire.keys import CANCEL_CHANNEL
 from pyasynq.errors import LeaseExpiredError

@@ -13,13 +13,14 @@ from pyasynq._server.code_places import THREAD_PLACE, waiting_place
 from pyasynq._server.conclusion import ServerStopping
 from pyasynq._server.core import CLIENT_NAME, EngineCore
 from pyasynq._server.demand import Slots
+from pyasynq._server.exit_codes import EXIT_CLEAN, EXIT_OVERDUE, EXIT_UNFINISHED
 from pyasynq._server.group_routes import GroupRoutes
 from pyasynq._server.outcome import Requeue
 from pyasynq._server.runner import Runner
 from pyasynq._server.services.aggregator import Aggregator
 from pyasynq._server.services.health_check import HealthCheck
 from pyasynq._server.threads import HandlerThreads
-from pyasynq.events import AttemptAbandoned, Outcome, ShutdownHung, ShutdownWaiting
+from pyasynq.events import AttemptAbandoned, Outcome, ShutdownHung, ShutdownWaiting, TasksPutBack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pyasynq._server.routes import Router
     from pyasynq._server.service import Service
     from pyasynq._server.settings import EngineSettings
-    from pyasynq._server.time_left import TimeLeft
+    from pyasynq._server.time_limits import TimeLeft
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
 
@@ -110,6 +111,13 @@ class Engine(EngineCore):
         """How many outcomes Redis has not confirmed."""
         return self._settles.outstanding
 
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a process that ends after this shutdown."""
+        if self.stuck:
+            return EXIT_OVERDUE
+        return EXIT_UNFINISHED if self.put_back else EXIT_CLEAN
+
     def end_process(self, code: int) -> None:
         """Put back what runs, and end the process. Called from a thread: the event loop may be blocked."""
         if self._started:
@@ -162,6 +170,8 @@ class Engine(EngineCore):
         await asyncio.wait({asyncio.ensure_future(self._processor.leave())}, timeout=left())
         await self._stop_services(left)
         await self._wait_for_children(left)
+        if self.put_back:
+            self._events.emit(TasksPutBack(self.put_back))
         return bool(running)
 
     async def _wait_for_children(self, left: TimeLeft) -> None:

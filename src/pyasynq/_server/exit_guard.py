@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import queue
@@ -10,8 +9,6 @@ import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Final, Self
-
-from pyasynq._server.code_places import THREAD_PLACE, waiting_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,30 +79,6 @@ class ExitGuard:
     def _end_later(self) -> None:
         time.sleep(LAST_WORDS_SECONDS)
         os._exit(self._code)
-
-
-def loop_turns(loop: asyncio.AbstractEventLoop, seconds: float = 0.1) -> bool:
-    """Return whether an event loop turns; asked from another thread."""
-    turned = threading.Event()
-    try:
-        loop.call_soon_threadsafe(turned.set)
-    except RuntimeError:
-        return True  # it is closed, so it blocks nothing
-    return turned.wait(seconds)
-
-
-async def clear_loop(seconds: float) -> list[str]:
-    """End what handlers have left behind on the loop; return where that waits which does not end in time.
-
-    When a loop is closed, asyncio waits without limit for tasks that swallow their cancellation, and for
-    threads of its executor.
-    """
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    executor = asyncio.ensure_future(asyncio.get_running_loop().shutdown_default_executor())
-    _, late = await asyncio.wait({*left, executor}, timeout=seconds)
-    return [THREAD_PLACE if task is executor else waiting_place(task) for task in late]
 
 
 def end_process(code: int) -> None:

@@ -6,14 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._server.code_places import waiting_place
+from pyasynq._server.time_limits import cancel_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from contextvars import Context
 
-_CANCEL_SECONDS = 0.25
-"""How long a cancelled lifespan may take to end before it is left behind."""
+    from pyasynq._server.shutdown_watch import ShutdownWatch
 
 
 class Lifespan:
@@ -36,7 +36,7 @@ class Lifespan:
         )
 
     @property
-    def is_entered(self) -> bool:
+    def _is_entered(self) -> bool:
         """Whether its start has ended well."""
         return self._entered.done() and not self._entered.cancelled() and self._entered.exception() is None
 
@@ -47,24 +47,24 @@ class Lifespan:
         """
         return await asyncio.shield(self._entered)
 
-    async def leave(self, seconds: float) -> str:
+    async def leave(self, watch: ShutdownWatch) -> bool:
         """Leave the lifespan, or break its start off. Raises what its end raises.
 
-        What takes longer than `seconds` is cancelled, and then left behind. Returns where it hung, or the
-        empty string.
+        What takes longer than the watch allows is reported, cancelled, and then left behind. Returns
+        whether it ended in time.
         """
+        watch.stage = "the end of the lifespan" if self._is_entered else "the start of the lifespan"
         self._leave.set()
         if not self._entered.done():
             self._task.cancel()
-        await asyncio.wait({self._task}, timeout=seconds)
+        await asyncio.wait({self._task}, timeout=watch.left()())
         if not self._task.done():
-            place = waiting_place(self._task)
-            self._task.cancel()
-            await asyncio.wait({self._task}, timeout=_CANCEL_SECONDS)
-            return place
+            watch.report(waiting_place(self._task))
+            await cancel_task(self._task)
+            return False
         if not self._task.cancelled():
             self._task.result()
-        return ""
+        return True
 
     async def _live(self) -> None:
         try:

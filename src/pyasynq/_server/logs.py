@@ -159,6 +159,11 @@ def _types_text(types: Sequence[str]) -> str:
     return ", ".join(shown[:_SHOWN_TYPES]) + (f" and {counted(more, 'more type')}" if more > 0 else "")
 
 
+SHUTDOWN_HUNG_LINE: Final = (
+    happened.ShutdownHung,
+    logging.ERROR,
+    "{what} did not end in time and was given up; it waited at {where}",
+)
 _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
     (
         happened.TaskRecovered,
@@ -181,11 +186,7 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         logging.WARNING,
         "{tasks:task that did not finish is|tasks that did not finish are} back at the front of the queue",
     ),
-    (
-        happened.ShutdownHung,
-        logging.ERROR,
-        "{what} did not end in time and was given up; it waited at {where}",
-    ),
+    SHUTDOWN_HUNG_LINE,
     (
         happened.LeaveFailed,
         logging.ERROR,

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 from pyasynq._broker.drivers.failures import let_go
 from pyasynq._server.bell import Backoff, Bell
 from pyasynq._server.code_places import waiting_place
+from pyasynq._server.time_limits import CANCEL_SECONDS, cancel_task
 from pyasynq.events import LeaveFailed, RoundFailed, RoundFinished, ShutdownHung
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyasynq.events import Events
-
-_CANCEL_SECONDS = 0.25
-"""How long a cancelled round may take to end, before it is left behind."""
 
 
 async def stop_services(services: list[Service], seconds: Callable[[], float], *, keep: int = 0) -> None:
@@ -65,6 +63,10 @@ class Service:
     def interrupt(self) -> None:
         """End what a round waits for without end; called once when the service is being stopped."""
 
+    def describe(self) -> str:
+        """Return what a round is busy with, for the report of one that does not end."""
+        return f"the service {self.name!r}"
+
     @property
     def running(self) -> bool:
         """Whether the service has been started and not stopped."""
@@ -91,33 +93,35 @@ class Service:
         try:
             await asyncio.shield(entered)
         except asyncio.CancelledError:
-            await self.stop(_CANCEL_SECONDS)
+            await self.stop(CANCEL_SECONDS)
             raise
         except Exception:
             self._task = None
             raise
 
-    async def stop(self, limit: float = math.inf) -> None:
+    async def stop(self, limit: float = math.inf) -> bool:
         """Cut the rest short, let the round finish, and leave. A cancelled caller does not undo the stop.
 
         What takes longer than `limit` or `stop_limit` seconds is cancelled, and what does not end then is
         left behind; `ShutdownHung` tells of it. What `leave` raises becomes a `LeaveFailed`.
+        Returns whether the service ended in time.
         """
         task = self._task
         if task is None:
-            return
+            return True
         if not self._closing:
             self._closing = True
             self._bell.ring()
             self.interrupt()
         longest = min(limit, self.stop_limit)
         await asyncio.wait({task}, timeout=None if math.isinf(longest) else max(0.0, longest))
-        if not task.done():
-            self.events.emit(ShutdownHung(f"the service {self.name!r}", waiting_place(task)))
-            task.cancel()
-            await asyncio.wait({task}, timeout=_CANCEL_SECONDS)
+        in_time = task.done()
+        if not in_time:
+            self.events.emit(ShutdownHung(self.describe(), waiting_place(task)))
+            await cancel_task(task)
         if self._task is task:
             self._task = None
+        return in_time
 
     async def _live(self, entered: asyncio.Future[None]) -> None:
         try:

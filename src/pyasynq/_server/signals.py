@@ -9,14 +9,14 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from pyasynq._server.exit_codes import EXIT_ABORTED
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType, TracebackType
 
 _log = logging.getLogger("pyasynq")
 _LOOK_SECONDS = 1.0
-EXIT_ABORTED = 130
-"""What a shell reports for a program that INT has ended."""
 
 
 class Stoppable(Protocol):

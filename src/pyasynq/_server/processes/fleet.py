@@ -7,6 +7,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyasynq._server.exit_codes import EXIT_CLEAN, EXIT_GAVE_UP, EXIT_OVERDUE, EXIT_UNFINISHED, EXIT_USAGE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -23,12 +25,6 @@ PATIENCE: Final = 9.0
 """Seconds from TERM to KILL, without the margin, of a child that has not told its timeouts."""
 KILL_MARGIN: Final = 1.0
 """How much longer than its timeouts a child may take to end; its own guard ends it a little earlier."""
-
-EXIT_CLEAN: Final = 0
-EXIT_USAGE: Final = 2
-EXIT_UNFINISHED: Final = 3
-EXIT_OVERDUE: Final = 4
-EXIT_GAVE_UP: Final = 5
 
 
 class Phase(enum.StrEnum):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._human_text import counted
 from pyasynq._server.children.marks import kill_marked
+from pyasynq._server.exit_codes import EXIT_ABORTED, EXIT_START_FAILED
 from pyasynq._server.processes.child import Child, resident_bytes
 from pyasynq._server.processes.fleet import (
     KILL_MARGIN,
@@ -29,7 +30,6 @@ from pyasynq._server.processes.fleet import (
 from pyasynq._server.processes.health import Health, HealthSettings
 from pyasynq._server.processes.known_death import recover_known_death
 from pyasynq._server.processes.link import RETIRE, STOP
-from pyasynq._server.signals import EXIT_ABORTED
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ _LOOK_SECONDS: Final = 1.0
 _PAUSE_SECONDS: Final = 5.0
 """A look that comes this late means that this process was stopped or the host was suspended."""
 _INIT: Final = 1
-_EXIT_START_FAILED: Final = 1
 _LONGEST_RECOVERY: Final = 5.0
 """How long the end waits for tasks to be recovered; after that their leases lapse."""
 _LEAST_RECOVERY: Final = 0.4
@@ -175,7 +174,7 @@ class Supervisor:
             child = Child(member, self._command)
         except OSError as error:
             now = time.monotonic()
-            fate = self._fleet.died(member, _EXIT_START_FAILED, now)
+            fate = self._fleet.died(member, EXIT_START_FAILED, now)
             self._report(member.worker, f"could not be started: {error}", fate, now)
             self._news.set()
             return

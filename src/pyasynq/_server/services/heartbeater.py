@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyasynq._broker.servers import clear_server_state, count_servers, write_server_state
 from pyasynq._broker.settle import Claim, RequeueTask, settle_requeue
 from pyasynq._server.attempt import TAKEN, Attempt, Phase
+from pyasynq._server.exit_codes import EXIT_OVERDUE
 from pyasynq._server.renewal import Found, Renewal
 from pyasynq._server.service import Service
 from pyasynq.errors import LeaseExpiredError, TaskCanceledError
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pyasynq._server.parts import Parts
     from pyasynq._server.server_record import ServerRecord
 
-OVERDUE_EXIT_CODE = 4
 _RETRY_SECONDS = 1.0
 
 
@@ -191,7 +191,7 @@ class Heartbeater(Service):
         if self._rule.is_stuck(self._parts.roster.snapshot(), now):
             attempts = self._parts.roster.snapshot()
             innocent = [attempt for attempt in attempts if not self._rule.is_overdue(attempt, now)]
-            self.end_process(OVERDUE_EXIT_CODE, innocent)
+            self.end_process(EXIT_OVERDUE, innocent)
 
     def end_process(self, code: int, unfinished: Iterable[Attempt]) -> None:
         """Put tasks back, remove the record, and end the process without waiting for anybody."""
