@@ -22,11 +22,18 @@ from pyasynq._app.registry import Registry
 from pyasynq._app.scheduling import Scheduling
 from pyasynq._app.sending import REDIS_URL_VARIABLE
 from pyasynq._call_shape import name_of_function, takes
+from pyasynq._checks import new_name_of
 from pyasynq._human_text import counted
 from pyasynq._server.group_routes import ALL_GROUPS
 from pyasynq.config import GroupRule, ServerConfig
 from pyasynq.errors import ConfigurationError, describe_value
-from pyasynq.options import DEFAULT_QUEUE, check_option_names, new_name_of, resolve_options, with_result_ttl
+from pyasynq.options import (
+    DEFAULT_MAX_PAYLOAD,
+    DEFAULT_QUEUE,
+    check_option_names,
+    resolve_options,
+    with_result_ttl,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -92,7 +99,7 @@ class App(Scheduling):
         lifespan: Lifespan | None = None,
         middleware: Iterable[Middleware] = (),
         client_middleware: Iterable[ClientMiddleware] = (),
-        max_payload: int = 8_000_000,
+        max_payload: int = DEFAULT_MAX_PAYLOAD,
         timeout: Duration = 5.0,
         publish_events: bool | int = False,
         scheduler_config: SchedulerConfig | None = None,

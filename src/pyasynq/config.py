@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
-from pyasynq._checks import check_function, check_switch, check_whole, is_whole
-from pyasynq.errors import InvalidOptionError, nearest
-from pyasynq.limits import Queue
-from pyasynq.options import (
-    DEFAULT_MAX_PAYLOAD,
-    DEFAULT_MAX_RESULT,
-    DEFAULT_QUEUE,
-    Duration,
+from pyasynq._checks import (
+    check_function,
     check_max_bytes,
-    events_kept,
+    check_switch,
+    check_whole,
+    is_whole,
     name_of,
+    positive_seconds_of,
     seconds_of,
 )
+from pyasynq.errors import InvalidOptionError, nearest
+from pyasynq.limits import Queue
+from pyasynq.options import DEFAULT_MAX_PAYLOAD, DEFAULT_MAX_RESULT, DEFAULT_QUEUE, Duration, events_kept
 from pyasynq.retry import default_retry_delay, retry_delay_of
 
 if TYPE_CHECKING:
@@ -176,8 +176,10 @@ class ServerConfig:
         _queues(self.queues)
         _ = self.event_stream_lengths
         for name in self.__dataclass_fields__:
+            # A service whose interval is zero would never rest.
+            check = positive_seconds_of if name.endswith("_interval") else seconds_of
             if name.endswith(("_timeout", "_interval", "_limit", "_age")):
-                _duration(name, getattr(self, name))
+                check(name, getattr(self, name))
         seconds_of("group_max_delay", self.group_max_delay)
         _grace_period("group_grace_period", self.group_grace_period)
         _group_size("group_max_size", self.group_max_size)
@@ -250,8 +252,7 @@ class SchedulerConfig:
 
     def __post_init__(self) -> None:
         seconds_of("shutdown_timeout", self.shutdown_timeout)
-        if seconds_of("heartbeat_interval", self.heartbeat_interval) == 0:
-            raise InvalidOptionError("heartbeat_interval", self.heartbeat_interval, "must be more than 0")
+        positive_seconds_of("heartbeat_interval", self.heartbeat_interval)
         if isinstance(self.location, str):
             object.__setattr__(self, "location", _zone(self.location))
         elif not isinstance(self.location, tzinfo):
@@ -287,9 +288,3 @@ def _queues(queues: object) -> None:
         if not isinstance(setting, Queue) and not is_whole(setting, 1):
             remedy = "must be a priority, a whole number of at least 1, or a Queue"
             raise InvalidOptionError(f"queues[{queue!r}]", setting, remedy)
-
-
-def _duration(name: str, value: object) -> None:
-    # A service whose interval is zero would never rest.
-    if seconds_of(name, value) == 0 and name.endswith("_interval"):
-        raise InvalidOptionError(name, value, "must be more than 0 seconds")

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from pyasynq._checks import check_switch, seconds_of
 from pyasynq.errors import InvalidOptionError, PyasynqError
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from pyasynq.options import Duration
@@ -74,8 +74,7 @@ class Retry(ControlFlow):
 
     def __init__(self, after: Duration | None = None, *, reason: str = "", spend: bool = True) -> None:
         self.after = None if after is None else _delay_of("after", after)
-        if not isinstance(spend, bool):
-            raise InvalidOptionError("spend", spend, "must be True or False")
+        check_switch("spend", spend)
         self.spend = spend
         self.reason = _reason_of(reason)
         # Without a time: it stays the task's last error when no retry is left.

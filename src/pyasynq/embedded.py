@@ -14,6 +14,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from pyasynq._checks import positive_seconds_of
 from pyasynq._embedded.address import (
     memory_name_of_process,
     new_memory_name,
@@ -22,7 +23,6 @@ from pyasynq._embedded.address import (
 )
 from pyasynq._embedded.binary import ServerBinary, find_server_binary
 from pyasynq._embedded.errors import DataFolderError, EmbeddedServerError, ServerBinaryError, ServerStartError
-from pyasynq.options import time_out_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -94,7 +94,7 @@ class EmbeddedServer:
         self._memory_name = new_memory_name()
         self._port = port
         self._binary = binary
-        self._start_timeout = time_out_of(start_timeout, "start_timeout")
+        self._start_timeout = positive_seconds_of("start_timeout", start_timeout)
         self._running: RunningServer | None = None
 
     def start(self) -> Self:

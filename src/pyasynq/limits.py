@@ -5,11 +5,13 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pyasynq._checks import is_whole
+from pyasynq._checks import check_switch, check_whole, is_whole, positive_seconds_of
 from pyasynq.errors import InvalidOptionError
-from pyasynq.options import Duration, seconds_of
+
+if TYPE_CHECKING:
+    from pyasynq.options import Duration
 
 
 class Unchanged(enum.Enum):
@@ -92,10 +94,8 @@ class Queue:
     """
 
     def __post_init__(self) -> None:
-        if not is_whole(self.priority, 1):
-            raise InvalidOptionError("priority", self.priority, "must be a whole number of at least 1")
-        if not isinstance(self.ordered, bool):
-            raise InvalidOptionError("ordered", self.ordered, "must be True or False")
+        check_whole("priority", self.priority, 1)
+        check_switch("ordered", self.ordered)
         if check_concurrency(self.concurrency) not in {None, 1} and self.ordered:
             remedy = "an ordered queue runs one task at a time: leave it out"
             raise InvalidOptionError("concurrency", self.concurrency, remedy)
@@ -127,9 +127,7 @@ def check_rate(rate: object, period: object, burst: object) -> tuple[float | Non
     Raises:
         InvalidOptionError: for a value that cannot be, and for a burst without a rate.
     """
-    seconds = seconds_of("period", period)
-    if not seconds:
-        raise InvalidOptionError("period", period, "must be more than 0 seconds")
+    seconds = positive_seconds_of("period", period)
     if rate is None:
         if burst is not None:
             raise InvalidOptionError("burst", burst, "give a rate with it")
@@ -147,6 +145,6 @@ def check_rate(rate: object, period: object, burst: object) -> tuple[float | Non
 
 
 def _count(name: str, value: object, hint: str) -> int:
-    if not isinstance(value, int) or not is_whole(value, 1) or value > _MOST:
+    if not is_whole(value, 1) or value > _MOST:
         raise InvalidOptionError(name, value, f"must be a whole number from 1 to {_MOST}; {hint}")
     return value

@@ -21,13 +21,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from pyasynq._checks import check_handler_rules
+from pyasynq._checks import check_handler_rules, name_of
 from pyasynq._server.children.order import Program
 from pyasynq._server.children.pool import in_child
 from pyasynq._server.middleware import check_middleware, missing_route, wrap_route
 from pyasynq._server.routes import Route, check_executor, is_coroutine_handler
 from pyasynq.errors import ConfigurationError, describe_value
-from pyasynq.options import name_of
 from pyasynq.retry import retry_delay_of
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args
 
-from pyasynq._checks import is_whole
-from pyasynq._clock import LAST_SECOND, Instant
+from pyasynq._checks import instant_of, is_whole, new_name_of, seconds_of, utf8_size
 from pyasynq.errors import InvalidOptionError, UnknownOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from pyasynq._clock import Instant
 
 Duration: TypeAlias = timedelta | float | int
 """A `timedelta`, or seconds."""
@@ -33,12 +34,8 @@ DEFAULT_TIMEOUT_SECONDS: Final = 1800
 DEFAULT_EVENTS_KEPT: Final = 10_000
 DEFAULT_MAX_PAYLOAD: Final = 8_000_000
 DEFAULT_MAX_RESULT: Final = 8_000_000
-MAX_NAME_BYTES: Final = 1_000
-"""Bytes of a task's type and id, and of the names of its queue, group and lock, that are written."""
 MAX_HEADER_BYTES: Final = 65_536
 """Bytes of all names and values of a task's headers together."""
-_LARGEST_VALUE: Final = 500_000_000
-_MOST_DIGITS: Final = 100
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -250,85 +247,6 @@ def check_unattended(options: Mapping[str, object]) -> None:
         raise InvalidOptionError("durable", options["durable"], remedy)
 
 
-def seconds_of(name: str, value: object) -> float:
-    """Return a duration in seconds.
-
-    Raises:
-        InvalidOptionError: when it is no `timedelta` or number, is not finite, or is negative.
-    """
-    if isinstance(value, timedelta):
-        seconds = value.total_seconds()
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        try:
-            seconds = float(value)
-        except OverflowError:
-            seconds = math.inf
-    else:
-        raise InvalidOptionError(name, value, "a duration is a timedelta or a number of seconds")
-    if not math.isfinite(seconds) or seconds > LAST_SECOND:
-        raise InvalidOptionError(name, value, "a duration must be finite and end before the year 10000")
-    if seconds < 0:
-        raise InvalidOptionError(name, value, "a duration cannot be negative")
-    return seconds
-
-
-def time_out_of(timeout: object, name: str = "timeout") -> float:
-    """Return in seconds how long something may take, such as one exchange with Redis.
-
-    Raises:
-        InvalidOptionError: for what is no duration, and for none at all.
-    """
-    seconds = seconds_of(name, timeout)
-    if seconds == 0:
-        raise InvalidOptionError(name, timeout, "must be more than 0 seconds")
-    return seconds
-
-
-def check_max_bytes(name: str, value: object) -> None:
-    """Raise `InvalidOptionError` for what is no number of bytes that Redis could take."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidOptionError(name, value, "must be a number of bytes, at least 1")
-    if value > _LARGEST_VALUE:
-        remedy = f"must be {_LARGEST_VALUE:,} at most: Redis takes no value over 512 MB"
-        raise InvalidOptionError(name, value, remedy)
-
-
-def check_max_payload(max_payload: object) -> None:
-    """Raise `InvalidOptionError` for a `max_payload` that Redis could not take."""
-    check_max_bytes("max_payload", max_payload)
-
-
-def instant_of(name: str, value: object) -> Instant:
-    """Return an aware datetime as an instant.
-
-    Raises:
-        InvalidOptionError: when it is no datetime, is naive, or lies before 1970 or too far ahead.
-    """
-    if not isinstance(value, datetime):
-        raise InvalidOptionError(name, value, "a time is an aware datetime, such as datetime.now(UTC)")
-    if value.utcoffset() is None:
-        raise InvalidOptionError(
-            name,
-            value,
-            "this datetime has no time zone; give it one, as in datetime(..., tzinfo=UTC) or .astimezone()",
-        )
-    instant = Instant.from_datetime(value)
-    if instant.seconds < 0:
-        raise InvalidOptionError(name, value, "a time cannot lie before 1970")
-    return check_representable(name, value, instant)
-
-
-def check_representable(name: str, value: object, instant: Instant) -> Instant:
-    """Return an instant that a datetime can hold after it has been rounded up to a whole second.
-
-    Raises:
-        InvalidOptionError: otherwise; it names the option and the value that the instant was made of.
-    """
-    if instant.ceiling > LAST_SECOND:
-        raise InvalidOptionError(name, value, "a time must lie before the last second of the year 9999")
-    return instant
-
-
 def events_kept(name: str, value: object) -> int:
     """Return how many events a queue's stream keeps, 0 for a setting that publishes none.
 
@@ -339,54 +257,7 @@ def events_kept(name: str, value: object) -> int:
         return DEFAULT_EVENTS_KEPT if value else 0
     if not is_whole(value, 1):
         raise InvalidOptionError(name, value, "must be True, False, or how many events to keep, 1 at least")
-    return int(value)  # type: ignore[call-overload, no-any-return] # it is a whole number
-
-
-def whole_number_of(text: str) -> int | None:
-    """Return the number that ASCII digits stand for; None for other text, and for thousands of digits.
-
-    `str.isdigit` alone takes digits that `int` refuses, and Python reads no more than 4,300 of them.
-    """
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
-
-
-def name_of(name: str, value: object) -> str:
-    """Return a name that is not blank and can be written as UTF-8.
-
-    Raises:
-        InvalidOptionError: otherwise.
-    """
-    if not isinstance(value, str):
-        raise InvalidOptionError(name, value, "must be text")
-    if not value.strip():
-        raise InvalidOptionError(name, value, "must contain one or more characters that are not blank")
-    _utf8_size(name, value)
     return value
-
-
-def new_name_of(name: str, value: object) -> str:
-    """Return a name that may be written to Redis: as `name_of`, and of 1,000 bytes at most.
-
-    Names that are only looked for are not bounded: peers in Go may have written longer ones.
-
-    Raises:
-        InvalidOptionError: otherwise.
-    """
-    text = name_of(name, value)
-    # A character takes at most four bytes.
-    if len(text) * 4 > MAX_NAME_BYTES and _utf8_size(name, text) > MAX_NAME_BYTES:
-        remedy = f"must have at most {MAX_NAME_BYTES:,} bytes as UTF-8"
-        raise InvalidOptionError(name, f"{text[:50]}...", remedy)
-    return text
-
-
-def _utf8_size(name: str, value: str) -> int:
-    try:
-        return len(value.encode())
-    except UnicodeEncodeError:
-        raise InvalidOptionError(
-            name, value, "must be text that UTF-8 can carry, without lone surrogates"
-        ) from None
 
 
 def _whole_seconds(name: str, value: object) -> int:
@@ -427,7 +298,7 @@ def _replicas(name: str, value: object) -> int:
         return int(value)
     if not is_whole(value, 1):
         raise InvalidOptionError(name, value, "must be True, False, or how many replicas, 1 at least")
-    return int(value)  # type: ignore[call-overload, no-any-return] # it is a whole number
+    return value
 
 
 def _headers(name: str, value: object) -> Mapping[str, str] | None:
@@ -438,9 +309,9 @@ def _headers(name: str, value: object) -> Mapping[str, str] | None:
     for key, text in value.items():
         if not isinstance(key, str) or not isinstance(text, str):
             raise InvalidOptionError(name, list(value), f"header {key!r} must be text, and so must its value")
-        size += _utf8_size(name, key)
+        size += utf8_size(name, key)
         try:
-            size += _utf8_size(name, text)
+            size += utf8_size(name, text)
         except InvalidOptionError:
             remedy = f"the value of header {key!r} must be text that UTF-8 can carry, without lone surrogates"
             raise InvalidOptionError(name, list(value), remedy) from None

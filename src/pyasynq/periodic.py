@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyasynq._broker.enqueueing.chunks import compose_checked, with_options
+from pyasynq._checks import name_of, positive_seconds_of, seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._scheduler.calls import CallingService
 from pyasynq._scheduler.entry import free_id, new_entry
-from pyasynq._scheduler.firing import MAX_PAYLOAD
 from pyasynq._scheduler.provider import ProviderCalls
 from pyasynq._scheduler.runnable import Runnable
 from pyasynq._server.exit_codes import EXIT_UNFINISHED
 from pyasynq.config import check_misfire
 from pyasynq.errors import ConfigurationError, CronError, InvalidOptionError, describe_value
 from pyasynq.events import PeriodicTaskRefused, SyncFailed
-from pyasynq.options import EnqueueOptions, name_of, seconds_of
+from pyasynq.options import DEFAULT_MAX_PAYLOAD, EnqueueOptions
 from pyasynq.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ class PeriodicTaskManager(Runnable):
     ) -> None:
         if not callable(provider):
             raise InvalidOptionError("provider", provider, "must be a function that returns periodic tasks")
-        seconds = _positive_seconds("sync_interval", sync_interval)
-        provider_seconds = _positive_seconds("provider_timeout", provider_timeout)
+        seconds = positive_seconds_of("sync_interval", sync_interval)
+        provider_seconds = positive_seconds_of("provider_timeout", provider_timeout)
         self.scheduler = Scheduler(url, config, middleware=middleware, clock=clock, events=events)
         """What fires the entries; what is registered there by hand is not touched."""
         scheduler = self.scheduler
@@ -192,7 +192,7 @@ class PeriodicTaskManager(Runnable):
                 )
             name_of("spec", one.spec)
             check_misfire(one.misfire)
-            compose_checked(one.task, one.options, now=self._clock.now(), max_payload=MAX_PAYLOAD)
+            compose_checked(one.task, one.options, now=self._clock.now(), max_payload=DEFAULT_MAX_PAYLOAD)
             key = free_id(f"{one.misfire} {one.spec}", with_options(one.task, one.options), wanted)
             wanted[key] = one
         return wanted
@@ -226,13 +226,6 @@ class PeriodicTaskManager(Runnable):
             if old := free[entry.spec, entry.task.type, entry.queue]:
                 pairs[entry.id] = old.popleft()
         return pairs
-
-
-def _positive_seconds(name: str, value: Duration) -> float:
-    seconds = seconds_of(name, value)
-    if seconds == 0:
-        raise InvalidOptionError(name, value, "must be more than 0 seconds")
-    return seconds
 
 
 class _Sync(CallingService):

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from pyasynq._broker.drivers.driver import AsyncDriver
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.semaphore import acquire_token, release_token
-from pyasynq._checks import check_whole
+from pyasynq._checks import check_whole, instant_of, name_of, positive_seconds_of
 from pyasynq._clock import SYSTEM_CLOCK, Clock
 from pyasynq._visible_text import visible
 from pyasynq.context import context, current_task
@@ -22,7 +22,6 @@ from pyasynq.errors import (
     SemaphoreFullError,
     SemaphoreNotHeldError,
 )
-from pyasynq.options import Duration, instant_of, name_of, time_out_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq.context import RunningTask
+    from pyasynq.options import Duration
 
 _log = logging.getLogger("pyasynq")
 
@@ -75,7 +75,7 @@ class Semaphore:
         client_name: str = "pyasynq-semaphore",
     ) -> None:
         check_whole("max_tokens", max_tokens, 1)
-        seconds = time_out_of(timeout)
+        seconds = positive_seconds_of("timeout", timeout)
         self._scope = name_of("scope", scope)
         self._max_tokens = max_tokens
         self._clock = clock

@@ -6,8 +6,8 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
+from pyasynq._checks import seconds_of
 from pyasynq.errors import InvalidOptionError
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from pyasynq.options import Duration

@@ -18,11 +18,12 @@ from pyasynq._broker.drivers.driver import AsyncDriver
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.enqueueing.chunks import as_task, compose_checked, with_options
 from pyasynq._broker.inspecting.server_facts import require_supported, server_facts
+from pyasynq._checks import seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._scheduler.book import EntryBook
 from pyasynq._scheduler.calls import CallsInProgress
 from pyasynq._scheduler.entry import new_entry
-from pyasynq._scheduler.firing import MAX_PAYLOAD, Firing
+from pyasynq._scheduler.firing import Firing
 from pyasynq._scheduler.logs import attach_log
 from pyasynq._scheduler.runnable import Runnable
 from pyasynq._scheduler.services import EntriesHeartbeat, SchedulerParts, Ticker
@@ -33,7 +34,7 @@ from pyasynq._server.time_limits import TimeLeft
 from pyasynq.config import SchedulerConfig, check_misfire
 from pyasynq.errors import SchedulerStateError
 from pyasynq.events import Events, SchedulerStateChanged
-from pyasynq.options import seconds_of
+from pyasynq.options import DEFAULT_MAX_PAYLOAD
 from pyasynq.server import ServerState
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class Scheduler(Runnable):
         """
         check_misfire(misfire)
         task = as_task(task, payload)
-        compose_checked(task, options, now=self._clock.now(), max_payload=MAX_PAYLOAD)
+        compose_checked(task, options, now=self._clock.now(), max_payload=DEFAULT_MAX_PAYLOAD)
         task = with_options(task, options)
         entry = new_entry(spec, task, misfire, self.config.zone, self._book.ids)
         self._book.add(entry)

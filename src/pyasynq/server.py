@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._call_shape import name_of_function, takes
+from pyasynq._checks import seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._server.code_places import waiting_place
 from pyasynq._server.engine import Engine
@@ -32,7 +33,6 @@ from pyasynq._server.signals import SignalWatch
 from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError, ServerStateError
 from pyasynq.events import Events, ServerEnded, ServerStarting, ServerStateChanged
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

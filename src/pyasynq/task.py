@@ -6,9 +6,10 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyasynq._checks import new_name_of
 from pyasynq._human_text import counted
 from pyasynq.errors import InvalidOptionError
-from pyasynq.options import EnqueueOptions, check_option_names, new_name_of
+from pyasynq.options import EnqueueOptions, check_option_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,10 +13,11 @@ from pyasynq._app.handles import BlockingTaskHandle, TaskHandle
 from pyasynq._broker.drivers.redis_clients import url_of
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._call_shape import check_client_middleware
+from pyasynq._checks import check_max_bytes, name_of, positive_seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.client import Client
 from pyasynq.errors import ConfigurationError
-from pyasynq.options import DEFAULT_QUEUE, check_max_payload, events_kept, name_of, time_out_of
+from pyasynq.options import DEFAULT_QUEUE, events_kept
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable, Iterator
@@ -66,9 +67,9 @@ class Sending:
         self._client_middleware = list(client_middleware)
         for one in self._client_middleware:
             check_client_middleware(one)
-        check_max_payload(max_payload)
+        check_max_bytes("max_payload", max_payload)
         self._max_payload = max_payload
-        self._timeout = time_out_of(timeout)
+        self._timeout = positive_seconds_of("timeout", timeout)
         events_kept("publish_events", publish_events)
         self._publish_events = publish_events
         self._client: Client | None = None

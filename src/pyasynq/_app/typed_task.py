@@ -16,9 +16,10 @@ from pyasynq._app.handles import (
 from pyasynq._app.other_libraries import our_word
 from pyasynq._app.routes import route_of
 from pyasynq._broker.enqueueing.chunks import check_on_error, checked_results
+from pyasynq._checks import name_of
 from pyasynq._server.children.order import Program
 from pyasynq.errors import ArgumentsError, ConfigurationError, describe_value
-from pyasynq.options import DEFAULT_QUEUE, merge_options, name_of, resolve_options
+from pyasynq.options import DEFAULT_QUEUE, merge_options, resolve_options
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, checked_task
 
 if TYPE_CHECKING:

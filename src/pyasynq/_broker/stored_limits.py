@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import INSPECT_SET_LIMITS
 from pyasynq._broker.stored import number_of
+from pyasynq._checks import name_of
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import InvalidOptionError
 from pyasynq.limits import UNCHANGED, QueueLimits, Unchanged, check_concurrency, check_rate
-from pyasynq.options import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

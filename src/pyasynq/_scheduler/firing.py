@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.enqueueing.chunks import compose_checked
 from pyasynq._broker.enqueueing.enqueue_rules import info_of_result
@@ -15,6 +15,7 @@ from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.messages import SchedulerEnqueueEvent
 from pyasynq.errors import PyasynqError, RedisError, RedisUnavailableError, TickTakenError
 from pyasynq.events import HookFailed, ServerWarning, TickFailed, TickFired
+from pyasynq.options import DEFAULT_MAX_PAYLOAD
 from pyasynq.task import EnqueueStatus
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from pyasynq.config import SchedulerConfig
     from pyasynq.events import Events
     from pyasynq.task import Task, TaskInfo
-
-MAX_PAYLOAD: Final = 8_000_000
 
 
 class Firing:
@@ -109,7 +108,7 @@ class Firing:
 
     async def _enqueue(self, entry: Entry, tick: datetime, task: Task) -> TaskInfo:
         now = self._time.now()
-        composed = compose_checked(task, {}, now=now, max_payload=MAX_PAYLOAD)
+        composed = compose_checked(task, {}, now=now, max_payload=DEFAULT_MAX_PAYLOAD)
         seconds = int(tick.timestamp())
         fired = await self._driver.run(
             fire(

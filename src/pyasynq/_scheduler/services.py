@@ -14,11 +14,11 @@ from pyasynq._broker.schedules import (
     list_schedulers,
     write_scheduler_entries,
 )
+from pyasynq._checks import seconds_of
 from pyasynq._scheduler.calls import CallingService
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq.errors import PyasynqError
 from pyasynq.events import RoundFailed, TicksMissed
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pyasynq._broker.aggregation_sets import Finish, finish_set, quarantine_member, read_set
 from pyasynq._broker.enqueueing.chunks import compose_checked
 from pyasynq._broker.locks import find_holder
+from pyasynq._checks import seconds_of
 from pyasynq._server.bell import Backoff
 from pyasynq._server.probing import answers
 from pyasynq._server.routes import awaited, received_task
@@ -30,7 +31,7 @@ from pyasynq.events import (
     RoundFailed,
     TasksAggregated,
 )
-from pyasynq.options import check_unattended, seconds_of
+from pyasynq.options import check_unattended
 from pyasynq.task import Task
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from pyasynq._broker.drivers.wakeup import Watcher
 from pyasynq._broker.inspecting.server_facts import require_supported, server_facts
 from pyasynq._broker.leases import list_expired
 from pyasynq._broker.results import write_result
+from pyasynq._checks import seconds_of
 from pyasynq._server.attempt import Report, expect_renewals
 from pyasynq._server.conclusion import conclude_refused
 from pyasynq._server.intake import Intake
@@ -45,7 +46,6 @@ from pyasynq._server.time_limits import TimeLeft
 from pyasynq._server.wake_up import WakeUp
 from pyasynq._wire.keys import CANCEL_CHANNEL
 from pyasynq.errors import LeaseExpiredError
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

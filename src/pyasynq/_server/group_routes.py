@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 
 from pyasynq._broker.groups import GroupLimits
+from pyasynq._checks import name_of, seconds_of
 from pyasynq._server.routes import is_coroutine_handler
 from pyasynq.config import GroupRule
 from pyasynq.errors import ConfigurationError, describe_value
-from pyasynq.options import name_of, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,6 +12,7 @@ from pyasynq._broker.leases import quarantine
 from pyasynq._broker.settle import Claim
 from pyasynq._broker.stored import check_task_id
 from pyasynq._broker.verdicts import LEASED
+from pyasynq._checks import seconds_of
 from pyasynq._server.attempt import Attempt, Phase
 from pyasynq._server.begin import token_ending
 from pyasynq._server.board import QueueBoard
@@ -21,7 +22,6 @@ from pyasynq._server.suspects import SuspectWatch, suspect_threshold
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import ReplyLostError
 from pyasynq.events import GhostsDropped, MessageQuarantined
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq.options import seconds_of
+from pyasynq._checks import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from pyasynq.options import seconds_of
+from pyasynq._checks import seconds_of
 from pyasynq.retry import default_retry_delay, default_retry_seconds, retry_delay_of
 
 if TYPE_CHECKING:

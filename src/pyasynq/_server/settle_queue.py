@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._broker import settle
 from pyasynq._broker.order import retry_in_order
 from pyasynq._broker.verdicts import make_note
+from pyasynq._checks import seconds_of
 from pyasynq._server.attempt import expect_renewals
 from pyasynq._server.outcome import Archive, Complete, Decision, Done, LetGo, Requeue, Retry, Snooze
 from pyasynq._server.released import drop_payloads
@@ -14,7 +15,6 @@ from pyasynq._server.settle_entry import Batch, Entry, done_entries, is_final, r
 from pyasynq._server.written import NOTHING, Written, unchanged
 from pyasynq.errors import LeaseExpiredError, SettleError
 from pyasynq.events import ArchiveTrimmed, LeaseLost, SettleDelayed, SettleRefused, TaskSettled
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

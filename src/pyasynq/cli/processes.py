@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pyasynq._checks import seconds_of
 from pyasynq.config import ServerConfig
-from pyasynq.options import seconds_of
 from pyasynq.supervisor import (
     WORKER_VARIABLE,
     Health,

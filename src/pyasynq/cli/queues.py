@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pyasynq._checks import whole_number_of
 from pyasynq.errors import InvalidOptionError
 from pyasynq.limits import Queue
-from pyasynq.options import whole_number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
+from pyasynq._checks import seconds_of
 from pyasynq.config import ServerConfig
 from pyasynq.errors import InvalidOptionError
-from pyasynq.options import DEFAULT_MAX_RESULT, DEFAULT_QUEUE, Duration, seconds_of
+from pyasynq.options import DEFAULT_MAX_RESULT, DEFAULT_QUEUE, Duration
 from pyasynq.retry import default_retry_delay
 
 if TYPE_CHECKING:

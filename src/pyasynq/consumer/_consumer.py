@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.verdicts import Verdict
-from pyasynq._checks import check_whole
+from pyasynq._checks import check_whole, seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._server.consumer_engine import ConsumerEngine
 from pyasynq._server.logs import LogSubscriber
@@ -19,7 +19,6 @@ from pyasynq.consumer._attempt import Attempt, Attempts, SettledAttempt, let_go
 from pyasynq.consumer._config import ConsumerConfig
 from pyasynq.errors import ConfigurationError, ServerStateError
 from pyasynq.events import Events, ServerStateChanged
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,13 +17,12 @@ from pyasynq._broker.drivers.driver import AsyncDriver
 from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.stored import name_of
-from pyasynq._checks import check_whole
+from pyasynq._checks import check_whole, positive_seconds_of, seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._human_text import counted
 from pyasynq._wire.constants import ARCHIVE_LIMIT
 from pyasynq._wire.keys import ALL_QUEUES, scheduler_history_key
 from pyasynq.errors import QueueNotFoundError, RedisReplyError
-from pyasynq.options import seconds_of, time_out_of
 
 from ._checks import QueueChecks, ServerChecks
 from ._diagnosis import diagnose
@@ -94,7 +93,10 @@ class Doctor:
         self._unowned_locks = unowned_locks
         self._clock = clock
         self._driver = AsyncDriver(
-            parse_redis_url(url), client_name="pyasynq-doctor", timeout=time_out_of(timeout), clock=clock
+            parse_redis_url(url),
+            client_name="pyasynq-doctor",
+            timeout=positive_seconds_of("timeout", timeout),
+            clock=clock,
         )
         self._pace = Pace(self._driver)
         self.skipped: list[str] = []

@@ -26,15 +26,9 @@ from pyasynq._broker.enqueueing.enqueue_rules import info_of_result
 from pyasynq._broker.health import ping
 from pyasynq._broker.waits.task_waits_blocking import BlockingTaskWaits
 from pyasynq._call_shape import check_client_middleware
+from pyasynq._checks import check_max_bytes, positive_seconds_of
 from pyasynq._clock import SYSTEM_CLOCK, Clock
-from pyasynq.options import (
-    Duration,
-    EnqueueOptions,
-    check_max_payload,
-    events_kept,
-    resolve_options,
-    time_out_of,
-)
+from pyasynq.options import DEFAULT_MAX_PAYLOAD, Duration, EnqueueOptions, events_kept, resolve_options
 from pyasynq.task import EnqueueResult, FinishedTask, Task, TaskInfo
 
 if TYPE_CHECKING:
@@ -45,7 +39,6 @@ if TYPE_CHECKING:
     from pyasynq._broker.drivers.redis_url import RedisTarget
     from pyasynq._broker.enqueueing.chunks import BlockingTasks
 
-DEFAULT_MAX_PAYLOAD = 8_000_000
 
 CallNext: TypeAlias = Callable[[Task], TaskInfo]
 ClientMiddleware: TypeAlias = Callable[[Task, CallNext], TaskInfo]
@@ -93,8 +86,8 @@ class Client:
         client_name: str = "pyasynq-client",
         publish_events: bool | int = False,
     ) -> None:
-        check_max_payload(max_payload)
-        seconds = time_out_of(timeout)
+        check_max_bytes("max_payload", max_payload)
+        seconds = positive_seconds_of("timeout", timeout)
         target = parse_redis_url(url)
         self._max_payload = max_payload
         self._clock = clock

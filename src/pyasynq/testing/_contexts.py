@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyasynq._checks import instant_of
 from pyasynq._server.routes import check_result_size
 from pyasynq.context import current_task
 from pyasynq.errors import TaskCanceledError
-from pyasynq.options import DEFAULT_MAX_RESULT, DEFAULT_QUEUE, instant_of
+from pyasynq.options import DEFAULT_MAX_RESULT, DEFAULT_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping

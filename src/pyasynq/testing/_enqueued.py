@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._app.typed_task import TypedTask
+from pyasynq._checks import instant_of, seconds_of
 from pyasynq.errors import ArgumentsError, InvalidOptionError, nearest
-from pyasynq.options import instant_of, seconds_of
 from pyasynq.task import Task, TaskInfo, TaskState
 
 if TYPE_CHECKING:

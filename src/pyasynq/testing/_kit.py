@@ -12,7 +12,7 @@ from pyasynq._broker.drivers.driver import BlockingDriver
 from pyasynq._broker.drivers.guard import only
 from pyasynq._broker.drivers.redis_clients import url_of
 from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._checks import is_whole
+from pyasynq._checks import instant_of, is_whole, seconds_of
 from pyasynq._clock import Instant
 from pyasynq._server.logs import LogSubscriber
 from pyasynq._server.routes import router_of
@@ -21,7 +21,7 @@ from pyasynq.app import App
 from pyasynq.config import ServerConfig
 from pyasynq.errors import InvalidOptionError, ServerStateError
 from pyasynq.events import Events
-from pyasynq.options import DEFAULT_QUEUE, instant_of, seconds_of
+from pyasynq.options import DEFAULT_QUEUE
 from pyasynq.testing._assertions import Assertions
 from pyasynq.testing._crash import take_and_die
 from pyasynq.testing._database import database

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pyasynq._broker.arguments import chunks
 from pyasynq._broker.plan import CommandCall, Plan, Replay, ask
 from pyasynq._broker.scores import whole_second
+from pyasynq._checks import check_representable, instant_of
 from pyasynq._clock import Instant
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import InvalidOptionError
-from pyasynq.options import check_representable, instant_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -16,10 +16,10 @@ from pyasynq._broker.drivers.redis_addresses import (
 )
 from pyasynq._broker.drivers.redis_clients import RedisSource, url_of
 from pyasynq._broker.drivers.tls import CERT_REQS, TLSOptions
+from pyasynq._checks import whole_number_of
 from pyasynq._embedded.address import parse_embedded_url
 from pyasynq._embedded.errors import EmbeddedServerError
 from pyasynq.errors import ConfigurationError, nearest
-from pyasynq.options import whole_number_of
 
 _DEFAULT_PORT: Final = 6379
 _SENTINEL_PORT: Final = 26379

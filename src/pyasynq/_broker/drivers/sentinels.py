@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from pyasynq._broker.drivers.reply_errors import WAITED_OUT, ReplyError
 from pyasynq._broker.drivers.steps import Received
+from pyasynq._checks import whole_number_of
 from pyasynq.errors import ConfigurationError, PyasynqError, RedisAuthenticationError, nearest
-from pyasynq.options import whole_number_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

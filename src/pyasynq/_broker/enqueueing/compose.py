@@ -8,6 +8,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyasynq._checks import check_representable
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import TaskMessage, encode_task_message, new_task_message
 from pyasynq.options import (
@@ -15,7 +16,6 @@ from pyasynq.options import (
     OnConflict,
     OnDuplicate,
     check_combination,
-    check_representable,
     merge_options,
     resolve_options,
 )

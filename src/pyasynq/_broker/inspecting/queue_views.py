@@ -11,11 +11,10 @@ from pyasynq._broker.inspecting import queues as inspect_queues
 from pyasynq._broker.inspecting import removal as inspect_removal
 from pyasynq._broker.plan import CommandCall, Plan, Replay
 from pyasynq._broker.stored_limits import get_limits
-from pyasynq._checks import is_whole
+from pyasynq._checks import is_whole, name_of, seconds_of
 from pyasynq._wire.keys import ALL_QUEUES
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError
 from pyasynq.info import DailyStatistics, GroupInfo, QueueInfo
-from pyasynq.options import name_of, seconds_of
 
 if TYPE_CHECKING:
     from pyasynq._broker.inspecting.actions import Progress

@@ -13,10 +13,9 @@ from pyasynq._broker.inspecting import updates as inspect_updates
 from pyasynq._broker.inspecting.group_counts import group_sizes
 from pyasynq._broker.inspecting.queue_views import require_queue
 from pyasynq._broker.inspecting.search import Wanted
-from pyasynq._checks import check_whole
+from pyasynq._checks import check_whole, instant_of, name_of, seconds_of
 from pyasynq.errors import ArchiveFullError, InvalidOptionError, UnknownOptionError
 from pyasynq.info import TaskFilters
-from pyasynq.options import instant_of, name_of, seconds_of
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyasynq._broker.drivers.backoff import jittered_pause
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.task_events import DROPPED, KINDS, MISSED, START, Mark, NewEvents, read_events
+from pyasynq._checks import name_of
 from pyasynq.errors import InvalidOptionError, RedisTLSError, RedisUnavailableError, ReplyLostError, nearest
-from pyasynq.options import name_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator, Sequence

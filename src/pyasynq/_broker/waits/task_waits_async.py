@@ -18,9 +18,9 @@ from pyasynq._broker.drivers.loop_homes import LoopHomes
 from pyasynq._broker.drivers.wakeup import Watcher
 from pyasynq._broker.waits.endings import look, result_of
 from pyasynq._broker.waits.watched_task import Waiter, WatchedTask
+from pyasynq._checks import name_of, seconds_of
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import ClientClosedError, PyasynqError, WaitTimeoutError
-from pyasynq.options import name_of, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

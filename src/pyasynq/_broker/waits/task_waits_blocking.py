@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyasynq._broker.drivers.thread_waiter import ThreadWaiter, start_thread
 from pyasynq._broker.waits.task_waits_async import TaskWaits
+from pyasynq._checks import name_of, seconds_of
 from pyasynq.errors import ClientClosedError, RedisUnavailableError, WaitTimeoutError
-from pyasynq.options import name_of, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -8,6 +8,7 @@ import logging
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from pyasynq._checks import seconds_of
 from pyasynq._server.children import frames
 from pyasynq._server.children.carried_error import revive
 from pyasynq._server.children.child import Child
@@ -17,7 +18,6 @@ from pyasynq._server.threads import in_thread
 from pyasynq.context import current_task
 from pyasynq.control import ControlFlow
 from pyasynq.errors import LeaseExpiredError, TaskTimeoutError
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

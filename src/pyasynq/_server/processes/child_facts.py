@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from pyasynq.options import seconds_of
+from pyasynq._checks import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

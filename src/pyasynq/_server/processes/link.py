@@ -10,10 +10,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
+from pyasynq._checks import seconds_of
 from pyasynq._server.processes.child_facts import ChildFacts
 from pyasynq._server.server_record import host_name
 from pyasynq.events import HeartbeatWritten, ServerStarting, ServerStateChanged, TaskStarted
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

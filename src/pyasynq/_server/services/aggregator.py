@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyasynq._broker.aggregation_sets import release_sets, renew_sets
 from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.queue_registry import QueueRegistry
+from pyasynq._checks import seconds_of
 from pyasynq._server.aggregation import Aggregation
 from pyasynq._server.bell import Backoff
 from pyasynq._server.service import Service
 from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
 from pyasynq.errors import PyasynqError
 from pyasynq.events import AggregationFailed, AggregationLost, AggregationOverdue, RoundFailed
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

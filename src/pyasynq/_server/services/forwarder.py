@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.delayed import forward
+from pyasynq._checks import seconds_of
 from pyasynq._server.service import Service
 from pyasynq._wire.keys import queue_keys
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from pyasynq._server.parts import Parts

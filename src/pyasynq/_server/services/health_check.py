@@ -6,9 +6,9 @@ import inspect
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.plan import CommandCall, Plan, Replay
+from pyasynq._checks import seconds_of
 from pyasynq._server.service import Service
 from pyasynq.errors import PyasynqError
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from pyasynq._server.parts import Parts

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.delayed import delete_expired_completed
+from pyasynq._checks import seconds_of
 from pyasynq._server.service import Service
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from pyasynq._server.parts import Parts

@@ -7,9 +7,9 @@ import contextvars
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyasynq._checks import seconds_of
 from pyasynq._server.bell import Backoff
 from pyasynq._server.service import Service
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

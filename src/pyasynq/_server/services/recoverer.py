@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from pyasynq._broker.aggregation_sets import reclaim_stale_sets
 from pyasynq._broker.leases import list_expired, list_unleased
+from pyasynq._checks import seconds_of
 from pyasynq._server.recovery import Recovery, RecoveryRules
 from pyasynq._server.service import Service
 from pyasynq.events import SetsReclaimed
-from pyasynq.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

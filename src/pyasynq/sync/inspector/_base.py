@@ -12,10 +12,9 @@ from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.inspecting.actions import ArchiveLimits
 from pyasynq._broker.inspecting.group_counts import GroupCounts
 from pyasynq._broker.plan import ask
-from pyasynq._checks import check_whole
+from pyasynq._checks import check_whole, positive_seconds_of, seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._wire.constants import ARCHIVE_DAYS, ARCHIVE_LIMIT
-from pyasynq.options import seconds_of, time_out_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -41,7 +40,7 @@ class InspectorBase:
         archive_max_size: int = ARCHIVE_LIMIT,
         archive_max_age: Duration = ARCHIVE_DAYS * 86_400.0,
     ) -> None:
-        seconds = time_out_of(timeout)
+        seconds = positive_seconds_of("timeout", timeout)
         check_whole("archive_max_size", archive_max_size, 1)
         self._archive_max_size = archive_max_size
         self._archive_max_age = int(seconds_of("archive_max_age", archive_max_age))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq._broker.waiting import sleep_blocking
 from pyasynq._broker.waits.following import Follower
-from pyasynq.options import seconds_of
+from pyasynq._checks import seconds_of
 
 from ._base import InspectorBase
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._broker.cancellation import is_open, look_again
 from pyasynq._broker.inspecting import task_views
 from pyasynq._broker.waiting import sleep_blocking
-from pyasynq.options import seconds_of
+from pyasynq._checks import seconds_of
 from pyasynq.task import TaskState
 
 from ._base import InspectorBase
