@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Unpack
 
-    from pyasynq._app.typed_task import CoroutineTask, PlainTask, TaskDecorator, TypedTask
+    from pyasynq._app.decorators import TaskDecorator
+    from pyasynq._app.typed_task import CoroutineTask, PlainTask, TypedTask
     from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._server.group_routes import DeclaredAggregator
     from pyasynq._server.middleware import Middleware

@@ -30,6 +30,7 @@ from pyasynq._server.routes import router_of
 from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._server.shutdown_watch import ShutdownWatch
 from pyasynq._server.signals import SignalWatch
+from pyasynq._server.time_limits import shutdown_limit
 from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError, ServerStateError
 from pyasynq.events import Events, ServerEnded, ServerStarting, ServerStateChanged
@@ -278,15 +279,11 @@ class Server:
     @functools.cached_property
     def _watch(self) -> ShutdownWatch:
         """The time limits of the shutdown, and what keeps them."""
-        config, settings = self.config, self._settings
-        limit = seconds_of("shutdown_timeout", config.shutdown_timeout) + seconds_of(
-            "cancel_timeout", config.cancel_timeout
-        )
         return ShutdownWatch(
             self.events,
-            limit,
-            margin=settings.shutdown_margin,
-            exit_margin=settings.exit_margin,
+            shutdown_limit(self.config),
+            margin=self._settings.shutdown_margin,
+            exit_margin=self._settings.exit_margin,
             put_back=self._put_back,
         )
 

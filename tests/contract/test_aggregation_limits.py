@@ -24,6 +24,7 @@ from tests.run_async import run_async
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyasynq.config import GroupAggregator
     from tests.factories import Tasks
 
 __all__ = ["small_buffers", "small_values"]
@@ -44,6 +45,16 @@ def hanging() -> Iterator[threading.Event]:
     event = threading.Event()
     yield event
     event.set()
+
+
+@pytest.fixture
+def hang(hanging: threading.Event) -> GroupAggregator:
+    """Return a plain aggregator that does not return."""
+
+    def wait(group: str, members: list[Task]) -> None:
+        hanging.wait()
+
+    return wait
 
 
 @pytest.mark.single_server
@@ -95,13 +106,9 @@ async def test_d54_what_an_aggregator_returns_is_checked_against_max_payload(
 
 @run_async
 async def test_d55_a_plain_aggregator_that_hangs_is_reported_and_ends_the_worker_with_code_4(
-    redis_url: str, tasks: Tasks, hanging: threading.Event
+    redis_url: str, tasks: Tasks, hang: GroupAggregator
 ) -> None:
     """As a handler that hangs; its tasks go back into their group."""
-
-    def hang(group: str, members: list[Task]) -> None:
-        hanging.wait()
-
     settings = dataclasses.replace(AT_ONCE, aggregation_timeout=0.05, overdue_after=0.01, overdue_again=0.01)
     config = ServerConfig(group_aggregator=hang, group_max_size=2, overdue_limit=0.3, shutdown_timeout=0)
     async with serving(redis_url, do_nothing, config, settings) as running:
@@ -119,13 +126,9 @@ async def test_d55_a_plain_aggregator_that_hangs_is_reported_and_ends_the_worker
 
 @run_async
 async def test_d55_all_places_held_by_calls_that_hang_end_the_worker_sooner(
-    redis_url: str, tasks: Tasks, hanging: threading.Event
+    redis_url: str, tasks: Tasks, hang: GroupAggregator
 ) -> None:
     """As all slots held by handlers that are overdue do."""
-
-    def hang(group: str, members: list[Task]) -> None:
-        hanging.wait()
-
     settings = dataclasses.replace(AT_ONCE, aggregation_timeout=0.05, stuck_grace=0.1)
     config = ServerConfig(group_aggregator=hang, group_max_size=2, shutdown_timeout=0)
     async with serving(redis_url, do_nothing, config, settings) as running:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Unpack
 
+    from pyasynq._app.decorators import CronDecorator
     from pyasynq._app.schedules import Schedule
-    from pyasynq._app.typed_task import CronDecorator
     from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire

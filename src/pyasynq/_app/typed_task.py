@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from pyasynq._app.handles import (
     BlockingEnqueuedTask,
@@ -23,19 +23,17 @@ from pyasynq.options import DEFAULT_QUEUE, merge_options, resolve_options
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, checked_task
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator
     from contextlib import AbstractAsyncContextManager
     from typing import Self, Unpack
 
     from pyasynq._app.declaration import Declaration
     from pyasynq._broker.enqueueing.chunks import OnError
     from pyasynq._server.routes import Route
-    from pyasynq.control import Control
     from pyasynq.options import EnqueueOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
-TypedTaskT = TypeVar("TypedTaskT", bound="TypedTask[..., Any]")
 
 
 class Sender(Waiting, Protocol):
@@ -278,33 +276,6 @@ class PlainTask(TypedTask[P, R]):
         """Run the handler here, without Redis and without a worker."""
         result: R = self._declaration.function(*args, **kwargs)
         return result
-
-
-class TaskDecorator(Protocol):
-    """What `@app.task(...)` with arguments applies to the function."""
-
-    @overload
-    def __call__(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
-        self, function: Callable[P, Coroutine[Any, Any, R | Control]], /
-    ) -> CoroutineTask[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, R | Control], /) -> PlainTask[P, R]: ...
-
-
-class CronDecorator(Protocol):
-    """What `@app.cron(...)` applies to a typed task or to a function."""
-
-    @overload
-    def __call__(self, target: TypedTaskT, /) -> TypedTaskT: ...
-
-    @overload
-    def __call__(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
-        self, target: Callable[P, Coroutine[Any, Any, R | Control]], /
-    ) -> CoroutineTask[P, R]: ...
-
-    @overload
-    def __call__(self, target: Callable[P, R | Control], /) -> PlainTask[P, R]: ...
 
 
 def _check_calls(task_type: str, calls: object) -> None:

@@ -42,7 +42,7 @@ from pyasynq._server.services.subscriber import Subscriber
 from pyasynq._server.services.syncer import Syncer
 from pyasynq._server.settle_queue import SettleQueue
 from pyasynq._server.start_checks import check_clock, check_eviction
-from pyasynq._server.time_limits import TimeLeft
+from pyasynq._server.time_limits import TimeLeft, shutdown_limit
 from pyasynq._server.wake_up import WakeUp
 from pyasynq._wire.keys import CANCEL_CHANNEL
 from pyasynq.errors import LeaseExpiredError
@@ -196,7 +196,7 @@ class EngineCore:
         self._intake = Intake(parts, demand, self)
         self._intake.taking = self._taking
         self._settles.on_refused = partial(conclude_refused, parts)
-        self._settles.is_ordered = self._intake.board.is_ordered
+        self._settles.batches.is_ordered = self._intake.board.is_ordered
         self._rule = rule = OverdueRule(self._config, self._settings)
         started = self._redis_time.now().to_datetime()
         self._record = ServerRecord(self.server_id, self._config, self._settings, started)
@@ -269,7 +269,7 @@ class EngineCore:
 
     def time_left(self) -> TimeLeft:
         """Return the time limit of a shutdown that begins now."""
-        return TimeLeft(self._shutdown_timeout + self._cancel_timeout + self._settings.shutdown_margin)
+        return TimeLeft(shutdown_limit(self._config) + self._settings.shutdown_margin)
 
     async def _stop_services(self, left: TimeLeft, *, keep: int = 0) -> None:
         await stop_services(self._started, left, keep=keep)

@@ -1,13 +1,11 @@
-"""Outcomes that Redis has not confirmed, and the plans that write them."""
+"""Outcomes that Redis has not confirmed, and batches of them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq._broker import settle
 from pyasynq._broker.settle import Claim
-from pyasynq._broker.verdicts import make_note
-from pyasynq._server.outcome import DONE, Archive, Complete, Decision, Done, Requeue, Retry, Snooze
+from pyasynq._server.outcome import DONE, Complete, Decision
 from pyasynq._server.written import NOTHING, Written
 from pyasynq.errors import PyasynqError, RedisReplyError, RedisValueTooLargeError, ReplyLostError
 
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.plan import Plan
     from pyasynq._broker.settle import Settled
-    from pyasynq._clock import Instant
     from pyasynq._server.attempt import Attempt
 
 SUSPECT_BYTES: Final = 65_536
@@ -95,78 +92,3 @@ class Batch(NamedTuple):
 def done_entries(attempts: Iterable[Attempt]) -> list[Entry]:
     """Return the outcomes of attempts that are done."""
     return [Entry(attempt, DONE, NOTHING) for attempt in attempts]
-
-
-def settle_plan(
-    queue: str,
-    entries: Sequence[Entry],
-    *,
-    now: Instant,
-    redis_now: Instant | None,
-    archive_max_size: int,
-    archive_max_age: int,
-) -> Plan[Settled]:
-    """Return the plan that writes outcomes of one queue, one kind and one verdict."""
-    note = make_note(entries[0].attempt.verdict, now)
-    kind = type(entries[0].decision)
-    if kind is Done:
-        return settle.settle_done(queue, [entry.attempt for entry in entries], now=now, note=note)
-    if kind is Complete:
-        return settle.settle_complete(queue, [_complete(entry) for entry in entries], now=now, note=note)
-    if kind is Retry or kind is Snooze:
-        return settle.settle_retry(queue, [retry_of(entry) for entry in entries], now=now, note=note)
-    if kind is Requeue:
-        tasks = [settle.RequeueTask(entry.claim) for entry in entries]
-        return settle.settle_requeue(queue, tasks, now=redis_now, note=note)
-    return settle.settle_archive(
-        queue,
-        [_archive(entry) for entry in entries],
-        max_size=archive_max_size,
-        cutoff=now.seconds - archive_max_age,
-        now=now,
-        note=note,
-    )
-
-
-def _complete(entry: Entry) -> settle.CompleteTask:
-    decision, written = entry.decision, entry.written
-    assert isinstance(decision, Complete)  # noqa: S101 - the groups are of one kind each
-    return settle.CompleteTask(
-        entry.claim,
-        entry.attempt.message.unique_key,
-        written.message,
-        decision.expires_at,
-        decision.result,
-        written.progress,
-    )
-
-
-def retry_of(entry: Entry) -> settle.RetryTask:
-    """Return a retry or a snooze as the broker takes it."""
-    decision, written = entry.decision, entry.written
-    if isinstance(decision, Snooze):
-        return settle.RetryTask(
-            entry.claim,
-            b"",
-            decision.due_at,
-            False,
-            b"",
-            written.record,
-            written.progress,
-            entry.attempt.message.unique_key,
-        )
-    assert isinstance(decision, Retry)  # noqa: S101 - the groups are of one kind each
-    return settle.RetryTask(
-        entry.claim,
-        written.message,
-        decision.retry_at,
-        decision.is_failure,
-        *written[1:],
-        entry.attempt.message.unique_key,
-    )
-
-
-def _archive(entry: Entry) -> settle.ArchiveTask:
-    decision, written = entry.decision, entry.written
-    assert isinstance(decision, Archive)  # noqa: S101 - the groups are of one kind each
-    return settle.ArchiveTask(entry.claim, written.message, decision.archived_at, *written[1:])

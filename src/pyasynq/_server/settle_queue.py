@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker import settle
-from pyasynq._broker.order import retry_in_order
-from pyasynq._broker.verdicts import make_note
-from pyasynq._checks import seconds_of
 from pyasynq._server.attempt import expect_renewals
-from pyasynq._server.outcome import Archive, Complete, Decision, Done, LetGo, Requeue, Retry, Snooze
+from pyasynq._server.outcome import Archive, Complete, Decision, Done, LetGo, Requeue
 from pyasynq._server.released import drop_payloads
-from pyasynq._server.settle_entry import Batch, Entry, done_entries, is_final, retry_of, settle_plan
+from pyasynq._server.settle_batches import BatchMaker
+from pyasynq._server.settle_entry import Batch, Entry, done_entries, is_final
 from pyasynq._server.written import NOTHING, Written, unchanged
 from pyasynq.errors import LeaseExpiredError, SettleError
 from pyasynq.events import ArchiveTrimmed, LeaseLost, SettleDelayed, SettleRefused, TaskSettled
@@ -19,9 +17,7 @@ from pyasynq.events import ArchiveTrimmed, LeaseLost, SettleDelayed, SettleRefus
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from pyasynq._broker.plan import Plan
     from pyasynq._broker.settle import Settled
-    from pyasynq._broker.verdicts import Verdict
     from pyasynq._clock import Clock
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.redis_time import RedisTime
@@ -55,8 +51,7 @@ class SettleQueue:
         redis_time: RedisTime,
     ) -> None:
         self._settings = settings
-        self._archive_max_size = config.archive_max_size
-        self._archive_max_age = int(seconds_of("archive_max_age", config.archive_max_age))
+        self.batches = BatchMaker(config, clock, redis_time)
         self._roster = roster
         self._events = events
         self._clock = clock
@@ -73,7 +68,6 @@ class SettleQueue:
         """Why outcomes could not be written, the last time."""
         self.on_refused: Callable[[Attempt, SettleError], tuple[Decision, Written]]
         """Returns what is written instead of a success that Redis refuses for good."""
-        self.is_ordered: Callable[[str], bool] = lambda _queue: False
 
     @property
     def fresh(self) -> int:
@@ -129,14 +123,14 @@ class SettleQueue:
         batches = [batch for queue, attempts in done.items() if (batch := self._done_batch(queue, attempts))]
         if self._fresh:
             entries, self._fresh = self._fresh, []
-            batches += self._batches(self._sendable(entries), together=True)
+            batches += self.batches.together(self._sendable(entries))
         return batches
 
     def take_delayed(self) -> list[Batch]:
         """Return the outcomes that failed before and are not suspect, each as a batch of its own."""
         entries = [entry for entry in self._delayed if not entry.suspect]
         self._delayed = [entry for entry in self._delayed if entry.suspect]
-        return self._batches(self._sendable(entries), together=False)
+        return self.batches.alone(self._sendable(entries))
 
     def take_suspects(self) -> Iterator[Batch]:
         """Yield the outcomes whose error may be their own, one at a time; each must be confirmed or failed.
@@ -145,7 +139,7 @@ class SettleQueue:
         """
         for entry in [entry for entry in self._delayed if entry.suspect]:
             self._delayed.remove(entry)
-            yield from self._batches(self._sendable([entry]), together=False)
+            yield from self.batches.alone(self._sendable([entry]))
 
     def confirm(self, batch: Batch, result: Settled | Exception, *, blamed: bool = False) -> None:
         """Take the answer to a batch: strike the attempts off, or keep the outcomes for the syncer.
@@ -250,6 +244,7 @@ class SettleQueue:
         return Batch(queue, attempts, settle.settle_done(queue, attempts, now=redis_now))
 
     def _sendable(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Return the outcomes that can be sent now, which count as in flight from then on."""
         now = self._clock.monotonic()
         sendable = []
         for entry in entries:
@@ -268,38 +263,5 @@ class SettleQueue:
         expect_renewals(
             [entry.attempt for entry in sendable], self._redis_time.now().ceiling, self._settings.lease
         )
+        self._in_flight += len(sendable)
         return sendable
-
-    def _batches(self, entries: Sequence[Entry], *, together: bool) -> list[Batch]:
-        self._in_flight += len(entries)
-        if not together:
-            return [self._batch(entry.attempt.queue, [entry]) for entry in entries]
-        groups: dict[tuple[str, type[Decision], Verdict | None], list[Entry]] = {}
-        for entry in entries:
-            kind = entry.attempt.queue, type(entry.decision), entry.attempt.verdict
-            group = groups.get(kind)
-            if group is None:
-                groups[kind] = [entry]
-            else:
-                group.append(entry)
-        return [self._batch(queue, group) for (queue, _, _), group in groups.items()]
-
-    def _batch(self, queue: str, entries: Sequence[Entry]) -> Batch:
-        attempts = [entry.attempt for entry in entries]
-        if isinstance(entries[0].decision, Retry | Snooze) and self.is_ordered(queue):
-            tasks = [retry_of(entry) for entry in entries]
-            now, redis_now = self._redis_time.now(), self._clock.redis_now()
-            note = make_note(attempts[0].verdict, now)
-            plan = retry_in_order(queue, tasks, now=now, redis_now=redis_now, note=note)
-            return Batch(queue, attempts, plan, entries, in_steps=True)
-        return Batch(queue, attempts, self._plan(queue, entries), entries)
-
-    def _plan(self, queue: str, entries: Sequence[Entry]) -> Plan[Settled]:
-        return settle_plan(
-            queue,
-            entries,
-            now=self._redis_time.now(),
-            redis_now=self._clock.redis_now(),
-            archive_max_size=self._archive_max_size,
-            archive_max_age=self._archive_max_age,
-        )

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from pyasynq._checks import seconds_of
 from pyasynq._server.code_places import THREAD_PLACE, waiting_place
+
+if TYPE_CHECKING:
+    from pyasynq.config import ServerConfig
 
 CANCEL_SECONDS: Final = 0.25
 """How long what was cancelled may take to end, before it is left behind."""
@@ -29,6 +33,13 @@ class TimeLeft:
     def __call__(self) -> float:
         """Return the seconds that the next step may take."""
         return max(self._least, self._end - time.monotonic())
+
+
+def shutdown_limit(config: ServerConfig) -> float:
+    """Return how many seconds a server's running tasks may take to end at a shutdown."""
+    return seconds_of("shutdown_timeout", config.shutdown_timeout) + seconds_of(
+        "cancel_timeout", config.cancel_timeout
+    )
 
 
 async def cancel_task(task: asyncio.Future[Any]) -> None:

@@ -287,6 +287,14 @@ class Callers:
         while sum(ticket.sending is None for ticket in list(self.batcher._queue.tickets)) != number:
             pass
 
+    def follow_a_leader(self, driver: HeldDriver, followers: int) -> None:
+        """Start one thread that sends, and others that wait for it; then let the driver go on."""
+        self.start(1)
+        assert driver.entered.acquire(timeout=10)
+        self.start(followers)
+        self.wait_for_tickets(followers)
+        driver.open.set()
+
     def join(self) -> list[Any]:
         for thread in self.threads:
             thread.join(10)
@@ -308,11 +316,7 @@ def test_threads_that_ask_while_a_batch_is_on_its_way_travel_together() -> None:
     """The first of them sends for all."""
     driver = HeldDriver()
     callers = Callers(blocking_batcher_of(driver))
-    callers.start(1)
-    assert driver.entered.acquire(timeout=10)
-    callers.start(9)
-    callers.wait_for_tickets(9)
-    driver.open.set()
+    callers.follow_a_leader(driver, 9)
     assert [EnqueueStatus.ENQUEUED] * 10 == callers.join()
     assert [1, 9] == driver.batches
 
@@ -322,11 +326,7 @@ def test_an_interrupted_leader_leaves_nobody_waiting() -> None:
     driver = HeldDriver()
     driver.errors = [KeyboardInterrupt()]
     callers = Callers(blocking_batcher_of(driver))
-    callers.start(1)
-    assert driver.entered.acquire(timeout=10)
-    callers.start(3)
-    callers.wait_for_tickets(3)
-    driver.open.set()
+    callers.follow_a_leader(driver, 3)
     outcomes = callers.join()
     assert [EnqueueStatus.ENQUEUED] * 3 == sorted(one for one in outcomes if one is not KeyboardInterrupt)
     assert [3] == driver.batches
@@ -338,11 +338,7 @@ def test_followers_of_an_interrupted_leader_learn_that_their_replies_are_lost() 
     driver.errors = [None, KeyboardInterrupt()]
     batcher = blocking_batcher_of(driver)
     callers = Callers(batcher)
-    callers.start(1)
-    assert driver.entered.acquire(timeout=10)
-    callers.start(3)
-    callers.wait_for_tickets(3)
-    driver.open.set()
+    callers.follow_a_leader(driver, 3)
     outcomes = callers.join()
     assert [EnqueueStatus.ENQUEUED, KeyboardInterrupt] == [
         one for one in outcomes if one is not ReplyLostError
@@ -510,11 +506,7 @@ def test_d51_an_exception_in_the_thread_that_sends_is_no_outcome_of_other_thread
     driver = HeldDriver()
     driver.errors = [None, TimeLimitError()]
     callers = Callers(blocking_batcher_of(driver))
-    callers.start(1)
-    assert driver.entered.acquire(timeout=10)
-    callers.start(2)
-    callers.wait_for_tickets(2)
-    driver.open.set()
+    callers.follow_a_leader(driver, 2)
     outcomes = callers.join()
     assert [EnqueueStatus.ENQUEUED] == [one for one in outcomes if isinstance(one, EnqueueStatus)]
     assert {TimeLimitError, ReplyLostError} == {one for one in outcomes if isinstance(one, type)}

@@ -1,0 +1,42 @@
+"""Types of the decorators that make typed tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from pyasynq._app.typed_task import CoroutineTask, PlainTask, TypedTask
+    from pyasynq.control import Control
+
+P = ParamSpec("P")
+R = TypeVar("R")
+TypedTaskT = TypeVar("TypedTaskT", bound="TypedTask[..., Any]")
+
+
+class TaskDecorator(Protocol):
+    """What `@app.task(...)` with arguments applies to the function."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
+        self, function: Callable[P, Coroutine[Any, Any, R | Control]], /
+    ) -> CoroutineTask[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R | Control], /) -> PlainTask[P, R]: ...
+
+
+class CronDecorator(Protocol):
+    """What `@app.cron(...)` applies to a typed task or to a function."""
+
+    @overload
+    def __call__(self, target: TypedTaskT, /) -> TypedTaskT: ...
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
+        self, target: Callable[P, Coroutine[Any, Any, R | Control]], /
+    ) -> CoroutineTask[P, R]: ...
+
+    @overload
+    def __call__(self, target: Callable[P, R | Control], /) -> PlainTask[P, R]: ...
