@@ -75,7 +75,7 @@ class ShutdownWatch:
 
     def report(self, where: str) -> None:
         """Say that the present stage did not end in time, and where it waits."""
-        self._events.emit(ShutdownHung(str(self.stage) or _LEFTOVERS, where))
+        self._events.emit(ShutdownHung(self._describe(), where))
 
     def run_process(
         self,
@@ -105,11 +105,14 @@ class ShutdownWatch:
         if places:
             end_process(code)
 
+    def _describe(self) -> str:
+        return str(self.stage) or _LEFTOVERS
+
     def _expire(self) -> None:
         """Report what keeps the process from ending, and put tasks back; called from the guard's thread."""
         place = UNKNOWN_PLACE
         if self._loop is not None and not _turns(self._loop):
-            self.stage = f"the event loop (blocked during {self.stage})"
+            self.stage = f"the event loop (blocked during {self._describe()})"
             place = "this stack:\n" + blocking_stack(self._thread_id).rstrip()
         self.report(place)
         if self._put_back is not None:

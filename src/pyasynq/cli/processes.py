@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pyasynq._checks import seconds_of
+from pyasynq._server.exit_guard import end_process
 from pyasynq.config import ServerConfig
 from pyasynq.supervisor import (
     WORKER_VARIABLE,
@@ -159,5 +160,4 @@ def _end_threads(code: int) -> None:
     left = [thread.name for thread in threads if thread.is_alive()]
     if left:
         _log.error("the process ends although threads that are no daemons still run: %s", ", ".join(left))
-        logging.shutdown()
-        os._exit(code)
+        end_process(code)

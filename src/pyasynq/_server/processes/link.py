@@ -10,9 +10,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pyasynq._checks import seconds_of
 from pyasynq._server.processes.child_facts import ChildFacts
 from pyasynq._server.server_record import host_name
+from pyasynq._server.time_limits import shutdown_limit
 from pyasynq.events import HeartbeatWritten, ServerStarting, ServerStateChanged, TaskStarted
 
 if TYPE_CHECKING:
@@ -78,9 +78,7 @@ class SupervisorLink:
             crash_limits: of the task types that have one of their own.
         """
         self._url, self._crash_limits = url, dict(crash_limits)
-        config = server.config
-        shutdown = seconds_of("shutdown_timeout", config.shutdown_timeout)
-        self._tell(patience=shutdown + seconds_of("cancel_timeout", config.cancel_timeout))
+        self._tell(patience=shutdown_limit(server.config))
         events = server.events
         events.subscribe(ServerStarting, self._starting)
         events.subscribe(ServerStateChanged, lambda event: self._tell(state=event.state))
