@@ -46,7 +46,7 @@ class MessageFormatter(string.Formatter):
     """Formats messages by templates such as `{tasks:task was|tasks were} lost after {seconds:time}`.
 
     A number with `singular|plural` becomes a count, one with `time` a duration. All text that is filled in is
-    made visible; with `lines` it keeps its line breaks.
+    made visible; with `lines` it keeps its line breaks except at its end.
     """
 
     def format_field(self, value: Any, spec: str) -> str:
@@ -56,7 +56,7 @@ class MessageFormatter(string.Formatter):
         if "|" in spec:
             return counted(value, *spec.split("|"))
         if spec == "lines":
-            return visible_lines(str(value))
+            return visible_lines(str(value).rstrip())
         return visible(format(value, spec))
 
 

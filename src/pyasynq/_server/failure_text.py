@@ -30,6 +30,7 @@ _PLAIN = (
 )
 _ELLIPSIS = b"\n...\n"
 _ELSEWHERE = "_pyasynq_elsewhere"
+_TRACEBACK = b"Traceback (most recent call last)"
 
 
 class Elsewhere(NamedTuple):
@@ -142,6 +143,29 @@ def own_traceback(error: BaseException) -> TracebackType | None:
     if elsewhere_of(error) is not None or isinstance(error, ChildProcessDiedError):
         return None
     return without_own_frames(error.__traceback__, keep_end=not isinstance(error, PyasynqError))
+
+
+def says_no_more_than_its_line(error: BaseException) -> bool:
+    """Return whether a traceback of this error would only repeat its log line.
+
+    So it is with `Retry` and its like, wherever they were raised, and with errors of pyasynq in which no line
+    of the user's stands, unless something else caused them.
+    """
+    if isinstance(error, HandlerNotFoundError):
+        return True
+    if not isinstance(error, PyasynqError):
+        return False
+    if isinstance(error, ControlFlow):
+        elsewhere = elsewhere_of(error)
+        if elsewhere is not None:
+            # In the child process its cause was part of the text.
+            return elsewhere.trace.count(_TRACEBACK) <= 1
+    elif place_in(error.__traceback__):
+        return False
+    if getattr(error, "__notes__", ()):
+        return False
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return before is None or says_no_more_than_its_line(before)
 
 
 def _drop_own_frames(formatted: traceback.TracebackException, error: BaseException) -> None:

@@ -162,7 +162,7 @@ def _types_text(types: Sequence[str]) -> str:
 SHUTDOWN_HUNG_LINE: Final = (
     happened.ShutdownHung,
     logging.ERROR,
-    "{what} did not end in time and was given up; it waited at {where}",
+    "{what} did not end in time and was given up; it waited at {where:lines}",
 )
 _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
     (

@@ -8,9 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._human_text import duration
-from pyasynq._server.failure_text import log_line, own_traceback
+from pyasynq._server.failure_text import log_line, own_traceback, says_no_more_than_its_line
 from pyasynq._visible_text import visible
-from pyasynq.errors import HandlerNotFoundError
 from pyasynq.events import Outcome, TaskFinished
 
 if TYPE_CHECKING:
@@ -71,8 +70,9 @@ def _finished(event: TaskFinished) -> None:
 
 
 def _traceback(error: BaseException | None) -> Any:
-    if error is None or isinstance(error, HandlerNotFoundError):
-        return None  # no frame of the user's is in it
+    """Return what `exc_info` takes; None where the traceback would only repeat the line."""
+    if error is None or says_no_more_than_its_line(error):
+        return None
     return type(error), error, own_traceback(error)
 
 

@@ -11,7 +11,13 @@ from pyasynq._server.logs import LogSubscriber
 from pyasynq._server.tally import Tally
 from pyasynq._visible_text import visible
 from pyasynq.config import ServerConfig
-from pyasynq.errors import RedisAuthenticationError, RedisUnavailableError
+from pyasynq.control import Archive, Retry
+from pyasynq.errors import (
+    HandlerNotFoundError,
+    PayloadDecodingError,
+    RedisAuthenticationError,
+    RedisUnavailableError,
+)
 from pyasynq.events import (
     Events,
     HeartbeatWritten,
@@ -22,6 +28,7 @@ from pyasynq.events import (
     ServerEnded,
     ServerStateChanged,
     SettleDelayed,
+    ShutdownHung,
     ShutdownWaiting,
     TaskFinished,
     TaskSettled,
@@ -352,3 +359,53 @@ def test_d44_outcomes_that_cannot_be_written_are_one_line(
     assert ["1 outcome could not be written, and will be tried again: ValueError('too large')"] == info_lines(
         caplog
     )
+
+
+def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
+    """Return an error that code of the user's has raised, from a cause that was raised there too."""
+    try:
+        raise error from (None if cause is None else raised(cause))
+    except BaseException as caught:  # noqa: BLE001 - given back
+        return caught
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Retry(5),
+        raised(Retry(5)),
+        raised(Retry(5, reason="no answer")),
+        raised(Archive("no use")),
+        PayloadDecodingError("email:deliver", "it is not UTF-8"),
+        HandlerNotFoundError("email:deliver", []),
+    ],
+)
+def test_d36_a_traceback_that_only_repeats_the_line_is_left_out(
+    finished: Callable[..., logging.LogRecord], error: BaseException
+) -> None:
+    """What a handler asked for is not an error of its code, wherever it was raised."""
+    assert finished(Outcome.RETRIED, error, 5.0).exc_info is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        raised(ValueError("no user")),
+        raised(Retry(5, reason="no answer"), ValueError("no user")),
+        raised(RedisUnavailableError("localhost:6379", "nothing listens there")),
+    ],
+)
+def test_d36_the_traceback_of_an_error_in_a_handler_is_written(
+    finished: Callable[..., logging.LogRecord], error: BaseException
+) -> None:
+    """Also of one that a retry was asked for from, and of ours when the user's code met it."""
+    assert finished(Outcome.RETRIED, error, 5.0).exc_info is not None
+
+
+def test_d14_a_stack_of_what_hangs_keeps_its_lines(events: Events, caplog: pytest.LogCaptureFixture) -> None:
+    """Not one line with symbols for line breaks; and no empty line ends it."""
+    stack = 'this stack:\n  File "/app/tasks.py", line 3, in report\n    compute()\n'
+    events.emit(ShutdownHung("the event loop", stack))
+    assert [
+        f"the event loop did not end in time and was given up; it waited at {stack.rstrip()}"
+    ] == info_lines(caplog)
