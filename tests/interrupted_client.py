@@ -112,7 +112,7 @@ def interrupt_main_thread(workload: Workload, choice: random.Random, times: int)
 
     def work() -> None:
         signal.setitimer(signal.ITIMER_REAL, choice.uniform(0.0005, 0.01))
-        # What is raised in a destructor is swallowed by the interpreter, so this ends without it as well.
+        # The interpreter swallows an error in a destructor, so the loop also ends without one.
         until = time.monotonic() + 0.1
         while time.monotonic() < until:
             workload.call(choice.random())

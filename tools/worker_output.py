@@ -1,8 +1,8 @@
 """Record what a worker writes, for people and for machines, into docs/workers.md.
 
-Each block of the page comes from a real worker on a real server. What differs between two runs, such as
-times and process ids, is replaced by fixed values. `python -m tools.worker_output` writes the blocks, with
-`--check` it compares them.
+Each block of the page comes from a real worker on a real server. Values that differ between two
+runs, such as times and process ids, are replaced by fixed ones. `python -m tools.worker_output` writes the
+blocks, with `--check` it compares them.
 """
 
 from __future__ import annotations

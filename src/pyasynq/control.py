@@ -68,8 +68,8 @@ class Retry(ControlFlow):
         spend: as given.
 
     Raises:
-        InvalidOptionError: for a delay that is negative, too long, or no duration; for what is no switch, and
-            a reason that is no text.
+        InvalidOptionError: for a delay that is negative, too long, or not a duration; for a switch that is
+            not a bool, and a reason that is not text.
     """
 
     def __init__(self, after: Duration | None = None, *, reason: str = "", spend: bool = True) -> None:

@@ -104,7 +104,7 @@ class SettleDelayed(NamedTuple):
 
 
 class SettleRefused(NamedTuple):
-    """Redis refuses for good what came of an attempt; `remedy` says in words what becomes of its task."""
+    """Redis refuses the outcome of an attempt for good; `remedy` says in words what is done with its task."""
 
     queue: str
     task_id: str
@@ -258,7 +258,7 @@ class ShutdownHung(NamedTuple):
 
 
 class LeaveFailed(NamedTuple):
-    """What a service does once at its end has raised; the shutdown goes on."""
+    """The last step of a service has raised an error; the shutdown goes on."""
 
     service: str
     error: Exception

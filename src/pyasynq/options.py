@@ -53,7 +53,7 @@ class EnqueueOptions(TypedDict, total=False):
     timeout: Duration
     """Longest run of an attempt: 30 minutes unless this or `deadline` is given. Rounded up to seconds.
 
-    0 beside a `deadline`: only the deadline counts. 0 without one is refused."""
+    0 together with a `deadline`: only the deadline counts. 0 without one is refused."""
     deadline: datetime
     """Aware time at which an attempt is cut off, however late it began."""
     unique: Duration
@@ -199,7 +199,7 @@ def _resolve(options: Mapping[str, object]) -> EnqueueSettings:
     # Asynq's rule: a timeout of zero means "not given", and a deadline replaces the default timeout.
     if settings.get("timeout") == 0 and not settings.get("deadline"):
         remedy = (
-            "0 is no limit of its own, which needs a deadline: give one, or a longer timeout; "
+            "0 sets no limit and needs a deadline: give one, or a longer timeout; "
             "without both it is 30 minutes"
         )
         raise InvalidOptionError("timeout", options["timeout"], remedy)

@@ -74,8 +74,8 @@ class PeriodicTaskManager(Runnable):
 
     Args:
         url: as for `Client`.
-        provider: a coroutine function, or a plain one, which runs in a thread. What it returns may be
-            awaitable in either case.
+        provider: a coroutine function, or a plain one, which runs in a thread. Either may return an
+            awaitable.
         sync_interval: how often the provider is asked, 3 minutes unless given.
         provider_timeout: how long a call of the provider may take, 60 seconds unless given. A later one
             is an error like those that it raises. A plain one is not called again before it has returned.
@@ -188,7 +188,7 @@ class PeriodicTaskManager(Runnable):
         for one in answer:
             if not isinstance(one, PeriodicTaskConfig):
                 raise ConfigurationError(
-                    f"the provider returned {describe_value(type(one))}, which is no PeriodicTaskConfig"
+                    f"the provider returned {describe_value(type(one))}, which is not a PeriodicTaskConfig"
                 )
             name_of("spec", one.spec)
             check_misfire(one.misfire)

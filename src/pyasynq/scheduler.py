@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyasynq.task import Task
 
 _LEAST_STOP_SECONDS: Final = 1.0
-"""What a service gets although the time of a shutdown is over: usually it needs milliseconds."""
+"""Seconds that a service gets even if the time of a shutdown is over: usually it needs milliseconds."""
 
 
 class Scheduler(Runnable):

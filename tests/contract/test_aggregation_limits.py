@@ -1,4 +1,4 @@
-"""What an aggregator returns and how long it takes: neither goes on for ever, on a real Redis."""
+"""Limits of an aggregator's result and of its time, on a real Redis."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ async def test_d09_an_error_that_cannot_be_written_down_is_an_ordinary_failure(
 async def test_d09_a_rule_that_exits_is_replaced_by_the_default(
     redis_url: str, tasks: Tasks, rule: str
 ) -> None:
-    """What the handler raised is still the error of the task."""
+    """The handler's error is still the error of the task."""
 
     async def handle(task: Task) -> None:
         raise ValueError("no such user")
@@ -121,7 +121,7 @@ async def test_d09_a_consumer_settles_an_error_that_cannot_be_written_down(
 async def test_d09_no_error_of_a_driver_loses_the_outcomes_that_it_was_given(
     redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever its class is, they are tried again."""
+    """They are tried again for any class of error."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def handle(task: Task) -> None:

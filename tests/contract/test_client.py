@@ -241,7 +241,7 @@ def test_a_failing_chunk_fails_its_own_tasks_only(make_client: MakeClient, own_s
 
 
 def test_d06_enqueue_many_raises_while_redis_is_away(make_client: MakeClient) -> None:
-    """A list of refusals, which nobody looks at, would lose the tasks silently."""
+    """A list of refusals, which callers do not look at, would lose the tasks silently."""
     client = make_client("redis://127.0.0.1:1", timeout=0.1)
     with pytest.raises(
         EnqueueManyError, match=r"2 of 2 tasks were not .*: 2 RedisUnavailableError"

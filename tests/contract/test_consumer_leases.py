@@ -282,7 +282,7 @@ async def test_d13_a_lease_ends_at_the_deadline_of_its_task(redis_url: str, task
 async def test_d13_a_settle_that_is_sent_again_is_answered_as_the_first(
     redis_url: str, tasks: Tasks, elsewhere: bool
 ) -> None:
-    """Whichever consumer gets it, and whatever the worker that missed the first answer holds."""
+    """Any consumer may get it, from a worker that missed the first answer."""
     tasks.pending("a")
     async with consuming(redis_url) as one, consuming(redis_url) as two:
         [attempt] = await one.consumer.lease()
@@ -334,7 +334,7 @@ async def test_d13_the_holder_hears_of_a_timeout_in_any_consumer(redis_url: str,
 async def test_d13_the_holder_hears_of_a_cancellation_in_any_consumer(
     redis_url: str, tasks: Tasks, outcome: Literal["retry", "archive", "delete"]
 ) -> None:
-    """And what became of its task."""
+    """It also learns the outcome of its task."""
     tasks.pending("a")
     async with consuming(redis_url) as one, consuming(redis_url) as two, Inspector(redis_url) as inspector:
         [attempt] = await one.consumer.lease()

@@ -84,7 +84,7 @@ def test_d37_a_duplicate_names_the_task_that_holds_the_lock(
     results = enqueue(perform, *(composed(name, unique=600, **when) for name in ("a", "b")))
     assert "task already exists: task 'a' in queue 'default' holds its lock" == str(results[1].error)
     assert LOCK not in str(results[1].error)
-    # A key of somebody else's stands in the way as well, and must not break a script off in its middle.
+    # A key of another program blocks it as well, and must not end a script halfway.
     redis_client.delete(LOCK)
     redis_client.lpush(LOCK, "x")
     results = enqueue(perform, *(composed(name, unique=600, **when) for name in ("c", "d")))

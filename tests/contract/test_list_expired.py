@@ -160,7 +160,7 @@ def test_d29_an_attempt_that_begins_is_noted_if_it_owns_its_task(perform: Perfor
 def test_d29_other_servers_confirm_nothing_and_their_tasks_count_as_begun(
     perform: Perform, tasks: Tasks
 ) -> None:
-    """Those without such a limit, consumers, and workers in Go."""
+    """Servers without such a limit, consumers, and workers in Go."""
     tasks.active("a", token="dead/1", lease=None)
     assert [False] == [one.was_only_taken for one in perform(list_unleased("default"))]
     tasks.active("b", token="dead/1+", lease=None)

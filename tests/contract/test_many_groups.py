@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MANY = 12_000
 MOST_COMMANDS = 1_200
-"""What one call may run: two commands take about a microsecond, so this is far under 10 ms."""
+"""Commands that one call may run: two take about a microsecond, so this is far under 10 ms."""
 
 pytestmark = pytest.mark.single_server("it counts the commands that one server runs")
 
@@ -50,7 +50,7 @@ def counting(redis_client: RedisClient) -> CountingPerformer:
 
 
 def put_groups(tasks: Tasks, number: int, *, members: int = 1) -> None:
-    """Make so many groups, each of so many ids; 0 leaves only their names."""
+    """Make this many groups, with this many members each; 0 leaves only their names."""
     client, keys = tasks.client, tasks.keys
     names = [f"g{at}" for at in range(number)]
     pipeline = client.pipeline(transaction=False)

@@ -75,7 +75,7 @@ async def in_state(running: Running, tasks: Tasks, state: str) -> None:
 def test_d04_a_value_that_redis_refuses_for_its_size_is_an_error_of_its_own_call(
     redis_url: str, small_values: None, kind: str
 ) -> None:
-    """Redis closes the connection; its last words say why, and the calls beside it are sent again."""
+    """Redis closes the connection; its last words say why, and the other calls are sent again."""
     plans = [
         write_result("q", "a", "t", data, lease_score=1)
         for data in (b"x", bytes(MEGABYTE + 1), b"x", bytes(8 * MEGABYTE), b"x")
@@ -297,7 +297,7 @@ async def test_d04_a_consumer_keeps_the_attempt_whose_result_is_over_max_result(
 
 @run_async
 async def test_d04_max_result_holds_in_child_processes(serve: Serve) -> None:
-    """For what a handler returns and for what it writes."""
+    """The limit holds for a handler's return value and for results that it writes."""
     async with serve(ServerConfig(concurrency=4, max_result=10, retry_delay=3600)) as running:
         await child_tasks.large.options(task_id="returned").enqueue(how="return")
         await child_tasks.large.options(task_id="written").enqueue(how="write")

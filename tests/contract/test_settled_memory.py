@@ -1,4 +1,4 @@
-"""What a settled attempt leaves in memory: nothing, also without the garbage collector."""
+"""A settled attempt leaves nothing in memory, also without the garbage collector."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def without_collector() -> Iterator[None]:
 
 
 class Baggage:
-    """What a handler has in its frame; can be watched."""
+    """An object in a handler's frame that a weak reference can watch."""
 
 
 async def _fail() -> None:
@@ -77,7 +77,7 @@ KINDS = {one.__name__: one for one in (in_task_group, in_cycle, as_context)}
 async def test_d65_a_failed_attempt_is_free_without_the_collector(
     redis_url: str, tasks: Tasks, kind: str, doors: str
 ) -> None:
-    """Its task, its payload and the frames of its handler: whatever the error is made of."""
+    """It lets go of its task, its payload and the frames of its handler, for any error."""
     left: list[weakref.ref[Any]] = []
 
     async def handle(task: Task) -> None:
@@ -117,7 +117,7 @@ async def test_d65_a_failed_attempt_is_free_without_the_collector(
 
 @run_async
 async def test_d65_a_settled_attempt_drops_its_payload(redis_url: str, tasks: Tasks) -> None:
-    """What keeps its context, such as a cancelled timer, keeps what a context shows and no more."""
+    """An object that keeps its context, such as a cancelled timer, keeps only what a context shows."""
     kept: list[Any] = []
 
     async def handle(task: Task) -> None:

@@ -32,7 +32,7 @@ def settle_leased(perform: Perform, ids: Sequence[str], verdict: Verdict = Verdi
 def verdict_of(
     perform: Perform, task_id: str, *, later: int = 0, token: str = LEASED_TOKEN
 ) -> Verdict | None:
-    """Return what is known of an attempt so many seconds after NOW."""
+    """Return the verdict that is known this many seconds after NOW."""
     return perform(find_verdict("default", task_id, token, now=NOW.plus(later)))
 
 
@@ -55,7 +55,7 @@ def test_d13_every_settle_keeps_the_verdict_of_leased_attempts(
 
 @every_settle
 def test_d13_attempts_of_workers_leave_no_verdict(perform: Perform, tasks: Tasks, settle: Settle) -> None:
-    """They know themselves what became of them."""
+    """A worker knows itself how its attempts ended."""
     tasks.active("a", retention=60)
     perform(settle([claim("a")]))
     assert not tasks.client.exists(tasks.keys.verdicts)

@@ -170,11 +170,11 @@ def test_d14_term_ends_a_supervised_worker_whose_lifespan_hangs(
 
 
 def test_d14_term_ends_a_worker_in_which_a_thread_was_forgotten(tmp_path: Path, redis_url: str) -> None:
-    """It is no daemon, so the interpreter would wait for it."""
+    """The thread is not a daemon, so the interpreter would wait for it."""
     with Hanging(tmp_path, redis_url, "thread", *WORKER) as worker:
         worker.wait_for("concurrency 100")
         assert worker.seconds_to_end() < LIMIT + BUSY
-        worker.wait_for("threads that are no daemons still run: forgotten")
+        worker.wait_for("non-daemon threads still run: forgotten")
 
 
 @pytest.mark.skipif(not may_unshare(), reason="this host does not let us make a PID namespace")

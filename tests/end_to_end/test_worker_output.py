@@ -1,4 +1,4 @@
-"""What real workers and commands write."""
+"""Output of real workers and commands."""
 
 from __future__ import annotations
 

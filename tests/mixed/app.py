@@ -1,4 +1,4 @@
-"""What the workers and schedulers of both versions run; it uses only names that both of them have.
+"""The app of the workers and schedulers of both versions; it uses only names that both have.
 
 The environment says where records go. Each process leaves a mark there that names its version.
 """

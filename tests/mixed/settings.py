@@ -1,4 +1,4 @@
-"""What all processes of a run with mixed versions agree on."""
+"""Settings that all processes of a run with mixed versions share."""
 
 from __future__ import annotations
 

@@ -20,6 +20,6 @@ _MOMENT: Final = MOMENTS[os.environ["MOVED_CLOCK_MOMENT"]]
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup() -> Generator[None]:
-    """Begin at the moment, fixtures included. What is left of the test before sees time go back."""
+    """Begin at the moment, fixtures included. Threads left by the test before see time go back."""
     _CLOCK.set_to(_MOMENT.time)
     return (yield)

@@ -50,7 +50,7 @@ _ABOUT_TIME: Final = (
     "tests/end_to_end/test_pytest_plugin.py",
     "tests/end_to_end/test_recipes.py",
 )
-"""What computes with times, and the programs of all pages; other tests can be named."""
+"""Tests of code that computes with times, and of the programs on all pages; others can be named."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -303,7 +303,7 @@ def claim(attempt: Attempt) -> Claim:
 def test_any_sequence_of_operations_is_as_the_model(redis_client: RedisClient, drivers: Drivers) -> None:
     """A failure prints the sequence and how to run it again.
 
-    It takes about 500 steps. With PYASYNQ_MODEL_STEPS=10000 it takes so many, and each operation must have
+    It takes about 500 steps. With PYASYNQ_MODEL_STEPS=10000 it takes 10,000, and each operation must have
     been drawn 50 times: once in 200 steps.
     """
 

@@ -589,7 +589,7 @@ def test_an_app_has_one_aggregator_for_each_name_of_groups() -> None:
 
 
 class Entity:
-    """What an ORM maps to a row."""
+    """A class that an ORM maps to a row."""
 
 
 @pytest.mark.parametrize("annotation", [Entity, list[Entity], Entity | None, Awaitable[Entity]], ids=str)

@@ -62,7 +62,7 @@ def test_d27_an_app_that_configured_the_root_logger_is_left_alone() -> None:
 
 
 def test_d27_options_that_are_not_used_then_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    """Who typed them thinks that they are."""
+    """The user who typed them expects them to work."""
     run("--log-format", "json", "-l", "debug", handlers=[caplog.handler])
     words = "the app has configured logging itself; --log-level and --log-format will not be used"
     assert words == caplog.messages[0]

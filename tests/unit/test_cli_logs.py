@@ -158,7 +158,7 @@ def test_asyncio_speaks_only_when_something_is_wrong() -> None:
     assert "" == stream.getvalue()
 
 
-# What other programs have written.
+# Text that other programs have written.
 
 
 def failed_with(error: Exception) -> Any:
@@ -172,7 +172,7 @@ def failed_with(error: Exception) -> Any:
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 @pytest.mark.parametrize("terminal", [False, True])
 def test_d22_no_text_forges_a_record_or_reaches_the_terminal(text: str, terminal: bool) -> None:
-    """Of messages, fields and tracebacks; further lines are indented, so that none looks like a record."""
+    """Further lines of messages, fields and tracebacks are indented, so that none looks like a record."""
     record = record_of(text)
     record.__dict__.update(dict.fromkeys(TASK, text))
     record.exc_info = failed_with(ValueError(text))

@@ -1,4 +1,4 @@
-"""What cannot work is refused where it is declared, in words that say what to write."""
+"""Declarations that cannot work are refused at once, in words that say what to write."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_d38_middleware_of_the_wrong_arity_is_refused_at_the_declaration(
 
 
 def test_d38_a_class_method_is_refused_with_what_to_write() -> None:
-    """So is what is no function at all."""
+    """An object that is not a function is refused too."""
     app = App(URL)
     with pytest.raises(ConfigurationError, match=r"Shop.deliver' is a classmethod, .* declare a function"):
 

@@ -41,7 +41,7 @@ def test_d49_pythons_are_found_where_version_managers_put_them(
 
 
 def test_d49_the_newest_of_each_version_and_kind_is_chosen() -> None:
-    """Those that are too old are left out; a free-threaded build is one of its own."""
+    """Versions that are too old are left out; a free-threaded build counts as a kind of its own."""
     old, first, second = (Python((3, *rest), False, "p") for rest in ((10, 9), (12, 1), (12, 10)))
     threaded = Python((3, 12, 3), True, "t")
     assert [second, threaded] == choose([first, None, old, threaded, second])

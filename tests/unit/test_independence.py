@@ -1,4 +1,4 @@
-"""What the tests must not depend on: the caller's signals, and how fast the machine is (D40)."""
+"""Tests do not depend on the caller's signals, nor on how fast the machine is (D40)."""
 
 from __future__ import annotations
 

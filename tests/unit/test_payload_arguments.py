@@ -218,7 +218,7 @@ def test_a_result_is_json_by_the_return_annotation() -> None:
 
 
 def test_a_result_that_does_not_fit_says_so() -> None:
-    """A return type without JSON is no return type of a task."""
+    """A type without JSON cannot be the return type of a task."""
     with pytest.raises(PayloadEncodingError, match="the result of task 'mail': expected date, got str"):
         ResultCodec(date, owner="task 'mail'").encode("x")
     with pytest.raises(PayloadDecodingError, match="the result of task 'mail': expected date"):

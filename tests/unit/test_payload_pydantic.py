@@ -1,4 +1,4 @@
-"""What pydantic means by a type is carried and enforced, or refused; no value is changed silently."""
+"""A pydantic type is carried and its rules enforced, or it is refused; no value is changed silently."""
 
 from __future__ import annotations
 
@@ -249,14 +249,14 @@ def remembering() -> Remembering:
         (lambda: Infinite(number=float("inf")), "JSON has no infinity"),
         (lambda: Base.model_construct(name=3), "Base refused it: name: "),
         (lambda: Base.model_construct(name=object()), "Base cannot be written as JSON: Pydantic"),
-        (remembering, "what is no field would be lost"),
+        (remembering, "values that are not fields would be lost"),
     ],
 )
 @pytest.mark.filterwarnings("error")
 def test_d10_a_model_that_would_arrive_changed_is_refused_when_it_is_sent(
     make: Callable[[], BaseModel], message: str
 ) -> None:
-    """What no declaration shows is found by reading back what is about to be sent."""
+    """A loss that no declaration shows is found by reading the payload back before it is sent."""
     value = make()
     with pytest.raises(PayloadEncodingError, match=message) as refused:
         codec_of(type(value)).encode((value,), {})

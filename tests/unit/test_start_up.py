@@ -1,4 +1,4 @@
-"""What a program loads at its start (D41). Not timed: a clock would notice other programs too."""
+"""Modules that a program loads at its start (D41). Not timed: a clock would notice other programs too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What enqueueing is called in other task queues, and what to write here."""
+"""Names that other task queues have for enqueueing, and what to write here instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding the task of an attempt by its token, in any process, or what has become of the attempt."""
+"""Finding the task of an attempt by its token, in any process, or how the attempt ended."""
 
 from __future__ import annotations
 
@@ -60,6 +60,6 @@ def find_attempt(
 
 
 def find_verdict(queue: str, task_id: str, token: str, *, now: Instant | None = None) -> Plan[Verdict | None]:
-    """Return what became of an attempt whose task is not its own any more; None when that is not known."""
+    """Return how an attempt ended that does not have its task any more; None when that is not known."""
     found = yield from find_attempt(queue, task_id, token=token, lease_end=0, now=now)
     return found if isinstance(found, Verdict) else None

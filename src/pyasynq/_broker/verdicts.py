@@ -1,4 +1,4 @@
-"""Verdicts: what became of leased attempts, kept for holders that ask or settle again later."""
+"""Verdicts: how leased attempts ended, kept for holders that ask or settle again later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DECIDED_SECONDS: Final = 600
 
 
 class Verdict(enum.StrEnum):
-    """What became of a leased attempt; the values stand in Redis."""
+    """End of a leased attempt; the values are stored in Redis."""
 
     DONE = "done"
     RETRY = "retry"

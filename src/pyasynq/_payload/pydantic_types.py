@@ -1,7 +1,7 @@
 """pydantic models and dataclasses, and constraints in `Annotated`: pydantic writes, reads and checks them.
 
-pydantic is never imported here: a type of it can only be met when somebody else has imported it. What it
-would change on the way is refused: at the declaration where the type shows it, else when a value is sent.
+pydantic is never imported here: a type of it can only be met when the program has imported it. A change
+of a value on the way is refused: at the declaration where the type shows it, else when a value is sent.
 """
 
 from __future__ import annotations
@@ -91,7 +91,11 @@ def pydantic_type(kind: Any) -> Converter:
 def _changed(before: Any, after: Any) -> str:
     """Return the names of the fields that differ, for a message."""
     names = [name for name in _fields_of(type(before)) if getattr(before, name) != getattr(after, name)]
-    return f": {', '.join(map(repr, names))} would differ" if names else ": what is no field would be lost"
+    return (
+        f": {', '.join(map(repr, names))} would differ"
+        if names
+        else ": values that are not fields would be lost"
+    )
 
 
 def constraints_of(annotation: Any) -> bool:
@@ -175,7 +179,7 @@ def _without_input(error: Any) -> Iterator[str]:
         yield f"{where or 'value'}: {kind if kind in _TEXT_WITH_VALUES else one['msg']}"
 
 
-# What the declaration of a type shows.
+# Checks of the declaration of a type.
 
 
 def _fields_of(kind: Any) -> Mapping[str, Any]:
@@ -239,7 +243,7 @@ def _classes_in(annotation: Any) -> Iterator[type]:
         if isinstance(kind, type):
             yield kind
             if dataclasses.is_dataclass(kind) and not is_pydantic_type(kind):
-                # A name that is not defined yet is no reason to refuse the type: each value is compared too.
+                # A name that is not defined yet does not refuse the type: each value is compared too.
                 with suppress(NameError):
                     waiting += typing.get_type_hints(kind, include_extras=True).values()
 

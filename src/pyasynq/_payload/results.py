@@ -34,7 +34,7 @@ class ResultCodec:
             self._converter = Compiler().compile(_without_control(_awaited(annotation)))
         except UnsupportedTypeError as error:
             raise ConfigurationError(
-                f"{owner}, return annotation: {error}; annotate what is no result with None"
+                f"{owner}, return annotation: {error}; write None if there is no result to keep"
             ) from None
 
     def encode(self, value: Any) -> bytes:

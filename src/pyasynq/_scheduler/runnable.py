@@ -92,8 +92,8 @@ class Runnable:
         """Be the main program of this process: run until told to stop, and return the exit code.
 
         0: stopped in good order; 1: the start failed, the log says why; 3: a hook or middleware hung,
-        the log says which. When a shutdown takes 2.5 seconds longer than
-        `shutdown_timeout`, the process ends, whatever hangs. A second INT ends the process at once.
+        the log says which. The process ends 2.5 seconds after `shutdown_timeout`
+        at the latest, even if a hook hangs. A second INT ends it at once.
         """
         self._owns_process = True
         return self._watch.run_process(self.run, "scheduler", loop_factory)

@@ -34,7 +34,7 @@ _NOTHING: Final = Due([])
 
 
 class Learned(NamedTuple):
-    """What is to be reported about the stored ticks of an entry.
+    """Findings about the stored ticks of an entry, which are to be reported.
 
     Attributes:
         missed: the last of the past ticks that are left out.

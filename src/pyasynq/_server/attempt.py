@@ -81,7 +81,7 @@ class Attempt:
         lost: whether Redis said that the task is somebody else's.
         on_cancel: called when an attempt that runs is cancelled, for those that are no task of asyncio.
         settled: done when nothing is left to write: with whether it was written, or with what went wrong.
-        verdict: what became of a leased attempt, once it is settled; None for the attempts of workers.
+        verdict: how a leased attempt ended, once it is settled; None for the attempts of workers.
         size: of the message, in bytes; 0 where nobody asks.
         started: monotonic time at which it began; until then, at which it was taken.
         thread_id: of the thread that has run a handler of this attempt last; 0 for none.

@@ -42,7 +42,7 @@ class ServerStopping(Exception):  # noqa: N818 - a cause, not an error
 
 
 class _Conclusion(NamedTuple):
-    """What `conclude` hands over, and what it tells."""
+    """Callbacks of `conclude`: one takes over outcomes, the others report events."""
 
     decision: Decision
     written: Written

@@ -121,7 +121,7 @@ class ConsumerEngine(EngineCore):
             await self._driver.run(renew_locks(attempt.queue, [lock], lease_seconds=seconds))
 
     async def _move_leases(self, attempts: Sequence[Attempt], seconds: int) -> None:
-        """Let leases of one queue end so many seconds from now; note which are lost."""
+        """Let leases of one queue end this many seconds from now; note which are lost."""
         asked_at = self._clock.monotonic()
         claims = [Claim(one.id, one.token, one.lease_score) for one in attempts]
         # A settle may overtake the reply: it must then know the score that Redis has by now.
@@ -149,7 +149,7 @@ class ConsumerEngine(EngineCore):
         self._require_served(queue)
         attempt = self._roster.get(queue, task_id)
         if attempt is not None and attempt.token == receipt.token:
-            # What is being settled is returned: the same settle again waits for the confirmation as well.
+            # An attempt that is being settled is returned: the same settle again waits for its confirmation.
             if attempt.verdict is None or not attempt.verdict.by_holder:
                 self.desk.require_held(attempt)
             return attempt

@@ -192,7 +192,7 @@ class Engine(EngineCore):
             attempt.phase = Phase.SETTLING
             self._settles.put(attempt, Requeue())
             self._parts.tally.others[Outcome.REQUEUED] += 1
-            # Those that were told to stop have been counted then.
+            # Attempts that were told to stop were counted at that time.
             self.put_back += not isinstance(attempt.cause, ServerStopping)
 
     def _abandon(self, running: list[Attempt]) -> None:

@@ -19,7 +19,7 @@ _CANCELED: Final = "canceled-"
 
 
 def error_of(verdict: Verdict | None, queue: str, task_id: str) -> PyasynqError:
-    """Return the error that tells a holder what became of its attempt; None for an unknown one."""
+    """Return the error that tells a holder how its attempt ended; None for an unknown one."""
     if verdict is None:
         return UnknownAttemptError()
     if verdict is Verdict.TIMED_OUT:

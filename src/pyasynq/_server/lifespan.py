@@ -50,8 +50,8 @@ class Lifespan:
     async def leave(self, watch: ShutdownWatch) -> bool:
         """Leave the lifespan, or break its start off. Raises what its end raises.
 
-        What takes longer than the watch allows is reported, cancelled, and then left behind. Returns
-        whether it ended in time.
+        A lifespan that takes longer than the watch allows is reported, cancelled, and then left behind.
+        Returns whether it ended in time.
         """
         watch.stage = "the end of the lifespan" if self._is_entered else "the start of the lifespan"
         self._leave.set()

@@ -28,7 +28,7 @@ _FORMATTER: Final = MessageFormatter()
 
 
 class Reported(Protocol):
-    """What the log asks a server."""
+    """The part of a server that the log reads."""
 
     ending: bool
 

@@ -14,6 +14,6 @@ async def answers(driver: AsyncDriver, queue: str) -> bool:
     """Return whether the server of a queue answers a small call."""
     try:
         await driver.run(probe(queue))
-    except Exception:  # noqa: BLE001 - whatever it is, nothing can be said of the call that failed before
+    except Exception:  # noqa: BLE001 - any error means that nothing is known about the call that failed before
         return False
     return True

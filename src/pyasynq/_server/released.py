@@ -1,4 +1,4 @@
-"""What a settled attempt lets go of, so that it is free without the garbage collector."""
+"""Release of what a settled attempt refers to, so that its memory is free without the garbage collector."""
 
 from __future__ import annotations
 

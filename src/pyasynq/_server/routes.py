@@ -123,7 +123,7 @@ def is_coroutine_handler(handler: Callable[..., Any]) -> bool:
 
 
 async def awaited(value: Any) -> Any:
-    """Await a value until it is no awaitable: a coroutine function may return a coroutine in turn.
+    """Await a value until it is not awaitable: a coroutine function may return a coroutine in turn.
 
     A plain wrapper around a coroutine function returns what must be awaited; so do all callables that only
     pass on what they call.

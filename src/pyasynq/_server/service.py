@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def stop_services(services: list[Service], seconds: Callable[[], float], *, keep: int = 0) -> None:
-    """Stop services in the reverse of their order and take them off the list, whatever happens to one.
+    """Stop services in the reverse of their order and take them off the list, even if one of them fails.
 
     Args:
         services: in the order of their starts.
@@ -102,8 +102,8 @@ class Service:
     async def stop(self, limit: float = math.inf) -> bool:
         """Cut the rest short, let the round finish, and leave. A cancelled caller does not undo the stop.
 
-        What takes longer than `limit` or `stop_limit` seconds is cancelled, and what does not end then is
-        left behind; `ShutdownHung` tells of it. What `leave` raises becomes a `LeaveFailed`.
+        A step that takes longer than `limit` or `stop_limit` seconds is cancelled. If it does not end then,
+        it is left behind, with a `ShutdownHung`. An error of `leave` becomes a `LeaveFailed`.
         Returns whether the service ended in time.
         """
         task = self._task

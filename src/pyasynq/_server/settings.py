@@ -38,7 +38,7 @@ class EngineSettings:
     shutdown_margin: float = 0.4
     """How long services and the lifespan may outlast the timeouts of a shutdown before they are given up."""
     exit_margin: float = 0.7
-    """How long a shutdown may take beyond its timeouts before the process ends, whatever hangs."""
+    """Seconds that a shutdown may take beyond its timeouts; then the process ends, even if a step hangs."""
     suspect_age: float = 10.0
     """An attempt of this age is not blamed for the next crash."""
     suspect_rest: float = 1.0

@@ -79,7 +79,7 @@ class Batch(NamedTuple):
 
     Attributes:
         entries: the outcomes; empty for attempts that are done, and sent for the first time.
-        in_steps: the plan takes several calls: what is sent beside it sees the state in between.
+        in_steps: the plan takes several calls: others sent at the same time see the state in between.
     """
 
     queue: str

@@ -56,7 +56,7 @@ def write_down(
     if isinstance(decision, Complete):
         message.completed_at = decision.completed_at
         if attempt.dropped_result:
-            # Those who wait for the result find it there; Redis keeps no field of ours for it.
+            # Callers that wait for the result find it there; no field of ours keeps it in Redis.
             message.error_msg = shorten(RESULT_DROPPED + attempt.dropped_result, settings.error_message_bytes)
         return Written(encode_task_message(message), b"", b"", progress)
     line = "" if error is None else error_line(error_to_tell(error), settings.error_message_bytes)

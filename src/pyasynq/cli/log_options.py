@@ -43,7 +43,7 @@ def set_up_logging(settings: dict[str, Any], *, process: str = "") -> None:
         process: what this process is called among several.
 
     Raises:
-        UsageError: for a file that is no configuration of logging.
+        UsageError: for a file that does not configure logging.
     """
     if settings["no_logging"]:
         return

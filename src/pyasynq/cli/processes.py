@@ -159,5 +159,5 @@ def _end_threads(code: int) -> None:
         thread.join(max(0.0, until - time.monotonic()))
     left = [thread.name for thread in threads if thread.is_alive()]
     if left:
-        _log.error("the process ends although threads that are no daemons still run: %s", ", ".join(left))
+        _log.error("the process ends although non-daemon threads still run: %s", ", ".join(left))
         end_process(code)

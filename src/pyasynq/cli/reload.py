@@ -33,7 +33,7 @@ def run_with_reload(arguments: Sequence[str], timeouts: float = 9.0) -> int:
     The child is asked to stop as by a deployment: what runs may finish. A child that ends by itself, such as
     one whose module has a syntax error, is started again with the next change.
 
-    The child holds a socket whose other end is here, so it ends whatever ends this process.
+    The child holds a socket whose other end is here, so it ends with this process, however that ends.
 
     Args:
         arguments: of the command, without `--reload`.

@@ -65,7 +65,7 @@ class QueueSurvey:
         """Take keys of this queue, without their prefix."""
         prefix = self.keys.prefix.encode()
         tasks = []
-        # What is read of tasks meets the fixed keys, which may be on a later page.
+        # The plans for tasks also read the fixed keys, which may be on a later page.
         fixed = () if self._has_types else FIXED_NAMES
         self._has_types = True
         misfits = await self._pace.run(wrong_types(self.keys.queue, [*fixed, *names]))

@@ -49,7 +49,7 @@ class VirtualClock:
         return 1_000.0 + self._now.seconds - self._start + self._now.microseconds / 1_000_000
 
     def after(self, seconds: int) -> Instant:
-        """Return the instant so many seconds from now.
+        """Return the instant this many seconds from now.
 
         Raises:
             InvalidOptionError: when it lies after the year 9999, which no datetime can show.

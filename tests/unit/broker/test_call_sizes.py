@@ -153,7 +153,7 @@ PLANS: dict[str, tuple[Plan[Any], Callable[[ScriptCall], Any]]] = {
 
 @pytest.mark.parametrize("name", PLANS)
 def test_d47_no_call_has_more_arguments_than_a_managed_server_takes(name: str) -> None:
-    """Of 5,000 items, all are in some call."""
+    """The calls together carry all 5,000 items."""
     plan, reply = PLANS[name]
     found = sizes(plan, reply)
     assert max(found) <= MOST
@@ -177,7 +177,7 @@ def test_d47_no_call_has_more_arguments_than_a_managed_server_takes(name: str) -
 def test_d47_no_enqueue_has_more_arguments_than_a_managed_server_takes(
     options: dict[str, Any], *, durable: bool
 ) -> None:
-    """Whatever the kind of the tasks."""
+    """This holds for each kind of task."""
     extra = {"durable": True} if durable else {}
     items = [compose(Task("t", b""), {**options, **extra}, now=NOW) for _ in range(2_000)]
     batch = RunBatch(items, now=NOW, registry=QueueRegistry(), durable=durable)

@@ -468,7 +468,7 @@ class OnceHeldDriver(HeldDriver):
 
 
 def test_d15_a_thread_waits_for_its_turn_no_longer_than_the_timeout() -> None:
-    """The thread that sends may be in a signal handler that takes long; the next one sends beside it."""
+    """The thread that sends may be in a signal handler that takes long; the next one sends meanwhile."""
     driver = OnceHeldDriver(timeout=0.05)
     batcher = blocking_batcher_of(driver)
     callers = Callers(batcher)
@@ -482,7 +482,7 @@ def test_d15_a_thread_waits_for_its_turn_no_longer_than_the_timeout() -> None:
 
 
 def test_d15_a_thread_does_not_wait_for_ever_for_a_batch_that_has_its_call() -> None:
-    """What became of the task is unknown then."""
+    """Whether the task was enqueued is unknown then."""
     driver = OnceHeldDriver(timeout=0.05)
     driver.held = 2
     batcher = blocking_batcher_of(driver)

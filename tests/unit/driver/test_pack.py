@@ -47,6 +47,6 @@ def test_d51_a_signal_handler_that_raises_while_a_command_is_packed_crashes_noth
 
 
 def test_numbers_are_packed_as_text() -> None:
-    """Also beside a name that is not UTF-8."""
+    """This holds next to a name that is not UTF-8, too."""
     assert b"*2\r\n$3\r\nGET\r\n$2\r\n-7\r\n" == pack([("GET", -7)])
     assert b"*2\r\n$1\r\n\xff\r\n$1\r\n7\r\n" == pack([("\udcff", 7)])

@@ -87,7 +87,7 @@ class Model(pydantic.BaseModel):
     def check(cls, value: int) -> int:
         """Refuse numbers in the way in which users do it."""
         if value > 1:
-            raise ValueError(f"{SECRET} is no count")
+            raise ValueError(f"{SECRET} is not a count")
         return value
 
 
@@ -215,7 +215,7 @@ def arguments_of(annotation: Any) -> ArgumentsCodec:
 
 
 def send_many(calls: Any) -> None:
-    """Enqueue calls of a typed task, and raise what became of the first one."""
+    """Enqueue calls of a typed task, and raise the error of the first one."""
     results = asyncio.run(
         App("redis://127.0.0.1:1", timeout=0.01).task("t")(handler_of(int)).enqueue_many(calls)
     )
@@ -288,7 +288,7 @@ def texts_of(error: BaseException) -> str:
 
 @pytest.mark.parametrize("way", WITH_A_VALUE)
 def test_d28_no_error_about_an_argument_shows_its_value(way: str) -> None:
-    """Whatever is given in the wrong place: text, bytes, mappings, objects, partial functions."""
+    """Wrong arguments are text, bytes, mappings, objects and partial functions."""
     raised, texts = 0, list[str]()
     for value in VALUES:
         try:

@@ -51,5 +51,5 @@ def test_d44_templates_choose_the_number_and_show_foreign_text() -> None:
 
 
 def test_lists_are_cut() -> None:
-    """What is left out is counted."""
+    """The items left out are counted."""
     assert "a␛, b and 1 more" == some(["a\x1b", "b", "c"], 2)

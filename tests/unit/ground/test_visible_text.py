@@ -66,7 +66,7 @@ def test_d22_lines_keep_their_breaks_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("text", [*HOSTILE_TEXTS, *INNOCENT_TEXTS])
 def test_d22_json_means_what_it_meant(text: str) -> None:
-    """A reader gets the text back; no such character stands in the line."""
+    """A reader gets the text back; the line holds no such character."""
     line = escape_json(json.dumps({"text": text}, ensure_ascii=False))
     assert visible(line) == line
     assert {"text": text} == json.loads(line)

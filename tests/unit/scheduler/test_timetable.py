@@ -129,7 +129,7 @@ def test_d12_a_last_tick_a_little_ahead_is_believed() -> None:
 
 
 def test_d12_a_clock_of_redis_that_is_set_back_does_not_silence_a_running_scheduler() -> None:
-    """What it has fired in the future is forgotten with the next heartbeat."""
+    """The next heartbeat forgets the ticks that it fired in the future."""
     table = timetable()
     assert [10**6] == fire(table, 10**6)
     assert at(10**6) == table.begin(EntryTicks(START + 10**6, START), at(35)).ignored

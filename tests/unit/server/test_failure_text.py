@@ -148,7 +148,7 @@ async def test_d32_the_line_of_a_group_names_its_first_leaf_and_the_users_line()
 
 
 def test_d33_the_place_is_the_users_line_and_not_the_standard_librarys() -> None:
-    """What a library of Python's own refuses was asked for by the user."""
+    """The standard library refuses a call that the user's line made."""
 
     def handler() -> None:
         json.loads("{")
@@ -205,7 +205,7 @@ async def quote(task: Task, call_next: Callable[[Task], Any]) -> Any:
 
 @run_async
 async def test_d33_tracebacks_hold_no_frames_of_ours_between_middleware_and_handler() -> None:
-    """Those of the error, of its causes, and those that the log shows."""
+    """This holds for the error, for its causes, and for the log."""
     app, mux = App("redis://127.0.0.1:1"), Mux()
     app.task("t")(fail)
     app.use(observe)
@@ -241,7 +241,7 @@ def test_d37_what_is_known_besides_gos_words_stands_in_the_log() -> None:
 
 @run_async
 async def test_d37_an_unknown_type_gets_the_nearest_one() -> None:
-    """Of an app with middleware, and of a mux."""
+    """An app with middleware and a mux both suggest it."""
     app, mux = App("redis://127.0.0.1:1"), Mux()
     app.task("email:deliver")(fail)
     app.use(observe)

@@ -59,7 +59,7 @@ class Reported:
 
 @pytest.fixture
 def server() -> Reported:
-    """What the log may ask."""
+    """The facts about a server that the log may read."""
     return Reported("report:fetch", "email:deliver", "email:deliver")
 
 
@@ -87,7 +87,7 @@ def finished(events: Events, caplog: pytest.LogCaptureFixture) -> Callable[..., 
 
 
 def info_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what stands in a log at the usual level."""
+    """Return the lines of a log at the usual level."""
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
 
 
@@ -144,7 +144,7 @@ def test_d36_what_is_no_failure_is_an_info_without_a_traceback(
 def test_d36_no_event_is_built_for_a_success_whose_line_is_off(
     events: Events, caplog: pytest.LogCaptureFixture, level: int, wanted: bool
 ) -> None:
-    """So that the lines cost nothing where nobody reads them."""
+    """The lines then cost nothing where they are not read."""
     caplog.set_level(level, "pyasynq.outcomes")
     assert wanted is events.wants_routine(TaskFinished)
     assert not events.wants(TaskSettled)

@@ -1,4 +1,4 @@
-"""What becomes of task events while Redis cannot be reached."""
+"""Task events while Redis cannot be reached."""
 
 from __future__ import annotations
 

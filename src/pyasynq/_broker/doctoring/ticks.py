@@ -1,4 +1,4 @@
-"""What the doctor asks about the last ticks of scheduler entries, and how it puts them right."""
+"""Plans of the doctor that examine the last ticks of scheduler entries and repair them."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class _Use:
 
 
 class BlockingPool:
-    """The connections to one server: one for each exchange that is under way, in whatever thread.
+    """The connections to one server: one for each exchange that is under way, in any thread.
 
     An exception from a signal handler may strike between any two steps, and the handler may use the pool. So
     there is no lock: each exchange enters the line itself, and its own `finally` takes it out again.

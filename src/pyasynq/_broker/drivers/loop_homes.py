@@ -1,4 +1,4 @@
-"""What an object for asyncio keeps for each event loop: one home per living loop of this process."""
+"""State that an object for asyncio keeps for each event loop: one home per living loop of this process."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _QUOTED_ARGUMENTS: Final = re.compile(r",? with args beginning with:.*", re.DOTA
 _SCRIPT_DENIED: Final = ("ACL failure in script", "The user executing the script can't")
 
 
-# What Redis and Valkey say beyond proto-max-bulk-len, before they close the connection, and managed servers.
+# Errors for values over proto-max-bulk-len. Redis and Valkey close the connection after them.
 _TOO_LARGE: Final = re.compile(
     r"Protocol error: (?:invalid (?:multi)?bulk length|too big m?bulk count)"
     r"|exceeds maximum allowed size|max [a-z ]*size exceeded"

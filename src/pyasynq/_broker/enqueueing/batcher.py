@@ -1,4 +1,4 @@
-"""What the batcher for asyncio and the one for threads have in common; write batching, or group commit."""
+"""Parts shared by the batchers for asyncio and for threads; write batching, or group commit."""
 
 from __future__ import annotations
 

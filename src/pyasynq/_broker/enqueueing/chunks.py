@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 BlockingTasks: TypeAlias = Iterable[Task]
 OnError: TypeAlias = Literal["raise", "return"]
-"""What `enqueue_many` does when it has lost tasks: raise `EnqueueManyError`, or return the results."""
+"""The choice of `enqueue_many` when tasks are lost: raise `EnqueueManyError`, or return the results."""
 AsyncTasks: TypeAlias = Iterable[Task] | AsyncIterable[Task]
 
 _WITH_HOLDER: Final = (EnqueueStatus.EXISTING, EnqueueStatus.REPLACED)

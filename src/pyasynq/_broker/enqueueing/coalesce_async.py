@@ -3,7 +3,7 @@
 There is no timer. A lone call leaves at once, as a batch of one; under load batches grow by themselves. Where
 many coroutines call, two batches are on their way: while Redis takes one half of the calls, the callers of
 the other half go on.
-Only so many calls and bytes are taken in; then callers wait, and past the time-out they get an error, so
+The number of calls and bytes is limited; above that callers wait, and past the time-out they get an error, so
 memory stays bounded while Redis is away.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyasynq.task import EnqueueResult
 
 _WORTH_A_BATCH: Final = 32
-"""So many calls wait for a second batch; fewer cost more as two batches than Redis is kept waiting by one."""
+"""Calls that must wait before a second batch leaves. With fewer, a second batch costs more than it gains."""
 
 
 class _Room:
@@ -90,7 +90,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
     """Enqueues for many coroutines at once over one driver.
 
     A `durable` one takes the tasks that replicas are to have: while it waits for those, it holds one
-    connection, and nobody else's tasks.
+    connection, and no tasks of other callers.
     """
 
     def __init__(self, driver: AsyncDriver, clock: Clock, **settings: Any) -> None:
@@ -102,7 +102,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
     def enqueue(self, composed: Composed) -> Awaitable[EnqueueResult | None]:
         """Enqueue one task, together with what others ask for at the same time.
 
-        Await what this returns: it comes to the task's result, None if the task was simply enqueued.
+        Await the return value: it gives the task's result, None if the task was simply enqueued.
         Cancelled before its batch leaves, the task is not enqueued; after that it may be.
 
         Raises:
@@ -133,7 +133,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
         try:
             while queue.calls:
                 await self._send(queue, queue.take_batch(self._batches_at_once))
-                # Who was answered or let in goes on before the next batch leaves, and may join it.
+                # Callers that were answered or let in go on before the next batch leaves, and may join it.
                 await asyncio.sleep(0)
         finally:
             queue.flushers -= 1

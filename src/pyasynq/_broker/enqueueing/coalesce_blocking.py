@@ -81,7 +81,7 @@ class _ThreadQueue:
         self.tickets: dict[_Ticket, None] = {}
         """In their order of arrival. Each thread puts its own in and takes it out."""
         self.outside: dict[ThreadWaiter, None] = {}
-        """Threads for whose calls there is no room."""
+        """Threads that wait for room for their calls."""
         self.newest: _Sending | None = None
         """The newest batch. It may be one of several: no harm is done if two threads send at once."""
 
@@ -200,7 +200,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
                 self._send(tickets)
         except (
             BaseException
-        ) as error:  # most likely a signal handler raised: it is no matter of other threads
+        ) as error:  # most likely a signal handler raised: other threads must not get its error
             cause = f"the thread that sent the batch was interrupted by {type(error).__name__}"
             _answer_lost(tickets, self._lost(cause))
             raise

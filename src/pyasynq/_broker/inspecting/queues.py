@@ -75,7 +75,7 @@ def queue_info(
 ) -> Plan[QueueCounts]:
     """Return the counts of a queue, all zero for one that does not exist. None: today is this host's.
 
-    Of more than 1,000 groups, some thousand are counted, and `group_counts` remembers the rest.
+    In a queue of more than 1,000 groups, each call counts a part; `group_counts` remembers the rest.
     """
     keys = queue_keys(queue)
     asked_at = now or SYSTEM_CLOCK.now()

@@ -104,10 +104,10 @@ class _Call:
         self.value: Any = None
         self.error: Exception | None = None
         self.late: Exception = TimeoutError()
-        """What to raise when the loop does not keep the time-out."""
+        """Build the error for a loop that does not keep the time-out."""
 
     async def serve(self, waits: TaskWaits) -> None:
-        """Wait in the loop, and hand over what comes of it."""
+        """Wait in the loop, and hand over the result or the error."""
         try:
             self.finish(await self.wait(waits))
         except asyncio.CancelledError:
@@ -145,7 +145,7 @@ class _WaitingThread:
         return self._successor.setdefault("next", _WaitingThread(self._driver))
 
     def perform(self, call: _Call, seconds: float | None) -> Any:
-        """Have the loop wait, for so many seconds, and wait for that. Raises what the wait raised."""
+        """Have the loop wait for this many seconds, and wait for it. Raises the error of that wait."""
         try:
             self._calls[call] = None
             if not self._is_starting:

@@ -183,7 +183,7 @@ class Child(asyncio.Protocol):
             self.kill()
         while (code := self._reap()) is None:
             time.sleep(_LOOK_SECONDS)
-        # What has begun a session of its own is not in the group.
+        # A process with a session of its own is not in the group.
         kill_marked(self._mark)
         if os.getpid() == 1:
             # As process 1 of a container the worker inherits what the child had started.
@@ -260,7 +260,7 @@ class Child(asyncio.Protocol):
         """Give an answer to the caller, if it is the one to the last order and from the child itself."""
         number, pid = frame.fields.pop("order"), frame.fields.pop("pid")
         if self._answer is None or self._answer.done() or (number, pid) != (self._orders, self.pid):
-            # Who else speaks, and whose later answers are wrong, cannot be told.
+            # It cannot be known which process answered, nor whether later answers are right.
             reason = "it answered out of turn, as a copy does that a handler has forked"
             _log.error("child process %d is killed: %s", self.pid, reason)
             self.kill(reason)

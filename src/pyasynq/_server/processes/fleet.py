@@ -239,7 +239,7 @@ class Fleet:
             member.beat_at = now
 
     def resumed(self, now: float) -> None:
-        """Note that this process did not run for a while: nobody's silence is known."""
+        """Note that this process did not run for a while: it cannot tell how long children were silent."""
         self.heard(now, [member for member in self.members if member.beat_at is not None])
 
     def ready(self, member: Member) -> None:

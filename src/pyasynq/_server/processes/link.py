@@ -109,7 +109,7 @@ class SupervisorLink:
         self._send_or_drop(_BEAT)
 
     def _pulse(self) -> None:
-        """Say once a second that threads get the interpreter's lock, whatever Redis and the loop do."""
+        """Report once a second that threads get the interpreter's lock, even if Redis or the loop hangs."""
         while not self._orphaned:
             self._send_or_drop(_PULSE)
             time.sleep(_PULSE_SECONDS)

@@ -1,4 +1,4 @@
-"""What process 1 of a container owes to all others: it waits for those whose parents have ended.
+"""Process 1 of a container: it waits for the processes whose parents have ended (reaps orphans).
 
 A worker cannot do that itself: it would take the exit codes of processes that handlers have started and
 wait for. So it becomes a child of a small process that does nothing else.

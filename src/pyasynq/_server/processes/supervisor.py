@@ -272,7 +272,7 @@ class Supervisor:
         del self._children[pid]
         fate = self._fleet.died(child.member, code, now)
         self._report(child.member.worker, f"(pid {pid}) {_how_it_ended(code)}", fate, now)
-        # Those of a worker that was killed have nobody else who would end them.
+        # A worker that was killed cannot end the processes that its child processes started.
         kill_marked(child.family)
         if code and child.facts is not None:
             recovery = self._loop.create_task(self._recover(child, now))

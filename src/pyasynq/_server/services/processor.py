@@ -160,7 +160,7 @@ class Processor(Service):
             driver.check_open()
             # In this task, which nobody cancels: a task of its own is two turns of the loop more.
             return await driver.run_unshielded(plans)
-        except Exception as error:  # noqa: BLE001 - what was handed over must come back, whatever happens
+        except Exception as error:  # noqa: BLE001 - each plan that was handed over must get an answer
             return [error] * len(plans)
 
     # The second pipeline.

@@ -55,7 +55,7 @@ class ProgressWriter(Service):
         failures = [result for result in results if isinstance(result, Exception)]
         if failures:
             for attempt, result in zip(running, results, strict=True):
-                # What Redis answers with an error is dropped; the next report is another one.
+                # A report that Redis answers with an error is dropped; the next one is sent.
                 if isinstance(result, Exception) and not isinstance(result, RedisReplyError):
                     attempt.progress_queued = True
                     self._reported[attempt] = None

@@ -40,7 +40,7 @@ class Syncer(Service):
         """Try a last time; leases of what is left lapse, and other workers get the tasks."""
         await self._try_all(patient=False)
         while batches := self._parts.settles.take_fresh():
-            # What is written instead of outcomes that were refused.
+            # The replacements of outcomes that were refused.
             await self._try_together(batches)
 
     async def _try_all(self, *, patient: bool = True) -> Exception | None:

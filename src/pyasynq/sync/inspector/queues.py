@@ -30,7 +30,7 @@ class QueueInspector(InspectorBase):
     def queue_info(self, queue: str) -> QueueInfo:
         """Return the counts of a queue, its latency, and an estimate of the memory that it takes.
 
-        Of more than 1,000 groups each call counts 5,000: `aggregating` is then as old as `aggregating_at`.
+        Above 1,000 groups each call counts 5,000 of them: `aggregating` is then as old as `aggregating_at`.
         """
         plan = queue_views.queue_info(queue, now=self._now(), counts_of_groups=self._group_counts)
         return self._run(plan)
