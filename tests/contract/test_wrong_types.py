@@ -19,6 +19,7 @@ from tests.contract.enqueueing import composed
 from tests.contract.settling import archive, complete, done, requeue, retry
 from tests.contract.test_full_redis import ORDERED, RATED, poison
 from tests.factories import DAY, NOW, TOKEN, Tasks, claim
+from tests.fix_broker import BlockingPerformer
 from tests.snapshots import snapshot
 
 if TYPE_CHECKING:
@@ -155,6 +156,60 @@ def test_a_group_of_the_wrong_type_keeps_all_tasks_of_the_call_out(
     with pytest.raises(RedisReplyError, match="WRONGTYPE"):
         perform(enqueue_run(run, now=NOW, registry=registry))
     assert [b"asynq:{default}:g:g"] == redis_client.keys("*")
+
+
+def test_many_new_attempts_that_cannot_be_stored_stay_active(
+    damage_allowed: None, perform: Perform, redis_client: RedisClient, tasks: Tasks
+) -> None:
+    """The newest of many active tasks are found from the other end of the list, and go back to it."""
+    old, new = [f"o{n}" for n in range(120)], [f"n{n}" for n in range(25)]
+    tasks.active(*old, *new)
+    redis_client.xadd(tasks.keys.completed, {"not": "what belongs here"})
+    with pytest.raises(RedisReplyError, match="WRONGTYPE"):
+        perform(complete([claim(task_id) for task_id in new]))
+    assert [*old, *new] == tasks.ids("active")
+    assert {*old, *new} == tasks.scores("lease").keys()
+
+
+@pytest.mark.parametrize("count", [b"many", b"1.5"])
+def test_a_day_whose_counter_is_no_number_changes_nothing(
+    damage_allowed: None, perform: Perform, redis_client: RedisClient, tasks: Tasks, count: bytes
+) -> None:
+    """INCRBY would fail when the tasks are gone."""
+    tasks.active("a")
+    redis_client.set(f"{tasks.keys.processed}:{DAY}", count)
+    before = snapshot(redis_client)
+    with pytest.raises(RedisReplyError, match="not an integer"):
+        perform(done([claim("a")]))
+    assert before == snapshot(redis_client)
+
+
+def test_a_due_task_that_joined_its_group_stays_there_when_the_others_cannot_move(
+    damage_allowed: None, perform: Perform, redis_client: RedisClient, tasks: Tasks
+) -> None:
+    """Each task is in one place, whichever key has the wrong type."""
+    tasks.put(TaskState.SCHEDULED, "grouped", group="g", score=NOW.seconds - 2)
+    tasks.put(TaskState.SCHEDULED, "plain", score=NOW.seconds - 1)
+    redis_client.xadd(tasks.keys.pending, {"not": "what belongs here"})
+    with pytest.raises(RedisReplyError, match="WRONGTYPE"):
+        perform(forward("default", now=NOW))
+    assert {"plain": NOW.seconds - 1} == tasks.scores("scheduled")
+    assert b"scheduled" == tasks.fields("plain")["state"]
+    assert ["grouped"] == list(tasks.members("g"))
+    assert b"aggregating" == tasks.fields("grouped")["state"]
+
+
+def test_a_replay_meets_an_id_of_the_wrong_type_as_a_conflict(
+    damage_allowed: None, redis_client: RedisClient
+) -> None:
+    """The other tasks of the call are enqueued."""
+    redis_client.xadd("asynq:{default}:t:x", {"not": "what belongs here"})
+    registry = QueueRegistry()
+    registry.remember("default")
+    [run] = split_runs([composed("w"), composed("x")])
+    performer = BlockingPerformer(redis_client, replay=True)
+    assert [1] == list(performer(enqueue_run(run, now=NOW, registry=registry)))
+    assert [b"w"] == redis_client.lrange("asynq:{default}:pending", 0, -1)
 
 
 def _state_of(client: RedisClient) -> dict[str, Any]:
