@@ -259,9 +259,9 @@ async def test_d12_a_last_tick_in_the_future_is_reported_and_silences_nothing(
     async with Running(redis_url, clock) as one, Running(redis_url, clock) as other:
         await one.register(EVERY, "t")
         await other.register(EVERY, "t")
-        assert [10] == await one.move(10)
-        assert [] == await other.move(0)
-        assert [20] == await other.move(10)
+        # A heartbeat that is under way may wake the other ticker first: either of them fires a tick.
+        assert [10] == await one.move(10) + await other.move(0)
+        assert [20] == await other.move(10) + await one.move(0)
         assert [FutureTickIgnored(entry, EVERY, "t", NOON + timedelta(seconds=10**8))] == one.seen
     assert seconds(10, 20) == pending(redis_client)
 
