@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
 PROGRAM = """
-import asyncio, ctypes, os, signal, sys, threading, time
+import asyncio, atexit, concurrent.futures, ctypes, os, signal, sys, threading, time
 from contextlib import asynccontextmanager
 from pyasynq import App, ServerConfig
 
 HANG = os.environ["HANG"]
+
+executor = concurrent.futures.ThreadPoolExecutor()
 
 def tell(what):
     os.write(1, f"{what} {os.getpid()}\\n".encode())
@@ -46,6 +48,11 @@ async def lifespan(app):
         await hang()
     if HANG == "thread":
         threading.Thread(target=time.sleep, args=(3600,), name="forgotten").start()
+    if HANG == "idle-executor":
+        executor.submit(int).result()
+        atexit.register(tell, "last act")
+    if HANG == "atexit":
+        atexit.register(time.sleep, 3600)
     yield
     if HANG.startswith("end"):
         if HANG == "end-blocked":
@@ -175,6 +182,24 @@ def test_d14_term_ends_a_worker_in_which_a_thread_was_forgotten(tmp_path: Path, 
         worker.wait_for("concurrency 100")
         assert worker.seconds_to_end() < LIMIT + BUSY
         worker.wait_for("non-daemon threads still run: forgotten")
+
+
+def test_d14_term_ends_a_worker_whose_interpreter_does_not_end(tmp_path: Path, redis_url: str) -> None:
+    """It waits without limit for functions of `atexit`."""
+    with Hanging(tmp_path, redis_url, "atexit", *WORKER) as worker:
+        worker.wait_for("concurrency 100")
+        assert worker.seconds_to_end() < LIMIT + BUSY
+        worker.wait_for("the end of the interpreter")
+
+
+def test_d14_idle_threads_of_an_executor_do_not_cut_the_end_short(tmp_path: Path, redis_url: str) -> None:
+    """They end when the interpreter does, which calls what was registered with `atexit`."""
+    with Hanging(tmp_path, redis_url, "idle-executor", *WORKER) as worker:
+        worker.wait_for("concurrency 100")
+        worker.send(signal.SIGTERM)
+        assert 0 == worker.end()
+        worker.wait_for("^last act")
+        assert "still run" not in worker.text
 
 
 @pytest.mark.skipif(not may_unshare(), reason="this host does not let us make a PID namespace")

@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pyasynq._checks import seconds_of
+from pyasynq._server.code_places import blocking_stack
+from pyasynq._server.exit_codes import EXIT_UNFINISHED
 from pyasynq._server.exit_guard import end_process
+from pyasynq._visible_text import visible_lines
 from pyasynq.config import ServerConfig
+from pyasynq.events import ServerStateChanged
 from pyasynq.supervisor import (
     WORKER_VARIABLE,
     Health,
@@ -34,7 +38,11 @@ if TYPE_CHECKING:
     from pyasynq.server import Server
 
 _log = logging.getLogger("pyasynq")
-_THREAD_SECONDS: Final = 0.3
+_THREAD_SECONDS: Final = 0.5
+"""How long threads may take to end after the worker."""
+_EXIT_MARGIN: Final = 0.8
+"""How long after the time-outs of a shutdown the interpreter may still end; a supervisor waits for 1 s."""
+
 SUPERVISED: Final = "--supervised"
 _SIZE: Final = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[KMGT]?)(i?B)?", re.IGNORECASE)
 _MOST: Final = 2**63
@@ -145,19 +153,48 @@ def run_server(
         link.attach(server, app.url, {name: limit for name, limit in limits.items() if limit is not None})
     vitals = Vitals(1, os.getpid())
     vitals.watch(server.events)
+    closing = _ClosingTime(server)
     with Health(health, lambda: [vitals]):
         code = server.run_forever(app, loop_factory=loop_factory)
-    _end_threads(code)
+    until = closing.limit()
+    threading.Thread(target=_bound_exit, args=(code, until), name="pyasynq-exit-guard", daemon=True).start()
     return code
 
 
-def _end_threads(code: int) -> None:
-    """End the process if threads would keep it from ending: the interpreter waits for them without limit."""
-    threads = [one for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
-    until = time.monotonic() + _THREAD_SECONDS
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
-    left = [thread.name for thread in threads if thread.is_alive()]
+class _ClosingTime:
+    """When a server began to close, and until when its process may live."""
+
+    def __init__(self, server: Server) -> None:
+        self._config = server.config
+        self._began: float | None = None
+        server.events.subscribe(ServerStateChanged, self._state)
+
+    def limit(self) -> float:
+        """Return the monotonic time at which the process must be gone."""
+        now = time.monotonic()
+        config, began = self._config, self._began if self._began is not None else now
+        seconds = seconds_of("shutdown_timeout", config.shutdown_timeout)
+        seconds += seconds_of("cancel_timeout", config.cancel_timeout)
+        return max(began + seconds + _EXIT_MARGIN, now + _THREAD_SECONDS)
+
+    def _state(self, event: ServerStateChanged) -> None:
+        if event.state == "closed" and self._began is None:
+            self._began = time.monotonic()
+
+
+def _bound_exit(code: int, until: float) -> None:
+    """End the process if its interpreter does not.
+
+    It waits without limit for threads, functions of `atexit` and processes of `multiprocessing`. Threads get
+    a moment: what stops idle threads of executors is among the interpreter's own last acts.
+    """
+    time.sleep(_THREAD_SECONDS)
+    main = threading.main_thread()
+    left = [thread.name for thread in threading.enumerate() if not thread.daemon and thread is not main]
     if left:
         _log.error("the process ends although non-daemon threads still run: %s", ", ".join(left))
         end_process(code)
+    time.sleep(max(0.0, until - time.monotonic()))
+    stack = visible_lines(blocking_stack(main.ident or 0).rstrip())
+    _log.error("the end of the interpreter did not end in time and was given up; it is at:\n%s", stack)
+    end_process(code or EXIT_UNFINISHED)
