@@ -114,6 +114,7 @@ async def test_d04_a_result_that_redis_refuses_is_an_ordinary_failure_of_the_tas
         await running.client.enqueue("t", b"large", task_id="a", retention=60)
         await running.client.enqueue("t", b"small", task_id="b", retention=60)
         await in_state(running, tasks, "retry")
+        await in_state(running, tasks, "completed")
         await running.settled()
         refused = await running.recorder.wait(SettleRefused)
         outcomes = [one.outcome for one in running.recorder.of(TaskFinished) if one.task_id == "a"]
