@@ -21,7 +21,7 @@ from pyasynq.errors import (
     ResultTooLargeError,
     SettleError,
 )
-from pyasynq.events import Outcome, SettleRefused, TaskFinished
+from pyasynq.events import Outcome, RoundFailed, SettleRefused, TaskFinished
 from tests import child_tasks
 from tests.fix_consumer import consuming
 from tests.fix_engine import serving
@@ -171,20 +171,24 @@ class RefusingDriver(AsyncDriver):
     """A driver whose server answers some settles with an error that only it knows."""
 
     refused: set[str]
+    error: Exception
 
     async def run_unshielded(self, plans: Any) -> Any:
         taken = [plan for plan in plans if plan.__name__ not in self.refused]
         results = iter(await super().run_unshielded(taken))
-        error = RedisReplyError("script was refused: ERR not at this hour")
-        return [error if plan.__name__ in self.refused else next(results) for plan in plans]
+        return [self.error if plan.__name__ in self.refused else next(results) for plan in plans]
 
 
-def refuse(running: Running, *names: str) -> None:
+NOT_NOW = RedisReplyError("script was refused: ERR not at this hour")
+
+
+def refuse(running: Running, *names: str, error: Exception = NOT_NOW) -> None:
     """Have the named plans refused from now on."""
     engine = running.server._engine
     assert engine is not None
     engine._driver.__class__ = RefusingDriver
     engine._driver.refused = set(names)  # type: ignore[attr-defined]
+    engine._driver.error = error  # type: ignore[attr-defined]
 
 
 @run_async
@@ -202,6 +206,26 @@ async def test_d04_a_settle_that_is_answered_with_an_error_again_and_again_ends_
         await in_state(running, tasks, "retry")
         await running.settled()
     assert "not at this hour" in error_of(tasks, "a")
+
+
+@run_async
+async def test_an_outcome_that_redis_refuses_fails_no_round_of_a_service(
+    redis_url: str, tasks: Tasks
+) -> None:
+    """The failure that is written instead tells of it; the service is not said to try again."""
+
+    async def handle(task: Task) -> bytes:
+        return b"done"
+
+    async with serving(redis_url, handle, LATER) as running:
+        refuse(running, "settle_complete", error=RedisValueTooLargeError("script was refused for its size"))
+        await running.client.enqueue("t", task_id="a", retention=60)
+        await running.recorder.wait(SettleRefused)
+        await in_state(running, tasks, "retry")
+        await running.settled()
+        failed = running.recorder.of(RoundFailed)
+    assert [] == failed
+    assert "Redis refuses the outcome of the attempt: script was refused" in error_of(tasks, "a")
 
 
 @run_async

@@ -141,35 +141,41 @@ class SettleQueue:
             self._delayed.remove(entry)
             yield from self.batches.alone(self._sendable([entry]))
 
-    def confirm(self, batch: Batch, result: Settled | Exception, *, blamed: bool = False) -> None:
+    def confirm(
+        self, batch: Batch, result: Settled | Exception, *, blamed: bool = False
+    ) -> Exception | None:
         """Take the answer to a batch: strike the attempts off, or keep the outcomes for the syncer.
 
         With `blamed` it was sent alone, and Redis has answered something else right after it.
+        Return the error if outcomes are kept for it; None if something else is written instead of one.
         """
         self._in_flight -= len(batch.attempts)
         if isinstance(result, Exception):
-            self._failed(batch.entries or done_entries(batch.attempts), result, blamed=blamed)
-            return
+            kept = self._failed(batch.entries or done_entries(batch.attempts), result, blamed=blamed)
+            return result if kept else None
         if not result.refused:
             self._close(batch.attempts)
         else:
             self._close_or_drop(batch.entries or done_entries(batch.attempts), result.refused)
         if result.trimmed:
             self._events.emit(ArchiveTrimmed(batch.queue, result.trimmed))
+        return None
 
-    def _failed(self, entries: Sequence[Entry], error: Exception, *, blamed: bool) -> None:
+    def _failed(self, entries: Sequence[Entry], error: Exception, *, blamed: bool) -> bool:
+        """Take an error for outcomes; return whether they are kept for the syncer."""
         self.last_error = error
         if len(entries) == 1 and is_final(error):
             self._refuse(entries[0], error)
-            return
+            return False
         for entry in entries:
             entry.sent = True
             entry.suspect = entry.suspect or entry.may_be_blamed(error)
         if blamed and self._is_refused_again(entries[0], error):
             self._refuse(entries[0], error)
-            return
+            return False
         self._delayed.extend(entries)
         self._events.emit(SettleDelayed(len(entries), error))
+        return True
 
     def _is_refused_again(self, entry: Entry, error: Exception) -> bool:
         """Count a refusal, unless the last one was just now; return whether there were enough of them."""
@@ -182,7 +188,7 @@ class SettleQueue:
     def _refuse(self, entry: Entry, cause: Exception) -> None:
         """Have a failure written instead of an outcome that Redis will never take, or at last nothing."""
         attempt, kind = entry.attempt, type(entry.decision)
-        error = SettleError(f"what came of the attempt is refused: {cause}")
+        error = SettleError(f"Redis refuses the outcome of the attempt: {cause}")
         error.__cause__ = cause
         if entry.final or kind is Requeue:
             self._tell_refused(entry, "it is left to be recovered", cause)

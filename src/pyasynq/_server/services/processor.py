@@ -130,12 +130,18 @@ class Processor(Service):
         return Parcel(batches, intake.asks(), intake.finds(), intake.quarantines())
 
     async def _exchange(self, parcel: Parcel) -> list[Exception]:
-        """Send it, hand each result to whoever asked for it, and return the errors."""
+        """Send it, hand each result to whoever asked for it, and return the errors that remain.
+
+        An outcome that Redis refuses for good is not an error of the round: a failure is written instead of it.
+        """
         intake = self._intake
         results = await self._send(parcel.plans)
         answers = iter(results)
+        errors: list[Exception] = []
         for batch in parcel.batches:
-            self._parts.settles.confirm(batch, next(answers))
+            error = self._parts.settles.confirm(batch, next(answers))
+            if error is not None:
+                errors.append(error)
             if batch.in_steps:
                 intake.board.slot_freed(batch.queue)
         for ask in parcel.asks:
@@ -152,7 +158,8 @@ class Processor(Service):
         for task, _ in parcel.quarantines:
             if not isinstance(next(answers), Exception):
                 intake.quarantined(task)
-        return [result for result in results if isinstance(result, Exception)]
+        others = results[len(parcel.batches) :]
+        return errors + [result for result in others if isinstance(result, Exception)]
 
     async def _send(self, plans: Sequence[Plan[Any]]) -> list[Any]:
         driver = self._parts.driver

@@ -55,17 +55,18 @@ class Syncer(Service):
 
     async def _try_together(self, batches: Sequence[Batch]) -> Exception | None:
         results = await self._send(batches)
-        for batch, result in zip(batches, results, strict=True):
-            self._parts.settles.confirm(batch, result)
-        return next((result for result in results if isinstance(result, Exception)), None)
+        confirm = self._parts.settles.confirm
+        errors = [confirm(batch, result) for batch, result in zip(batches, results, strict=True)]
+        return next((error for error in errors if error is not None), None)
 
     async def _try_alone(self, batch: Batch) -> tuple[Exception | None, bool]:
         """Send an outcome that may itself be why it fails; return its error, and whether Redis answers."""
         [result] = await self._send([batch])
         failure = result if isinstance(result, Exception) else None
         healthy = failure is None or await answers(self._parts.driver, batch.queue)
-        self._parts.settles.confirm(batch, result, blamed=failure is not None and healthy)
-        return failure, healthy
+        # The refusal is told already if something else is written instead.
+        left = self._parts.settles.confirm(batch, result, blamed=failure is not None and healthy)
+        return left, healthy
 
     async def _send(self, batches: Sequence[Batch]) -> Sequence[Settled | Exception]:
         if not batches:
