@@ -7,8 +7,14 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._human_text import counted, duration
+from pyasynq._server.denial_log import DenialLog
 from pyasynq._visible_text import visible
-from pyasynq.errors import RedisAuthenticationError, RedisUnavailableError, ReplyLostError
+from pyasynq.errors import (
+    RedisAuthenticationError,
+    RedisPermissionError,
+    RedisUnavailableError,
+    ReplyLostError,
+)
 from pyasynq.events import RoundFinished, TaskFinished, TaskSettled
 
 if TYPE_CHECKING:
@@ -53,6 +59,7 @@ class OutageLog:
         self._running = running
         self._unwritten = unwritten
         self._noun = f"{noun}: " if noun else ""
+        self._denials = DenialLog(events, address, self._noun)
         self._stop_listening: list[Callable[[], None]] = []
         self._began: float | None = None
         self._back_at: float | None = None
@@ -72,7 +79,10 @@ class OutageLog:
         """Whether it was told that Redis refuses the login."""
 
     def take(self, service: str, error: BaseException) -> bool:
-        """Take in that a service failed; return whether it is part of an outage, which has its line."""
+        """Take in that a service failed; return whether it is told as a part of an outage."""
+        if isinstance(error, RedisPermissionError):
+            self._denials.take(service, error, self._runs_on())
+            return True
         if not isinstance(error, _AWAY):
             return False
         if self._is_late(service):
@@ -103,9 +113,11 @@ class OutageLog:
             self._events.subscribe(RoundFinished, self._finished),
             self._events.subscribe(TaskSettled, self._settled),
         ]
+        self._warn(error, self._runs_on())
+
+    def _runs_on(self) -> str:
         running = self._running()
-        runs_on = f"; {counted(running, 'task runs', 'tasks run')} on, outcomes are kept" if running else ""
-        self._warn(error, runs_on)
+        return f"; {counted(running, 'task runs', 'tasks run')} on, outcomes are kept" if running else ""
 
     def _warn(self, error: BaseException, runs_on: str) -> None:
         address = getattr(error, "address", "") or self._address

@@ -141,9 +141,7 @@ class SettleQueue:
             self._delayed.remove(entry)
             yield from self.batches.alone(self._sendable([entry]))
 
-    def confirm(
-        self, batch: Batch, result: Settled | Exception, *, blamed: bool = False
-    ) -> Exception | None:
+    def confirm(self, batch: Batch, result: Settled | Exception, *, blamed: bool = False) -> Exception | None:
         """Take the answer to a batch: strike the attempts off, or keep the outcomes for the syncer.
 
         With `blamed` it was sent alone, and Redis has answered something else right after it.

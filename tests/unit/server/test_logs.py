@@ -16,6 +16,7 @@ from pyasynq.errors import (
     HandlerNotFoundError,
     PayloadDecodingError,
     RedisAuthenticationError,
+    RedisPermissionError,
     RedisUnavailableError,
 )
 from pyasynq.events import (
@@ -40,6 +41,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 AWAY = RedisUnavailableError("localhost:6379", "nothing listens there")
+
+
+class FakeClock:
+    """Stands for the module `time`."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
 
 
 class Reported:
@@ -333,6 +343,48 @@ def test_d35_a_login_that_is_refused_after_a_break_is_told_once_more(
     assert [
         "Redis at localhost:6379 is away: nothing listens there; 3 tasks run on, outcomes are kept",
         "Redis at localhost:6379 is away: it refused the user name or password: invalid password",
+    ] == info_lines(caplog)
+
+
+DENIED = "script dequeue was refused: this user has no permissions to run the 'lmove' command"
+
+
+def test_denied_rights_are_one_warning_and_one_info(
+    events: Events, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The warning names the right; rounds that finish between denied calls do not end it."""
+    clock = FakeClock()
+    monkeypatch.setattr("pyasynq._server.denial_log.time", clock)
+    fail(events, "processor", error=RedisPermissionError(DENIED))
+    events.emit(SettleDelayed(2, RedisPermissionError("script done was refused")))
+    for _ in range(3):
+        clock.now += 10
+        finish(events, "processor", "heartbeater")
+        fail(events, "processor", "janitor", error=RedisPermissionError(DENIED))
+    clock.now += 11
+    finish(events, "processor", "janitor")
+    clock.now += 20
+    assert 1 == len(info_lines(caplog))
+    finish(events, "heartbeater")
+    assert [
+        f"Redis at localhost:6379 denies a right: {DENIED}; 3 tasks run on, outcomes are kept",
+        "Redis answers again after 41 s",
+    ] == info_lines(caplog)
+    assert not events.wants(RoundFinished)
+
+
+def test_another_right_that_is_denied_for_long_is_told(
+    events: Events, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user got the first right back, and lacks a second one."""
+    clock = FakeClock()
+    monkeypatch.setattr("pyasynq._server.denial_log.time", clock)
+    for text in (DENIED, "no 'zadd'", DENIED, "no 'zadd'", "no 'zadd'", DENIED):
+        fail(events, "processor", error=RedisPermissionError(text))
+        clock.now += 25
+    assert [
+        f"Redis at localhost:6379 denies a right: {DENIED}; 3 tasks run on, outcomes are kept",
+        "Redis at localhost:6379 denies a right: no 'zadd'",
     ] == info_lines(caplog)
 
 

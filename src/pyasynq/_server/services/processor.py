@@ -132,7 +132,7 @@ class Processor(Service):
     async def _exchange(self, parcel: Parcel) -> list[Exception]:
         """Send it, hand each result to whoever asked for it, and return the errors that remain.
 
-        An outcome that Redis refuses for good is not an error of the round: a failure is written instead of it.
+        An outcome that Redis refuses for good is not one of them: a failure is written instead of it.
         """
         intake = self._intake
         results = await self._send(parcel.plans)

@@ -1,0 +1,85 @@
+"""Rights that Redis denies, as two log lines: a warning when that begins, an info when it is over."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._human_text import duration
+from pyasynq._visible_text import visible
+from pyasynq.events import RoundFinished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq.errors import RedisPermissionError
+    from pyasynq.events import Events
+
+_log = logging.getLogger("pyasynq")
+
+_SAY_AGAIN_SECONDS: Final = 60.0
+"""The time between two warnings while rights are denied; only a right that was not named yet is worth one."""
+_QUIET_SECONDS: Final = 15.0
+"""How long no call may be denied until it counts as over: three times the longest rest after a failure."""
+
+
+class DenialLog:
+    """Notices that the Redis user lacks a right, and that it has it again. It belongs to the event loop.
+
+    A finished round alone does not prove it: some rounds ask Redis nothing. It is over when no call
+    was denied for some time, which is longer than a service rests after a failure.
+
+    Args:
+        events: of the worker or scheduler.
+        address: where Redis is.
+        noun: begins the lines, where it is not the worker that speaks.
+    """
+
+    def __init__(self, events: Events, address: str, noun: str) -> None:
+        self._events = events
+        self._address = address
+        self._noun = noun
+        self._stop_listening: Callable[[], None] | None = None
+        self._began = 0.0
+        self._denied_at = 0.0
+        self._warned_at = 0.0
+        self._over_at: float | None = None
+        """When a service that had failed finished a round after the last denial."""
+        self._told: set[str] = set()
+        self._failed: set[str] = set()
+        """Services of which a call was denied."""
+
+    def take(self, service: str, error: RedisPermissionError, consequence: str) -> None:
+        """Take in that a call was denied, and warn if that is news; the consequence ends the warning."""
+        now, reason = time.monotonic(), visible(error)
+        if self._stop_listening is None:
+            self._stop_listening = self._events.subscribe(RoundFinished, self._finished)
+            self._began = now
+            self._warn(reason + consequence, now)
+            self._told = {reason}
+        elif reason not in self._told and now >= self._warned_at + _SAY_AGAIN_SECONDS:
+            self._warn(reason, now)
+            self._told.add(reason)
+        self._denied_at = now
+        self._over_at = None
+        if service:
+            self._failed.add(service)
+
+    def _warn(self, text: str, now: float) -> None:
+        self._warned_at = now
+        _log.warning("%sRedis at %s denies a right: %s", self._noun, visible(self._address), text)
+
+    def _finished(self, event: RoundFinished) -> None:
+        now = time.monotonic()
+        if self._over_at is None and event.service in self._failed:
+            self._over_at = now
+        if now >= self._denied_at + _QUIET_SECONDS:
+            self._end(now if self._over_at is None else self._over_at)
+
+    def _end(self, over_at: float) -> None:
+        assert self._stop_listening is not None  # noqa: S101 - it listens only while rights are denied
+        self._stop_listening()
+        self._stop_listening = None
+        self._failed.clear()
+        _log.info("%sRedis answers again after %s", self._noun, duration(over_at - self._began))
