@@ -42,12 +42,35 @@ def some(names: Any, most: int) -> str:
     return f"{shown} and {len(listed) - most:,} more" if len(listed) > most else shown
 
 
+def shorten_middle(text: str, limit: int = 16_384) -> str:
+    """Return text of at most about this many characters; of longer text the middle is left out."""
+    if len(text) <= limit:
+        return text
+    head = limit // 4
+    tail = limit - head
+    left_out = f"\n... ({counted(len(text) - limit, 'character')} left out) ...\n"
+    return text[:head] + left_out + text[-tail:]
+
+
+def shorten_end(text: str, limit: int = 2_048) -> str:
+    """Return text of at most about this many characters, and how many more there were."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}... ({counted(len(text) - limit, 'character')} left out)"
+
+
 class MessageFormatter(string.Formatter):
     """Formats messages by templates such as `{tasks:task was|tasks were} lost after {seconds:time}`.
 
     A number with `singular|plural` becomes a count, one with `time` a duration. All text that is filled in is
-    made visible; with `lines` it keeps its line breaks except at its end.
+    made visible; with `lines` it keeps its line breaks except at its end. Long texts of errors are shortened.
     """
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        """Return a value as `!r` asks for it; an error becomes text of bounded length."""
+        if isinstance(value, BaseException):
+            return shorten_end(super().convert_field(value, conversion or "s"))
+        return super().convert_field(value, conversion)
 
     def format_field(self, value: Any, spec: str) -> str:
         """Return one value as the template asks for it."""

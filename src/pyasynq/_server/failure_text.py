@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyasynq._human_text import shorten_middle
 from pyasynq._server.code_places import is_own, place_in, without_own_frames
 from pyasynq.control import ControlFlow
 from pyasynq.errors import (
@@ -106,13 +107,21 @@ def trace_of(error: BaseException, limit: int = 16_384) -> bytes:
         return _shortened(elsewhere.trace, limit)
     if (isinstance(error, _PLAIN) and not getattr(error, "__notes__", ())) or _was_returned(error):
         return b""
+    return _shortened(_encode(_format(error)), limit)
+
+
+def log_trace(error: BaseException) -> str:
+    """Return the traceback for a log; of a long one, such as that of an error with a long text, a part."""
+    return shorten_middle(_format(error).rstrip("\n"))
+
+
+def _format(error: BaseException) -> str:
     try:
         formatted = traceback.TracebackException(type(error), error, own_traceback(error))
         _drop_own_frames(formatted, error)
-        lines = list(formatted.format())
+        return "".join(formatted.format())
     except Exception as broken:  # noqa: BLE001 - an error whose own methods raise must still be settled
-        lines = [f"{type(error).__name__}: the traceback cannot be formatted: {type(broken).__name__}\n"]
-    return _shortened(_encode("".join(lines)), limit)
+        return f"{type(error).__name__}: the traceback cannot be formatted: {type(broken).__name__}\n"
 
 
 def place_of(error: BaseException) -> str:
@@ -142,7 +151,13 @@ def own_traceback(error: BaseException) -> TracebackType | None:
     """Return an error's traceback for a log; None where it says nothing of the handler: it ran elsewhere."""
     if elsewhere_of(error) is not None or isinstance(error, ChildProcessDiedError):
         return None
-    return without_own_frames(error.__traceback__, keep_end=not isinstance(error, PyasynqError))
+    # Python raises an error of its own in our frame where a handler raises what no coroutine may raise.
+    is_replaced = isinstance(error, RuntimeError) and isinstance(
+        error.__cause__, StopIteration | StopAsyncIteration
+    )
+    return without_own_frames(
+        error.__traceback__, keep_end=not (is_replaced or isinstance(error, PyasynqError))
+    )
 
 
 def says_no_more_than_its_line(error: BaseException) -> bool:

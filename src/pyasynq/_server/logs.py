@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyasynq import events as happened
-from pyasynq._human_text import MessageFormatter, counted, duration
+from pyasynq._human_text import MessageFormatter, counted, duration, shorten_end
 from pyasynq._server.outage_log import OutageLog
 from pyasynq._server.outcome_log import attach_outcome_log, totals_text
 from pyasynq._visible_text import visible
@@ -137,7 +137,7 @@ class LogSubscriber:
     def _warn_once_a_minute(self, subject: str, text: str, error: Exception) -> None:
         """Warn, unless this subject failed with the same words a moment ago."""
         said, when = self._last_failures.get(subject, ("", 0.0))
-        now, shown = time.monotonic(), visible(repr(error))
+        now, shown = time.monotonic(), visible(shorten_end(repr(error)))
         if shown == said and now - when < _SAY_AGAIN_SECONDS:
             _log.debug("%s: %s", text, shown)
             return

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._human_text import duration
-from pyasynq._server.failure_text import log_line, own_traceback, says_no_more_than_its_line
+from pyasynq._server.failure_text import log_line, log_trace, own_traceback, says_no_more_than_its_line
 from pyasynq._visible_text import visible
 from pyasynq.events import Outcome, TaskFinished
 
@@ -66,14 +66,19 @@ def _finished(event: TaskFinished) -> None:
         fields["next_in_seconds"] = round(event.delay, 3)
     what = _failure(event) if failed else _end(event)
     text = f"{visible(event.task_type)} {what} (task {visible(event.task_id)}, queue {visible(event.queue)})"
-    _log.log(level, "%s", text, extra=fields, exc_info=_traceback(event.error) if failed else None)
+    if failed and event.error is not None and not says_no_more_than_its_line(event.error):
+        _log_with_trace(level, text, event.error, fields)
+    else:
+        _log.log(level, "%s", text, extra=fields)
 
 
-def _traceback(error: BaseException | None) -> Any:
-    """Return what `exc_info` takes; None where the traceback would only repeat the line."""
-    if error is None or says_no_more_than_its_line(error):
-        return None
-    return type(error), error, own_traceback(error)
+def _log_with_trace(level: int, text: str, error: BaseException, fields: Mapping[str, object]) -> None:
+    """Write a line with a traceback of bounded length, which formatters find in the record."""
+    file, line, function, _ = _log.findCaller()
+    exc_info: Any = type(error), error, own_traceback(error)
+    record = _log.makeRecord(_log.name, level, file, line, "%s", (text,), exc_info, function, fields)
+    record.exc_text = log_trace(error)
+    _log.handle(record)
 
 
 def _failure(event: TaskFinished) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 import click
 
 import pyasynq
+from pyasynq._human_text import shorten_middle
 from pyasynq._visible_text import escape_json, visible, visible_lines
 
 if TYPE_CHECKING:
@@ -146,10 +147,10 @@ def _short(task_id: str) -> str:
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    if record.exc_info:
-        return formatter.formatException(_of_the_user(record))
-    # Of a record from a child process there is only the text.
-    return record.exc_text or ""
+    if record.exc_info and not record.exc_text:
+        return shorten_middle(formatter.formatException(_of_the_user(record)))
+    # A record of an outcome brings its text; of one from a child process there is nothing else.
+    return shorten_middle(record.exc_text or "")
 
 
 def _of_the_user(record: logging.LogRecord) -> Any:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._server import code_places
 from pyasynq._server.logs import LogSubscriber
 from pyasynq._server.tally import Tally
 from pyasynq._visible_text import visible
+from pyasynq.cli.logs import TextFormatter
 from pyasynq.config import ServerConfig
 from pyasynq.control import Archive, Retry
 from pyasynq.errors import (
@@ -20,6 +22,7 @@ from pyasynq.errors import (
     RedisUnavailableError,
 )
 from pyasynq.events import (
+    AggregationFailed,
     Events,
     HeartbeatWritten,
     LeaseLost,
@@ -29,6 +32,7 @@ from pyasynq.events import (
     ServerEnded,
     ServerStateChanged,
     SettleDelayed,
+    SettleRefused,
     ShutdownHung,
     ShutdownWaiting,
     TaskFinished,
@@ -452,6 +456,52 @@ def test_d36_the_traceback_of_an_error_in_a_handler_is_written(
 ) -> None:
     """Also of one that a retry was asked for from, and of ours when the user's code met it."""
     assert finished(Outcome.RETRIED, error, 5.0).exc_info is not None
+
+
+def test_the_traceback_of_an_error_with_a_long_text_is_shortened(
+    finished: Callable[..., logging.LogRecord],
+) -> None:
+    """Its frames and the end of its text stay, and it says how much is left out."""
+    record = finished(Outcome.RETRIED, raised(ValueError("x" * 3_000_000 + "the end")), 5.0)
+    shown = logging.Formatter().format(record)
+    assert len(shown) < 20_000
+    assert "in raised\n" in shown
+    assert shown.endswith("the end")
+    assert "characters left out) ...\n" in shown
+    assert "characters left out" in TextFormatter(terminal=False, colour=False).format(record)
+
+
+def test_the_log_shows_no_frame_of_ours_for_what_a_coroutine_may_not_raise(
+    finished: Callable[..., logging.LogRecord],
+) -> None:
+    """Python replaces StopIteration in the frame that awaits the handler, which is the engine's."""
+    scope: dict[str, Any] = {}
+    engine = "async def run(handler):\n    await handler()\n"
+    exec(compile(engine, code_places.__file__, "exec"), scope)
+
+    async def handler() -> None:
+        raise StopIteration
+
+    with pytest.raises(RuntimeError) as caught:
+        scope["run"](handler).send(None)
+    error = caught.value
+    error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+    shown = logging.Formatter().format(finished(Outcome.RETRIED, error, 5.0))
+    assert "in handler\n" in shown
+    assert "code_places.py" not in shown
+
+
+def test_a_long_text_of_an_error_is_shortened_in_every_line(
+    events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may hold a whole payload."""
+    error = ValueError("x" * 3_000_000)
+    fail(events, "janitor", error=error)
+    events.emit(SettleRefused("default", "id", "it counts as failed", error))
+    events.emit(AggregationFailed("default", "group", error, 5.0))
+    for line in info_lines(caplog):
+        assert len(line) < 3_000
+        assert "characters left out" in line
 
 
 def test_d14_a_stack_of_what_hangs_keeps_its_lines(events: Events, caplog: pytest.LogCaptureFixture) -> None:
