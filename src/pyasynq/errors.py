@@ -77,7 +77,9 @@ class InvalidOptionError(ConfigurationError):
     """
 
     def __init__(self, option: str, value: object, remedy: str) -> None:
-        super().__init__(f"{option}={describe_value(value)}: {remedy}")
+        # A class stands for a value that is not kept, because it may be secret.
+        shown = f"<{value.__qualname__}>" if isinstance(value, type) else describe_value(value)
+        super().__init__(f"{option}={shown}: {remedy}")
         self.option = option
         self.value = value
 
@@ -359,7 +361,8 @@ class EnqueueManyError(EnqueueError, ExceptionGroup[PyasynqError]):
         kinds = Counter(type(result.error).__name__ for result in lost)
         counts = ", ".join(f"{count:,} {name}" for name, count in kinds.most_common())
         verb = "was" if len(lost) == 1 else "were"
-        lost_of_all = f"{len(lost):,} of {len(results):,} tasks {verb}"
+        noun = "task" if len(results) == 1 else "tasks"
+        lost_of_all = f"{len(lost):,} of {len(results):,} {noun} {verb}"
         message = f"{lost_of_all} not enqueued as asked: {counts}; see `results`"
         return cls._of(message, list(errors.values()), results)
 

@@ -302,22 +302,22 @@ def _replicas(name: str, value: object) -> int:
 
 
 def _headers(name: str, value: object) -> Mapping[str, str] | None:
-    # Their values may be credentials, so errors show the names alone.
+    # Their values may be credentials, so errors show the type and names alone.
     if not isinstance(value, Mapping):
         raise InvalidOptionError(name, type(value), "must be a mapping of text to text")
     size = 0
     for key, text in value.items():
         if not isinstance(key, str) or not isinstance(text, str):
-            raise InvalidOptionError(name, list(value), f"header {key!r} must be text, and so must its value")
+            raise InvalidOptionError(name, type(value), f"header {key!r} must be text, and so must its value")
         size += utf8_size(name, key)
         try:
             size += utf8_size(name, text)
         except InvalidOptionError:
             remedy = f"the value of header {key!r} must be text that UTF-8 can carry, without lone surrogates"
-            raise InvalidOptionError(name, list(value), remedy) from None
+            raise InvalidOptionError(name, type(value), remedy) from None
     if size > MAX_HEADER_BYTES:
         remedy = f"names and values must have at most {MAX_HEADER_BYTES:,} bytes together, and have {size:,}"
-        raise InvalidOptionError(name, list(value)[:10], remedy)
+        raise InvalidOptionError(name, type(value), remedy)
     return dict(value) or None
 
 

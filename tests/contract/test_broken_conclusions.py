@@ -46,9 +46,9 @@ def _exit(*_: object) -> NoReturn:
 @pytest.mark.parametrize("kind", [ShapelessError, ExitingError])
 @run_async
 async def test_d09_an_error_that_cannot_be_written_down_is_an_ordinary_failure(
-    redis_url: str, tasks: Tasks, kind: type[Exception]
+    redis_url: str, tasks: Tasks, kind: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The task is retried with a plain text, and the worker goes on."""
+    """The task is retried with a plain text, the log names it, and the worker goes on."""
 
     async def handle(task: Task) -> None:
         if task.payload == b"bad":
@@ -65,6 +65,7 @@ async def test_d09_an_error_that_cannot_be_written_down_is_an_ordinary_failure(
     message = decode_task_message(tasks.fields("a")["msg"])
     assert 1 == message.retried
     assert kind.__name__ in message.error_msg
+    assert "the end of task a (t, queue default) could not be worked out" in caplog.messages
 
 
 @pytest.mark.parametrize("rule", ["is_failure", "retry_delay"])

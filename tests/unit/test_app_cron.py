@@ -128,3 +128,18 @@ def test_the_scheduler_has_the_apps_configuration() -> None:
     """Location, hooks, heartbeat."""
     config = SchedulerConfig(location="Europe/Berlin")
     assert config is App(URL, scheduler_config=config).scheduler().config
+
+
+def test_a_call_of_a_handler_is_refused_with_what_to_write_instead() -> None:
+    """A coroutine is closed, so that Python does not warn of it as well."""
+    app = App(URL)
+
+    @app.task("deliver")
+    async def deliver() -> None: ...
+
+    with pytest.raises(InvalidOptionError, match=r"must be a Task; a call runs the .*handler\.task\("):
+        app.schedule("* * * * *", deliver())  # type: ignore[arg-type]
+    with pytest.raises(InvalidOptionError, match=r"must be a Task; write deliver\.task\("):
+        app.schedule("* * * * *", deliver)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOptionError, match=r"must be a Task$"):
+        app.schedule("* * * * *", 5)  # type: ignore[arg-type]

@@ -109,3 +109,12 @@ def test_d38_an_import_that_fails_brings_the_traceback_of_the_users_code(folder:
     assert ("Traceback (most recent call last):", "ZeroDivisionError: division by zero") == (first, last)
     assert 2 == caught.value.user_traceback.count("located_deep.py")
     assert 2 == caught.value.user_traceback.count("File ")
+
+
+def test_an_error_of_ours_at_import_has_the_place_of_the_users_line(folder: Path) -> None:
+    """The line that is to be mended, not the one of ours that found it."""
+    text = "from pyasynq import App\napp = App()\napp.schedule('* * * * *', 5)\n"
+    (folder / "located_wrong.py").write_text(text)
+    with pytest.raises(AppImportError, match=r"must be a Task \[located_wrong.py:3\]$") as caught:
+        find_app("located_wrong:app")
+    assert 1 == caught.value.user_traceback.count("File ")

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._server.outcome_log import attach_outcome_log
 from pyasynq._visible_text import visible
 from pyasynq.cli.logs import JsonFormatter, TextFormatter, install_handler
+from pyasynq.events import Events, Outcome, TaskFinished
 from tests.foreign_texts import HOSTILE_TEXTS, INNOCENT_TEXTS
 
 if TYPE_CHECKING:
@@ -226,3 +228,27 @@ def test_a_terminal_shortens_ids_that_were_generated_and_no_others() -> None:
         **{**TASK, "task_id": "invoice:2026:17"},
     )
     assert formatter.format(chosen).endswith("(task invoice:2026:17)")
+
+
+def test_a_terminal_shortens_the_ids_of_a_line_about_several_tasks() -> None:
+    """Such as the one about a blocked event loop, whose record is of no task."""
+    ids = [TASK["task_id"], TASK["task_id"].replace("0", "8")]
+    message = f"it is blocked: task {ids[0]} (t, queue q), task {ids[1]} (t, queue q) run on it"
+    line = TextFormatter(terminal=True, colour=False, width=200).format(record_of(message, name="pyasynq"))
+    assert line.endswith("task 01234567 (t, queue q), task 81234567 (t, queue q) run on it")
+
+
+def test_json_shows_symbols_in_messages_of_ours_and_carries_the_fields_as_they_are() -> None:
+    """As the page says; a handler's own message is carried as it is, too."""
+    events, stream = Events(), io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter())
+    logging.getLogger().addHandler(handler)
+    attach_outcome_log(events)
+    error = ValueError("no")
+    events.emit(TaskFinished("default", "id", "a\x1b[2J", 0, 5, Outcome.RETRIED, 1.5, error, 15.0))
+    logging.getLogger("shop").warning("a\x1b[2J")
+    ours, theirs = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert "a\x1b[2J" == ours["task_type"]
+    assert ours["message"].startswith("a␛[2J failed")
+    assert "a\x1b[2J" == theirs["message"]

@@ -23,6 +23,7 @@ from pyasynq._server.outcome import (
 from pyasynq._server.routes import received_task
 from pyasynq._server.rules import DEFAULT_RULES, AttemptRules
 from pyasynq._server.written import NOTHING, unchanged, write_down
+from pyasynq._visible_text import visible
 from pyasynq.errors import LeaseExpiredError, SettleError
 from pyasynq.events import Outcome, TaskFinished
 
@@ -71,7 +72,7 @@ def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, en
     try:
         concluded = _work_out(parts, attempt, ending, AttemptRules(parts.config, route, task))
     except BaseException as error:  # noqa: BLE001 - reported; without a settle the task would be active for ever
-        concluded = _work_out_plainly(parts, attempt, _unspeakable(ending, error))
+        concluded = _work_out_plainly(parts, attempt, _unspeakable(attempt, ending, error))
     attempt.phase = SETTLING
     parts.settles.put(attempt, concluded.decision, concluded.written)
     parts.tally.others[concluded.outcome] += 1
@@ -110,9 +111,15 @@ def _work_out_plainly(parts: Parts, attempt: Attempt, error: SettleError) -> _Co
         return _Conclusion(Archive(now.seconds), unchanged(str(error)), Outcome.ARCHIVED, error)
 
 
-def _unspeakable(ending: Ending, broken: BaseException) -> SettleError:
+def _unspeakable(attempt: Attempt, ending: Ending, broken: BaseException) -> SettleError:
     raised = f"{type(ending.error).__name__}, " if type(ending) is Failed else ""
-    _log.error("the end of an attempt could not be worked out", exc_info=broken)
+    _log.error(
+        "the end of task %s (%s, queue %s) could not be worked out",
+        visible(attempt.id),
+        visible(attempt.message.type),
+        visible(attempt.queue),
+        exc_info=broken,
+    )
     return SettleError(f"the end of the attempt could not be worked out: {raised}{type(broken).__name__}")
 
 

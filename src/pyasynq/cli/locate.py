@@ -9,14 +9,14 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyasynq._server.code_places import place_in, without_own_frames
 from pyasynq.app import App
-from pyasynq.errors import ConfigurationError, nearest
+from pyasynq.errors import ConfigurationError, PyasynqError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
 
-_CLI_FOLDER = str(Path(__file__).parent)
 _IMPORTLIB = importlib.__file__
 
 
@@ -120,13 +120,13 @@ def _not_found(name: str, missing: str, folder: str) -> str:
 
 
 def _import_failed(name: str, error: BaseException) -> AppImportError:
-    # Frames above the user's are ours and the import system's.
-    own = traceback.extract_tb(error.__traceback__)
-    frames = [
-        one for one in own if not one.filename.startswith(("<", _CLI_FOLDER)) and one.filename != _IMPORTLIB
-    ]
-    # The last frame outside of the import system is the user's.
-    place = f" [{Path(frames[-1].filename).name}:{frames[-1].lineno}]" if frames else ""
+    # Ours, the import system's and the standard library's are not the place that is to be mended.
+    own = traceback.extract_tb(
+        without_own_frames(error.__traceback__, keep_end=not isinstance(error, PyasynqError))
+    )
+    frames = [one for one in own if not one.filename.startswith("<") and one.filename != _IMPORTLIB]
+    place = place_in(error.__traceback__)
+    place = f" [{place}]" if place else ""
     if isinstance(error, SyntaxError):
         place = ""  # its message names file and line
     what = f"{type(error).__name__}: {error}{place}"

@@ -37,6 +37,7 @@ _LEVEL_WIDTH: Final = 7
 _PACKAGE: Final = str(Path(pyasynq.__file__).parent) + os.sep
 _SHORT_ID: Final = 8
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ID_IN_LINE: Final = re.compile(rf"\btask ({_UUID.pattern})\b")
 _INDENT: Final = "    "
 """Before each further line of a record, so that no message and no traceback can forge a record."""
 _OWN_LOGGERS: Final = ("pyasynq", "pyasynq.outcomes")
@@ -79,9 +80,8 @@ class TextFormatter(logging.Formatter):
 
     def _message(self, record: logging.LogRecord) -> str:
         message = record.getMessage()
-        task_id = getattr(record, "task_id", "")
-        if self._terminal and task_id and record.name in _OWN_LOGGERS:
-            return message.replace(task_id, _short(task_id))
+        if self._terminal and record.name in _OWN_LOGGERS:
+            return _ID_IN_LINE.sub(_shorten_id, message)
         return message
 
     def _about_task(self, record: logging.LogRecord) -> str:
@@ -139,6 +139,10 @@ def _process_text(process: str, *, terminal: bool) -> str:
     if not process:
         return ""
     return f"[{process}] " if terminal else f"[{process}, pid {os.getpid()}] "
+
+
+def _shorten_id(match: re.Match[str]) -> str:
+    return f"task {_short(match[1])}"
 
 
 def _short(task_id: str) -> str:

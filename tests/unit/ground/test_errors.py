@@ -11,6 +11,7 @@ from pyasynq.errors import (
     DrainTimeoutError,
     DuplicateTaskError,
     EndlessDrainError,
+    EnqueueManyError,
     ForeignRedisError,
     HandlerExitError,
     InvalidOptionError,
@@ -31,6 +32,7 @@ from pyasynq.errors import (
     UnknownOptionError,
     WaitTimeoutError,
 )
+from pyasynq.task import EnqueueResult, EnqueueStatus
 
 ERRORS = [
     DrainTimeoutError(["t a"], 60.0),
@@ -65,3 +67,10 @@ def test_an_error_survives_the_way_out_of_a_process_pool(error: PyasynqError) ->
         assert type(error) is type(twin)
         assert str(error) == str(twin)
         assert vars(error) == vars(twin)
+
+
+@pytest.mark.parametrize(("number", "text"), [(1, "1 of 1 task was not"), (2, "2 of 2 tasks were not")])
+def test_lost_tasks_are_counted_in_singular_and_plural(number: int, text: str) -> None:
+    """As people count."""
+    results = [EnqueueResult(EnqueueStatus.REFUSED, None, None, PyasynqError("no")) for _ in range(number)]
+    assert str(EnqueueManyError(results)).startswith(text)

@@ -141,3 +141,16 @@ def test_an_error_about_headers_does_not_show_their_values(headers: Any) -> None
 def test_a_far_datetime_is_as_exact_as_a_near_one(moment: datetime) -> None:
     """A float of seconds has no room for microseconds there, and would round into the next second."""
     assert moment == Instant.from_datetime(moment).to_datetime()
+
+
+@pytest.mark.parametrize("headers", [{"a": 1}, {"a": "half \ud800"}, {"a": "x" * 1_000_000}])
+def test_an_error_about_headers_shows_the_type_that_was_given(headers: Any) -> None:
+    """Not that of the list of their names."""
+    with pytest.raises(InvalidOptionError, match=r"^headers=<dict>: "):
+        resolve_options({"headers": headers})
+
+
+def test_a_payload_of_a_wrong_type_is_shown_like_any_other_option() -> None:
+    """By its type, in the same form."""
+    with pytest.raises(InvalidOptionError, match=r"^payload=<str>: must be bytes"):
+        Task("t", "text")  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
 from functools import partial
+from inspect import iscoroutine
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from pyasynq._broker.enqueueing.compose import compose, new_task_id
@@ -170,7 +171,13 @@ def with_options(task: Task, options: Mapping[str, object]) -> Task:
 
 def _check_is_task(task: object) -> None:
     if not isinstance(task, Task):
-        raise InvalidOptionError("task", task, "must be a Task")
+        hint = ""
+        if iscoroutine(task):
+            task.close()
+            hint = "; a call runs the handler: write handler.task(...), which makes a Task of it"
+        elif callable(getattr(task, "task", None)):
+            hint = f"; write {getattr(task, '__name__', 'handler')}.task(...), which makes one"
+        raise InvalidOptionError("task", task, f"must be a Task{hint}")
 
 
 def compose_checked(
