@@ -235,6 +235,22 @@ async def test_a_receipt_finds_the_attempt_in_another_consumer(redis_url: str, t
 
 
 @run_async
+async def test_a_consumer_does_not_warn_of_a_lease_whose_task_was_settled_through_another_one(
+    redis_url: str, tasks: Tasks
+) -> None:
+    """Redis knows how the holder settled it; a lease of which nothing is known is told as lost."""
+    tasks.pending("a", "b")
+    async with consuming(redis_url, settings=NO_RECOVERY) as one, consuming(redis_url) as two:
+        attempts = [*await one.consumer.lease(duration=1), *await one.consumer.lease(duration=1)]
+        found = await two.consumer.find("default", attempts[0].id, attempts[0].receipt)
+        await found.done()
+        for attempt in attempts:
+            assert isinstance(await attempt.wait_cancelled(), LeaseExpiredError)
+        await one.recorder.wait(LeaseLost, lambda event: event.task_id == attempts[1].id)
+    assert [attempts[1].id] == [event.task_id for event in one.recorder.of(LeaseLost)]
+
+
+@run_async
 async def test_leases_outlive_the_consumer_that_gave_them(redis_url: str, tasks: Tasks) -> None:
     """A gateway is restarted while its workers work: they settle through the next one."""
     tasks.pending("a")

@@ -17,6 +17,7 @@ from pyasynq._server.conclusion import ServerStopping
 from pyasynq._server.core import EngineCore
 from pyasynq._server.desk import Desk, Take
 from pyasynq._server.lease_errors import error_of
+from pyasynq._server.lost_leases import LostLeases
 from pyasynq._server.routes import NoRoutes
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import ConfigurationError, LeaseExpiredError, RedisError, ReplyLostError, TaskTimeoutError
@@ -56,6 +57,7 @@ class ConsumerEngine(EngineCore):
     def _make_demand(self, parts: Parts) -> Desk:
         self.desk = Desk(parts)
         self.desk.on_change = self._changed
+        self._lost_leases = LostLeases(parts)
         return self.desk
 
     def _changed(self, queues: Collection[str]) -> None:
@@ -222,6 +224,7 @@ class ConsumerEngine(EngineCore):
         if back:
             self._events.emit(TasksPutBack(len(back)))
         await self._stop_services(left)
+        await self._lost_leases.finish()
         for attempt in self._roster.snapshot():
             self._roster.remove(attempt)
             if attempt.settled is not None and not attempt.settled.done():

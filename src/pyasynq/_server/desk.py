@@ -20,7 +20,7 @@ from pyasynq.errors import (
     AttemptSettledError,
     LeaseExpiredError,
 )
-from pyasynq.events import LeaseLost, TaskStarted
+from pyasynq.events import TaskStarted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -265,7 +265,7 @@ class Desk:
             if (attempt.lost or not attempt.has_lease(now)) and attempt.cancel(
                 LeaseExpiredError(), monotonic=now
             ):
-                self._parts.events.emit(LeaseLost(attempt.queue, attempt.id))
+                self._parts.settles.on_lost(attempt)
         if attempt.phase is not Phase.RUNNING:
             if attempt.cause is None:
                 verdict = attempt.verdict.value if attempt.verdict else ""

@@ -64,6 +64,8 @@ class SettleQueue:
         self._held: list[Entry] | None = None
         self._in_flight = 0
         self.on_put: Callable[[], None] = lambda: None
+        self.on_lost: Callable[[Attempt], None] = self._emit_lost
+        """Called with an attempt whose lease is lost."""
         self.last_error: Exception | None = None
         """Why outcomes could not be written, the last time."""
         self.on_refused: Callable[[Attempt, SettleError], tuple[Decision, Written]]
@@ -233,7 +235,10 @@ class SettleQueue:
         self._close([attempt], written=False)
         # An attempt that was cancelled for it has been reported then.
         if not isinstance(attempt.cause, LeaseExpiredError):
-            self._events.emit(LeaseLost(attempt.queue, attempt.id))
+            self.on_lost(attempt)
+
+    def _emit_lost(self, attempt: Attempt) -> None:
+        self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
     def _done_batch(self, queue: str, attempts: list[Attempt]) -> Batch | None:
         """Return attempts that are done as a batch, or none when something is to be known of some."""

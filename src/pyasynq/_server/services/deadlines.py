@@ -8,7 +8,7 @@ from pyasynq._server.attempt import Phase
 from pyasynq._server.code_places import timeout_of
 from pyasynq._server.service import Service
 from pyasynq.errors import LeaseExpiredError
-from pyasynq.events import AttemptOverdue, LeaseLost
+from pyasynq.events import AttemptOverdue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ class Deadlines(Service):
         if now >= attempt.deadline:
             attempt.cancel(timeout_of(attempt), monotonic=now)
         elif not attempt.has_lease(now) and attempt.cancel(LeaseExpiredError(), monotonic=now):
-            self.events.emit(LeaseLost(attempt.queue, attempt.id))
+            self._parts.settles.on_lost(attempt)
 
     def _report(self, attempt: Attempt, now: float) -> None:
         settings = self._parts.settings

@@ -14,7 +14,7 @@ from pyasynq._server.exit_codes import EXIT_OVERDUE
 from pyasynq._server.renewal import Found, Renewal
 from pyasynq._server.service import Service
 from pyasynq.errors import LeaseExpiredError, TaskCanceledError
-from pyasynq.events import HeartbeatWritten, LeaseLost
+from pyasynq.events import HeartbeatWritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -112,7 +112,7 @@ class Heartbeater(Service):
             # that waits for its slot nothing is broken off.
             begun = attempt.phase is not TAKEN
             if attempt.cancel(LeaseExpiredError(), monotonic=now) and begun:
-                self.events.emit(LeaseLost(attempt.queue, attempt.id))
+                self._parts.settles.on_lost(attempt)
         for attempt, outcome in beat.canceled:
             attempt.cancel(TaskCanceledError(outcome), monotonic=now)
         if beat.servers is not None:
