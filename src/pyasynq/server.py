@@ -19,7 +19,6 @@ from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._call_shape import name_of_function, takes
 from pyasynq._checks import seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq._server.code_places import waiting_place
 from pyasynq._server.engine import Engine
 from pyasynq._server.exit_codes import EXIT_CLEAN, EXIT_UNFINISHED
 from pyasynq._server.exit_guard import end_process
@@ -30,7 +29,7 @@ from pyasynq._server.routes import router_of
 from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._server.shutdown_watch import ShutdownWatch
 from pyasynq._server.signals import SignalWatch
-from pyasynq._server.time_limits import shutdown_limit
+from pyasynq._server.time_limits import report_place, shutdown_limit
 from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError, ServerStateError
 from pyasynq.events import Events, ServerEnded, ServerStarting, ServerStateChanged
@@ -106,7 +105,7 @@ class Server:
         self.ending = False
         """Whether the server was told to close."""
         self.exit_code = EXIT_CLEAN
-        """0, or 3 when work was left unfinished, or 4 when handlers made the server useless."""
+        """0; 3 when work was left unfinished or something hung; 4 when handlers made the server useless."""
 
     @property
     def state(self) -> ServerState:
@@ -246,7 +245,7 @@ class Server:
                 start.cancel()
                 await asyncio.wait({start}, timeout=self._watch.left()() + _REPORT_SECONDS)
         if not start.done():
-            self._watch.report(waiting_place(start))
+            self._watch.report(report_place(start))
             self.exit_code = EXIT_UNFINISHED
             return False
         if start.cancelled() and close_asked.done():
@@ -262,10 +261,10 @@ class Server:
     ) -> int:
         """Be the main program of this process: run until told to stop, and return the exit code.
 
-        0: all done; 1: the start failed, the log says why; 3: unfinished tasks were put back; 4: handlers
-        could not be stopped. When a handler's thread still runs at the end, the process ends here, since
-        its task is already back in its queue. So it does when a shutdown takes a second longer than
-        `shutdown_timeout` and `cancel_timeout`, whatever hangs. A second INT ends the process at once.
+        0: all done; 1: the start failed, the log says why; 3: unfinished tasks were put back, or
+        something hung; 4: handlers could not be stopped. When a handler's thread still runs at the end,
+        the process ends here, since its task is already back in its queue. So it does when a shutdown
+        takes a second longer than `shutdown_timeout` and `cancel_timeout`, whatever hangs. A second INT ends the process at once.
         """
         leave_process_1()
         self._owns_process = True
@@ -339,7 +338,8 @@ class Server:
             await engine.close()
             lived = self._clock.monotonic() - self._started_at
             self.events.emit(ServerEnded(self.id or "", engine.outcomes(), lived, engine.unwritten))
-            self.exit_code = max(self.exit_code, engine.exit_code)
+            hung = EXIT_UNFINISHED if watch.has_hung else EXIT_CLEAN
+            self.exit_code = max(self.exit_code, engine.exit_code, hung)
         if is_running and self._owns_process:
             end_process(self.exit_code)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyasynq._broker.aggregation_sets import Finish, finish_set, quarantine_member, read_set
@@ -56,6 +57,7 @@ class Aggregation:
     Attributes:
         can_be_cut: whether cancelling it ends it before it has asked Redis to end the set.
         called_at: monotonic time at which the function was called; None while it does not run.
+        thread_id: of the thread that runs a plain function; written by it, read by the loop. 0 for none.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Aggregation:
         self._registry = registry
         self.can_be_cut = not aggregator.plain
         self.called_at: float | None = None
+        self.thread_id = 0
 
     @property
     def aggregator(self) -> DeclaredAggregator:
@@ -139,16 +142,20 @@ class Aggregation:
             parts.events.emit(ArchiveTrimmed(queue, trimmed))
 
     async def _call(self, tasks: list[Task]) -> object:
-        function, group = self._aggregator.call, self._set.group
         if self._aggregator.plain:
             # Not awaited as handlers are: at shutdown a thread is left behind, and its result is dropped.
-            result, error = await self._threads.start(function, group, tasks)
+            result, error = await self._threads.start(self._call_in_thread, tasks)
             if error is not None:
                 raise error
+            self.thread_id = 0
         else:
-            result = function(group, tasks)
+            result = self._aggregator.call(self._set.group, tasks)
         async with asyncio.timeout(self._parts.settings.aggregation_timeout):
             return await awaited(result)
+
+    def _call_in_thread(self, tasks: list[Task]) -> object:
+        self.thread_id = threading.get_ident()
+        return self._aggregator.call(self._set.group, tasks)
 
     async def _finish(self, task: Task, locks: list[tuple[str, str]], tasks: int) -> Ending:
         one, parts = self._set, self._parts

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+import threading
 import traceback
 from itertools import dropwhile
 from pathlib import Path
-from types import TracebackType
+from types import AsyncGeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq.errors import TaskTimeoutError
@@ -25,6 +27,7 @@ _INSTALLED: Final = tuple(_STANDARD + name + os.sep for name in ("site-packages"
 UNKNOWN_PLACE: Final = "an unknown place"
 THREAD_PLACE: Final = "a place in a thread"
 _ASYNCIO: Final = _STANDARD + "asyncio" + os.sep
+_EXECUTOR: Final = f"{_STANDARD}concurrent{os.sep}futures{os.sep}thread.py"
 _LOOPS: Final = (_ASYNCIO, "<frozen runpy>")
 
 
@@ -81,6 +84,32 @@ def waiting_place(task: asyncio.Task[Any]) -> str:
     return place
 
 
+def thread_place(thread_id: int) -> str:
+    """Return the user's innermost line at which a thread stands; the thread's name if there is none."""
+    for frame, line in reversed(_thread_frames(thread_id)):
+        if is_users(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_qualname}"
+    name = next((one.name for one in threading.enumerate() if one.ident == thread_id), "")
+    return f"a place in the thread {name}" if name else THREAD_PLACE
+
+
+def executor_places(loop: asyncio.AbstractEventLoop) -> list[str]:
+    """Return where the busy threads of a loop's default executor stand.
+
+    A loop that hides its executor, as uvloop does, gets those of all executors.
+    """
+    executor = getattr(loop, "_default_executor", None)
+    threads = getattr(executor, "_threads", None) or threading.enumerate()
+    busy = [one.ident for one in threads if one.ident is not None and _runs_job(one.ident)]
+    return [thread_place(thread_id) for thread_id in busy] or [THREAD_PLACE]
+
+
+def _runs_job(thread_id: int) -> bool:
+    """Return whether a thread of an executor runs a function now; an idle one waits in `_worker`."""
+    codes = [frame.f_code for frame, _ in _thread_frames(thread_id)]
+    return any(code.co_filename == _EXECUTOR and code.co_name == "_worker" for code in codes[:-1])
+
+
 def blocking_stack(thread_id: int) -> str:
     """Return what runs on the event loop of a thread: the frames of the user's and what they called.
 
@@ -123,9 +152,10 @@ def _coroutine_frames(task: asyncio.Task[Any]) -> Iterator[tuple[FrameType, int]
         if frame is not None:
             yield frame, frame.f_lineno
         inner = _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
-        if frame is not None and frame.f_globals.get("__name__") == "contextlib":
-            # An asynchronous generator hides behind the step that is awaited; contextlib keeps it.
-            inner = getattr(frame.f_locals.get("self"), "gen", inner)
+        if frame is None and inner is None:
+            # An asynchronous generator hides behind the step of it that is awaited.
+            hidden = gc.get_referents(awaited)
+            inner = next((one for one in hidden if isinstance(one, AsyncGeneratorType)), None)
         awaited = inner
 
 

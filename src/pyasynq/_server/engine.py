@@ -9,7 +9,7 @@ from pyasynq._broker.drivers.driver import BlockingDriver
 from pyasynq._server.abandoned import AbandonedLeases
 from pyasynq._server.attempt import Phase
 from pyasynq._server.children.pool import Children
-from pyasynq._server.code_places import THREAD_PLACE, waiting_place
+from pyasynq._server.code_places import THREAD_PLACE, thread_place
 from pyasynq._server.conclusion import ServerStopping
 from pyasynq._server.core import CLIENT_NAME, EngineCore
 from pyasynq._server.demand import Slots
@@ -20,6 +20,7 @@ from pyasynq._server.runner import Runner
 from pyasynq._server.services.aggregator import Aggregator
 from pyasynq._server.services.health_check import HealthCheck
 from pyasynq._server.threads import HandlerThreads
+from pyasynq._server.time_limits import report_place
 from pyasynq.events import AttemptAbandoned, Outcome, ShutdownHung, ShutdownWaiting, TasksPutBack
 
 if TYPE_CHECKING:
@@ -66,7 +67,12 @@ class Engine(EngineCore):
         self.put_back = 0
         self._threads = HandlerThreads()
         self._children: Children | None = Children(config, settings, clock, self._redis_time)
+        self._children.on_killed = self._report_killed
         self._closing_children: asyncio.Task[None] | None = None
+
+    def _report_killed(self, attempt: Attempt, pid: int) -> None:
+        if isinstance(attempt.cause, ServerStopping):
+            self._events.emit(ShutdownHung(_describe(attempt), f"a place in the child process {pid}"))
 
     def _make_demand(self, parts: Parts) -> Slots:
         self._runner = Runner(parts, self._threads, self._children)
@@ -181,7 +187,7 @@ class Engine(EngineCore):
         # Each is killed at `cancel_timeout`; one that the kernel holds ends later, and alone.
         await asyncio.wait({closing}, timeout=left())
         if not closing.done():
-            self._events.emit(ShutdownHung("the end of child processes", waiting_place(closing)))
+            self._events.emit(ShutdownHung("the end of child processes", report_place(closing)))
 
     def _put_back(self, running: list[Attempt]) -> None:
         now = self._clock.monotonic()
@@ -219,6 +225,13 @@ class Engine(EngineCore):
 
 
 def _hung_handler(attempt: Attempt) -> ShutdownHung:
-    in_thread = attempt.threads > 0 or attempt.task is None
-    place = THREAD_PLACE if in_thread or attempt.task is None else waiting_place(attempt.task)
-    return ShutdownHung(f"the handler of task {attempt.id} ({attempt.message.type})", place)
+    place = THREAD_PLACE
+    if attempt.threads > 0:
+        place = thread_place(attempt.thread_id)
+    elif attempt.task is not None:
+        place = report_place(attempt.task)
+    return ShutdownHung(_describe(attempt), place)
+
+
+def _describe(attempt: Attempt) -> str:
+    return f"the handler of task {attempt.id} ({attempt.message.type})"

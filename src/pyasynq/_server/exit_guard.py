@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-LAST_WORDS_SECONDS: Final = 0.2
+LAST_WORDS_SECONDS: Final = 0.5
 """How long the guard may take to tell and to put tasks back before the process ends."""
+_SWITCH_SECONDS: Final = 0.0005
+"""How long a thread that computes may keep the interpreter's lock then; usually ten times that."""
 
 
 class ExitGuard:
@@ -69,6 +71,7 @@ class ExitGuard:
                 self._end()
 
     def _end(self) -> None:
+        sys.setswitchinterval(_SWITCH_SECONDS)
         # Logging may be blocked by what hangs, and Redis may be silent.
         threading.Thread(target=self._end_later, name="pyasynq-exit", daemon=True).start()
         try:

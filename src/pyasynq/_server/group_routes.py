@@ -28,12 +28,14 @@ class DeclaredAggregator:
     """A function that makes one task of many, and the rule that it was declared with.
 
     Attributes:
+        pattern: of the names of its groups; ends in `*` for all names that begin so.
         call: takes a group's name and its tasks; returns a task or None, or an awaitable of it.
         plain: the call blocks, so it is made in a thread.
         rule: for its groups, unless the server's configuration says otherwise.
         max_payload: bytes that the payload of its tasks may have; None for the server's setting.
     """
 
+    pattern: str
     call: GroupAggregator
     plain: bool
     rule: GroupRule
@@ -63,7 +65,7 @@ def declared(
             f"the aggregator of {pattern!r} must be a function, and is {describe_value(type(function))}"
         )
     plain = not is_coroutine_handler(function)
-    return DeclaredAggregator(function, plain=plain, rule=rule, max_payload=max_payload)
+    return DeclaredAggregator(pattern, function, plain=plain, rule=rule, max_payload=max_payload)
 
 
 class GroupPatterns(Generic[T]):

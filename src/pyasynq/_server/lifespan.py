@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from pyasynq._server.code_places import waiting_place
-from pyasynq._server.time_limits import cancel_task
+from pyasynq._server.time_limits import cancel_task, report_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +58,7 @@ class Lifespan:
             self._task.cancel()
         await asyncio.wait({self._task}, timeout=watch.left()())
         if not self._task.done():
-            watch.report(waiting_place(self._task))
+            watch.report(report_place(self._task))
             await cancel_task(self._task)
             return False
         if not self._task.cancelled():

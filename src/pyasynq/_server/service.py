@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq._broker.drivers.failures import let_go
 from pyasynq._server.bell import Backoff, Bell
-from pyasynq._server.code_places import waiting_place
-from pyasynq._server.time_limits import CANCEL_SECONDS, cancel_task
+from pyasynq._server.time_limits import CANCEL_SECONDS, cancel_task, report_place
 from pyasynq.events import LeaveFailed, RoundFailed, RoundFinished, ShutdownHung
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ class Service:
         await asyncio.wait({task}, timeout=None if math.isinf(longest) else max(0.0, longest))
         in_time = task.done()
         if not in_time:
-            self.events.emit(ShutdownHung(self.describe(), waiting_place(task)))
+            self.events.emit(ShutdownHung(self.describe(), report_place(task)))
             await cancel_task(task)
         if self._task is task:
             self._task = None

@@ -38,6 +38,7 @@ class ShutdownWatch:
 
     Attributes:
         stage: what the program is doing, as text for the report; written by the loop, read by the guard.
+        has_hung: whether anything did not end in its time; written by any thread, read by the loop.
     """
 
     def __init__(
@@ -51,6 +52,8 @@ class ShutdownWatch:
         put_back: Callable[[int], object] | None = None,
     ) -> None:
         self.stage = stage
+        self.has_hung = False
+        events.subscribe(ShutdownHung, self._note_hung)
         self._events = events
         self._limit = limit
         self._margin = margin
@@ -99,21 +102,26 @@ class ShutdownWatch:
     async def clear_loop(self, seconds: float, code: int) -> None:
         """End what handlers have left on the loop; the process ends here if some of it does not."""
         self.stage = _LEFTOVERS
-        places = await clear_loop(min(seconds, self.left()()))
+        is_clear, places = await clear_loop(min(seconds, self.left()()))
         for place in places:
             self.report(place)
-        if places:
-            end_process(code)
+        if not is_clear:
+            end_process(code or EXIT_UNFINISHED)
+
+    def _note_hung(self, _: ShutdownHung) -> None:
+        self.has_hung = True
 
     def _describe(self) -> str:
         return str(self.stage) or _LEFTOVERS
 
     def _expire(self) -> None:
         """Report what keeps the process from ending, and put tasks back; called from the guard's thread."""
+        # First, before anything waits: the loop's thread may leave the interpreter's lock only at times.
+        stack = blocking_stack(self._thread_id).rstrip()
         place = UNKNOWN_PLACE
         if self._loop is not None and not _turns(self._loop):
             self.stage = f"the event loop (blocked during {self._describe()})"
-            place = "this stack:\n" + blocking_stack(self._thread_id).rstrip()
+            place = f"this stack:\n{stack}"
         self.report(place)
         if self._put_back is not None:
             self._put_back(EXIT_UNFINISHED)

@@ -193,7 +193,7 @@ def _bound_exit(code: int, until: float) -> None:
     left = [thread.name for thread in threading.enumerate() if not thread.daemon and thread is not main]
     if left:
         _log.error("the process ends although non-daemon threads still run: %s", ", ".join(left))
-        end_process(code)
+        end_process(code or EXIT_UNFINISHED)
     time.sleep(max(0.0, until - time.monotonic()))
     stack = visible_lines(blocking_stack(main.ident or 0).rstrip())
     _log.error("the end of the interpreter did not end in time and was given up; it is at:\n%s", stack)

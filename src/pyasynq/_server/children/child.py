@@ -164,6 +164,11 @@ class Child(asyncio.Protocol):
         """Whether it can be given a task."""
         return not self._silent and not self._is_dying and not self.ended.done()
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether the process is gone, by a KILL."""
+        return self.ended.done() and self.ended.result() == -signal.SIGKILL
+
     def kill(self, reason: str = "") -> None:
         """Kill the child and all that it has started, for a reason to be told; harmless when it is gone."""
         self._is_dying = True

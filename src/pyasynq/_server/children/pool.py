@@ -61,6 +61,8 @@ class Children:
         self._tasks: set[asyncio.Task[Any]] = set()
         """Children that start, or leave."""
         self._calls = RunningAttempts()
+        self.on_killed: Callable[[Attempt, int], object] = lambda _attempt, _pid: None
+        """Called when a cancelled attempt did not end in time and its child, with this PID, was killed."""
 
     async def call(self, program: Program, task: Task) -> HandlerReturn:
         """Run a task's handler in a child process, when one is free, and return what it returned.
@@ -172,9 +174,13 @@ class Children:
             "task_type": task.type,
             "task_headers": dict(task.headers),
         }
-        return await child.ask(
-            attempt, Frame(frames.RUN, order, task.payload or b""), lambda: self._grace(attempt)
-        )
+        frame = Frame(frames.RUN, order, task.payload or b"")
+        try:
+            return await child.ask(attempt, frame, lambda: self._grace(attempt))
+        except asyncio.CancelledError:
+            if child.was_killed:
+                self.on_killed(attempt, child.pid)
+            raise
 
     def _grace(self, attempt: Attempt) -> float:
         if isinstance(attempt.cause, TaskTimeoutError | LeaseExpiredError):

@@ -23,7 +23,7 @@ MOST_DEATHS: Final = 5
 
 PATIENCE: Final = 9.0
 """Seconds from TERM to KILL, without the margin, of a child that has not told its timeouts."""
-KILL_MARGIN: Final = 1.0
+KILL_MARGIN: Final = 1.5
 """How much longer than its timeouts a child may take to end; its own guard ends it a little earlier."""
 
 

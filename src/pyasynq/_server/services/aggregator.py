@@ -13,10 +13,12 @@ from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._checks import seconds_of
 from pyasynq._server.aggregation import Aggregation
 from pyasynq._server.bell import Backoff
+from pyasynq._server.code_places import thread_place
 from pyasynq._server.service import Service
+from pyasynq._server.time_limits import report_place
 from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
 from pyasynq.errors import PyasynqError
-from pyasynq.events import AggregationFailed, AggregationLost, AggregationOverdue, RoundFailed
+from pyasynq.events import AggregationFailed, AggregationLost, AggregationOverdue, RoundFailed, ShutdownHung
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -93,6 +95,8 @@ class Aggregator(Service):
         left = [run.one for run in self._running.values()]
         left += [pause.one for pause in self._pauses.values()]
         for run in self._running.values():
+            if run.aggregation.called_at is not None:
+                self.events.emit(_hung_aggregator(run))
             run.task.cancel()
         await self.wait_until_idle(seconds_of("cancel_timeout", self._parts.config.cancel_timeout))
         try:
@@ -241,6 +245,13 @@ class Aggregator(Service):
         rest = self._backoffs[key].next()
         self._pauses[key] = _Pause(one, self._parts.clock.monotonic() + rest)
         self.events.emit(AggregationFailed(*key, error, rest))
+
+
+def _hung_aggregator(run: _Run) -> ShutdownHung:
+    thread_id = run.aggregation.thread_id
+    place = thread_place(thread_id) if thread_id else report_place(run.task)
+    what = f"the aggregator of {run.aggregation.aggregator.pattern!r} (group {run.one.group!r})"
+    return ShutdownHung(what, place)
 
 
 def _by_queue(sets: Iterable[AggregationSet]) -> dict[str, list[AggregationSet]]:

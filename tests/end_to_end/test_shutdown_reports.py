@@ -1,0 +1,124 @@
+"""Workers in which something hangs: one ERROR names it and its place, and the exit code is 3."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyasynq import Task
+from tests.fix_hanging import ALONE, BUSY, LIMIT, WORKER, Hanging
+from tests.fix_worker import enqueue
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUPERVISED = (*WORKER, "--processes", "1")
+HUNG = "did not end in time and was given up"
+
+
+def end_hanging(worker: Hanging, what: str) -> None:
+    """End a worker with TERM: in time, with code 3 and with this one report."""
+    assert worker.seconds_to_end() < LIMIT + BUSY
+    worker.wait_for(what)
+    assert 3 == worker.end(), worker.text
+    reports = [line for line in worker.lines if HUNG in line]
+    assert 1 == len(reports), reports
+    assert re.search(what, reports[0])
+
+
+@pytest.mark.parametrize(
+    ("hang", "what"),
+    [
+        ("start-swallow", "the start of the lifespan .* in hang$"),
+        ("start-to-thread", "what is left on the event loop .* in block$"),
+        ("end-swallow", "the end of the lifespan .* in hang$"),
+        ("check-swallow", "the service 'health check' .* in hang$"),
+    ],
+)
+def test_d14_what_hangs_is_reported_once_with_code_3(
+    tmp_path: Path, redis_url: str, hang: str, what: str
+) -> None:
+    """What was reported and is still on the event loop at the end is not reported again."""
+    with Hanging(tmp_path, redis_url, hang, *ALONE) as worker:
+        begun = {"end-swallow": "concurrency 100", "start-to-thread": "^blocks"}
+        worker.wait_for(begun.get(hang, "^hangs"))
+        end_hanging(worker, what)
+
+
+@pytest.mark.parametrize(
+    ("kind", "begun", "where"),
+    [
+        ("leave", "^hangs", "in hang"),
+        ("generator", "^hangs", "in hang"),
+        ("executor", "^blocks", "in block"),
+    ],
+)
+def test_d14_what_a_handler_leaves_on_the_event_loop_is_reported_with_code_3(
+    tmp_path: Path, redis_url: str, kind: str, begun: str, where: str
+) -> None:
+    """A task, an asynchronous generator that does not close, and a thread of the executor."""
+    enqueue(redis_url, kind)
+    with Hanging(tmp_path, redis_url, "swallow", *WORKER) as worker:
+        worker.wait_for(begun)
+        end_hanging(worker, f"what is left on the event loop .* {where}$")
+
+
+def test_d14_a_handler_that_hangs_in_a_thread_is_reported_with_its_line(
+    tmp_path: Path, redis_url: str
+) -> None:
+    """The line is the innermost one of the user's code."""
+    [task_id] = enqueue(redis_url, "thread")
+    with Hanging(tmp_path, redis_url, "", *WORKER) as worker:
+        worker.wait_for("^started")
+        end_hanging(worker, rf"the handler of task {task_id} \(thread\) .*hanging.py:\d+ in run_thread$")
+
+
+def test_d14_a_forgotten_thread_makes_the_exit_code_3(tmp_path: Path, redis_url: str) -> None:
+    """The process ends although the thread, which is not a daemon, still runs."""
+    with Hanging(tmp_path, redis_url, "thread", *WORKER) as worker:
+        worker.wait_for("concurrency 100")
+        assert worker.seconds_to_end() < LIMIT + BUSY
+        assert 3 == worker.end()
+
+
+@pytest.mark.parametrize(
+    ("hang", "group", "begun", "where"),
+    [
+        ("", "slow:1", "^hangs", "hang"),
+        ("swallow", "slow:1", "^hangs", "hang"),
+        ("", "plain:1", "^blocks", "block"),
+    ],
+)
+def test_d14_an_aggregator_that_hangs_is_reported_with_its_pattern(
+    tmp_path: Path, redis_url: str, hang: str, group: str, begun: str, where: str
+) -> None:
+    """A coroutine that ends when cancelled, one that does not, and a plain function."""
+    enqueue(redis_url, Task("t", group=group))
+    with Hanging(tmp_path, redis_url, hang, *WORKER) as worker:
+        worker.wait_for(begun)
+        pattern = group.replace("1", r"\*")
+        end_hanging(worker, f"the aggregator of '{pattern}' .* in {where}$")
+
+
+def test_d14_a_handler_that_hangs_in_a_child_process_is_reported(tmp_path: Path, redis_url: str) -> None:
+    """Its child is killed."""
+    [task_id] = enqueue(redis_url, "child")
+    with Hanging(tmp_path, redis_url, "", *WORKER) as worker:
+        worker.wait_for("^started")
+        end_hanging(worker, rf"the handler of task {task_id} \(child\) .* child process \d+")
+
+
+@pytest.mark.parametrize("command", [ALONE, WORKER, SUPERVISED])
+def test_d14_a_handler_that_computes_without_end_on_the_event_loop_is_reported(
+    tmp_path: Path, redis_url: str, command: tuple[str, ...]
+) -> None:
+    """Its thread and the one that reports it share the interpreter's lock."""
+    enqueue(redis_url, "spin")
+    with Hanging(tmp_path, redis_url, "", *command) as worker:
+        worker.wait_for("^started")
+        assert worker.seconds_to_end() < LIMIT + BUSY
+        worker.wait_for(rf"the event loop \(blocked during .*\) {HUNG}")
+        worker.wait_for("line [0-9]+, in spin")
+        assert 3 == worker.end()
