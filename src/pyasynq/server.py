@@ -264,7 +264,8 @@ class Server:
         0: all done; 1: the start failed, the log says why; 3: unfinished tasks were put back, or
         something hung; 4: handlers could not be stopped. When a handler's thread still runs at the end,
         the process ends here, since its task is already back in its queue. So it does when a shutdown
-        takes a second longer than `shutdown_timeout` and `cancel_timeout`, whatever hangs. A second INT ends the process at once.
+        takes a second longer than `shutdown_timeout` and `cancel_timeout`, whatever hangs. A second INT
+        ends the process at once.
         """
         leave_process_1()
         self._owns_process = True

@@ -118,11 +118,12 @@ class ShutdownWatch:
         """Report what keeps the process from ending, and put tasks back; called from the guard's thread."""
         # First, before anything waits: the loop's thread may leave the interpreter's lock only at times.
         stack = blocking_stack(self._thread_id).rstrip()
-        place = UNKNOWN_PLACE
         if self._loop is not None and not _turns(self._loop):
             self.stage = f"the event loop (blocked during {self._describe()})"
-            place = f"this stack:\n{stack}"
-        self.report(place)
+            self.report(f"this stack:\n{stack}")
+        elif not self.has_hung:
+            # What was reported has used up the time of the later stages: they do not hang.
+            self.report(UNKNOWN_PLACE)
         if self._put_back is not None:
             self._put_back(EXIT_UNFINISHED)
 
