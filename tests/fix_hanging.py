@@ -112,6 +112,12 @@ async def aggregate(group, tasks):
 def aggregate_plainly(group, tasks):
     block()
 
+@app.task("spin-thread")
+def spin_in_thread() -> None:
+    tell("started")
+    while True:
+        pass
+
 @app.task("thread")
 def run_thread() -> None:
     tell("started")

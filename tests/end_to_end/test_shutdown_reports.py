@@ -114,10 +114,10 @@ def test_d14_a_handler_that_hangs_in_a_child_process_is_reported(tmp_path: Path,
 def test_d14_a_handler_that_computes_without_end_on_the_event_loop_is_reported(
     tmp_path: Path, redis_url: str, command: tuple[str, ...]
 ) -> None:
-    """Its thread and the one that reports it share the interpreter's lock."""
-    enqueue(redis_url, "spin")
+    """Its thread, four that compute as well, and the one that reports it share the interpreter's lock."""
+    enqueue(redis_url, *["spin-thread"] * 4, "spin")
     with Hanging(tmp_path, redis_url, "", *command) as worker:
-        worker.wait_for("^started")
+        worker.wait_for("^started", times=5)
         assert worker.seconds_to_end() < LIMIT + BUSY
         worker.wait_for(rf"the event loop \(blocked during .*\) {HUNG}")
         worker.wait_for("line [0-9]+, in spin")
