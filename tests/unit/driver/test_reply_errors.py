@@ -66,6 +66,7 @@ def test_h25_a_full_redis_has_an_error_of_its_own() -> None:
     [
         ("can't run this command or subcommand script: f52b, on @user_script:2.", ["hset"]),
         ("Error running script (call to f_1): @user_script:3: -NOPERM", ["ltrim", "llen"]),
+        ("Error running script: @user_script:1: -@user_script: 2: can't run this command", ["hset"]),
         ("ACL failure in script: User bob has no permissions to run the 'hset' command", []),
         ("on @user_script:1.", []),
     ],

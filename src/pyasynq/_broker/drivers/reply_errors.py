@@ -102,10 +102,11 @@ def cannot_read_flags(error: ReplyError) -> bool:
 
 def denied_commands(error: ReplyError, script: bytes) -> list[str]:
     """Return the commands of which a script may not run one, where Redis tells no more than the line."""
-    line = _LINE.search(error.message)
-    if error.code != "NOPERM" or line is None:
+    lines = _LINE.findall(error.message)
+    if error.code != "NOPERM" or not lines:
         return []
-    found = _CALLED.findall(script.splitlines()[int(line[1]) - 1])
+    # A script that undoes its writes first raises the error again: the last line is that of the command.
+    found = _CALLED.findall(script.splitlines()[int(lines[-1]) - 1])
     return [name.decode().lower() for names in found for name in names if name]
 
 
