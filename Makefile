@@ -30,6 +30,12 @@ STAMP := $(VENV)/made-$(shell { pwd; cat pyproject.toml requirements/dev.txt; } 
 # Each writes files that are checked in, and with --check says whether they are current.
 GENERATORS := $(wildcard tools/generate_wire.py tools/unasync.py)
 
+# How a tier runs: a file stays with one process, for its servers, and files begin in the order of pyproject.toml.
+PYTEST := $(PYTHON) -m pytest -rfEs -n auto --dist loadfile --no-loadscope-reorder
+
+# Each test process would compile all tests and each child all of the package, which doubles the time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: $(shell sed -n 's/^\([a-z][a-z0-9-]*\):.*/\1/p' Makefile)
 
 help: ## print this list
@@ -39,7 +45,10 @@ demo: $(STAMP) ## watch two workers process real files, one of them killed halfw
 	@$(VENV)/bin/pyasynq demo $(FOLDER)
 
 test: $(STAMP) ## run the tests that need neither Go nor a browser [PYTEST_ARGS="tests/unit -k lease"]
-	@$(PYTHON) -m pytest -rs -n auto --dist loadfile $(PYTEST_ARGS)
+	@$(PYTEST) -m "not long" $(PYTEST_ARGS)
+
+test-long: $(STAMP) ## run the tests that `make test` leaves out because each takes seconds
+	@$(PYTEST) --dist worksteal -m long $(PYTEST_ARGS)
 
 test-moments: $(STAMP) ## run tests with the clock moved: midnight, leap day, other zones [MOMENTS=new-year PYTEST_ARGS=tests/unit MOMENT_ARGS="--busy 2"]
 	@$(PYTHON) -m tests.moments.run $(if $(MOMENTS),--moments $(MOMENTS)) $(MOMENT_ARGS) -- $(PYTEST_ARGS)
@@ -56,7 +65,7 @@ test-pythons: $(STAMP) ## run the unit and contract tiers on each Python from 3.
 		if [ -n "$$failed" ]; then echo "These Pythons failed:$$failed" >&2; exit 1; fi; }
 
 test-cluster test-sentinel: test-%: $(STAMP)
-	@PYASYNQ_TEST_BED=$* $(PYTHON) -m pytest -rs -n auto --dist loadfile tests/contract $(PYTEST_ARGS)
+	@PYASYNQ_TEST_BED=$* $(PYTEST) -m "not long" tests/contract $(PYTEST_ARGS)
 
 test-cluster: ## run the contract tier on a cluster of three primaries with replicas
 test-sentinel: ## run the contract tier on a primary with replicas under Sentinel
@@ -69,7 +78,7 @@ $(REDIS_6): $(STAMP)
 	@chmod +x $@ && touch $@
 
 test-redis-6: $(REDIS_6) ## run the contract tier on Redis 6.2
-	@PYASYNQ_TEST_BINARY=$(CURDIR)/$(REDIS_6) $(PYTHON) -m pytest -rs -n auto --dist loadfile tests/contract $(PYTEST_ARGS)
+	@PYASYNQ_TEST_BINARY=$(CURDIR)/$(REDIS_6) $(PYTEST) -m "not long" tests/contract $(PYTEST_ARGS)
 
 check: $(STAMP) ## lint, format, types, floors, generated files; print the size report
 	$(PYTHON) -m ruff check

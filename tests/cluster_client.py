@@ -33,7 +33,7 @@ class ClusterClient(redis.Redis):
     """Asks the nodes of a cluster, and gives what one server would answer."""
 
     def __init__(self, seeds: Sequence[tuple[str, int]]) -> None:
-        super().__init__(host=seeds[0][0], port=seeds[0][1])
+        super().__init__(host=seeds[0][0], port=seeds[0][1], driver_info=None)
         self._nodes: dict[tuple[str, int], RedisClient] = {}
         self._owners: list[tuple[str, int]] = []
         self._seeds = seeds
@@ -129,7 +129,7 @@ class ClusterClient(redis.Redis):
 
     def _client(self, address: tuple[str, int]) -> RedisClient:
         if address not in self._nodes:
-            self._nodes[address] = redis.Redis(host=address[0], port=address[1])
+            self._nodes[address] = redis.Redis(host=address[0], port=address[1], driver_info=None)
         return self._nodes[address]
 
 
@@ -223,6 +223,11 @@ def server_url_of(url: str) -> str:
 
 
 def client_of(url: str) -> redis.Redis:
-    """Return a client that looks at what a URL names: a server, a primary under Sentinel or a cluster."""
+    """Return a client that looks at what a URL names: a server, a primary under Sentinel or a cluster.
+
+    It does not name itself to the server: its version costs a search of all installed packages each time.
+    """
     target = parse_redis_url(url)
-    return ClusterClient(target.seeds) if target.is_cluster else redis.Redis.from_url(server_url_of(url))
+    if target.is_cluster:
+        return ClusterClient(target.seeds)
+    return redis.Redis.from_url(server_url_of(url), driver_info=None)

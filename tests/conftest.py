@@ -39,9 +39,9 @@ pytest_plugins = [
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many processes share the tests: each waits half of its time for servers and children."""
+    """Return how many processes share the tests: each waits most of its time for servers and children."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + 2
+    return cores * 2 + 1
 
 
 @pytest.hookimpl(wrapper=True)

@@ -55,8 +55,10 @@ class Tasks:
         """Put tasks into a state. A score that is not given is now, or what the message's times ask for."""
         if group:
             fields["group_key"] = group
-        if ids:
-            self.client.sadd(ALL_QUEUES, self.keys.queue)
+        if not ids:
+            return
+        self.client.sadd(ALL_QUEUES, self.keys.queue)
+        batch = self.client.pipeline(transaction=False)
         for task_id in ids:
             data = message_bytes(task_id, self.keys.queue, **fields)
             values: dict[str, Any] = {"msg": data, "state": state.value, **(extra or {})}
@@ -66,18 +68,19 @@ class Tasks:
                 values["group"] = group
             if unique_key := fields.get("unique_key"):
                 values["unique_key"] = unique_key
-                self.client.set(unique_key, task_id, ex=3600)
-            self.client.hset(self.keys.task(task_id), mapping=values)
-            self._place(state, task_id, NOW.seconds if score is None else score, group)
+                batch.set(unique_key, task_id, ex=3600)
+            batch.hset(self.keys.task(task_id), mapping=values)
+            self._place(batch, state, task_id, NOW.seconds if score is None else score, group)
+        batch.execute()
 
-    def _place(self, state: TaskState, task_id: str, score: int, group: str) -> None:
+    def _place(self, batch: Any, state: TaskState, task_id: str, score: int, group: str) -> None:
         if state is TaskState.AGGREGATING:
-            self.client.zadd(self.keys.group(group), {task_id: score})
-            self.client.sadd(self.keys.groups, group)
+            batch.zadd(self.keys.group(group), {task_id: score})
+            batch.sadd(self.keys.groups, group)
         elif state in {TaskState.PENDING, TaskState.ACTIVE}:
-            self.client.lpush(getattr(self.keys, state.value), task_id)
+            batch.lpush(getattr(self.keys, state.value), task_id)
         else:
-            self.client.zadd(getattr(self.keys, state.value), {task_id: score})
+            batch.zadd(getattr(self.keys, state.value), {task_id: score})
 
     def pending(self, *ids: str, **fields: Unpack[TaskMessageFields]) -> None:
         """Put tasks at the end of the queue, one after another."""

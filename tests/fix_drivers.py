@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -135,6 +136,7 @@ class OwnServer:
                 client.ping()
             except redis.ConnectionError:  # not yet: pytest's time-out bounds it
                 client.close()
+                time.sleep(0.005)
             else:
                 return client
 

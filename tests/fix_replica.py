@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,10 +13,14 @@ import redis
 
 from pyasynq.embedded import find_server_binary
 from tests.ports import free_port
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+_PAUSE = 0.005
+"""Seconds between two looks at a server that starts."""
 
 
 class Replicated:
@@ -36,8 +41,9 @@ class Replicated:
         options = ("--port", "0", "--replicaof", "127.0.0.1", str(self.port))
         replica = self._start(f"replica{number}", *options)
         self.replicas.append(replica)
-        while replica.info("replication").get("master_link_status") != "up":
-            pass  # pytest's time-out bounds it
+        wait_until(
+            lambda: replica.info("replication").get("master_link_status") == "up", "the replica follows"
+        )
         while int(self.primary.wait(number + 1, 1_000)) <= number:
             pass
         return replica
@@ -67,8 +73,9 @@ class Replicated:
             try:
                 client.ping()
             except redis.ConnectionError:  # not yet: pytest's time-out bounds it
-                continue
-            return client
+                time.sleep(_PAUSE)
+            else:
+                return client
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ def queues_of_each_node(cluster: Cluster) -> list[str]:
     return list(owners.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_an_enqueue_waits_for_the_replica_that_takes_over(
     own_cluster: Cluster, make_client: Callable[..., ClientFace], end: signal.Signals

@@ -65,6 +65,7 @@ def test_without_any_replica_the_error_says_so(make_client: MakeClient, replicat
         make_client(replicated.url, timeout=1.0).enqueue("email:deliver", durable=True)
 
 
+@pytest.mark.long
 def test_as_many_replicas_are_waited_for_as_are_wanted(
     make_client: MakeClient, replicated: Replicated
 ) -> None:

@@ -28,6 +28,7 @@ def replicated_cluster() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.long
 def test_each_node_of_a_cluster_is_asked_for_its_replicas(
     make_client: MakeClient, replicated_cluster: Cluster
 ) -> None:

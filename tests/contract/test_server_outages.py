@@ -102,6 +102,7 @@ async def test_h01_h05_connections_that_are_cut_at_any_point_lose_nothing_and_re
     assert ([], []) == (tasks.ids("pending"), tasks.ids("active"))
 
 
+@pytest.mark.long
 @run_async
 async def test_w21_a_redis_that_is_away_is_asked_with_growing_rests(own_server: OwnServer) -> None:
     """The processor does not spin."""

@@ -262,6 +262,7 @@ def test_a_lifespan_that_raises_ends_the_worker_with_its_traceback(folder: Path,
     assert 'bad.py", line 5' in worker.text
 
 
+@pytest.mark.long
 def test_reload_restarts_the_worker_when_a_file_changes(
     folder: Path,
     redis_url: str,

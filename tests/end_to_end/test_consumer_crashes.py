@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.fix_worker import QUICK, Program, Worker, active, enqueue, pending, task_field
 from tests.waiting import wait_until
 
@@ -33,6 +35,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 def test_h06_h08_what_a_killed_consumer_held_is_pending_again(
     redis_url: str, redis_client: RedisClient
 ) -> None:

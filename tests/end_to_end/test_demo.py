@@ -142,6 +142,7 @@ def test_an_interrupted_demo_leaves_no_process_and_no_file(
     assert [] == list(temporary.glob("pyasynq-demo-*"))
 
 
+@pytest.mark.long
 def test_a_killed_demo_leaves_no_process(sources: Path, temporary: Path, demos: list[RunningDemo]) -> None:
     """Workers end when their standard input does, the server when its last user is gone."""
     demo = RunningDemo(sources, temporary=temporary)

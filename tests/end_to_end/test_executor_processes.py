@@ -86,6 +86,7 @@ def enqueue(url: str, task_type: str, *, timeout: int = 300) -> str:
         return client.enqueue(task_type, b"{}", retention=60, timeout=timeout, max_retry=0).id
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [(), ("--processes", "2")], ids=["alone", "supervised"])
 def test_children_end_with_their_worker_and_so_does_what_they_have_started(
     redis_url: str, folder: Path, options: tuple[str, ...]
@@ -108,6 +109,7 @@ def test_children_end_with_their_worker_and_so_does_what_they_have_started(
             wait_for_end(*again)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="only on Linux: elsewhere they are not found")
 @pytest.mark.parametrize("how", ["timeout", "stop", "kill"])
 def test_d29_processes_with_a_session_of_their_own_end_with_the_child_and_the_worker(

@@ -16,6 +16,7 @@ EARLY = "task 1 was begun before task 0 had ended"
 QUICK = {"lease": 2, "heartbeat_interval": 0.3, "own_slack": 0, "recoverer_interval": 0.2}
 
 
+@pytest.mark.long
 def test_tasks_end_in_the_order_of_enqueue_though_a_worker_is_killed(redis_url: str, tmp_path: Path) -> None:
     """Three processes serve the queue; the kill meets the head."""
     result = run(redis_url, tmp_path, tasks=120, kills=1, victim_seconds=0.3, engine=QUICK)

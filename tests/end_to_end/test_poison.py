@@ -70,6 +70,7 @@ def start_workers(redis_url: str) -> Iterator[Callable[[], Workers]]:
         workers.stop()
 
 
+@pytest.mark.long
 def test_h06_exactly_the_tasks_that_kill_their_worker_end_as_poison(
     redis_url: str, redis_client: redis.Redis, start_workers: Callable[[], Workers]
 ) -> None:

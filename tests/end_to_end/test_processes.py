@@ -236,6 +236,7 @@ def test_a_child_that_still_imports_ends_with_its_supervisor(tmp_path: Path, red
         assert [] == psutil.wait_procs([child], timeout=5)[1]
 
 
+@pytest.mark.long
 def test_a_second_int_ends_all_at_once(tmp_path: Path, redis_url: str, redis_client: RedisClient) -> None:
     """Code 130; the tasks come back when their leases have lapsed."""
     with Workers(tmp_path, redis_url, "--processes", "1") as workers:

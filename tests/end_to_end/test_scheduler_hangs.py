@@ -79,6 +79,7 @@ def provider(function: str) -> str:
     return HEAD + MANAGER.format(provider=function)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("program", "named", "code"),
     [

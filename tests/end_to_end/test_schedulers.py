@@ -92,6 +92,7 @@ def test_an_expression_that_cannot_be_read_ends_the_start(tmp_path: Path, redis_
     assert "write five fields, not 4" in scheduler.text
 
 
+@pytest.mark.long
 def test_h18_three_schedulers_two_of_them_killed_fire_each_tick_once(
     tmp_path: Path, redis_url: str, redis_client: redis.Redis
 ) -> None:

@@ -42,6 +42,7 @@ def test_d14_term_ends_a_worker_in_which_user_code_hangs(
             worker.wait_for(what)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hang", ["start-swallow", "start-blocked", "end-swallow", "end-blocked"])
 def test_d14_term_ends_a_supervised_worker_whose_lifespan_hangs(
     tmp_path: Path, redis_url: str, hang: str
@@ -79,6 +80,7 @@ def test_d14_idle_threads_of_an_executor_do_not_cut_the_end_short(tmp_path: Path
         assert "still run" not in worker.text
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not may_unshare(), reason="this host does not let us make a PID namespace")
 @pytest.mark.parametrize("hang", ["start-blocked", "end-swallow"])
 @pytest.mark.parametrize("options", [(), ("--processes", "1")])
@@ -94,6 +96,7 @@ def test_d14_term_ends_process_1_whose_lifespan_hangs(
         workers.wait_for("lifespan.* did not end in time")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["async", "thread", "child"])
 @pytest.mark.parametrize("options", [(), ("--processes", "1")])
 def test_d14_term_ends_a_worker_whose_handler_and_lifespan_hang(
@@ -111,6 +114,7 @@ def test_d14_term_ends_a_worker_whose_handler_and_lifespan_hang(
     assert task_field(redis_client, task_id, "x:crashes") is None
 
 
+@pytest.mark.long
 def test_d17_a_child_that_keeps_the_interpreters_lock_is_replaced_and_its_task_comes_back(
     tmp_path: Path, redis_url: str, redis_client: RedisClient
 ) -> None:
@@ -129,6 +133,7 @@ def test_d17_a_child_that_keeps_the_interpreters_lock_is_replaced_and_its_task_c
     assert [task_id] == pending(redis_client)
 
 
+@pytest.mark.long
 def test_d17_a_reload_whose_new_child_hangs_is_called_off(tmp_path: Path, redis_url: str) -> None:
     """The old one goes on."""
     options = ("--processes", "1", "--start-timeout", "10")

@@ -110,6 +110,7 @@ def test_d14_a_handler_that_hangs_in_a_child_process_is_reported(tmp_path: Path,
         end_hanging(worker, rf"the handler of task {task_id} \(child\) .* child process \d+")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", [ALONE, WORKER, SUPERVISED])
 def test_d14_a_handler_that_computes_without_end_on_the_event_loop_is_reported(
     tmp_path: Path, redis_url: str, command: tuple[str, ...]

@@ -136,6 +136,7 @@ def _enqueue_as_go(client: RedisClient, task_id: str, state: str) -> None:
         client.zadd("asynq:{default}:scheduled", {task_id: int(time.time()) + 1})
 
 
+@pytest.mark.long
 def test_an_idle_worker_sends_at_most_three_commands_a_second(
     redis_url: str, redis_client: RedisClient
 ) -> None:

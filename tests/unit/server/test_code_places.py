@@ -38,21 +38,22 @@ async def test_d14_an_asynchronous_generator_that_closes_is_found_behind_its_ste
 @run_async
 async def test_d14_the_place_of_a_thread_is_the_innermost_line_of_the_user() -> None:
     """Idle threads of the executor have none; a thread that has ended is told so far as it is known."""
-    begun, end = threading.Event(), threading.Event()
+    begun, end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
 
     def work() -> int:
-        begun.set()
+        loop.call_soon_threadsafe(begun.set)
         end.wait()
         return threading.get_ident()
 
-    loop = asyncio.get_running_loop()
     assert [THREAD_PLACE] == executor_places(loop)
     working = asyncio.ensure_future(asyncio.to_thread(work))
-    await asyncio.to_thread(begun.wait)
-    [place] = executor_places(loop)
-    assert place.endswith("<locals>.work")
+    await begun.wait()
+    places = executor_places(loop)
     end.set()
     ident = await working
+    [place] = places
+    assert place.endswith("<locals>.work")
     assert thread_place(ident).startswith("a place in the thread asyncio_")
     assert THREAD_PLACE == thread_place(-1)
 
