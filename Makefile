@@ -112,7 +112,7 @@ mutants: $(STAMP) ## break the Lua scripts one statement at a time; the tests mu
 model: $(STAMP) ## 10,000 random operations, on Redis and on a model of it; print how often each was drawn [STEPS=4000]
 	@PYASYNQ_MODEL_STEPS=$(STEPS) $(PYTHON) -m pytest -q -s tests/properties/test_model_queue.py
 
-chaos: $(STAMP) ## break everything while a million tasks run; none may be lost [PROFILE=short SEED=1 THIRD=0]
+chaos: $(STAMP) ## break everything while three million tasks run; none may be lost [PROFILE=short SEED=1 THIRD=0]
 	@$(PYTHON) -m tests.chaos.run --profile $(PROFILE) $(if $(SEED),--seed $(SEED)) $(if $(THIRD),--third $(THIRD))
 
 cron-zones: $(STAMP) ## compare the ticks of ten years in every time zone, about an hour

@@ -50,7 +50,7 @@ class Profile:
 PROFILES: Final = {
     profile.name: profile
     for profile in (
-        Profile("long", 1.0, {}),
+        Profile("long", 1.5, {}),
         Profile("short", 0.1, {"lease": 10, "own_slack": 2, "heartbeat_interval": 2.0}),
     )
 }
