@@ -51,7 +51,7 @@ def check_handler_rules(is_failure: object, crash_limit: object) -> None:
 
 
 def check_max_bytes(name: str, value: object) -> None:
-    """Raise `InvalidOptionError` for what is no number of bytes that Redis could take."""
+    """Raise `InvalidOptionError` unless a value is a number of bytes that Redis could take."""
     if not is_whole(value, 1):
         raise InvalidOptionError(name, value, "must be a number of bytes, at least 1")
     if value > _LARGEST_VALUE:
@@ -63,7 +63,7 @@ def seconds_of(name: str, value: object) -> float:
     """Return a duration in seconds.
 
     Raises:
-        InvalidOptionError: when it is no `timedelta` or number, is not finite, or is negative.
+        InvalidOptionError: when it is not a `timedelta` or number, is not finite, or is negative.
     """
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
@@ -97,7 +97,7 @@ def instant_of(name: str, value: object) -> Instant:
     """Return an aware datetime as an instant.
 
     Raises:
-        InvalidOptionError: when it is no datetime, is naive, or lies before 1970 or too far ahead.
+        InvalidOptionError: when it is not a datetime, is naive, or lies before 1970 or too far ahead.
     """
     if not isinstance(value, datetime):
         raise InvalidOptionError(name, value, "a time is an aware datetime, such as datetime.now(UTC)")

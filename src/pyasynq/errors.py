@@ -51,7 +51,7 @@ def describe_value(value: object) -> str:
         return repr(value)
     if isinstance(value, type):
         return value.__qualname__
-    # The name of a function is no value; a partial one has none, and holds arguments.
+    # A function's name shows no value; a partial has no name, and holds arguments.
     name = f" {value.__qualname__}" if isinstance(value, FunctionType) else ""
     return f"<{type(value).__qualname__}{name}>"
 
@@ -343,7 +343,7 @@ class DuplicateTaskError(EnqueueError):
 class EnqueueManyError(EnqueueError, ExceptionGroup[PyasynqError]):
     """An `enqueue_many` lost some of its tasks, or may have.
 
-    They were refused, it is unknown what became of them, or too few replicas have them. It is an exception
+    They were refused, it is unknown whether Redis has them, or too few replicas have them. It is an exception
     group of their errors, each of which is in it once, so `except*` works. A task that was not enqueued
     because its id exists or its lock is held is not lost: that is in the results only.
 
@@ -505,7 +505,7 @@ class QueueNotEmptyError(PyasynqError):
 
 
 class ArchiveFullError(PyasynqError):
-    """Archiving these tasks would delete archived ones, because an archive keeps only so many.
+    """Archiving these tasks would delete archived ones, because an archive has a maximum.
 
     Attributes:
         queue: the queue's name.

@@ -140,7 +140,7 @@ class Computed(BaseModel):
     @pydantic.computed_field  # type: ignore[prop-decorator]
     @property
     def area(self) -> int:
-        """Is no field."""
+        """Is not a field."""
         return self.width**2
 
 

@@ -82,7 +82,7 @@ def parse_cron(text: str, *, location: tzinfo | None = None) -> Schedule:
 
 
 def goes_by_location(text: str) -> bool:
-    """Return whether an expression goes by the zone of its scheduler: it names none, and is no `@every`."""
+    """Return whether an expression has the zone of its scheduler: it names none and is not an `@every`."""
     prefix = _ZONE.match(text)
     if prefix is None:
         return not text.startswith(_EVERY)

@@ -150,7 +150,7 @@ class Aggregator(Service):
             await self._parts.driver.run(release_sets(queue, some, now=self._parts.clock.redis_now()))
 
     def _forget_vanished(self, found: list[tuple[str, list[str] | Exception]]) -> None:
-        """Drop the back-offs of groups that are no more; a set in work or in a pause is still a group's."""
+        """Drop the back-offs of groups that are gone; a set in work or in a pause is still a group's."""
         listed = {queue for queue, groups in found if not isinstance(groups, Exception)}
         present = {
             (queue, group) for queue, groups in found if not isinstance(groups, Exception) for group in groups

@@ -130,7 +130,7 @@ class Processor(Service):
         return Parcel(batches, intake.asks(), intake.finds(), intake.quarantines())
 
     async def _exchange(self, parcel: Parcel) -> list[Exception]:
-        """Send it, hand each result to whoever asked for it, and return the errors that remain.
+        """Send it, hand each result to its caller, and return the errors that remain.
 
         An outcome that Redis refuses for good is not one of them: a failure is written instead of it.
         """
