@@ -1,17 +1,48 @@
-"""Print how large files, functions, classes and argument lists are: a smell test that never fails.
+"""Print how large files, functions, classes and argument lists are, and how entangled: it never fails.
 
-Median, 95th percentile, maximum and the five largest of each, over src/pyasynq without generated files.
+Median, 95th percentile, maximum and the five largest of each size, over src/pyasynq without generated files.
+Besides: import cycles, public names that several modules define, and what a task passes in the engine.
 """
 
 from __future__ import annotations
 
 import ast
 import math
+from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "pyasynq"
 LARGEST = 5
+# What a task passes between dequeue and settle.
+ENGINE_PATH = (
+    "_server/attempt.py",
+    "_server/begin.py",
+    "_server/board.py",
+    "_server/conclusion.py",
+    "_server/demand.py",
+    "_server/intake.py",
+    "_server/outcome.py",
+    "_server/prefetch.py",
+    "_server/queue_view.py",
+    "_server/queues.py",
+    "_server/rivals.py",
+    "_server/roster.py",
+    "_server/rules.py",
+    "_server/runner.py",
+    "_server/running.py",
+    "_server/services/processor.py",
+    "_server/settle_batches.py",
+    "_server/settle_entry.py",
+    "_server/settle_queue.py",
+    "_server/suspects.py",
+    "_server/tally.py",
+    "_server/wake_up.py",
+    "_server/written.py",
+)
 # What the first lines of a file say that a program wrote.
 GENERATED_MARKS = ("Generated", "Written by tools/")
 
@@ -27,7 +58,8 @@ class Size(NamedTuple):
 
 def main() -> None:
     """Measure the package and print the report."""
-    measured = measure(PACKAGE)
+    modules = read_modules(PACKAGE)
+    measured = measure(modules)
     print(f"{'':<20}{'count':>7}{'median':>8}{'95 %':>7}{'most':>7}")
     for name, sizes in measured.items():
         print(summary(name, sizes))
@@ -35,6 +67,85 @@ def main() -> None:
         print(f"\nlargest {name}:")
         for size, where in sorted(sizes, reverse=True)[:LARGEST]:
             print(f"{size:>6}  {where}")
+    print()
+    cycles = import_cycles(modules)
+    print(f"{len(cycles):>6}  import cycles, those for type checkers included")
+    for cycle in cycles:
+        print(f"        {', '.join(cycle)}")
+    print(f"{len(repeated_names(modules)):>6}  public names that several modules define")
+    path_modules, path_classes = engine_path(modules)
+    print(f"{path_modules:>6}  modules and {path_classes} classes between dequeue and settle")
+
+
+def read_modules(folder: Path) -> dict[str, ast.Module]:
+    """Return the syntax trees of all files that a person wrote, by their paths in the folder."""
+    modules = {}
+    for path in sorted(folder.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if not any(mark in text[:300] for mark in GENERATED_MARKS):
+            name = path.relative_to(folder).as_posix()
+            modules[name] = ast.parse(text, name)
+    return modules
+
+
+def engine_path(modules: dict[str, ast.Module]) -> tuple[int, int]:
+    """Return how many modules and classes a task passes between dequeue and settle."""
+    trees = [modules[name] for name in ENGINE_PATH]
+    return len(trees), sum(isinstance(node, ast.ClassDef) for tree in trees for node in tree.body)
+
+
+def repeated_names(modules: dict[str, ast.Module]) -> list[str]:
+    """Return the public functions, classes and constants of a module's top level that others define, too."""
+    counts = Counter(name for tree in modules.values() for name in set(_defined_names(tree)))
+    return sorted(name for name, count in counts.items() if count > 1)
+
+
+def _defined_names(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | Function):
+            names = [node.name]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+        else:
+            names = []
+        yield from (name for name in names if not name.startswith("_"))
+
+
+def import_cycles(modules: dict[str, ast.Module]) -> list[list[str]]:
+    """Return the groups of modules that import one another, at run time or for type checkers."""
+    files = {_module_name(path): path for path in modules}
+    imports = {path: _imported_files(tree, files) - {path} for path, tree in modules.items()}
+    reachable = {path: _reachable(path, imports) for path in modules}
+    groups = {
+        tuple(sorted(other for other in reachable[path] if path in reachable[other])) for path in modules
+    }
+    return sorted(list(group) for group in groups if len(group) > 1)
+
+
+def _reachable(path: str, imports: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    waiting = [path]
+    while waiting:
+        for other in imports[waiting.pop()] - found:
+            found.add(other)
+            waiting.append(other)
+    return found
+
+
+def _module_name(path: str) -> str:
+    return ".".join(["pyasynq", *path.removesuffix(".py").removesuffix("/__init__").split("/")])
+
+
+def _imported_files(tree: ast.Module, files: dict[str, str]) -> set[str]:
+    """Return which files a module imports; `from package import module` is an import of the module."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                found.add(files.get(name) or files.get(node.module, ""))
+    return found - {""}
 
 
 def summary(name: str, sizes: list[Size]) -> str:
@@ -53,27 +164,28 @@ def percentile(ordered: list[int], percent: int) -> int:
     return ordered[math.ceil(len(ordered) * percent / 100) - 1]
 
 
-def measure(folder: Path) -> dict[str, list[Size]]:
-    """Return the sizes of everything below a folder, by what was measured."""
+def measure(modules: dict[str, ast.Module]) -> dict[str, list[Size]]:
+    """Return the sizes of everything in the modules, by what was measured."""
     measured: dict[str, list[Size]] = {
         "lines of a file": [],
         "lines of a function": [],
         "lines of a class": [],
         "arguments": [],
     }
-    for path in sorted(folder.rglob("*.py")):
-        text = path.read_text(encoding="utf-8")
-        if any(mark in text[:300] for mark in GENERATED_MARKS):
-            continue
-        name = str(path.relative_to(folder))
-        measured["lines of a file"].append(Size(len(text.splitlines()), name))
-        for node in ast.walk(ast.parse(text, name)):
+    for name, tree in modules.items():
+        measured["lines of a file"].append(Size(_line_count(tree), name))
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 measured["lines of a class"].append(_size_of(node, name))
             elif isinstance(node, Function):
                 measured["lines of a function"].append(_size_of(node, name))
                 measured["arguments"].append(Size(argument_count(node), _where(node, name)))
     return measured
+
+
+def _line_count(tree: ast.Module) -> int:
+    """Return the number of the last line with a statement."""
+    return max((node.end_lineno or node.lineno for node in tree.body), default=0)
 
 
 def argument_count(function: Function) -> int:

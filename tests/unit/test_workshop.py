@@ -10,7 +10,16 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.moments.moments import MOMENTS
-from tools.size_report import Size, measure, percentile
+from tools.size_report import (
+    PACKAGE,
+    Size,
+    engine_path,
+    import_cycles,
+    measure,
+    percentile,
+    read_modules,
+    repeated_names,
+)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -90,4 +99,29 @@ def test_the_size_report_counts_what_a_reader_sees(tmp_path: Path) -> None:
         "lines of a function": [Size(2, "a.py:2 f")],
         "lines of a class": [Size(3, "a.py:1 A")],
         "arguments": [Size(4, "a.py:2 f")],
-    } == measure(tmp_path)
+    } == measure(read_modules(tmp_path))
+
+
+def test_the_size_report_finds_cycles_also_those_for_type_checkers(tmp_path: Path) -> None:
+    """A package stands for its __init__ only where no module of the name is meant."""
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner/__init__.py").write_text("")
+    (tmp_path / "inner/a.py").write_text("from pyasynq import b\n")
+    (tmp_path / "b.py").write_text("if TYPE_CHECKING:\n    from pyasynq.inner import a\n")
+    (tmp_path / "c.py").write_text("from pyasynq.b import f\n")
+    assert [["b.py", "inner/a.py"]] == import_cycles(read_modules(tmp_path))
+
+
+def test_the_size_report_finds_public_names_of_several_modules(tmp_path: Path) -> None:
+    """Once for each module; methods and private names are not among them."""
+    (tmp_path / "a.py").write_text("class A: ...\ndef f(): ...\n_P = 1\nLIMIT: int = 1\nonce = twice = 1\n")
+    (tmp_path / "b.py").write_text(
+        "class A:\n    def once(self): ...\nasync def f(): ...\n_P = 1\nLIMIT = 2\n"
+    )
+    assert ["A", "LIMIT", "f"] == repeated_names(read_modules(tmp_path))
+
+
+def test_the_size_report_knows_the_path_of_a_task() -> None:
+    """Its modules exist; without them the figure would shrink by itself."""
+    modules, classes = engine_path(read_modules(PACKAGE))
+    assert 0 < modules < classes
