@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import redis
 import redis.asyncio
 
-from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.plan import Plan, Replay, ScriptCall
-from pyasynq._broker.scripts import Script, ScriptForm
+from pyasynq._redis.driver import AsyncDriver, BlockingDriver
+from pyasynq._redis.plan import Plan, Replay, ScriptCall
+from pyasynq._redis.script import Script, ScriptForm
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.embedded import EmbeddedServer
 
 if TYPE_CHECKING:

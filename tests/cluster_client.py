@@ -12,7 +12,7 @@ import redis
 from redis.crc import key_slot
 from redis.exceptions import AskError, MovedError
 
-from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._redis.url import parse_redis_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

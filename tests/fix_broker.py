@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import pytest
 from redis.exceptions import NoScriptError, ResponseError
 
-from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.drivers.reply_errors import reply_error, translate
-from pyasynq._broker.plan import Call, DurableCall, Plan, Replay, ScriptCall
+from pyasynq._redis.driver import AsyncDriver, BlockingDriver
+from pyasynq._redis.plan import Call, DurableCall, Plan, Replay, ScriptCall
+from pyasynq._redis.reply_errors import reply_error, translate
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import RedisError
 from tests.cluster_client import ClusterClient, client_of, raw
 from tests.factories import Tasks

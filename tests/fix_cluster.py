@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import pytest
 import redis
 
-from pyasynq._broker.drivers.redis_addresses import format_address
+from pyasynq._redis.addresses import format_address
 from pyasynq.embedded import find_server_binary
 from tests.cluster_client import ClusterClient, raw
 from tests.ports import free_ports

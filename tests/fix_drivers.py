@@ -12,8 +12,8 @@ import pytest
 import redis
 
 import pyasynq.sync
-from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._redis.driver import AsyncDriver, BlockingDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.client import Client
 from pyasynq.embedded import find_server_binary
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from pyasynq.task import EnqueueResult, TaskInfo
 
 T = TypeVar("T")

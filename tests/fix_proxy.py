@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._redis.url import parse_redis_url
 from tests.cluster_client import server_url_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import pytest
 import trustme
 
-from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._redis.url import parse_redis_url
 from tests.cluster_client import server_url_of
 
 if TYPE_CHECKING:

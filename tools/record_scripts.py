@@ -27,7 +27,7 @@ _running: list[str] = []
 def pytest_configure() -> None:
     """Put a listener into the making of script calls."""
     # Imported late: pytest loads plugins before it knows where the package is.
-    from pyasynq._broker.plan import ScriptCall  # noqa: PLC0415
+    from pyasynq._redis.plan import ScriptCall  # noqa: PLC0415
 
     make: Any = ScriptCall.__new__
 

@@ -11,8 +11,6 @@ from pyasynq._broker.aggregation_sets import AggregationSet, finish_set
 from pyasynq._broker.cancellation import request_cancelation
 from pyasynq._broker.delayed import forward
 from pyasynq._broker.dequeue import Rules, Terms, dequeue
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import GroupLimits, check_groups
@@ -35,6 +33,8 @@ from pyasynq._broker.settle import (
 from pyasynq._broker.stored_limits import set_limits
 from pyasynq._broker.task_events import encode_event, publish_events
 from pyasynq._clock import Instant
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.constants import ARCHIVE_LIMIT, LEASE_SECONDS
 from pyasynq._wire.history import encode_attempt, encode_progress
 from pyasynq._wire.keys import queue_keys
@@ -53,7 +53,7 @@ from pyasynq.task import Task, TaskProgress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
 
     Perform = Callable[[Plan[Any]], Any]
     RedisClient = Any

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from pyasynq._app.decorators import TaskDecorator
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TypedTask
-    from pyasynq._broker.drivers.redis_clients import RedisSource
+    from pyasynq._redis.clients import RedisSource
     from pyasynq._server.group_routes import DeclaredAggregator
     from pyasynq._server.middleware import Middleware
     from pyasynq._server.routes import Executor, Route

@@ -6,8 +6,6 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
-from pyasynq._broker.drivers.driver import AsyncDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.enqueueing.chunk_sender import ChunkSender
 from pyasynq._broker.enqueueing.chunks import (
     OnError,
@@ -27,6 +25,8 @@ from pyasynq._broker.waits.task_waits_async import TaskWaits
 from pyasynq._call_shape import check_client_middleware
 from pyasynq._checks import check_max_bytes, positive_seconds_of
 from pyasynq._clock import SYSTEM_CLOCK, Clock
+from pyasynq._redis.driver import AsyncDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.options import DEFAULT_MAX_PAYLOAD, Duration, EnqueueOptions, events_kept, resolve_options
 from pyasynq.task import EnqueueResult, FinishedTask, Task, TaskInfo
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from pyasynq._broker.drivers.redis_clients import RedisSource
-    from pyasynq._broker.drivers.redis_url import RedisTarget
     from pyasynq._broker.enqueueing.chunks import AsyncTasks
+    from pyasynq._redis.clients import RedisSource
+    from pyasynq._redis.url import RedisTarget
 
 
 CallNext: TypeAlias = Callable[[Task], Awaitable[TaskInfo]]

@@ -30,8 +30,8 @@ from pyasynq.scheduler import Scheduler
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
-    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._clock import Clock
+    from pyasynq._redis.clients import RedisSource
     from pyasynq._scheduler.entry import Entry
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire, SchedulerConfig

@@ -8,11 +8,11 @@ import warnings
 from typing import TYPE_CHECKING, Self
 from weakref import WeakKeyDictionary
 
-from pyasynq._broker.drivers.driver import AsyncDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.semaphore import acquire_token, release_token
 from pyasynq._checks import check_whole, instant_of, name_of, positive_seconds_of
 from pyasynq._clock import SYSTEM_CLOCK, Clock
+from pyasynq._redis.driver import AsyncDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._visible_text import visible
 from pyasynq.context import context, current_task
 from pyasynq.errors import (
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
-    from pyasynq._broker.drivers.redis_clients import RedisSource
+    from pyasynq._redis.clients import RedisSource
     from pyasynq.context import RunningTask
     from pyasynq.options import Duration
 

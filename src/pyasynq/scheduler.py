@@ -14,12 +14,12 @@ import os
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.drivers.driver import AsyncDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.enqueueing.chunks import as_task, compose_checked, with_options
-from pyasynq._broker.inspecting.server_facts import require_supported, server_facts
 from pyasynq._checks import seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.driver import AsyncDriver
+from pyasynq._redis.facts import require_supported, server_facts
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._scheduler.book import EntryBook
 from pyasynq._scheduler.calls import CallsInProgress
 from pyasynq._scheduler.entry import new_entry
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Unpack
 
-    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._clock import Clock
+    from pyasynq._redis.clients import RedisSource
     from pyasynq._scheduler.entry import Entry
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire

@@ -15,10 +15,10 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any, Self
 
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._call_shape import name_of_function, takes
 from pyasynq._checks import seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._server.engine import Engine
 from pyasynq._server.exit_codes import EXIT_CLEAN, EXIT_UNFINISHED
 from pyasynq._server.exit_guard import end_process
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._clock import Clock
+    from pyasynq._redis.clients import RedisSource
     from pyasynq._server.routes import Handler, Router
 
 _REPORT_SECONDS = 0.3

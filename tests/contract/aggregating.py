@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyasynq._broker.aggregation_sets import Finish
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from tests.fix_broker import Perform
 
 LIMITS = GroupLimits(grace=60)

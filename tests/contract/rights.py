@@ -34,7 +34,6 @@ from pyasynq._broker.doctoring.ticks import reset_tick, ticks_after
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.health import ping
-from pyasynq._broker.inspecting.server_facts import server_facts
 from pyasynq._broker.leases import (
     PoisonTask,
     RecoverTask,
@@ -45,7 +44,6 @@ from pyasynq._broker.leases import (
     recover,
     renew,
 )
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall, ask
 from pyasynq._broker.queue_registry import QueueRegistry, queue_names
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
@@ -61,6 +59,8 @@ from pyasynq._broker.stored_limits import get_limits
 from pyasynq._broker.task_events import START, encode_event, publish_events, read_events
 from pyasynq._broker.waits.endings import look
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.facts import server_facts
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall, ask
 from pyasynq.limits import Queue, QueueLimits
 from pyasynq.task import TaskState
 from tests.contract import settling

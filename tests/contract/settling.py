@@ -25,8 +25,8 @@ from tests.factories import NOW, message_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.plan import Plan
     from pyasynq._broker.verdicts import VerdictNote
+    from pyasynq._redis.plan import Plan
 
     class Settle(Protocol):
         """Settles attempts in one of the five ways."""

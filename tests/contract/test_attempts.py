@@ -37,8 +37,8 @@ from tests.fix_broker import BlockingPerformer, Perform
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._broker.plan import Plan
     from pyasynq._broker.settle import Settled
+    from pyasynq._redis.plan import Plan
     from tests.invariants import RedisClient
 
 EXPIRED = NOW.seconds - 60

@@ -8,7 +8,7 @@ import pytest
 
 from pyasynq._broker.cancellation import CancelRequest, look_again, read_requests
 from pyasynq._broker.inspecting import task_views
-from pyasynq._broker.plan import CommandCall, Replay
+from pyasynq._redis.plan import CommandCall, Replay
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError, TaskNotFoundError
 from pyasynq.info import CancelResult, CancelStatus
 from pyasynq.task import TaskState
@@ -17,7 +17,7 @@ from tests.factories import NOW, TOKEN, Tasks
 from tests.fix_broker import BlockingPerformer
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from tests.fix_broker import Perform
     from tests.invariants import RedisClient
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq import sync
-from pyasynq._broker.drivers.cluster_map import slot_of
+from pyasynq._redis.cluster.slot_map import slot_of
 from pyasynq._wire.keys import queue_keys
 from pyasynq.config import ServerConfig
 from pyasynq.task import Task

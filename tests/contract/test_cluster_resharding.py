@@ -10,12 +10,12 @@ import pytest
 
 from pyasynq import sync
 from pyasynq._broker.delayed import forward
-from pyasynq._broker.drivers import wakeup
-from pyasynq._broker.drivers.cluster_map import slot_of
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.drivers.wakeup import Watcher
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ask
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis import key_watcher as wakeup
+from pyasynq._redis.cluster.slot_map import slot_of
+from pyasynq._redis.key_watcher import Watcher
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ask
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.keys import queue_keys
 from pyasynq.config import ServerConfig
 from pyasynq.errors import RedisUnavailableError

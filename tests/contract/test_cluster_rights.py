@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.drivers.cluster_map import slot_of
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.plan import CommandCall, Replay, ask
+from pyasynq._redis.cluster.slot_map import slot_of
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.plan import CommandCall, Replay, ask
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import RedisPermissionError
 from tests.contract import rights
 from tests.contract.test_rights import DOCUMENT, WORK, rules

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import sync
-from pyasynq._broker.drivers.cluster_map import SLOTS, map_of, slot_of
-from pyasynq._broker.drivers.driver import AsyncDriver
-from pyasynq._broker.drivers.redis_addresses import format_address
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.drivers.subscription import Subscription
 from pyasynq._broker.health import ping
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ask
+from pyasynq._redis.addresses import format_address
+from pyasynq._redis.cluster.slot_map import SLOTS, map_of, slot_of
+from pyasynq._redis.driver import AsyncDriver
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ask
+from pyasynq._redis.subscription import Subscription
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import RedisReplyError, RedisUnavailableError
 from pyasynq.info import ClusterNode

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pyasynq import sync
-from pyasynq._broker.drivers.cluster_map import slot_of
-from pyasynq._broker.plan import CommandCall, Replay, ask
+from pyasynq._redis.cluster.slot_map import slot_of
+from pyasynq._redis.plan import CommandCall, Replay, ask
 from pyasynq._wire.keys import queue_keys
 from pyasynq.config import ServerConfig
 from pyasynq.errors import RedisTLSError, RedisUnavailableError

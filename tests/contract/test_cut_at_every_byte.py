@@ -12,10 +12,10 @@ import pytest
 
 from pyasynq import sync
 from pyasynq._broker.dequeue import dequeue, find_dequeued
-from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.settle import Claim, settle_done
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.driver import AsyncDriver, BlockingDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.keys import queue_keys
 from pyasynq.client import Client
 from pyasynq.errors import ReplyLostError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
 
 T = TypeVar("T")
 

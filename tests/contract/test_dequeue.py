@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._broker.dequeue import Dequeued, DequeuedTask, dequeue, find_dequeued
-from pyasynq._broker.plan import Replay
 from pyasynq._clock import Instant
+from pyasynq._redis.plan import Replay
 from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 

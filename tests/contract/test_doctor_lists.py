@@ -11,7 +11,7 @@ from pyasynq._broker.doctoring import lists as doctor_lists
 from pyasynq._broker.doctoring import tasks as doctor_tasks
 from pyasynq._broker.doctoring.lists import LIST_WALK, OVERLAP, PAGE, count_in_list
 from pyasynq._broker.doctoring.tasks import Settlement, judge, settle_damaged
-from pyasynq._broker.plan import CommandCall, DurableCall, ScriptCall
+from pyasynq._redis.plan import CommandCall, DurableCall, ScriptCall
 from pyasynq.doctor import FindingKind
 from pyasynq.task import TaskState
 from tests.contract.test_doctor import doctor_of, examine

@@ -12,7 +12,7 @@ from pyasynq._broker.doctoring.groups import mend_groups
 from pyasynq._broker.doctoring.keys import expire_endless, look_at_lock, release_lock
 from pyasynq._broker.doctoring.tasks import Settlement, judge, read_tasks, settle_damaged, walk
 from pyasynq._broker.doctoring.ticks import reset_tick
-from pyasynq._broker.plan import ScriptCall, ask
+from pyasynq._redis.plan import ScriptCall, ask
 from pyasynq._wire.messages import SchedulerEntry
 from pyasynq.doctor import Doctor, Finding, FindingKind, Severity
 from pyasynq.doctor._findings import DESCRIPTIONS

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.dequeue import Dequeued
     from pyasynq._broker.enqueueing.enqueue import OtherResults
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from tests.contract.test_driver_run import MakeDriver
     from tests.factories import Tasks
     from tests.fix_drivers import ClientFace

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.drivers import blocking_connection
-from pyasynq._broker.drivers.async_connection import AsyncConnection, Push
-from pyasynq._broker.drivers.blocking_connection import BlockingConnection
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.drivers.redis_py import pack
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.drivers.reply_errors import ReplyError
 from pyasynq._broker.health import ping
+from pyasynq._redis import connection_blocking as blocking_connection
+from pyasynq._redis.connection_async import AsyncConnection, Push
+from pyasynq._redis.connection_blocking import BlockingConnection
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.redis_py import pack
+from pyasynq._redis.reply_errors import ReplyError
+from pyasynq._redis.url import parse_redis_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
-from pyasynq._broker.scripts import Script, ScriptForm
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._redis.script import Script, ScriptForm
 from pyasynq.errors import (
     ClientClosedError,
     RedisAuthenticationError,

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.drivers import subscription
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.drivers.subscription import Subscription
+from pyasynq._redis import subscription
+from pyasynq._redis.subscription import Subscription
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import RedisAuthenticationError, RedisPermissionError, RedisUnavailableError
 
 if TYPE_CHECKING:

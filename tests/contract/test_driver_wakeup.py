@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.drivers.wakeup import Watcher
+from pyasynq._redis.key_watcher import Watcher
+from pyasynq._redis.url import parse_redis_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
-from pyasynq._broker.plan import CommandCall
 from pyasynq._broker.queue_registry import QueueRegistry
+from pyasynq._redis.plan import CommandCall
 from pyasynq._wire.messages import decode_task_message, encode_task_message
 from pyasynq.errors import TaskIDConflictError
 from pyasynq.task import TaskState

@@ -41,7 +41,7 @@ from tests.snapshots import snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from tests.fix_broker import Perform
     from tests.invariants import RedisClient
 

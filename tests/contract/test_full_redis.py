@@ -37,7 +37,6 @@ from pyasynq._broker.leases import (
     renew,
 )
 from pyasynq._broker.locks import HeldLock, renew_locks
-from pyasynq._broker.plan import CommandCall, Replay
 from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
@@ -51,6 +50,7 @@ from pyasynq._broker.semaphore import acquire_token, release_token
 from pyasynq._broker.servers import clear_server_state, list_servers, write_server_state
 from pyasynq._broker.stored_limits import set_limits
 from pyasynq._clock import Instant
+from pyasynq._redis.plan import CommandCall, Replay
 from pyasynq.errors import RedisOutOfMemoryError
 from pyasynq.limits import QueueLimits
 from pyasynq.task import TaskState
@@ -66,7 +66,7 @@ from tests.redis_6 import is_redis_6
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from tests.invariants import RedisClient
 
 EXPIRED = NOW.seconds - 60

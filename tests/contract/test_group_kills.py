@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pyasynq._broker.plan import Call, Plan
+    from pyasynq._redis.plan import Call, Plan
     from tests.invariants import RedisClient
 
 MEMBERS = ["a", "b", "c", "d", "e"]

@@ -20,7 +20,7 @@ from tests.factories import NOW, PENDING_SINCE, Tasks
 from tests.fix_broker import BlockingPerformer
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from tests.fix_broker import Perform
     from tests.invariants import RedisClient
 

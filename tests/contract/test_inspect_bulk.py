@@ -18,7 +18,7 @@ from tests.factories import NOW, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from tests.fix_broker import Perform
     from tests.invariants import RedisClient
 

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from pyasynq import App, Client, Inspector, Scheduler, Server, ServerConfig, sync, testing
-from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import ConfigurationError, ForeignRedisError, ServerStateError
 from tests.fix_engine import do_nothing
 from tests.fix_kit import NOWHERE, make_app, sound_kit

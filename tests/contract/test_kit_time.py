@@ -11,10 +11,10 @@ import pytest
 import redis
 
 from pyasynq import PeriodicTaskManager, Queue, Scheduler, ServerConfig, Task
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.groups import GroupLimits, check_groups
 from pyasynq._broker.leases import RecoverTask, list_expired, recover
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.config import SchedulerConfig
 from pyasynq.errors import ConfigurationError, InvalidOptionError
 from pyasynq.events import Outcome, SetsReclaimed, TaskPoisoned, TaskRecovered, TasksAggregated, TickFired
@@ -27,8 +27,8 @@ from tests.run_async import run_async
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.plan import Plan
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Plan
 
 MONDAY = datetime(2040, 1, 2, 8, tzinfo=UTC)
 

@@ -13,11 +13,11 @@ from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.inspecting.actions import delete_tasks
 from pyasynq._broker.inspecting.queues import memory_usage
 from pyasynq._broker.inspecting.task_views import delete_all
-from pyasynq._broker.plan import Plan, Replay, ScriptCall
 from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.schedules import begin_entries
 from pyasynq._broker.scripts import ALL_SCRIPTS, load_script
 from pyasynq._broker.task_events import publish_events
+from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.keys import hash_slot
 from tests.contract.aggregating import STAGED
 from tests.contract.enqueueing import composed

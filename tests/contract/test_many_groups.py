@@ -16,7 +16,7 @@ from tests.factories import NOW
 from tests.fix_broker import BlockingPerformer
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Call
+    from pyasynq._redis.plan import Call
     from tests.factories import Tasks
     from tests.invariants import RedisClient
 

@@ -14,7 +14,7 @@ from tests.factories import NOW, Tasks
 from tests.fix_broker import BlockingPerformer
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from pyasynq.options import Duration
     from tests.fix_broker import Perform
     from tests.invariants import RedisClient

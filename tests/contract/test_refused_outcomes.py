@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import App, context, testing
-from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.results import write_result
+from pyasynq._redis.driver import AsyncDriver, BlockingDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
 from pyasynq.consumer import ConsumerConfig

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.drivers.subscription import Subscription
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.subscription import Subscription
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
 from pyasynq.errors import RedisPermissionError, SkipRetry
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from pyasynq.task import Task
 
 pytestmark = pytest.mark.single_server("a cluster needs more, and test_cluster_rights is about that")

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.schedules import list_enqueue_events, list_schedulers
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._scheduler.entry import entry_id
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import SchedulerConfig
@@ -46,8 +46,8 @@ from tests.run_async import run_async
 from tests.waiting import set_to
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Plan
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Plan
     from pyasynq.client import CallNext
     from tests.fix_drivers import OwnServer
     from tests.invariants import RedisClient

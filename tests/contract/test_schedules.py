@@ -30,7 +30,7 @@ from tests.fix_broker import BlockingPerformer
 from tests.waiting import set_to
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from tests.fix_broker import Perform
     from tests.invariants import RedisClient
 

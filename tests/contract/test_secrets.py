@@ -10,8 +10,8 @@ import pytest
 
 import pyasynq
 import pyasynq.sync
-from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._redis.driver import AsyncDriver, BlockingDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import PyasynqError, RedisAuthenticationError
 from pyasynq.events import ServerWarning
 from tests.fix_engine import do_nothing, serving

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq import sync
-from pyasynq._broker.drivers import primary_watch
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.drivers.subscription import Subscription
-from pyasynq._broker.plan import CommandCall, Replay, ask
+from pyasynq._redis.plan import CommandCall, Replay, ask
+from pyasynq._redis.sentinel import primary_watch
+from pyasynq._redis.subscription import Subscription
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.context import context

@@ -8,7 +8,7 @@ import pytest
 
 from pyasynq._broker.cancellation import request_cancelation
 from pyasynq._broker.inspecting import queues as inspect_queues
-from pyasynq._broker.plan import CommandCall
+from pyasynq._redis.plan import CommandCall
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.events import Outcome, RoundFailed

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.inspecting.server_facts import ServerFacts, require_supported, server_facts
 from pyasynq._clock import Instant
+from pyasynq._redis.facts import ServerFacts, require_supported, server_facts
 from pyasynq.errors import RedisPermissionError, RedisVersionError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq._broker.dequeue import dequeue
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._server.attempt import Attempt, Phase
 from pyasynq._server.outcome import Decision, Done, Requeue, Retry
 from pyasynq._server.redis_time import RedisTime

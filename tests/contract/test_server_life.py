@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.servers import list_servers
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.context import context

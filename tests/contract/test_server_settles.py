@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.drivers.driver import AsyncDriver
+from pyasynq._redis.driver import AsyncDriver
 from pyasynq.context import context
 from pyasynq.errors import RedisUnavailableError, ReplyLostError
 from pyasynq.events import (

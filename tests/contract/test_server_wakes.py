@@ -7,7 +7,7 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from pyasynq._broker.drivers.wakeup import ServerWatcher
+from pyasynq._redis.key_watcher import ServerWatcher
 from pyasynq._server.intake import Intake
 from pyasynq._server.settings import EngineSettings
 from pyasynq.events import HeartbeatWritten, RoundFinished, TaskStarted

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.plan import ScriptCall
+from pyasynq._redis.plan import ScriptCall
 from pyasynq.errors import RedisReplyError
 from tests.contract.settling import every_settle
 from tests.factories import LEASE_SCORE, Tasks, claim

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pyasynq.sync
-from pyasynq._broker.drivers.driver import AsyncDriver
 from pyasynq._broker.enqueueing.enqueue import split_runs
 from pyasynq._broker.enqueueing.enqueue_and_publish import enqueue_and_publish
 from pyasynq._broker.inspecting.removal import remove_queue
@@ -24,6 +23,7 @@ from pyasynq._broker.task_events import (
     read_events,
 )
 from pyasynq._broker.waits.following import Follower
+from pyasynq._redis.driver import AsyncDriver
 from pyasynq._server.services.publisher import Publisher
 from pyasynq.app import App
 from pyasynq.client import Client

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pyasynq.sync
-from pyasynq._broker.drivers.wakeup import ServerWatcher, Watcher
 from pyasynq._broker.waits import task_waits_async, watched_task
 from pyasynq._broker.waits.endings import end_of_missing
+from pyasynq._redis.key_watcher import ServerWatcher, Watcher
 from pyasynq._wire.messages import encode_task_message, new_task_message
 from pyasynq.client import Client
 from pyasynq.errors import (

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.drivers.subscription import Subscription
-from pyasynq._broker.drivers.wakeup import Watcher
-from pyasynq._broker.plan import CommandCall, Replay
+from pyasynq._redis.key_watcher import Watcher
+from pyasynq._redis.plan import CommandCall, Replay
+from pyasynq._redis.subscription import Subscription
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import ConfigurationError, RedisError, RedisTLSError, RedisUnavailableError
 from pyasynq.events import Outcome
 from pyasynq.task import Task
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from tests.contract.test_driver_run import MakeDriver
     from tests.factories import Tasks
     from tests.fix_drivers import ClientFace

@@ -25,7 +25,7 @@ from tests.waiting import set_to
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from tests.invariants import RedisClient
 
 LOCK = queue_keys("default").unique("email:deliver", b"{}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from pyasynq._broker.plan import CommandCall, Replay
+from pyasynq._redis.plan import CommandCall, Replay
 from pyasynq.cli import main
 from pyasynq.errors import RedisTLSError, RedisUnavailableError
 from tests.fix_listener import Listener, be_silent, dribble, hang_up, reset, say
@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from tests.contract.test_driver_run import MakeDriver
     from tests.fix_listener import Behaviour
     from tests.fix_proxy import Proxy

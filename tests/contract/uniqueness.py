@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyasynq._broker.enqueueing.compose import Composed
-    from pyasynq._broker.plan import Plan
     from pyasynq._broker.settle import Settled
+    from pyasynq._redis.plan import Plan
     from tests.fix_broker import Perform
 
 KEY = "asynq:{default}:x:unique:k"

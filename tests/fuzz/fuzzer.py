@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyasynq._broker.plan import Plan, Reply
+    from pyasynq._redis.plan import Plan, Reply
 
 
 class Fuzzer(NamedTuple):

@@ -12,12 +12,12 @@ import click
 from click.testing import CliRunner
 from hypothesis import strategies as st
 
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.drivers.reply_errors import read_reply_error, translate
 from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._clock import Instant
 from pyasynq._cron import parse_cron
 from pyasynq._go_duration import format_go_duration, parse_go_duration
+from pyasynq._redis.reply_errors import read_reply_error, translate
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._scheduler.entry import entry_id, option_texts
 from pyasynq._wire.keys import hash_slot, queue_keys
 from pyasynq._wire.messages import decode_task_message

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from pyasynq import sync
 from pyasynq._broker.cancellation import read_requests, request_cancelation
 from pyasynq._broker.dequeue import dequeue
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.inspecting.tasks import list_tasks
 from pyasynq._broker.leases import list_expired, list_unleased
 from pyasynq._broker.stored_limits import get_limits
 from pyasynq._broker.task_records import task_infos
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.errors import PyasynqError, RedisReplyError
 from pyasynq.task import TaskState
@@ -33,7 +33,7 @@ from tests.fuzz.fuzzer import BYTES, fuzzer
 from tests.invariants import check_invariants
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
 
 
 class _Place(NamedTuple):

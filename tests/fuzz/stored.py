@@ -8,11 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pyasynq._broker.cancellation import read_requests
-from pyasynq._broker.drivers.session import redis_version, version_numbers
 from pyasynq._broker.inspecting.group_counts import group_sizes
 from pyasynq._broker.inspecting.queues import history
 from pyasynq._broker.inspecting.schedulers import scheduler_entries
-from pyasynq._broker.inspecting.server_facts import server_facts
 from pyasynq._broker.inspecting.server_views import scheduler_events, servers
 from pyasynq._broker.inspecting.tasks import get_task, list_tasks
 from pyasynq._broker.queue_registry import queue_names
@@ -20,6 +18,8 @@ from pyasynq._broker.stored_limits import get_limits
 from pyasynq._broker.task_events import START, Mark, decode_event, read_events
 from pyasynq._broker.task_records import task_info, task_infos
 from pyasynq._clock import Instant
+from pyasynq._redis.facts import server_facts
+from pyasynq._redis.session import redis_version, version_numbers
 from pyasynq._wire.engine_text import decode_engine
 from pyasynq._wire.history import decode_attempts, decode_progress
 from pyasynq._wire.messages import (

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyasynq import RevokeTask, ServerConfig, SkipRetry, Task, context
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.inspecting.server_facts import ServerFacts
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.facts import ServerFacts
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._server.attempt import Phase
 from pyasynq._server.conclusion import ServerStopping
 from pyasynq._server.engine import Engine

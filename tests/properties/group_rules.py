@@ -25,7 +25,7 @@ from tests.properties.model_queue import ModelQueue
 from tests.properties.operations import operation
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from tests.fix_broker import Drivers
     from tests.invariants import RedisClient
 

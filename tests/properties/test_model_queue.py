@@ -48,8 +48,8 @@ from tests.properties.operations import drawn, operation
 from tests.properties.unique_rules import UniqueRules
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Plan
     from pyasynq._broker.settle import Settled
+    from pyasynq._redis.plan import Plan
     from tests.fix_broker import Drivers
 
 STEPS = int(os.environ.get("PYASYNQ_MODEL_STEPS", "0"))

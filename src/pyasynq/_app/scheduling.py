@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyasynq._app.decorators import CronDecorator
     from pyasynq._app.schedules import Schedule
-    from pyasynq._broker.drivers.redis_clients import RedisSource
+    from pyasynq._redis.clients import RedisSource
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire
     from pyasynq.options import Duration, EnqueueOptions

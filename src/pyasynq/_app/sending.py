@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pyasynq._app.client_middleware import blocking_middleware
 from pyasynq._app.handles import BlockingTaskHandle, TaskHandle
-from pyasynq._broker.drivers.redis_clients import url_of
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._call_shape import check_client_middleware
 from pyasynq._checks import check_max_bytes, name_of, positive_seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.clients import url_of
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.client import Client
 from pyasynq.errors import ConfigurationError
 from pyasynq.options import DEFAULT_QUEUE, events_kept
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from pyasynq import sync
-    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._broker.enqueueing.chunks import OnError
     from pyasynq._clock import Clock
+    from pyasynq._redis.clients import RedisSource
     from pyasynq.client import ClientMiddleware
     from pyasynq.options import Duration, EnqueueOptions
     from pyasynq.task import EnqueueResult, FinishedTask, Task, TaskInfo

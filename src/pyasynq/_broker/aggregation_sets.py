@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_BYTES, MAX_TASKS, chunks, time_arguments
 from pyasynq._broker.enqueueing.enqueue_rules import new_task_arguments
-from pyasynq._broker.plan import Plan, Replay, ScriptCall
 from pyasynq._broker.queue_registry import register_queue
 from pyasynq._broker.scripts import (
     GROUP_FINISH,
@@ -26,6 +25,7 @@ from pyasynq._broker.scripts import (
 )
 from pyasynq._broker.settle import trim_rest
 from pyasynq._broker.stored import name_of
+from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import RedisOutOfMemoryError

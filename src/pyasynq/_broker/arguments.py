@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pyasynq._broker.plan import Argument
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Argument
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import chunks, time_arguments
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.scripts import INSPECT_CANCEL
 from pyasynq._broker.stored import name_of
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import CANCEL_CHANNEL, queue_keys
 from pyasynq.errors import TaskNotFoundError
 from pyasynq.info import CancelResult, CancelStatus

@@ -6,7 +6,6 @@ import enum
 from typing import Final, NamedTuple
 
 from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS, time_arguments
-from pyasynq._broker.plan import Argument, Plan, Replay, Reply, ScriptCall
 from pyasynq._broker.scripts import (
     LEASE_DEQUEUE,
     LEASE_DEQUEUE_LIMITED,
@@ -15,6 +14,7 @@ from pyasynq._broker.scripts import (
 )
 from pyasynq._broker.stored import name_of
 from pyasynq._clock import Instant
+from pyasynq._redis.plan import Argument, Plan, Replay, Reply, ScriptCall
 from pyasynq._wire.constants import LEASE_SECONDS
 from pyasynq._wire.keys import queue_keys
 from pyasynq.limits import UNLIMITED, QueueLimits

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.aggregation_sets import AggregationSet
 from pyasynq._broker.arguments import FIRST_SEND, chunks, time_arguments
-from pyasynq._broker.plan import Argument, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import GROUP_CHECK
 from pyasynq._broker.stored import readable_names, scan_names
 from pyasynq._clock import Instant
+from pyasynq._redis.plan import Argument, Plan, Replay, ScriptCall
 from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
 from pyasynq._wire.keys import queue_keys
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.plan import CommandCall, Replay
+from pyasynq._redis.plan import CommandCall, Replay
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
 
 
 def ping() -> Plan[None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
-from pyasynq._broker.plan import Plan, Replay, Reply, ScriptCall
 from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import (
     LEASE_ARCHIVE_POISON,
@@ -27,6 +26,7 @@ from pyasynq._broker.settle import (
 )
 from pyasynq._broker.stored import name_of
 from pyasynq._clock import Instant
+from pyasynq._redis.plan import Plan, Replay, Reply, ScriptCall
 from pyasynq._wire.constants import LEASE_GRACE_SECONDS, LEASE_SECONDS
 from pyasynq._wire.keys import queue_keys
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import chunks
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import LEASE_RENEW_LOCKS
 from pyasynq._broker.stored import shown
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.constants import LEASE_SECONDS
 from pyasynq._wire.keys import queue_keys
 

@@ -16,9 +16,9 @@ from pyasynq._broker.verdicts import NO_NOTE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.plan import Plan
     from pyasynq._broker.verdicts import VerdictNote
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Plan
 
 
 def retry_in_order(

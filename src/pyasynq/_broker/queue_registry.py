@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.plan import CommandCall, Plan, Replay
 from pyasynq._broker.stored import readable_names
+from pyasynq._redis.plan import CommandCall, Plan, Replay
 from pyasynq._wire.keys import ALL_QUEUES
 
 if TYPE_CHECKING:

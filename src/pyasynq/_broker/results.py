@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pyasynq._broker.plan import Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import TASK_WRITE_FIELD
+from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
 from pyasynq._broker.enqueueing.enqueue_rules import new_task_arguments, result_of_tick
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.queue_registry import register_queue
 from pyasynq._broker.scripts import (
     SCHEDULE_BEGIN,
@@ -25,6 +24,7 @@ from pyasynq._broker.scripts import (
 )
 from pyasynq._broker.stored import name_of, number_of, shown
 from pyasynq._clock import Instant
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.constants import SCHEDULER_ENTRIES_SECONDS, SCHEDULER_HISTORY_LIMIT, STATISTICS_SECONDS
 from pyasynq._wire.keys import SCHEDULERS, queue_keys, scheduler_history_key, scheduler_key
 from pyasynq._wire.messages import SchedulerEnqueueEvent, SchedulerEntry, UndecodableMessageError

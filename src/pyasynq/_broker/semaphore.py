@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.arguments import FIRST_SEND, time_arguments
-from pyasynq._broker.plan import Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import RATE_ACQUIRE, RATE_RELEASE
+from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.keys import semaphore_key
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import chunks, time_arguments
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import SERVER_ANNOUNCE, SERVER_LIST, SERVER_WRITE_STATE
 from pyasynq._broker.stored import name_of
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.constants import SERVER_RECORD_SECONDS
 from pyasynq._wire.keys import SERVERS, WORKERS, server_key, workers_key
 from pyasynq._wire.messages import ServerInfo, UndecodableMessageError, WorkerInfo

@@ -12,7 +12,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
-from pyasynq._broker.plan import Argument, CommandCall, Plan, Replay, Reply, ScriptCall
 from pyasynq._broker.scripts import (
     TASK_ARCHIVE,
     TASK_COMPLETE,
@@ -23,14 +22,15 @@ from pyasynq._broker.scripts import (
 )
 from pyasynq._broker.stored import name_of
 from pyasynq._broker.verdicts import NO_NOTE, VerdictNote
+from pyasynq._redis.plan import Argument, CommandCall, Plan, Replay, Reply, ScriptCall
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.keys import QueueKeys, queue_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyasynq._broker.scripts import Script
     from pyasynq._clock import Instant
+    from pyasynq._redis.script import Script
 
 
 class Claim(NamedTuple):

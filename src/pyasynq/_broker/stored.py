@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.arguments import MAX_TASKS
-from pyasynq._broker.plan import CommandCall, Replay
+from pyasynq._redis.plan import CommandCall, Replay
 from pyasynq.errors import UndecodableMessageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
 
 _LONGEST_NUMBER: Final = 20
 

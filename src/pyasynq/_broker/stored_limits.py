@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import INSPECT_SET_LIMITS
 from pyasynq._broker.stored import number_of
 from pyasynq._checks import name_of
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import InvalidOptionError
 from pyasynq.limits import UNCHANGED, QueueLimits, Unchanged, check_concurrency, check_rate
@@ -16,7 +16,7 @@ from pyasynq.limits import UNCHANGED, QueueLimits, Unchanged, check_concurrency,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.plan import Argument
+    from pyasynq._redis.plan import Argument
     from pyasynq.options import Duration
 
 _FIELDS: Final = ("concurrency", "rate", "period", "burst", "ordered")

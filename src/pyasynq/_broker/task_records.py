@@ -16,8 +16,8 @@ from pyasynq.task import TaskInfo, TaskState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pyasynq._broker.plan import Reply
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Reply
     from pyasynq._wire.messages import TaskMessage
 
 STATES: Final = {state.value.encode(): state for state in TaskState}

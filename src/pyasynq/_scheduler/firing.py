@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._clock import Clock
+    from pyasynq._redis.driver import AsyncDriver
     from pyasynq._scheduler.calls import CallsInProgress
     from pyasynq._scheduler.entry import Entry
     from pyasynq._server.redis_time import RedisTime

@@ -23,8 +23,8 @@ from pyasynq.events import RoundFailed, TicksMissed
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._clock import Clock
+    from pyasynq._redis.driver import AsyncDriver
     from pyasynq._scheduler.book import EntryBook
     from pyasynq._scheduler.calls import CallsInProgress
     from pyasynq._scheduler.entry import Entry

@@ -14,7 +14,7 @@ from pyasynq.errors import PyasynqError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyasynq._broker.drivers.driver import BlockingDriver
+    from pyasynq._redis.driver import BlockingDriver
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.overdue import OverdueRule
     from pyasynq._server.parts import Parts

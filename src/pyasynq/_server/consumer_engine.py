@@ -26,8 +26,8 @@ from pyasynq.events import ShutdownWaiting, TasksPutBack
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from pyasynq._broker.drivers.redis_url import RedisTarget
     from pyasynq._clock import Clock
+    from pyasynq._redis.url import RedisTarget
     from pyasynq._server.parts import Parts
     from pyasynq._server.receipt import Receipt
     from pyasynq._server.settings import EngineSettings

@@ -11,13 +11,13 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
-from pyasynq._broker.drivers.subscription import Subscription
-from pyasynq._broker.drivers.wakeup import Watcher
-from pyasynq._broker.inspecting.server_facts import require_supported, server_facts
 from pyasynq._broker.leases import list_expired
 from pyasynq._broker.results import write_result
 from pyasynq._checks import seconds_of
+from pyasynq._redis.driver import AsyncDriver, BlockingDriver
+from pyasynq._redis.facts import require_supported, server_facts
+from pyasynq._redis.key_watcher import Watcher
+from pyasynq._redis.subscription import Subscription
 from pyasynq._server.attempt import Report, expect_renewals
 from pyasynq._server.conclusion import conclude_refused
 from pyasynq._server.intake import Intake
@@ -50,9 +50,9 @@ from pyasynq.errors import LeaseExpiredError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from pyasynq._broker.drivers.redis_url import RedisTarget
-    from pyasynq._broker.inspecting.server_facts import ServerFacts
     from pyasynq._clock import Clock
+    from pyasynq._redis.facts import ServerFacts
+    from pyasynq._redis.url import RedisTarget
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.demand import Demand
     from pyasynq._server.routes import Router

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from pyasynq._broker.drivers.driver import BlockingDriver
+from pyasynq._redis.driver import BlockingDriver
 from pyasynq._server.abandoned import AbandonedLeases
 from pyasynq._server.attempt import Phase
 from pyasynq._server.children.pool import Children
@@ -26,8 +26,8 @@ from pyasynq.events import AttemptAbandoned, Outcome, ShutdownHung, ShutdownWait
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyasynq._broker.drivers.redis_url import RedisTarget
     from pyasynq._clock import Clock
+    from pyasynq._redis.url import RedisTarget
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.parts import Parts
     from pyasynq._server.routes import Router

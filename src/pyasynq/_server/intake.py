@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from pyasynq._broker.dequeue import Dequeued, DequeuedTask
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from pyasynq._server.demand import Demand, Want
     from pyasynq._server.parts import Parts
     from pyasynq._server.queue_view import QueueView

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pyasynq._server.tally import Tally
 
 if TYPE_CHECKING:
-    from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._clock import Clock
+    from pyasynq._redis.driver import AsyncDriver
     from pyasynq._server.redis_time import RedisTime
     from pyasynq._server.roster import Roster
     from pyasynq._server.routes import Router

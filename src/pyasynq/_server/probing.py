@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyasynq._broker.settle import probe
 
 if TYPE_CHECKING:
-    from pyasynq._broker.drivers.driver import AsyncDriver
+    from pyasynq._redis.driver import AsyncDriver
 
 
 async def answers(driver: AsyncDriver, queue: str) -> bool:

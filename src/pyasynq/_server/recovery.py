@@ -14,8 +14,8 @@ from pyasynq.events import ArchiveTrimmed, MessageQuarantined, TaskPoisoned, Tas
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._broker.leases import ExpiredTask
+    from pyasynq._redis.driver import AsyncDriver
     from pyasynq._server.redis_time import RedisTime
     from pyasynq._wire.messages import TaskMessage
     from pyasynq.events import Events

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyasynq._broker.cancellation import CancelRequest
-    from pyasynq._broker.drivers.driver import BlockingDriver
     from pyasynq._broker.leases import Renewed
-    from pyasynq._broker.plan import Plan
     from pyasynq._clock import Clock
+    from pyasynq._redis.driver import BlockingDriver
+    from pyasynq._redis.plan import Plan
     from pyasynq._server.redis_time import RedisTime
     from pyasynq._server.settings import EngineSettings
 

@@ -6,7 +6,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.drivers.failures import let_go
+from pyasynq._redis.failures import let_go
 from pyasynq._server.bell import Backoff, Bell
 from pyasynq._server.time_limits import CANCEL_SECONDS, cancel_task, report_place
 from pyasynq.events import LeaveFailed, RoundFailed, RoundFinished, ShutdownHung

@@ -14,10 +14,10 @@ from pyasynq._server.settle_entry import Batch, Entry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pyasynq._broker.plan import Plan
     from pyasynq._broker.settle import Settled
     from pyasynq._broker.verdicts import Verdict
     from pyasynq._clock import Clock
+    from pyasynq._redis.plan import Plan
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.redis_time import RedisTime
     from pyasynq.config import ServerConfig

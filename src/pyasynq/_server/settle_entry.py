@@ -12,8 +12,8 @@ from pyasynq.errors import PyasynqError, RedisReplyError, RedisValueTooLargeErro
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pyasynq._broker.plan import Plan
     from pyasynq._broker.settle import Settled
+    from pyasynq._redis.plan import Plan
     from pyasynq._server.attempt import Attempt
 
 SUSPECT_BYTES: Final = 65_536

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyasynq.events import ServerWarning
 
 if TYPE_CHECKING:
-    from pyasynq._broker.inspecting.server_facts import ServerFacts
     from pyasynq._clock import Clock
+    from pyasynq._redis.facts import ServerFacts
     from pyasynq._server.settings import EngineSettings
     from pyasynq.events import Events
 

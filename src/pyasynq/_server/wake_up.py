@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._broker.drivers.wakeup import Watcher
+    from pyasynq._redis.key_watcher import Watcher
 
 
 class WakeUp:

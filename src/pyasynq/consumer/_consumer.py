@@ -7,10 +7,10 @@ import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.verdicts import Verdict
 from pyasynq._checks import check_whole, seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._server.consumer_engine import ConsumerEngine
 from pyasynq._server.logs import LogSubscriber
 from pyasynq._server.receipt import Receipt
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import TracebackType
 
-    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._clock import Clock
+    from pyasynq._redis.clients import RedisSource
     from pyasynq.options import Duration
 
 

@@ -23,11 +23,11 @@ from pyasynq._broker.doctoring.keys import (
 )
 from pyasynq._broker.doctoring.ticks import ticks_after
 from pyasynq._broker.doctoring.types import GLOBAL_TYPES, wrong_type, wrong_types
-from pyasynq._broker.inspecting.server_facts import server_facts
 from pyasynq._broker.schedules import TICK_SLACK_SECONDS
 from pyasynq._broker.servers import list_server_keys, read_server
 from pyasynq._broker.stored import name_of
 from pyasynq._broker.stored_limits import get_limits
+from pyasynq._redis.facts import server_facts
 from pyasynq._wire.constants import SERVER_RECORD_SECONDS
 from pyasynq._wire.engine_text import decode_engine
 from pyasynq._wire.keys import SCHEDULERS

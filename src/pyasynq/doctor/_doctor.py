@@ -13,13 +13,13 @@ from pyasynq._broker.doctoring.groups import known_groups
 from pyasynq._broker.doctoring.keys import database_size, is_registered, scan_keys
 from pyasynq._broker.doctoring.tasks import judge
 from pyasynq._broker.doctoring.types import GLOBAL_TYPES, wrong_type
-from pyasynq._broker.drivers.driver import AsyncDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.stored import name_of
 from pyasynq._checks import check_whole, positive_seconds_of, seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._human_text import counted
+from pyasynq._redis.driver import AsyncDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.constants import ARCHIVE_LIMIT
 from pyasynq._wire.keys import ALL_QUEUES, scheduler_history_key
 from pyasynq.errors import QueueNotFoundError, RedisReplyError
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from pyasynq._broker.drivers.redis_clients import RedisSource
     from pyasynq._clock import Clock
+    from pyasynq._redis.clients import RedisSource
     from pyasynq.options import Duration
 
 Progress: TypeAlias = "Callable[[int, int], object]"

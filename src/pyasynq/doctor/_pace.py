@@ -7,14 +7,14 @@ import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyasynq._broker.arguments import MAX_TASKS
-from pyasynq._broker.drivers.exchange import advance
-from pyasynq._broker.plan import ask
+from pyasynq._redis.exchange import advance
+from pyasynq._redis.plan import ask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.drivers.driver import AsyncDriver
-    from pyasynq._broker.plan import Place, Plan
+    from pyasynq._redis.driver import AsyncDriver
+    from pyasynq._redis.plan import Place, Plan
 
 T = TypeVar("T")
 

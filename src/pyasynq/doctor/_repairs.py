@@ -18,7 +18,7 @@ from pyasynq._broker.doctoring.keys import (
 from pyasynq._broker.doctoring.tasks import judge, settle_damaged
 from pyasynq._broker.doctoring.ticks import reset_tick
 from pyasynq._broker.inspecting.removal import remove_queue
-from pyasynq._broker.inspecting.server_facts import server_facts
+from pyasynq._redis.facts import server_facts
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import QueueNotEmptyError

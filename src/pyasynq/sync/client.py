@@ -7,8 +7,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.enqueueing.chunk_sender import BlockingChunkSender
 from pyasynq._broker.enqueueing.chunks import (
     OnError,
@@ -28,6 +26,8 @@ from pyasynq._broker.waits.task_waits_blocking import BlockingTaskWaits
 from pyasynq._call_shape import check_client_middleware
 from pyasynq._checks import check_max_bytes, positive_seconds_of
 from pyasynq._clock import SYSTEM_CLOCK, Clock
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.options import DEFAULT_MAX_PAYLOAD, Duration, EnqueueOptions, events_kept, resolve_options
 from pyasynq.task import EnqueueResult, FinishedTask, Task, TaskInfo
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from pyasynq._broker.drivers.redis_clients import RedisSource
-    from pyasynq._broker.drivers.redis_url import RedisTarget
     from pyasynq._broker.enqueueing.chunks import BlockingTasks
+    from pyasynq._redis.clients import RedisSource
+    from pyasynq._redis.url import RedisTarget
 
 
 CallNext: TypeAlias = Callable[[Task], TaskInfo]

@@ -11,8 +11,8 @@ from pyasynq._wire.messages import decode_task_message
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyasynq._broker.drivers.driver import BlockingDriver
     from pyasynq._clock import Instant
+    from pyasynq._redis.driver import BlockingDriver
 
 
 def take_and_die(

@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ask
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ask
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyasynq._broker.plan import Argument, Reply
+    from pyasynq._redis.plan import Argument, Reply
 
 _MARK: Final = "pyasynq:testing"
 """Key that says that a database holds nothing but what tests have left."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyasynq import sync
-from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
+from pyasynq._redis.driver import AsyncDriver, BlockingDriver
 from pyasynq.client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.drivers.redis_url import RedisTarget
-    from pyasynq._broker.plan import Plan
     from pyasynq._clock import Clock
+    from pyasynq._redis.plan import Plan
+    from pyasynq._redis.url import RedisTarget
 
 T = TypeVar("T")
 

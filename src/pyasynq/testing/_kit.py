@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from pyasynq import sync
 from pyasynq._app.typed_task import TypedTask
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.drivers.guard import only
-from pyasynq._broker.drivers.redis_clients import url_of
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._checks import instant_of, is_whole, seconds_of
 from pyasynq._clock import Instant
+from pyasynq._redis.clients import url_of
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.guard import only
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._server.logs import LogSubscriber
 from pyasynq._server.routes import router_of
 from pyasynq._server.threads import HandlerThreads
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import TracebackType
 
-    from pyasynq._broker.drivers.redis_clients import RedisSource
+    from pyasynq._redis.clients import RedisSource
     from pyasynq._server.routes import Handler, Router
     from pyasynq.client import Client
     from pyasynq.options import Duration

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.plan import CommandCall, Replay, ask
+from pyasynq._redis.plan import CommandCall, Replay, ask
 from pyasynq._wire.keys import queue_keys
 from pyasynq.task import Task
 
 if TYPE_CHECKING:
-    from pyasynq._broker.drivers.driver import BlockingDriver
+    from pyasynq._redis.driver import BlockingDriver
 
 _NOT_NOW: Final = ("process_at", "process_in", "group")
 

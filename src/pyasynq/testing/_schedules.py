@@ -9,7 +9,7 @@ from pyasynq.errors import ConfigurationError
 from pyasynq.periodic import PeriodicTaskManager
 
 if TYPE_CHECKING:
-    from pyasynq._broker.drivers.driver import AsyncDriver
+    from pyasynq._redis.driver import AsyncDriver
     from pyasynq._scheduler.services import Ticker
     from pyasynq._server.redis_time import RedisTime
     from pyasynq.events import Events

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyasynq._broker.arguments import chunks
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ask
 from pyasynq._broker.scores import whole_second
 from pyasynq._checks import check_representable, instant_of
 from pyasynq._clock import Instant
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ask
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import InvalidOptionError
@@ -19,7 +19,7 @@ from pyasynq.errors import InvalidOptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pyasynq._broker.drivers.driver import BlockingDriver
+    from pyasynq._redis.driver import BlockingDriver
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._broker.dequeue import LimitedBy
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.inspecting.server_facts import server_facts
 from pyasynq._broker.leases import renew
 from pyasynq._broker.settle import Claim
 from pyasynq._clock import Instant
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.facts import server_facts
 from pyasynq._server.attempt import Phase, expect_renewals
 from pyasynq._server.code_places import timeout_of
 from pyasynq._server.conclusion import ServerStopping
@@ -29,7 +29,7 @@ from pyasynq.testing._time import checked, due_times
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._broker.drivers.redis_url import RedisTarget
+    from pyasynq._redis.url import RedisTarget
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.queue_view import QueueView
     from pyasynq._server.routes import Router

@@ -13,7 +13,6 @@ from pyasynq._broker.groups import GroupLimits, check_groups
 from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
 from pyasynq._broker.leases import PoisonTask, RecoverTask, archive_poison, recover, renew
 from pyasynq._broker.locks import HeldLock, renew_locks
-from pyasynq._broker.plan import CommandCall, ScriptCall
 from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.schedules import begin_entries
 from pyasynq._broker.servers import write_server_state
@@ -31,13 +30,14 @@ from pyasynq._broker.settle import (
 )
 from pyasynq._broker.task_events import publish_events
 from pyasynq._clock import Instant
+from pyasynq._redis.plan import CommandCall, ScriptCall
 from pyasynq._wire.messages import ServerInfo, WorkerInfo
 from pyasynq.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._broker.plan import Call, Plan
+    from pyasynq._redis.plan import Call, Plan
 
 NOW = Instant(2_000_000_000)
 ITEMS = 5_000

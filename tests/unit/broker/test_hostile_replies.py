@@ -10,10 +10,8 @@ import pytest
 
 from pyasynq._broker.cancellation import CancelRequest, read_requests
 from pyasynq._broker.dequeue import DequeuedTask
-from pyasynq._broker.drivers.redis_py import pack
 from pyasynq._broker.groups import list_groups
 from pyasynq._broker.inspecting.queues import history
-from pyasynq._broker.inspecting.server_facts import server_facts
 from pyasynq._broker.inspecting.tasks import get_task
 from pyasynq._broker.leases import list_expired
 from pyasynq._broker.queue_registry import queue_names
@@ -21,6 +19,8 @@ from pyasynq._broker.stored import check_task_id, name_of, number_of
 from pyasynq._broker.stored_limits import get_limits
 from pyasynq._broker.task_events import decode_event
 from pyasynq._broker.task_records import task_info
+from pyasynq._redis.facts import server_facts
+from pyasynq._redis.redis_py import pack
 from pyasynq._scheduler.entry import option_texts
 from pyasynq._wire.engine_text import decode_engine
 from pyasynq._wire.history import decode_attempts, decode_progress

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyasynq._broker.drivers.durability import exchange
-from pyasynq._broker.drivers.session import DriverState, Session
-from pyasynq._broker.drivers.steps import Close, Open, Pause, Received, Send
-from pyasynq._broker.plan import Argument, Call, CommandCall, Replay, ScriptCall
-from pyasynq._broker.scripts import Script, ScriptForm
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.durability import exchange
+from pyasynq._redis.plan import Argument, Call, CommandCall, Replay, ScriptCall
+from pyasynq._redis.script import Script, ScriptForm
+from pyasynq._redis.session import DriverState, Session
+from pyasynq._redis.steps import Close, Open, Pause, Received, Send
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.drivers.reply_errors import ReplyError
+    from pyasynq._redis.reply_errors import ReplyError
     from pyasynq.errors import PyasynqError
     from pyasynq.events import ServerWarning
 

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.drivers.exchange import advance
+from pyasynq._redis.exchange import advance
 from pyasynq.errors import RedisReplyError
 from tests.unit.driver.scripted import command
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
 
 
 def counting(rounds: int) -> Plan[list[int]]:

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.health import ping
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import RedisUnavailableError
 
 if TYPE_CHECKING:
-    from pyasynq._broker.drivers.blocking_pool import BlockingPool
+    from pyasynq._redis.pool_blocking import BlockingPool
 
 
 def test_a_connection_is_back_before_the_next_thread_may_want_it() -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from redis.crc import key_slot
 
-from pyasynq._broker.drivers.cluster_map import SLOTS, ClusterMap, guard_key, map_of, slot_of
-from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._redis.cluster.slot_map import SLOTS, ClusterMap, guard_key, map_of, slot_of
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.keys import SERVERS, queue_keys, semaphore_key
 
 A, B, C = ("a", 1), ("b", 2), ("c", 3)

@@ -4,18 +4,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.drivers.cluster_map import SLOTS, ClusterMap, guard_key, slot_of
-from pyasynq._broker.drivers.cluster_routes import route
-from pyasynq._broker.drivers.cluster_visit import NO_ANSWER, Elsewhere, Visit
-from pyasynq._broker.drivers.session import DriverState
-from pyasynq._broker.drivers.steps import Pause
-from pyasynq._broker.plan import CommandCall, DurableCall, Replay, ScriptCall
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.cluster.routes import route
+from pyasynq._redis.cluster.slot_map import SLOTS, ClusterMap, guard_key, slot_of
+from pyasynq._redis.cluster.visit import NO_ANSWER, Elsewhere, Visit
+from pyasynq._redis.plan import CommandCall, DurableCall, Replay, ScriptCall
+from pyasynq._redis.session import DriverState
+from pyasynq._redis.steps import Pause
 from pyasynq.errors import RedisPermissionError, RedisReplyError, RedisUnavailableError, ReplyLostError
 from tests.unit.driver.scripted import ONE
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Call
+    from pyasynq._redis.plan import Call
 
 A, B, C = ("a", 1), ("b", 2), ("c", 3)
 HALF = SLOTS // 2

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from pyasynq._broker.drivers.cluster_visit import Elsewhere, Visit, visit
-from pyasynq._broker.drivers.reply_errors import ReplyError
-from pyasynq._broker.drivers.steps import Open, Received
-from pyasynq._broker.plan import Call, Replay
+from pyasynq._redis.cluster.visit import Elsewhere, Visit, visit
+from pyasynq._redis.plan import Call, Replay
+from pyasynq._redis.reply_errors import ReplyError
+from pyasynq._redis.steps import Open, Received
 from pyasynq.errors import RedisAuthenticationError, RedisPermissionError, RedisReplyError, ReplyLostError
 from tests.unit.driver.scripted import GREETING, ScriptedServer, call, command, evalsha
 

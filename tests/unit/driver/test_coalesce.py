@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pyasynq._broker.drivers.driver import AsyncDriver
-from pyasynq._broker.drivers.exchange import advance
-from pyasynq._broker.drivers.redis_url import RedisTarget
 from pyasynq._broker.enqueueing.coalesce_async import EnqueueBatcher
 from pyasynq._broker.enqueueing.coalesce_blocking import BlockingEnqueueBatcher
 from pyasynq._broker.enqueueing.compose import Composed, compose
-from pyasynq._broker.plan import ScriptCall
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.driver import AsyncDriver
+from pyasynq._redis.exchange import advance
+from pyasynq._redis.plan import ScriptCall
+from pyasynq._redis.url import RedisTarget
 from pyasynq.errors import RedisUnavailableError, ReplyLostError
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
 
 
 def task(payload: bytes = b"") -> Composed:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from pyasynq._broker.drivers.exchange import exchange
-from pyasynq._broker.drivers.reply_errors import ReplyError
-from pyasynq._broker.drivers.steps import Open, Received, Send
-from pyasynq._broker.plan import Replay
 from pyasynq._embedded.errors import EmbeddedServerError
+from pyasynq._redis.exchange import exchange
+from pyasynq._redis.plan import Replay
+from pyasynq._redis.reply_errors import ReplyError
+from pyasynq._redis.steps import Open, Received, Send
 from pyasynq.errors import (
     RedisAuthenticationError,
     RedisOutOfMemoryError,

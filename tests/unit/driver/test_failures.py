@@ -15,9 +15,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from pyasynq._broker.drivers.failures import cause_of, refusal_of, tls_fault, unlike_redis
-from pyasynq._broker.drivers.redis_url import RedisTarget
-from pyasynq._broker.drivers.tls import TLSOptions
+from pyasynq._redis.failures import cause_of, refusal_of, tls_fault, unlike_redis
+from pyasynq._redis.tls import TLSOptions
+from pyasynq._redis.url import RedisTarget
 from pyasynq.errors import RedisTLSError
 
 PAGE = Path(__file__).parents[3] / "docs" / "redis.md"

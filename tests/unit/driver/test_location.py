@@ -3,8 +3,8 @@ from __future__ import annotations
 import os
 import signal
 
-from pyasynq._broker.drivers.location import Location
-from pyasynq._broker.drivers.redis_url import parse_redis_url
+from pyasynq._redis.endpoint import Location
+from pyasynq._redis.url import parse_redis_url
 
 
 def test_a_fork_while_a_thread_starts_the_server_does_not_block_the_child() -> None:

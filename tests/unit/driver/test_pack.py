@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from pyasynq._broker.drivers.redis_py import pack
+from pyasynq._redis.redis_py import pack
 
 INTERRUPTED = """
 import signal
-from pyasynq._broker.drivers.redis_py import pack
+from pyasynq._redis.redis_py import pack
 
 command = tuple(range(3_000))
 strikes = 0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyasynq._broker.drivers.redis_addresses import (
+from pyasynq._redis.addresses import (
     Authority,
     format_address,
     parse_addresses,

@@ -10,14 +10,14 @@ import redis.asyncio.sentinel
 import redis.sentinel
 
 from pyasynq import App
-from pyasynq._broker.drivers.redis_addresses import SentinelGroup
-from pyasynq._broker.drivers.redis_clients import url_of
-from pyasynq._broker.drivers.redis_url import RedisTarget, parse_redis_url
-from pyasynq._broker.drivers.tls import TLSOptions
+from pyasynq._redis.addresses import SentinelGroup
+from pyasynq._redis.clients import url_of
+from pyasynq._redis.tls import TLSOptions
+from pyasynq._redis.url import RedisTarget, parse_redis_url
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pyasynq._broker.drivers.redis_clients import RedisSource
+    from pyasynq._redis.clients import RedisSource
 
 SECRET = "s3/cr:3t@"
 SINGLE: list[Any] = [redis.Redis, redis.asyncio.Redis]

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from pyasynq._broker.drivers.guard import check, only
-from pyasynq._broker.drivers.redis_addresses import SentinelGroup
-from pyasynq._broker.drivers.redis_url import RedisTarget, parse_redis_url
-from pyasynq._broker.drivers.tls import TLSOptions
+from pyasynq._redis.addresses import SentinelGroup
+from pyasynq._redis.guard import check, only
+from pyasynq._redis.tls import TLSOptions
+from pyasynq._redis.url import RedisTarget, parse_redis_url
 from pyasynq.errors import ConfigurationError, ForeignRedisError
 
 SECRET = "s3cr3t"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import redis.exceptions as redis_errors
 
-from pyasynq._broker.drivers.reply_errors import ReplyError, denied_commands, reply_error, translate
+from pyasynq._redis.reply_errors import ReplyError, denied_commands, reply_error, translate
 from pyasynq.errors import RedisOutOfMemoryError, RedisPermissionError
 
 

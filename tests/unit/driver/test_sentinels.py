@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.drivers.reply_errors import ReplyError
-from pyasynq._broker.drivers.sentinels import Ask, Enter, Found, address_in, search
-from pyasynq._broker.drivers.steps import Received
+from pyasynq._redis.reply_errors import ReplyError
+from pyasynq._redis.sentinel.search import Ask, Enter, Found, address_in, search
+from pyasynq._redis.steps import Received
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import ConfigurationError, RedisAuthenticationError, RedisTLSError
 
 TARGET = parse_redis_url("redis-sentinel://bob:r3dis@s1,s2,s3/4?master=m&sentinel_password=s3ntinel")

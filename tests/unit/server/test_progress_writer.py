@@ -24,7 +24,7 @@ from tests.run_async import run_async
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
 
 SETTINGS = EngineSettings()
 AWAY = RedisUnavailableError("redis:6379", "refused")

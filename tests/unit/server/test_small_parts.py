@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.inspecting.server_facts import ServerFacts
 from pyasynq._clock import Instant
+from pyasynq._redis.facts import ServerFacts
 from pyasynq._server.attempt import Phase
 from pyasynq._server.log_records import install_task_fields
 from pyasynq._server.overdue import OverdueRule

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.arguments import MAX_TASKS, chunks
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import DOCTOR_RAISE_COUNTER
 from pyasynq._broker.stored import name_of
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyasynq._broker.plan import Reply
+    from pyasynq._redis.plan import Reply
 
 
 def wrong_counters(queue: str, counters: Iterable[bytes]) -> Plan[dict[bytes, int | None]]:

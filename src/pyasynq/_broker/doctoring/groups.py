@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import MAX_TASKS, chunks
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import DOCTOR_LOOK_AT_GROUPS, DOCTOR_MEND_GROUPS
 from pyasynq._broker.stored import scan_names
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import MAX_TASKS
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import (
     ALL_SCRIPTS,
     DOCTOR_EXPIRE_ENDLESS,
@@ -16,12 +15,13 @@ from pyasynq._broker.scripts import (
 )
 from pyasynq._broker.settle import trim_rest
 from pyasynq._broker.stored import name_of, number_of
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import ALL_QUEUES, SCHEDULERS, SERVERS, WORKERS, queue_keys, scheduler_history_key
 from pyasynq._wire.messages import SchedulerEntry, UndecodableMessageError
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Place
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Place
 
 INDEXES = (SERVERS, WORKERS, SCHEDULERS)
 """Sorted sets of records, each scored with the second until which it is to be believed."""

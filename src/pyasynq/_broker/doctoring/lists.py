@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.plan import CommandCall, Plan, Replay
+from pyasynq._redis.plan import CommandCall, Plan, Replay
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS, chunks, time_arguments
 from pyasynq._broker.doctoring.lists import LIST_WALK, count_in_list
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import DOCTOR_JUDGE, DOCTOR_READ_TASKS, DOCTOR_SETTLE, DOCTOR_WALK
 from pyasynq._broker.stored import name_of
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.constants import LEASE_SECONDS
 from pyasynq._wire.keys import queue_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyasynq._broker.plan import Argument, Reply
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Argument, Reply
     from pyasynq._wire.keys import QueueKeys
 
 _LIST_STEPS: Final = 200_000

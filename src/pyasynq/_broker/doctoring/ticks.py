@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pyasynq._broker.arguments import MAX_TASKS
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import DOCTOR_RESET_TICK
 from pyasynq._broker.stored import number_of
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 
 

@@ -11,9 +11,9 @@ from pyasynq.errors import RedisUnavailableError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.drivers.driver import AsyncDriver, BlockingDriver
     from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq._clock import Clock
+    from pyasynq._redis.driver import AsyncDriver, BlockingDriver
 
 D = TypeVar("D", bound="AsyncDriver | BlockingDriver")
 

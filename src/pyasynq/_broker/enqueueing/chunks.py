@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq._broker.enqueueing.enqueue import OtherResults
-    from pyasynq._broker.plan import Plan
     from pyasynq._broker.queue_registry import QueueRegistry
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Plan
 
 T = TypeVar("T")
 

@@ -15,16 +15,16 @@ from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pyasynq._broker.drivers.loop_homes import LoopHomes
 from pyasynq._broker.enqueueing.batcher import Batcher
+from pyasynq._redis.loop_homes import LoopHomes
 from pyasynq.errors import RedisUnavailableError, ReplyLostError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq._clock import Clock
+    from pyasynq._redis.driver import AsyncDriver
     from pyasynq.task import EnqueueResult
 
 _WORTH_A_BATCH: Final = 32

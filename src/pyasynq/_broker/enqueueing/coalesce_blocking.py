@@ -12,16 +12,16 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._broker.drivers.thread_waiter import ThreadWaiter
 from pyasynq._broker.enqueueing.batcher import Batcher
+from pyasynq._redis.thread_waiter import ThreadWaiter
 from pyasynq.errors import PyasynqError, ReplyLostError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyasynq._broker.drivers.driver import BlockingDriver
     from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq._clock import Clock
+    from pyasynq._redis.driver import BlockingDriver
     from pyasynq.task import EnqueueResult
 
 _LOOK_AGAIN: Final = 0.5

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_ARGUMENTS, MAX_BYTES, MAX_TASKS, time_arguments
 from pyasynq._broker.enqueueing.enqueue_rules import new_task_arguments, refusal, result_by_rules
-from pyasynq._broker.plan import Argument, Plan, Replay, ScriptCall
 from pyasynq._broker.queue_registry import register_queue
 from pyasynq._broker.scripts import (
     GROUP_ADD,
@@ -16,9 +15,9 @@ from pyasynq._broker.scripts import (
     TASK_ENQUEUE_UNIQUE,
     TASK_SCHEDULE,
     TASK_SCHEDULE_UNIQUE,
-    Script,
 )
 from pyasynq._broker.stored import shown
+from pyasynq._redis.plan import Argument, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 from pyasynq.task import EnqueueResult, TaskState
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq._broker.queue_registry import QueueRegistry
     from pyasynq._clock import Instant
+    from pyasynq._redis.script import Script
 
 OtherResults: TypeAlias = dict[int, EnqueueResult]
 """What became of those tasks that were not simply enqueued, by their positions; mostly there are none."""

@@ -10,9 +10,9 @@ from pyasynq.errors import RedisError
 
 if TYPE_CHECKING:
     from pyasynq._broker.enqueueing.enqueue import EnqueueRun, OtherResults
-    from pyasynq._broker.plan import Plan
     from pyasynq._broker.queue_registry import QueueRegistry
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Plan
 
 
 def enqueue_and_publish(

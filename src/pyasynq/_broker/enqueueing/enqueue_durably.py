@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.drivers.durability import Confirmation, durably
 from pyasynq._broker.enqueueing.enqueue_rules import enqueued, info_of_result
+from pyasynq._redis.durability import Confirmation, durably
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import NotDurableError
 from pyasynq.task import EnqueueStatus
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyasynq._broker.enqueueing.enqueue import EnqueueRun, OtherResults
-    from pyasynq._broker.plan import Plan
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Plan
 
 _IN_REDIS: Final = (EnqueueStatus.ENQUEUED, EnqueueStatus.REPLACED, EnqueueStatus.EXISTING)
 _NOBODY_ASKED: Final = Confirmation(0, "they were not asked")

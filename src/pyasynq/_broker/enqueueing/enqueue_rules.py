@@ -15,8 +15,8 @@ from pyasynq.task import EnqueueResult, EnqueueStatus, TaskInfo
 
 if TYPE_CHECKING:
     from pyasynq._broker.enqueueing.compose import Composed
-    from pyasynq._broker.plan import Argument, Reply
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Argument, Reply
 
 _REFUSE: Final = Rules("raise", "raise", None, b"")
 _ENQUEUED: Final = EnqueueStatus.ENQUEUED  # Python 3.11 takes long to find a member of an enumeration

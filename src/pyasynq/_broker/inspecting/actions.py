@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
 from pyasynq._broker.inspecting.tasks import collection_key
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import (
     INSPECT_ARCHIVE,
     INSPECT_DELETE,
@@ -16,6 +15,7 @@ from pyasynq._broker.scripts import (
 )
 from pyasynq._broker.settle import trim_rest
 from pyasynq._broker.stored import name_of
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import QueueKeys, queue_keys
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import TaskNotFoundError, TaskStateError
@@ -25,8 +25,8 @@ from pyasynq.task import TaskState
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyasynq._broker.plan import Reply
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Reply
 
     Progress: TypeAlias = Callable[[int, int], object]
     """Is told how many tasks have been dealt with, of how many."""

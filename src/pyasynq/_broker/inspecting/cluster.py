@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.drivers.redis_addresses import format_address
-from pyasynq._broker.plan import CommandCall, Plan, Replay
+from pyasynq._redis.addresses import format_address
+from pyasynq._redis.plan import CommandCall, Plan, Replay
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import RedisReplyError
 from pyasynq.info import ClusterNode
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Argument
+    from pyasynq._redis.plan import Argument
 
 
 def redis_info(*, of_cluster: bool) -> Plan[dict[str, str]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq._broker.plan import Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import INSPECT_FORGET_GROUPS, INSPECT_GROUPS
 from pyasynq._broker.stored import shown
+from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 
 if TYPE_CHECKING:

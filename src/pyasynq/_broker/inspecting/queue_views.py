@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._broker.inspecting import group_counts
 from pyasynq._broker.inspecting import queues as inspect_queues
 from pyasynq._broker.inspecting import removal as inspect_removal
-from pyasynq._broker.plan import CommandCall, Plan, Replay
 from pyasynq._broker.stored_limits import get_limits
 from pyasynq._checks import is_whole, name_of, seconds_of
+from pyasynq._redis.plan import CommandCall, Plan, Replay
 from pyasynq._wire.keys import ALL_QUEUES
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError
 from pyasynq.info import DailyStatistics, GroupInfo, QueueInfo

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import FIRST_SEND, time_arguments
 from pyasynq._broker.inspecting.group_counts import GroupCounts
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import (
     INSPECT_MEMORY,
     INSPECT_PAUSE,
@@ -16,6 +15,7 @@ from pyasynq._broker.scripts import (
 )
 from pyasynq._broker.stored import number_of
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import QueueKeys, queue_keys
 from pyasynq.errors import QueueNotPausedError, QueuePausedError
 

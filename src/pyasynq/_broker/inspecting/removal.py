@@ -11,9 +11,9 @@ from pyasynq._broker.inspecting.actions import act_on_collection, delete_tasks
 from pyasynq._broker.inspecting.group_counts import forget_empty_groups, group_sizes
 from pyasynq._broker.inspecting.queues import collections, queue_info
 from pyasynq._broker.inspecting.tasks import collection_key
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import INSPECT_REMOVE_QUEUE
 from pyasynq._broker.stored import name_of
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import ALL_QUEUES, QueueKeys, queue_keys
 from pyasynq.errors import QueueBusyError, QueueNotEmptyError
 from pyasynq.task import TaskState

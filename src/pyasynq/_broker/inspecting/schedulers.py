@@ -13,8 +13,8 @@ from pyasynq.task import Task
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyasynq._broker.plan import Plan
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Plan
     from pyasynq._wire.messages import SchedulerEntry
 
 _FIELDS: Final = {

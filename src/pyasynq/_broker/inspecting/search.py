@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from pyasynq._broker.plan import Plan
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Plan
     from pyasynq.task import TaskInfo
 
 _SIGNATURE_CHARACTERS: Final = 200

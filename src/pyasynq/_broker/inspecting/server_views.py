@@ -13,8 +13,8 @@ from pyasynq.info import ServerInfo, WorkerInfo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.plan import Plan
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Plan
     from pyasynq._wire.messages import WorkerInfo as WorkerRecord
     from pyasynq.info import SchedulerEvent
 

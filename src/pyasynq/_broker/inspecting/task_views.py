@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pyasynq._broker.inspecting.actions import Act, ArchiveLimits, Progress
-    from pyasynq._broker.plan import Plan
     from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Plan
     from pyasynq.info import BulkResult, CancelResult, ErrorReport, SearchPage, TypeReport
     from pyasynq.task import TaskInfo
 

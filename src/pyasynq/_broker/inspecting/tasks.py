@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS
-from pyasynq._broker.plan import Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import INSPECT_GET_TASK, INSPECT_LIST_TASKS
 from pyasynq._broker.task_records import STATES, TaskRecord, read_record
+from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.keys import QueueKeys, queue_keys
 from pyasynq.errors import TaskNotFoundError, UnknownTaskStateError
 from pyasynq.task import TaskState

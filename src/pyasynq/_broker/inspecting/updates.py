@@ -8,8 +8,8 @@ from pyasynq._broker.arguments import time_arguments
 from pyasynq._broker.inspecting.actions import refuse
 from pyasynq._broker.inspecting.tasks import get_task
 from pyasynq._broker.locks import find_holder
-from pyasynq._broker.plan import Plan, Replay, ScriptCall
 from pyasynq._broker.scripts import INSPECT_RESCHEDULE, INSPECT_REWRITE
+from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import decode_task_message, encode_task_message
 from pyasynq.errors import DuplicateTaskError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.inspecting.tasks import get_task
-from pyasynq._broker.plan import CommandCall, Plan, Replay
 from pyasynq._broker.task_records import task_info
+from pyasynq._redis.plan import CommandCall, Plan, Replay
 from pyasynq._wire.constants import RESULT_DROPPED
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import (

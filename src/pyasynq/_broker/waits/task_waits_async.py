@@ -14,19 +14,19 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._broker.drivers.loop_homes import LoopHomes
-from pyasynq._broker.drivers.wakeup import Watcher
 from pyasynq._broker.waits.endings import look, result_of
 from pyasynq._broker.waits.watched_task import Waiter, WatchedTask
 from pyasynq._checks import name_of, seconds_of
+from pyasynq._redis.key_watcher import Watcher
+from pyasynq._redis.loop_homes import LoopHomes
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import ClientClosedError, PyasynqError, WaitTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from pyasynq._broker.drivers.driver import AsyncDriver
     from pyasynq._broker.waits.endings import Look
+    from pyasynq._redis.driver import AsyncDriver
     from pyasynq.options import Duration
     from pyasynq.task import FinishedTask
 

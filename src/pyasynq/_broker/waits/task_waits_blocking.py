@@ -14,15 +14,15 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pyasynq._broker.drivers.thread_waiter import ThreadWaiter, start_thread
 from pyasynq._broker.waits.task_waits_async import TaskWaits
 from pyasynq._checks import name_of, seconds_of
+from pyasynq._redis.thread_waiter import ThreadWaiter, start_thread
 from pyasynq.errors import ClientClosedError, RedisUnavailableError, WaitTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from pyasynq._broker.drivers.driver import BlockingDriver
+    from pyasynq._redis.driver import BlockingDriver
     from pyasynq.options import Duration
     from pyasynq.task import FinishedTask
 

@@ -8,12 +8,12 @@ import math
 import time
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.drivers.driver import AsyncDriver
-from pyasynq._broker.drivers.redis_url import parse_redis_url
-from pyasynq._broker.inspecting.server_facts import server_facts
 from pyasynq._broker.leases import list_of_server
 from pyasynq._broker.servers import clear_server_state
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.driver import AsyncDriver
+from pyasynq._redis.facts import server_facts
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._server.bell import Backoff
 from pyasynq._server.logs import subscribe_lines
 from pyasynq._server.recovery import Recovery, RecoveryRules

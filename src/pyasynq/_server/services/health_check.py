@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.plan import CommandCall, Plan, Replay
 from pyasynq._checks import seconds_of
+from pyasynq._redis.plan import CommandCall, Plan, Replay
 from pyasynq._server.service import Service
 from pyasynq.errors import PyasynqError
 

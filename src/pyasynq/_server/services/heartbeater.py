@@ -19,7 +19,7 @@ from pyasynq.events import HeartbeatWritten
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyasynq._broker.drivers.driver import BlockingDriver
+    from pyasynq._redis.driver import BlockingDriver
     from pyasynq._server.loop_watch import LoopWatch
     from pyasynq._server.overdue import OverdueRule
     from pyasynq._server.parts import Parts

@@ -14,7 +14,7 @@ from pyasynq._server.service import Service
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from pyasynq._server.demand import Demand
     from pyasynq._server.intake import Ask, Intake, Unclear, Unreadable
     from pyasynq._server.parts import Parts

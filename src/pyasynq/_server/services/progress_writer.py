@@ -11,7 +11,7 @@ from pyasynq._server.service import Service
 from pyasynq.errors import RedisReplyError
 
 if TYPE_CHECKING:
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.plan import Plan
     from pyasynq._server.attempt import Attempt
     from pyasynq._server.parts import Parts
 

@@ -14,9 +14,9 @@ from pyasynq.events import SetsReclaimed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyasynq._broker.inspecting.server_facts import ServerFacts
     from pyasynq._broker.leases import ExpiredTask
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.facts import ServerFacts
+    from pyasynq._redis.plan import Plan
     from pyasynq._server.parts import Parts
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyasynq._broker.cancellation import CancelRequest
-    from pyasynq._broker.drivers.subscription import Subscription
     from pyasynq._clock import Instant
+    from pyasynq._redis.subscription import Subscription
     from pyasynq._server.parts import Parts
 
 _SAME_CALL_SECONDS = 5

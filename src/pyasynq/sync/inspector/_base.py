@@ -6,22 +6,22 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from pyasynq._broker.drivers.driver import BlockingDriver
-from pyasynq._broker.drivers.exchange import advance
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._broker.inspecting.actions import ArchiveLimits
 from pyasynq._broker.inspecting.group_counts import GroupCounts
-from pyasynq._broker.plan import ask
 from pyasynq._checks import check_whole, positive_seconds_of, seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.exchange import advance
+from pyasynq._redis.plan import ask
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.constants import ARCHIVE_DAYS, ARCHIVE_LIMIT
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from pyasynq._broker.drivers.redis_clients import RedisSource
-    from pyasynq._broker.plan import Plan
     from pyasynq._clock import Clock, Instant
+    from pyasynq._redis.clients import RedisSource
+    from pyasynq._redis.plan import Plan
     from pyasynq.options import Duration
 
 T = TypeVar("T")

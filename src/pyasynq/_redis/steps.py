@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.drivers.reply_errors import ReplyError
-    from pyasynq._broker.plan import Argument, Reply
+    from pyasynq._redis.plan import Argument, Reply
+    from pyasynq._redis.reply_errors import ReplyError
     from pyasynq.errors import PyasynqError
 
 

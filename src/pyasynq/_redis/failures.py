@@ -17,7 +17,7 @@ from pyasynq.errors import RedisTLSError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyasynq._broker.drivers.redis_url import RedisTarget
+    from pyasynq._redis.url import RedisTarget
 
 _REMEDIES: Final = {
     errno.ECONNREFUSED: "nothing listens there; start Redis, or correct the address",

@@ -10,18 +10,18 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from pyasynq._broker.drivers.reply_errors import WAITED_OUT, ReplyError
-from pyasynq._broker.drivers.steps import Received
 from pyasynq._checks import whole_number_of
+from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError
+from pyasynq._redis.steps import Received
 from pyasynq.errors import ConfigurationError, PyasynqError, RedisAuthenticationError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from pyasynq._broker.drivers.redis_addresses import Address
-    from pyasynq._broker.drivers.redis_url import RedisTarget
-    from pyasynq._broker.drivers.steps import OpenAnswer
-    from pyasynq._broker.plan import Argument
+    from pyasynq._redis.addresses import Address
+    from pyasynq._redis.plan import Argument
+    from pyasynq._redis.steps import OpenAnswer
+    from pyasynq._redis.url import RedisTarget
 
 _REFUSED: Final = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
 _SHORTEST_STEP: Final = 0.001

@@ -14,22 +14,22 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.drivers.async_connection import AsyncConnection, Push
-from pyasynq._broker.drivers.async_pool import learn_map
-from pyasynq._broker.drivers.backoff import jittered_pause
-from pyasynq._broker.drivers.cluster_map import map_of, slot_of
-from pyasynq._broker.drivers.location import Location
-from pyasynq._broker.drivers.reply_errors import WAITED_OUT, ReplyError
-from pyasynq._broker.drivers.session import log_warning
+from pyasynq._redis.backoff import jittered_pause
+from pyasynq._redis.cluster.slot_map import map_of, slot_of
+from pyasynq._redis.connection_async import AsyncConnection, Push
+from pyasynq._redis.endpoint import Location
+from pyasynq._redis.pool_async import learn_map
+from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError
+from pyasynq._redis.session import log_warning
 from pyasynq.errors import ForeignRedisError
 from pyasynq.events import ServerWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pyasynq._broker.drivers.cluster_map import ClusterMap
-    from pyasynq._broker.drivers.redis_addresses import Address
-    from pyasynq._broker.drivers.redis_url import RedisTarget
+    from pyasynq._redis.addresses import Address
+    from pyasynq._redis.cluster.slot_map import ClusterMap
+    from pyasynq._redis.url import RedisTarget
 
 _ARMED_SECONDS: Final = 9.0
 _SHORTEST_PAUSE: Final = 0.05

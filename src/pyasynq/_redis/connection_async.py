@@ -11,21 +11,21 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyasynq._broker.drivers.failures import cause_of, refusal_of
-from pyasynq._broker.drivers.login import login_commands, login_refusal
-from pyasynq._broker.drivers.redis_py import BROKEN, REPLIES, async_connection, pack, read_replies
-from pyasynq._broker.drivers.reply_errors import reply_error
-from pyasynq._broker.drivers.session import Session
-from pyasynq._broker.drivers.steps import Received, no_time
+from pyasynq._redis.failures import cause_of, refusal_of
+from pyasynq._redis.login import login_commands, login_refusal
+from pyasynq._redis.redis_py import BROKEN, REPLIES, async_connection, pack, read_replies
+from pyasynq._redis.reply_errors import reply_error
+from pyasynq._redis.session import Session
+from pyasynq._redis.steps import Received, no_time
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyasynq._broker.drivers.redis_url import RedisTarget
-    from pyasynq._broker.drivers.reply_errors import ReplyError
-    from pyasynq._broker.drivers.steps import OpenAnswer
-    from pyasynq._broker.plan import Argument, Reply
+    from pyasynq._redis.plan import Argument, Reply
+    from pyasynq._redis.reply_errors import ReplyError
+    from pyasynq._redis.steps import OpenAnswer
+    from pyasynq._redis.url import RedisTarget
 
 
 _NO_CONTEXT: Final = contextvars.Context()

@@ -6,28 +6,28 @@ import _thread
 import time
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from pyasynq._broker.drivers.blocking_connection import BlockingConnection
-from pyasynq._broker.drivers.cluster_map import map_of
-from pyasynq._broker.drivers.cluster_routes import route
-from pyasynq._broker.drivers.cluster_visit import visit
-from pyasynq._broker.drivers.durability import exchange
-from pyasynq._broker.drivers.location import Location
-from pyasynq._broker.drivers.redis_addresses import format_address
-from pyasynq._broker.drivers.session import all_busy
-from pyasynq._broker.drivers.steps import Open, Pause, Send
-from pyasynq._broker.drivers.thread_waiter import ThreadWaiter
+from pyasynq._redis.addresses import format_address
+from pyasynq._redis.cluster.routes import route
+from pyasynq._redis.cluster.slot_map import map_of
+from pyasynq._redis.cluster.visit import visit
+from pyasynq._redis.connection_blocking import BlockingConnection
+from pyasynq._redis.durability import exchange
+from pyasynq._redis.endpoint import Location
+from pyasynq._redis.session import all_busy
+from pyasynq._redis.steps import Open, Pause, Send
+from pyasynq._redis.thread_waiter import ThreadWaiter
 from pyasynq.errors import ReplyLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence, Sized
 
-    from pyasynq._broker.drivers.cluster_visit import Elsewhere, Visit
-    from pyasynq._broker.drivers.exchange import Outcome
-    from pyasynq._broker.drivers.redis_addresses import Address
-    from pyasynq._broker.drivers.redis_url import RedisTarget
-    from pyasynq._broker.drivers.session import DriverState, Session
-    from pyasynq._broker.drivers.steps import Step
-    from pyasynq._broker.plan import Call
+    from pyasynq._redis.addresses import Address
+    from pyasynq._redis.cluster.visit import Elsewhere, Visit
+    from pyasynq._redis.exchange import Outcome
+    from pyasynq._redis.plan import Call
+    from pyasynq._redis.session import DriverState, Session
+    from pyasynq._redis.steps import Step
+    from pyasynq._redis.url import RedisTarget
 
 W = TypeVar("W", bound="Sized")
 

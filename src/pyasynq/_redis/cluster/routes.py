@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pyasynq._broker.drivers.backoff import jittered_pause
-from pyasynq._broker.drivers.cluster_map import guard_key, slot_of
-from pyasynq._broker.drivers.cluster_visit import NO_ANSWER, Elsewhere, Visit
-from pyasynq._broker.drivers.exchange import UNSETTLED, Outcome
-from pyasynq._broker.drivers.redis_addresses import format_address
-from pyasynq._broker.drivers.steps import Pause
-from pyasynq._broker.plan import CommandCall, DurableCall, Replay, ScriptCall
+from pyasynq._redis.addresses import format_address
+from pyasynq._redis.backoff import jittered_pause
+from pyasynq._redis.cluster.slot_map import guard_key, slot_of
+from pyasynq._redis.cluster.visit import NO_ANSWER, Elsewhere, Visit
+from pyasynq._redis.exchange import UNSETTLED, Outcome
+from pyasynq._redis.plan import CommandCall, DurableCall, Replay, ScriptCall
+from pyasynq._redis.steps import Pause
 from pyasynq.errors import RedisReplyError, RedisUnavailableError, ReplyLostError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from pyasynq._broker.drivers.cluster_map import ClusterMap
-    from pyasynq._broker.drivers.redis_addresses import Address
-    from pyasynq._broker.drivers.session import DriverState
-    from pyasynq._broker.plan import Call, Place, PlainCall
+    from pyasynq._redis.addresses import Address
+    from pyasynq._redis.cluster.slot_map import ClusterMap
+    from pyasynq._redis.plan import Call, Place, PlainCall
+    from pyasynq._redis.session import DriverState
 
 RoutingStep: TypeAlias = "list[Visit] | Pause"
 Answers: TypeAlias = "list[list[Outcome | Elsewhere]]"

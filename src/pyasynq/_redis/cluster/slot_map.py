@@ -11,9 +11,9 @@ from redis.crc import key_slot
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from pyasynq._broker.drivers.redis_addresses import Address
-    from pyasynq._broker.drivers.redis_url import RedisTarget
-    from pyasynq._broker.plan import Reply
+    from pyasynq._redis.addresses import Address
+    from pyasynq._redis.plan import Reply
+    from pyasynq._redis.url import RedisTarget
 
 SLOTS: Final = 16_384
 _REDIRECTION: Final = re.compile(

@@ -13,20 +13,20 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from pyasynq._broker.drivers.cluster_map import map_of
-from pyasynq._broker.drivers.primary_watch import perform, perform_async, watch_of
-from pyasynq._broker.drivers.redis_url import parse_redis_url
 from pyasynq._embedded.errors import EmbeddedServerError
+from pyasynq._redis.cluster.slot_map import map_of
+from pyasynq._redis.sentinel.primary_watch import perform, perform_async, watch_of
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.embedded import open_embedded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._broker.drivers.async_connection import AsyncConnection
-    from pyasynq._broker.drivers.blocking_connection import BlockingConnection
-    from pyasynq._broker.drivers.primary_watch import PrimaryWatch
-    from pyasynq._broker.drivers.redis_url import RedisTarget
-    from pyasynq._broker.drivers.steps import OpenAnswer
+    from pyasynq._redis.connection_async import AsyncConnection
+    from pyasynq._redis.connection_blocking import BlockingConnection
+    from pyasynq._redis.sentinel.primary_watch import PrimaryWatch
+    from pyasynq._redis.steps import OpenAnswer
+    from pyasynq._redis.url import RedisTarget
     from pyasynq.embedded import EmbeddedServer
 
 T = TypeVar("T")

@@ -12,19 +12,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
-from pyasynq._broker.drivers import exchange as plainly
-from pyasynq._broker.drivers import guard
-from pyasynq._broker.drivers.reply_errors import ReplyError
-from pyasynq._broker.drivers.steps import Open, Send
-from pyasynq._broker.plan import Call, DurableCall, Plan, Replay
+from pyasynq._redis import exchange as plainly
+from pyasynq._redis import guard
+from pyasynq._redis.plan import Call, DurableCall, Plan, Replay
+from pyasynq._redis.reply_errors import ReplyError
+from pyasynq._redis.steps import Open, Send
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from pyasynq._broker.drivers.exchange import Outcome
-    from pyasynq._broker.drivers.session import DriverState, Session
-    from pyasynq._broker.drivers.steps import Received, Step
-    from pyasynq._broker.plan import PlainCall, Reply
+    from pyasynq._redis.exchange import Outcome
+    from pyasynq._redis.plan import PlainCall, Reply
+    from pyasynq._redis.session import DriverState, Session
+    from pyasynq._redis.steps import Received, Step
 
 T = TypeVar("T")
 

@@ -6,28 +6,28 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from pyasynq._broker.drivers.async_connection import AsyncConnection
-from pyasynq._broker.drivers.cluster_map import map_of
-from pyasynq._broker.drivers.cluster_routes import route
-from pyasynq._broker.drivers.cluster_visit import visit
-from pyasynq._broker.drivers.durability import exchange
-from pyasynq._broker.drivers.location import Location
-from pyasynq._broker.drivers.redis_addresses import format_address
-from pyasynq._broker.drivers.session import DriverState, all_busy, log_warning
-from pyasynq._broker.drivers.steps import Open, Pause, Send
-from pyasynq._broker.plan import CommandCall, Replay
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.addresses import format_address
+from pyasynq._redis.cluster.routes import route
+from pyasynq._redis.cluster.slot_map import map_of
+from pyasynq._redis.cluster.visit import visit
+from pyasynq._redis.connection_async import AsyncConnection
+from pyasynq._redis.durability import exchange
+from pyasynq._redis.endpoint import Location
+from pyasynq._redis.plan import CommandCall, Replay
+from pyasynq._redis.session import DriverState, all_busy, log_warning
+from pyasynq._redis.steps import Open, Pause, Send
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence, Sized
 
-    from pyasynq._broker.drivers.cluster_visit import Elsewhere, Visit
-    from pyasynq._broker.drivers.exchange import Outcome
-    from pyasynq._broker.drivers.redis_addresses import Address
-    from pyasynq._broker.drivers.redis_url import RedisTarget
-    from pyasynq._broker.drivers.session import Session
-    from pyasynq._broker.drivers.steps import Step
-    from pyasynq._broker.plan import Call
+    from pyasynq._redis.addresses import Address
+    from pyasynq._redis.cluster.visit import Elsewhere, Visit
+    from pyasynq._redis.exchange import Outcome
+    from pyasynq._redis.plan import Call
+    from pyasynq._redis.session import Session
+    from pyasynq._redis.steps import Step
+    from pyasynq._redis.url import RedisTarget
 
 W = TypeVar("W", bound="Sized")
 

@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._broker.drivers.failures import unlike_redis
-from pyasynq._broker.drivers.reply_errors import WAITED_OUT, ReplyError
-from pyasynq._broker.drivers.steps import Send
+from pyasynq._redis.failures import unlike_redis
+from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError
+from pyasynq._redis.steps import Send
 from pyasynq._visible_text import visible
 from pyasynq.errors import RedisUnavailableError, RedisVersionError
 from pyasynq.events import ServerWarning
@@ -17,9 +17,9 @@ from pyasynq.events import ServerWarning
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from pyasynq._broker.drivers.steps import OpenAnswer, Received, Step
-    from pyasynq._broker.plan import Argument
     from pyasynq._clock import Clock
+    from pyasynq._redis.plan import Argument
+    from pyasynq._redis.steps import OpenAnswer, Received, Step
 
 _log = logging.getLogger("pyasynq")
 _OLDEST_VERSION: Final = (6, 2)

@@ -13,25 +13,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
-from pyasynq._broker.drivers.backoff import jittered_pause
-from pyasynq._broker.drivers.reply_errors import (
+from pyasynq._redis.backoff import jittered_pause
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._redis.reply_errors import (
     WAITED_OUT,
     ReplyError,
     cannot_read_flags,
     denied_commands,
     translate,
 )
-from pyasynq._broker.drivers.session import greet
-from pyasynq._broker.drivers.steps import Close, Open, Pause, Send
-from pyasynq._broker.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._redis.session import greet
+from pyasynq._redis.steps import Close, Open, Pause, Send
 from pyasynq.errors import PyasynqError, RedisUnavailableError, ReplyLostError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from pyasynq._broker.drivers.session import DriverState, Session
-    from pyasynq._broker.drivers.steps import OpenAnswer, Received, Step
-    from pyasynq._broker.plan import Argument, Call, PlainCall, Reply
+    from pyasynq._redis.plan import Argument, Call, PlainCall, Reply
+    from pyasynq._redis.session import DriverState, Session
+    from pyasynq._redis.steps import OpenAnswer, Received, Step
 
 T = TypeVar("T")
 Outcome: TypeAlias = "Reply | Exception"

@@ -18,16 +18,16 @@ import redis.asyncio.connection as redis_async
 import redis.connection as redis_blocking
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
-from pyasynq._broker.drivers.guard import check
-from pyasynq._broker.drivers.reply_errors import read_reply_error
+from pyasynq._redis.guard import check
+from pyasynq._redis.reply_errors import read_reply_error
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyasynq._broker.drivers.redis_url import RedisTarget
-    from pyasynq._broker.drivers.tls import TLSOptions
-    from pyasynq._broker.plan import Argument
+    from pyasynq._redis.plan import Argument
+    from pyasynq._redis.tls import TLSOptions
+    from pyasynq._redis.url import RedisTarget
 
 # redis-py makes these error replies a ConnectionError; here the connection is as good as before.
 REPLIES: Final = (ResponseError, AuthenticationError, BusyLoadingError)

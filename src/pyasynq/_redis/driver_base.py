@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.drivers.cluster_map import map_of
-from pyasynq._broker.drivers.location import Location
-from pyasynq._broker.drivers.session import DriverState, log_warning
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._redis.cluster.slot_map import map_of
+from pyasynq._redis.endpoint import Location
+from pyasynq._redis.session import DriverState, log_warning
 from pyasynq.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._broker.drivers.redis_url import RedisTarget
-    from pyasynq._broker.plan import Place
     from pyasynq._clock import Clock
+    from pyasynq._redis.plan import Place
+    from pyasynq._redis.url import RedisTarget
     from pyasynq.events import ServerWarning
 
 

@@ -10,7 +10,7 @@ from pyasynq.errors import ForeignRedisError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from pyasynq._broker.drivers.redis_url import RedisTarget
+    from pyasynq._redis.url import RedisTarget
 
 _guards: list[frozenset[str]] = []
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyasynq._broker.drivers.durability import confirm
-from pyasynq._broker.drivers.exchange import Round
-from pyasynq._broker.drivers.reply_errors import WAITED_OUT, ReplyError, translate
-from pyasynq._broker.drivers.steps import Received, Send
-from pyasynq._broker.plan import DurableCall
+from pyasynq._redis.durability import confirm
+from pyasynq._redis.exchange import Round
+from pyasynq._redis.plan import DurableCall
+from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError, translate
+from pyasynq._redis.steps import Received, Send
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Sequence
 
-    from pyasynq._broker.drivers.exchange import Outcome
-    from pyasynq._broker.drivers.redis_addresses import Address
-    from pyasynq._broker.drivers.session import DriverState, Session
-    from pyasynq._broker.drivers.steps import Step
-    from pyasynq._broker.plan import Argument, Call, PlainCall
+    from pyasynq._redis.addresses import Address
+    from pyasynq._redis.exchange import Outcome
+    from pyasynq._redis.plan import Argument, Call, PlainCall
+    from pyasynq._redis.session import DriverState, Session
+    from pyasynq._redis.steps import Step
     from pyasynq.errors import PyasynqError
 
 _ELSEWHERE: Final = WAITED_OUT | {"MOVED", "ASK"}

@@ -18,7 +18,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from pyasynq._broker.scripts import Script
+    from pyasynq._redis.script import Script
 
 T = TypeVar("T")
 

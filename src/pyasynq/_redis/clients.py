@@ -18,7 +18,7 @@ import redis.asyncio.sentinel as async_sentinel
 import redis.connection as blocking_connections
 import redis.sentinel as blocking_sentinel
 
-from pyasynq._broker.drivers.redis_addresses import format_address
+from pyasynq._redis.addresses import format_address
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:

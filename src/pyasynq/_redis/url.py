@@ -6,7 +6,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from pyasynq._broker.drivers.redis_addresses import (
+from pyasynq._checks import whole_number_of
+from pyasynq._embedded.address import parse_embedded_url
+from pyasynq._embedded.errors import EmbeddedServerError
+from pyasynq._redis.addresses import (
     Address,
     Authority,
     SentinelGroup,
@@ -14,11 +17,8 @@ from pyasynq._broker.drivers.redis_addresses import (
     parse_authority,
     split_authority,
 )
-from pyasynq._broker.drivers.redis_clients import RedisSource, url_of
-from pyasynq._broker.drivers.tls import CERT_REQS, TLSOptions
-from pyasynq._checks import whole_number_of
-from pyasynq._embedded.address import parse_embedded_url
-from pyasynq._embedded.errors import EmbeddedServerError
+from pyasynq._redis.clients import RedisSource, url_of
+from pyasynq._redis.tls import CERT_REQS, TLSOptions
 from pyasynq.errors import ConfigurationError, nearest
 
 _DEFAULT_PORT: Final = 6379

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from pyasynq._broker.plan import CommandCall, Place, Plan, Replay
-from pyasynq._broker.stored import number_of
 from pyasynq._clock import Instant
+from pyasynq._redis.plan import CommandCall, Place, Plan, Replay
 from pyasynq.errors import RedisPermissionError, RedisReplyError, RedisVersionError
 
 _OLDEST: Final = (6, 2)
@@ -48,7 +47,7 @@ def server_facts(at: Place = None) -> Plan[ServerFacts]:
         name="valkey" if valkey else "redis",
         version=_version(valkey or info.get("redis_version", "")),
         maxmemory_policy=info.get("maxmemory_policy", ""),
-        uptime_seconds=number_of(info.get("uptime_in_seconds", "").encode()),
+        uptime_seconds=_whole_number(info.get("uptime_in_seconds", "")),
         redis_now=Instant(int(seconds), int(microseconds)),
     )
 
@@ -66,3 +65,8 @@ def _parse_info(reply: bytes) -> dict[str, str]:
 
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
+
+
+def _whole_number(text: str) -> int:
+    """Return a number of at most 18 digits, and 0 for everything else: a proxy may answer anything."""
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else 0

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Self
 
-from pyasynq._broker.drivers.async_connection import AsyncConnection
-from pyasynq._broker.drivers.location import Location
-from pyasynq._broker.drivers.reply_errors import WAITED_OUT, ReplyError, translate
+from pyasynq._redis.connection_async import AsyncConnection
+from pyasynq._redis.endpoint import Location
+from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError, translate
 from pyasynq.errors import PyasynqError, RedisUnavailableError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from pyasynq._broker.drivers.redis_url import RedisTarget
+    from pyasynq._redis.url import RedisTarget
 
 _SILENCE: Final = 15.0
 

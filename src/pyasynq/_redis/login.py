@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.drivers.failures import unlike_redis
-from pyasynq._broker.drivers.reply_errors import WAITED_OUT, ReplyError
+from pyasynq._redis.failures import unlike_redis
+from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.drivers.redis_url import RedisTarget
-    from pyasynq._broker.drivers.steps import Received
-    from pyasynq._broker.plan import Argument
+    from pyasynq._redis.plan import Argument
+    from pyasynq._redis.steps import Received
+    from pyasynq._redis.url import RedisTarget
 
 _ROLE: Final[tuple[Argument, ...]] = ("INFO", "replication")
 """Not ROLE, for which users under access lists would need a right more. A server that refuses it is believed:

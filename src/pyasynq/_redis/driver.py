@@ -14,21 +14,21 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyasynq._broker.drivers.async_pool import async_pool
-from pyasynq._broker.drivers.blocking_pool import blocking_pool
-from pyasynq._broker.drivers.driver_base import DriverBase
-from pyasynq._broker.drivers.exchange import advance
-from pyasynq._broker.drivers.guard import check
-from pyasynq._broker.drivers.loop_homes import LoopHomes
+from pyasynq._redis.driver_base import DriverBase
+from pyasynq._redis.exchange import advance
+from pyasynq._redis.guard import check
+from pyasynq._redis.loop_homes import LoopHomes
+from pyasynq._redis.pool_async import async_pool
+from pyasynq._redis.pool_blocking import blocking_pool
 from pyasynq.errors import ReplyLostError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from pyasynq._broker.drivers.location import Location
-    from pyasynq._broker.drivers.redis_url import RedisTarget
-    from pyasynq._broker.drivers.session import DriverState
-    from pyasynq._broker.plan import Plan
+    from pyasynq._redis.endpoint import Location
+    from pyasynq._redis.plan import Plan
+    from pyasynq._redis.session import DriverState
+    from pyasynq._redis.url import RedisTarget
 
 T = TypeVar("T")
 

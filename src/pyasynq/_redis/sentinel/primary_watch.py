@@ -15,8 +15,8 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from pyasynq._broker.drivers.blocking_connection import BlockingConnection
-from pyasynq._broker.drivers.sentinels import (
+from pyasynq._redis.connection_blocking import BlockingConnection
+from pyasynq._redis.sentinel.search import (
     Ask,
     Found,
     address_in,
@@ -24,16 +24,16 @@ from pyasynq._broker.drivers.sentinels import (
     search,
     sentinel_target,
 )
-from pyasynq._broker.drivers.thread_waiter import ThreadWaiter, start_thread
+from pyasynq._redis.thread_waiter import ThreadWaiter, start_thread
 from pyasynq.errors import ForeignRedisError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from pyasynq._broker.drivers.redis_addresses import Address
-    from pyasynq._broker.drivers.redis_url import RedisTarget
-    from pyasynq._broker.drivers.sentinels import Enter
-    from pyasynq._broker.drivers.steps import OpenAnswer
+    from pyasynq._redis.addresses import Address
+    from pyasynq._redis.sentinel.search import Enter
+    from pyasynq._redis.steps import OpenAnswer
+    from pyasynq._redis.url import RedisTarget
 
 _INTERVAL: Final = 1.0
 _PATIENCE: Final = 1.0

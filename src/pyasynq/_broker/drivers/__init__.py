@@ -1,1 +1,0 @@
-"""Connections: everything that waits for Redis, and nothing else. A driver runs plans; see `driver`."""

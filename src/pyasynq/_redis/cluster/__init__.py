@@ -1,0 +1,1 @@
+"""Redis Cluster: which node has which slot, and what is sent again to which node."""

@@ -1,0 +1,34 @@
+"""A Lua script as drivers run it: by the SHA-1 of its text, or by the text where a server lacks it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class ScriptForm(NamedTuple):
+    """One text of a script and its SHA-1 in hex, by which EVALSHA names it."""
+
+    text: bytes
+    sha: str
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script in its two forms.
+
+    Attributes:
+        name: folder and file, such as `"task/enqueue"`.
+        drains: the script may run while Redis is at `maxmemory`, since it makes room or keeps work going.
+        flagged: for Redis 7 and Valkey.
+        plain: for Redis 6.2.
+    """
+
+    name: str
+    drains: bool
+    flagged: ScriptForm
+    plain: ScriptForm
+
+    def form(self, flags: bool) -> ScriptForm:  # noqa: FBT001 - the form's one property
+        """Return the form for a server that reads, or does not read, the flags line."""
+        return self.flagged if flags else self.plain
