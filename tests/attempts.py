@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyasynq._server.attempt import Attempt
+from pyasynq._engine.run.attempt import Attempt
 from pyasynq._wire.messages import new_task_message
 
 

@@ -14,8 +14,8 @@ from tests.fix_engine import QUICK, Recorder
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from pyasynq._server.consumer_engine import ConsumerEngine
-    from pyasynq._server.settings import EngineSettings
+    from pyasynq._engine.consumer_engine import ConsumerEngine
+    from pyasynq._engine.settings import EngineSettings
 
 
 @dataclass

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyasynq import events as all_events
-from pyasynq._server.settings import EngineSettings
+from pyasynq._engine.settings import EngineSettings
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.server import Server
@@ -17,7 +17,7 @@ from pyasynq.server import Server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from pyasynq._server.routes import Handler, Router
+    from pyasynq._engine.run.routes import Handler, Router
     from pyasynq.events import Events
     from pyasynq.task import Task
 

@@ -20,13 +20,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pyasynq import Mux, Server, ServerConfig, context, sync
-from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
+from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 from tests.bad_errors import bad_error
 
 if TYPE_CHECKING:
     from pyasynq import Task
-    from pyasynq._server.middleware import AsyncHandler
-    from pyasynq._server.routes import HandlerResult
+    from pyasynq._engine.run.middleware import AsyncHandler
+    from pyasynq._engine.run.routes import HandlerResult
 
 mux = Mux()
 released = threading.Event()

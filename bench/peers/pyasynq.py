@@ -118,7 +118,7 @@ async def close() -> None:
 
 
 if os.environ.get(ONE_CALL_VARIABLE):
-    from pyasynq._server import demand
+    from pyasynq._engine.take import demand
 
     # No setting of users: the harness wants to know what the overlap of calls is worth.
     demand._LEAST_OVERLAPPED = sys.maxsize  # noqa: SLF001

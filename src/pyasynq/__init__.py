@@ -6,8 +6,10 @@ For newcomers, the layout from the top down; a module imports from lower floors 
     app           `App` and `@app.task`: typed tasks
     scheduler periodic                   the timers: cron expressions
     client inspector server consumer mux rate embedded sync   the doors, as Asynq has them
-    _server       the engine: services, attempts, settling
-    _broker       plans (what to ask Redis), drivers (how to wait for it), lua
+    _engine       take, run, settle and lease: the life of a task; its services and processes
+    _background   what services, shutdowns and signals have in common
+    _broker       plans: what each operation asks of Redis, with its Lua scripts
+    _redis        the Redis client, which runs plans: connections, Cluster, Sentinel
     _wire         messages and key names, exactly as Go writes them
     task options errors events config limits context control retry   words that all floors share
 
@@ -85,7 +87,7 @@ from pyasynq.errors import (
 if TYPE_CHECKING:
     from pyasynq._app.handles import BlockingEnqueuedTask, BlockingTaskHandle, EnqueuedTask, TaskHandle
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TypedTask
-    from pyasynq._server.log_records import TaskFieldsFilter
+    from pyasynq._engine.log_records import TaskFieldsFilter
     from pyasynq.app import App
     from pyasynq.client import Client
     from pyasynq.config import GroupRule, SchedulerConfig, ServerConfig
@@ -117,7 +119,7 @@ if TYPE_CHECKING:
 _EXPORTS_BY_MODULE = {
     "pyasynq._app.handles": "BlockingEnqueuedTask BlockingTaskHandle EnqueuedTask TaskHandle",
     "pyasynq._app.typed_task": "CoroutineTask PlainTask TypedTask",
-    "pyasynq._server.log_records": "TaskFieldsFilter",
+    "pyasynq._engine.log_records": "TaskFieldsFilter",
     "pyasynq.app": "App",
     "pyasynq.client": "Client",
     "pyasynq.config": "GroupRule SchedulerConfig ServerConfig",

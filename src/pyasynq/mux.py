@@ -22,18 +22,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pyasynq._checks import check_handler_rules, name_of
-from pyasynq._server.children.order import Program
-from pyasynq._server.children.pool import in_child
-from pyasynq._server.middleware import check_middleware, missing_route, wrap_route
-from pyasynq._server.routes import Route, check_executor, is_coroutine_handler
+from pyasynq._engine.executor.order import Program
+from pyasynq._engine.executor.pool import in_child
+from pyasynq._engine.run.middleware import check_middleware, missing_route, wrap_route
+from pyasynq._engine.run.routes import Route, check_executor, is_coroutine_handler
 from pyasynq.errors import ConfigurationError, describe_value
 from pyasynq.retry import retry_delay_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyasynq._server.middleware import Middleware
-    from pyasynq._server.routes import Executor, Handler
+    from pyasynq._engine.run.middleware import Middleware
+    from pyasynq._engine.run.routes import Executor, Handler
     from pyasynq.options import Duration
     from pyasynq.retry import RetryDelay
 

@@ -13,14 +13,14 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from pyasynq._background.calls import CallingService
+from pyasynq._background.runnable import Runnable
 from pyasynq._broker.enqueueing.chunks import compose_checked, with_options
 from pyasynq._checks import name_of, positive_seconds_of, seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq._scheduler.calls import CallingService
+from pyasynq._exit_codes import EXIT_UNFINISHED
 from pyasynq._scheduler.entry import free_id, new_entry
 from pyasynq._scheduler.provider import ProviderCalls
-from pyasynq._scheduler.runnable import Runnable
-from pyasynq._server.exit_codes import EXIT_UNFINISHED
 from pyasynq.config import check_misfire
 from pyasynq.errors import ConfigurationError, CronError, InvalidOptionError, describe_value
 from pyasynq.events import PeriodicTaskRefused, SyncFailed

@@ -14,23 +14,23 @@ import os
 import uuid
 from typing import TYPE_CHECKING, Final
 
+from pyasynq._background.calls import CallsInProgress
+from pyasynq._background.redis_time import RedisTime
+from pyasynq._background.runnable import Runnable
+from pyasynq._background.time_limits import TimeLeft
 from pyasynq._broker.enqueueing.chunks import as_task, compose_checked, with_options
 from pyasynq._checks import seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._engine.server_record import host_name
+from pyasynq._exit_codes import EXIT_UNFINISHED
 from pyasynq._redis.driver import AsyncDriver
 from pyasynq._redis.facts import require_supported, server_facts
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._scheduler.book import EntryBook
-from pyasynq._scheduler.calls import CallsInProgress
 from pyasynq._scheduler.entry import new_entry
 from pyasynq._scheduler.firing import Firing
 from pyasynq._scheduler.logs import attach_log
-from pyasynq._scheduler.runnable import Runnable
 from pyasynq._scheduler.services import EntriesHeartbeat, SchedulerParts, Ticker
-from pyasynq._server.exit_codes import EXIT_UNFINISHED
-from pyasynq._server.redis_time import RedisTime
-from pyasynq._server.server_record import host_name
-from pyasynq._server.time_limits import TimeLeft
 from pyasynq.config import SchedulerConfig, check_misfire
 from pyasynq.errors import SchedulerStateError
 from pyasynq.events import Events, SchedulerStateChanged

@@ -15,21 +15,21 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any, Self
 
+from pyasynq._background.exit_guard import end_process
+from pyasynq._background.shutdown_watch import ShutdownWatch
+from pyasynq._background.signals import SignalWatch
+from pyasynq._background.time_limits import report_place, shutdown_limit
 from pyasynq._call_shape import name_of_function, takes
 from pyasynq._checks import seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._engine.engine import Engine
+from pyasynq._engine.lifespan import Lifespan
+from pyasynq._engine.logs import LogSubscriber
+from pyasynq._engine.run.routes import router_of
+from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
+from pyasynq._engine.supervisor.reaper import leave_process_1
+from pyasynq._exit_codes import EXIT_CLEAN, EXIT_UNFINISHED
 from pyasynq._redis.url import parse_redis_url
-from pyasynq._server.engine import Engine
-from pyasynq._server.exit_codes import EXIT_CLEAN, EXIT_UNFINISHED
-from pyasynq._server.exit_guard import end_process
-from pyasynq._server.lifespan import Lifespan
-from pyasynq._server.logs import LogSubscriber
-from pyasynq._server.processes.reaper import leave_process_1
-from pyasynq._server.routes import router_of
-from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
-from pyasynq._server.shutdown_watch import ShutdownWatch
-from pyasynq._server.signals import SignalWatch
-from pyasynq._server.time_limits import report_place, shutdown_limit
 from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError, ServerStateError
 from pyasynq.events import Events, ServerEnded, ServerStarting, ServerStateChanged
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pyasynq._clock import Clock
+    from pyasynq._engine.run.routes import Handler, Router
     from pyasynq._redis.clients import RedisSource
-    from pyasynq._server.routes import Handler, Router
 
 _REPORT_SECONDS = 0.3
 """How long a start that was broken off may take longer than its limit, to say what hung."""

@@ -19,11 +19,11 @@ and in `myapp.worker`, before anything that takes time:
 
 from __future__ import annotations
 
-from pyasynq._server.processes.health import Health, HealthSettings
-from pyasynq._server.processes.link import WORKER_VARIABLE, SupervisorLink
-from pyasynq._server.processes.reaper import leave_process_1
-from pyasynq._server.processes.supervisor import Supervisor, SupervisorSettings
-from pyasynq._server.processes.vitals import Vitals
+from pyasynq._engine.supervisor.health import Health, HealthSettings
+from pyasynq._engine.supervisor.link import WORKER_VARIABLE, SupervisorLink
+from pyasynq._engine.supervisor.reaper import leave_process_1
+from pyasynq._engine.supervisor.supervisor import Supervisor, SupervisorSettings
+from pyasynq._engine.supervisor.vitals import Vitals
 
 __all__ = [
     "WORKER_VARIABLE",

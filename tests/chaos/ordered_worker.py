@@ -13,7 +13,7 @@ import sys
 from typing import Any, Final, NamedTuple
 
 from pyasynq import App, Queue, ServerConfig, context
-from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
+from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 
 QUEUE: Final = "in-order"
 # A kill is no fault of the tasks that it meets.

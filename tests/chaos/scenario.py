@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from pyasynq._server.exit_codes import EXIT_GAVE_UP
-from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
+from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
+from pyasynq._exit_codes import EXIT_GAVE_UP
 from pyasynq.client import Client
 from pyasynq.inspector import Inspector
 from tests.chaos.bed import one_redis

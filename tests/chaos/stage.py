@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from pyasynq._server.settings import EngineSettings
+    from pyasynq._engine.settings import EngineSettings
     from pyasynq.inspector import Inspector
     from tests.chaos.bed import Bed
     from tests.chaos.fleet import Fleet

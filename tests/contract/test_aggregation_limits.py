@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import App
-from pyasynq._server.exit_codes import EXIT_OVERDUE
+from pyasynq._exit_codes import EXIT_OVERDUE
 from pyasynq.config import ServerConfig
 from pyasynq.errors import PayloadTooLargeError, RedisValueTooLargeError, ReplyLostError
 from pyasynq.events import AggregationFailed, AggregationOverdue, RoundFailed, TasksAggregated

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._server.children import frames
-from pyasynq._server.children.carried_log import log_levels
-from pyasynq._server.children.frames import Unpacker, pack
+from pyasynq._engine.executor import frames
+from pyasynq._engine.executor.carried_log import log_levels
+from pyasynq._engine.executor.frames import Unpacker, pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Started:
         self.socket.settimeout(30)
         their_pipe, self.pipe = os.pipe()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pyasynq._server.children.program", str(theirs.fileno()), str(their_pipe)],
+            [sys.executable, "-m", "pyasynq._engine.executor.program", str(theirs.fileno()), str(their_pipe)],
             pass_fds=(theirs.fileno(), their_pipe),
             start_new_session=True,
         )

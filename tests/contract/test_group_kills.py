@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._background.redis_time import RedisTime
 from pyasynq._broker.aggregation_sets import reclaim_stale_sets
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq._server.group_routes import GroupRoutes
-from pyasynq._server.parts import Parts
-from pyasynq._server.redis_time import RedisTime
-from pyasynq._server.roster import Roster
-from pyasynq._server.routes import OneRoute
-from pyasynq._server.services.aggregator import Aggregator
-from pyasynq._server.settings import EngineSettings
-from pyasynq._server.threads import HandlerThreads
+from pyasynq._engine.engine_parts import Parts
+from pyasynq._engine.lease.roster import Roster
+from pyasynq._engine.run.group_routes import GroupRoutes
+from pyasynq._engine.run.routes import OneRoute
+from pyasynq._engine.run.threads import HandlerThreads
+from pyasynq._engine.services.aggregator import Aggregator
+from pyasynq._engine.settings import EngineSettings
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
 from pyasynq.events import Events

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from pyasynq._server.processes.child_facts import ChildFacts
-from pyasynq._server.processes.known_death import recover_known_death
+from pyasynq._engine.supervisor.child_facts import ChildFacts
+from pyasynq._engine.supervisor.known_death import recover_known_death
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
 from pyasynq.options import DEFAULT_QUEUE

@@ -22,7 +22,7 @@ from pyasynq import (
 from pyasynq import sync as blocking
 from pyasynq._broker.semaphore import acquire_token, release_token
 from pyasynq._clock import Instant
-from pyasynq._server.attempt import Attempt
+from pyasynq._engine.run.attempt import Attempt
 from pyasynq._wire.messages import TaskMessage
 from pyasynq.context import current_task
 from pyasynq.events import Outcome

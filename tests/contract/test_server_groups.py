@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._server.bell import Backoff
+from pyasynq._backoff import Backoff
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.app import App
 from pyasynq.config import GroupRule, ServerConfig

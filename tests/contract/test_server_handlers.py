@@ -22,7 +22,7 @@ from tests.fix_engine import serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
-    from pyasynq._server.attempt import Attempt
+    from pyasynq._engine.run.attempt import Attempt
     from pyasynq.task import Task
     from tests.factories import Tasks
 

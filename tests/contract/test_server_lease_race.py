@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pyasynq._background.redis_time import RedisTime
 from pyasynq._broker.dequeue import dequeue
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._engine.lease.renewal import Renewal
+from pyasynq._engine.lease.roster import Roster
+from pyasynq._engine.run.attempt import Attempt, Phase
+from pyasynq._engine.run.outcome import Decision, Done, Requeue, Retry
+from pyasynq._engine.settings import EngineSettings
+from pyasynq._engine.settle.settle_queue import SettleQueue
+from pyasynq._engine.settle.settle_record import Written
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
-from pyasynq._server.attempt import Attempt, Phase
-from pyasynq._server.outcome import Decision, Done, Requeue, Retry
-from pyasynq._server.redis_time import RedisTime
-from pyasynq._server.renewal import Renewal
-from pyasynq._server.roster import Roster
-from pyasynq._server.settings import EngineSettings
-from pyasynq._server.settle_queue import SettleQueue
-from pyasynq._server.written import Written
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
 from pyasynq.events import Events, LeaseLost

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._clock import SystemClock
-from pyasynq._server.settings import EngineSettings
+from pyasynq._engine.settings import EngineSettings
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.client import Client

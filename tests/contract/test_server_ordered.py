@@ -13,8 +13,8 @@ import pytest
 
 from pyasynq import Inspector
 from pyasynq._broker.servers import write_server_state
-from pyasynq._server.services.peer_watch import PeerWatch
-from pyasynq._server.settings import EngineSettings
+from pyasynq._engine.services.peer_watch import PeerWatch
+from pyasynq._engine.settings import EngineSettings
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.context import context

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._server.processes.vitals import Vitals
-from pyasynq._server.settings import EngineSettings
+from pyasynq._engine.settings import EngineSettings
+from pyasynq._engine.supervisor.vitals import Vitals
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
 from pyasynq.events import HeartbeatWritten, Outcome, RoundFailed, SettleDelayed, TaskFinished, TaskRecovered

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._server.services.processor import Processor
+from pyasynq._engine.services.processor import Processor
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.context import context

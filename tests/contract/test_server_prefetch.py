@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._server.attempt import Phase
+from pyasynq._engine.run.attempt import Phase
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from pyasynq._server.attempt import Attempt
+    from pyasynq._engine.run.attempt import Attempt
     from pyasynq.server import Server
     from tests.factories import Tasks
 

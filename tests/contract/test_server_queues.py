@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._server.settings import EngineSettings
+from pyasynq._engine.settings import EngineSettings
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.context import context

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._server.settings import EngineSettings
+from pyasynq._engine.settings import EngineSettings
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
 from pyasynq.context import context

@@ -7,9 +7,9 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
+from pyasynq._engine.settings import EngineSettings
+from pyasynq._engine.take.intake import Intake
 from pyasynq._redis.key_watcher import ServerWatcher
-from pyasynq._server.intake import Intake
-from pyasynq._server.settings import EngineSettings
 from pyasynq.events import HeartbeatWritten, RoundFinished, TaskStarted
 from tests.fix_engine import Running, do_nothing, serving
 from tests.run_async import run_async
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pytest
     import redis
 
-    from pyasynq._server.intake import Ask
-    from pyasynq._server.queue_view import QueueView
+    from pyasynq._engine.take.intake import Ask
+    from pyasynq._engine.take.queue_view import QueueView
     from pyasynq.task import Task
     from tests.factories import Tasks
 

@@ -23,8 +23,8 @@ from pyasynq._broker.task_events import (
     read_events,
 )
 from pyasynq._broker.waits.following import Follower
+from pyasynq._engine.services.publisher import Publisher
 from pyasynq._redis.driver import AsyncDriver
-from pyasynq._server.services.publisher import Publisher
 from pyasynq.app import App
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig

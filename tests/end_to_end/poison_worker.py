@@ -9,7 +9,7 @@ import signal
 import sys
 from dataclasses import replace
 
-from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
+from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq.config import ServerConfig
 from pyasynq.server import Server
 from pyasynq.task import Task

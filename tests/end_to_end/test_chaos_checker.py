@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
-from pyasynq._server.settle_queue import SettleQueue
+from pyasynq._engine.settle.settle_queue import SettleQueue
 from pyasynq._wire.keys import queue_keys
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from pyasynq._server.attempt import Attempt
+    from pyasynq._engine.run.attempt import Attempt
     from pyasynq.task import Task
 
 TASKS = 100

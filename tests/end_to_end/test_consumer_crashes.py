@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PROGRAM = """
 import asyncio, dataclasses, sys
 from pyasynq import Consumer
-from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
+from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 
 async def main():
     consumer = Consumer(sys.argv[1])

@@ -119,7 +119,7 @@ for number in range(3):
 """
 EMBEDDED = """
 import dataclasses
-from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
+from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 
 end = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.readline(), end.set()), daemon=True).start()

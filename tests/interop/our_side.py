@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyasynq import RevokeTask, ServerConfig, SkipRetry, Task, context
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._engine.engine import Engine
+from pyasynq._engine.run.attempt import Phase
+from pyasynq._engine.run.conclusion import ServerStopping
+from pyasynq._engine.run.routes import OneRoute
+from pyasynq._engine.services.subscriber import Subscriber
+from pyasynq._engine.settings import EngineSettings
 from pyasynq._redis.facts import ServerFacts
 from pyasynq._redis.url import parse_redis_url
-from pyasynq._server.attempt import Phase
-from pyasynq._server.conclusion import ServerStopping
-from pyasynq._server.engine import Engine
-from pyasynq._server.routes import OneRoute
-from pyasynq._server.services.subscriber import Subscriber
-from pyasynq._server.settings import EngineSettings
 from pyasynq.errors import (
     DuplicateTaskError,
     PyasynqError,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from datetime import timedelta
 
-    from pyasynq._server.service import Service
+    from pyasynq._background.service import Service
     from pyasynq.task import TaskInfo
 
 _REFUSALS = {

@@ -10,7 +10,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from pyasynq._server.services.heartbeater import Heartbeater
+from pyasynq._engine.services.heartbeater import Heartbeater
 from tests.interop.go_peer import GoPeer, task
 from tests.interop.intended import QUIET
 from tests.interop.normal import differences, normalize

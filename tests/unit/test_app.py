@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 import pytest
 
 from pyasynq._app.client_middleware import blocking_middleware
-from pyasynq._server.rules import AttemptRules
+from pyasynq._engine.run.rules import AttemptRules
 from pyasynq.app import App
 from pyasynq.config import ServerConfig
 from pyasynq.control import Retry, Snooze
@@ -32,7 +32,7 @@ from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, TaskState
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from pyasynq._server.routes import Route
+    from pyasynq._engine.run.routes import Route
 
 URL = "redis://user:secret@localhost:6379/0"
 

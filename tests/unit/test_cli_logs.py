@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._server.outcome_log import attach_outcome_log
+from pyasynq._engine.outcome_log import attach_outcome_log
 from pyasynq._visible_text import visible
 from pyasynq.cli.logs import JsonFormatter, TextFormatter, install_handler
 from pyasynq.events import Events, Outcome, TaskFinished

@@ -7,7 +7,7 @@ from dataclasses import replace
 from inspect import isawaitable
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyasynq._server.routes import Route, awaited, drop_result
+from pyasynq._engine.run.routes import Route, awaited, drop_result
 from pyasynq.context import current_task
 from pyasynq.control import control_of
 from pyasynq.errors import PayloadEncodingError
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyasynq._app.declaration import Declaration
-    from pyasynq._server.children.order import Program
-    from pyasynq._server.routes import HandlerReturn
+    from pyasynq._engine.executor.order import Program
+    from pyasynq._engine.run.routes import HandlerReturn
     from pyasynq.task import Task
 
 _Watch: TypeAlias = "Callable[[object], object]"
@@ -36,7 +36,7 @@ def route_of(declaration: Declaration, program: Program | None = None) -> Route:
     here = _route_here(declaration)
     if program is None:
         return here
-    from pyasynq._server.children.pool import in_child  # noqa: PLC0415 - few tasks need it
+    from pyasynq._engine.executor.pool import in_child  # noqa: PLC0415 - few tasks need it
 
     return replace(here, call=in_child(program, here), plain=False, program=program)
 

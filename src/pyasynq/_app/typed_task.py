@@ -17,7 +17,7 @@ from pyasynq._app.other_libraries import our_word
 from pyasynq._app.routes import route_of
 from pyasynq._broker.enqueueing.chunks import check_on_error, checked_results
 from pyasynq._checks import name_of
-from pyasynq._server.children.order import Program
+from pyasynq._engine.executor.order import Program
 from pyasynq.errors import ArgumentsError, ConfigurationError, describe_value
 from pyasynq.options import DEFAULT_QUEUE, merge_options, resolve_options
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, checked_task
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyasynq._app.declaration import Declaration
     from pyasynq._broker.enqueueing.chunks import OnError
-    from pyasynq._server.routes import Route
+    from pyasynq._engine.run.routes import Route
     from pyasynq.options import EnqueueOptions
 
 P = ParamSpec("P")

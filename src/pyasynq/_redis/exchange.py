@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
-from pyasynq._redis.backoff import jittered_pause
+from pyasynq._backoff import jittered_pause
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._redis.reply_errors import (
     WAITED_OUT,

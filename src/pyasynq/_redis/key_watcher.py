@@ -14,7 +14,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._redis.backoff import jittered_pause
+from pyasynq._backoff import jittered_pause
 from pyasynq._redis.cluster.slot_map import map_of, slot_of
 from pyasynq._redis.connection_async import AsyncConnection, Push
 from pyasynq._redis.endpoint import Location

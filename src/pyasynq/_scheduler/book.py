@@ -12,10 +12,10 @@ from pyasynq.events import FutureTickIgnored, TicksMissed
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from pyasynq._background.redis_time import RedisTime
     from pyasynq._clock import Clock
     from pyasynq._redis.driver import AsyncDriver
     from pyasynq._scheduler.entry import Entry
-    from pyasynq._server.redis_time import RedisTime
     from pyasynq.events import Events
 
 

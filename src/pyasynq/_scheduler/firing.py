@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from pyasynq._background.calls import CallsInProgress
+    from pyasynq._background.redis_time import RedisTime
     from pyasynq._clock import Clock
     from pyasynq._redis.driver import AsyncDriver
-    from pyasynq._scheduler.calls import CallsInProgress
     from pyasynq._scheduler.entry import Entry
-    from pyasynq._server.redis_time import RedisTime
     from pyasynq.client import CallNext, ClientMiddleware
     from pyasynq.config import SchedulerConfig
     from pyasynq.events import Events

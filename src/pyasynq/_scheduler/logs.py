@@ -6,9 +6,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from pyasynq import events as happened
+from pyasynq._background.outage_log import OutageLog
+from pyasynq._engine.logs import SHUTDOWN_HUNG_LINE, log_line, version_text
 from pyasynq._human_text import counted
-from pyasynq._server.logs import SHUTDOWN_HUNG_LINE, log_line, version_text
-from pyasynq._server.outage_log import OutageLog
 from pyasynq._visible_text import visible
 
 if TYPE_CHECKING:

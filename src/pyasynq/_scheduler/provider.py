@@ -6,13 +6,13 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from pyasynq._server.threads import HandlerThreads
-from pyasynq._server.time_limits import cancel_task
+from pyasynq._background.time_limits import cancel_task
+from pyasynq._engine.run.threads import HandlerThreads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from pyasynq._scheduler.calls import CallsInProgress
+    from pyasynq._background.calls import CallsInProgress
 
 
 class ProviderCalls:

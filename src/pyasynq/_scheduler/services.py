@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pyasynq._background.calls import CallingService
 from pyasynq._broker.schedules import (
     clear_scheduler_entries,
     clear_scheduler_history,
@@ -15,7 +16,6 @@ from pyasynq._broker.schedules import (
     write_scheduler_entries,
 )
 from pyasynq._checks import seconds_of
-from pyasynq._scheduler.calls import CallingService
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq.errors import PyasynqError
 from pyasynq.events import RoundFailed, TicksMissed
@@ -23,13 +23,13 @@ from pyasynq.events import RoundFailed, TicksMissed
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from pyasynq._background.calls import CallsInProgress
+    from pyasynq._background.redis_time import RedisTime
     from pyasynq._clock import Clock
     from pyasynq._redis.driver import AsyncDriver
     from pyasynq._scheduler.book import EntryBook
-    from pyasynq._scheduler.calls import CallsInProgress
     from pyasynq._scheduler.entry import Entry
     from pyasynq._scheduler.firing import Firing
-    from pyasynq._server.redis_time import RedisTime
     from pyasynq.config import SchedulerConfig
     from pyasynq.events import Events
 

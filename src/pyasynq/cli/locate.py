@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyasynq._server.code_places import place_in, without_own_frames
+from pyasynq._background.code_places import place_in, without_own_frames
 from pyasynq.app import App
 from pyasynq.errors import ConfigurationError, PyasynqError, nearest
 

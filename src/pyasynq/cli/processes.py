@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pyasynq._background.code_places import blocking_stack
+from pyasynq._background.exit_guard import end_process
 from pyasynq._checks import seconds_of
-from pyasynq._server.code_places import blocking_stack
-from pyasynq._server.exit_codes import EXIT_UNFINISHED
-from pyasynq._server.exit_guard import end_process
+from pyasynq._exit_codes import EXIT_UNFINISHED
 from pyasynq._visible_text import visible_lines
 from pyasynq.config import ServerConfig
 from pyasynq.events import ServerStateChanged

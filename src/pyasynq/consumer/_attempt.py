@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
 from pyasynq._broker.verdicts import Verdict
-from pyasynq._server.lease_errors import told
-from pyasynq._server.outcome import Failed, PutBack, Succeeded
-from pyasynq._server.receipt import Receipt
-from pyasynq._server.routes import check_result_size, received_task
+from pyasynq._engine.lease.lease_errors import told
+from pyasynq._engine.lease.lease_receipt import Receipt
+from pyasynq._engine.run.outcome import Failed, PutBack, Succeeded
+from pyasynq._engine.run.routes import check_result_size, received_task
 from pyasynq.context import TaskContext
 from pyasynq.control import Archive, Cancel, Retry, Snooze
 from pyasynq.errors import (
@@ -24,9 +24,9 @@ from pyasynq.errors import (
 )
 
 if TYPE_CHECKING:
-    from pyasynq._server.attempt import Attempt as EngineAttempt
-    from pyasynq._server.consumer_engine import ConsumerEngine
-    from pyasynq._server.outcome import Ending
+    from pyasynq._engine.consumer_engine import ConsumerEngine
+    from pyasynq._engine.run.attempt import Attempt as EngineAttempt
+    from pyasynq._engine.run.outcome import Ending
     from pyasynq.consumer._config import ConsumerConfig
     from pyasynq.options import Duration
     from pyasynq.task import Task

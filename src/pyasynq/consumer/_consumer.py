@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Self
 from pyasynq._broker.verdicts import Verdict
 from pyasynq._checks import check_whole, seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._engine.consumer_engine import ConsumerEngine
+from pyasynq._engine.lease.lease_receipt import Receipt
+from pyasynq._engine.logs import LogSubscriber
+from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._redis.url import parse_redis_url
-from pyasynq._server.consumer_engine import ConsumerEngine
-from pyasynq._server.logs import LogSubscriber
-from pyasynq._server.receipt import Receipt
-from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq.consumer._attempt import Attempt, Attempts, SettledAttempt, let_go
 from pyasynq.consumer._config import ConsumerConfig
 from pyasynq.errors import ConfigurationError, ServerStateError

@@ -10,13 +10,13 @@ from pyasynq import sync
 from pyasynq._app.typed_task import TypedTask
 from pyasynq._checks import instant_of, is_whole, seconds_of
 from pyasynq._clock import Instant
+from pyasynq._engine.logs import LogSubscriber
+from pyasynq._engine.run.routes import router_of
+from pyasynq._engine.run.threads import HandlerThreads
 from pyasynq._redis.clients import url_of
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.guard import only
 from pyasynq._redis.url import parse_redis_url
-from pyasynq._server.logs import LogSubscriber
-from pyasynq._server.routes import router_of
-from pyasynq._server.threads import HandlerThreads
 from pyasynq.app import App
 from pyasynq.config import ServerConfig
 from pyasynq.errors import InvalidOptionError, ServerStateError
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import TracebackType
 
+    from pyasynq._engine.run.routes import Handler, Router
     from pyasynq._redis.clients import RedisSource
-    from pyasynq._server.routes import Handler, Router
     from pyasynq.client import Client
     from pyasynq.options import Duration
     from pyasynq.periodic import PeriodicTaskManager

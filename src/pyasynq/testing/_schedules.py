@@ -9,9 +9,9 @@ from pyasynq.errors import ConfigurationError
 from pyasynq.periodic import PeriodicTaskManager
 
 if TYPE_CHECKING:
+    from pyasynq._background.redis_time import RedisTime
     from pyasynq._redis.driver import AsyncDriver
     from pyasynq._scheduler.services import Ticker
-    from pyasynq._server.redis_time import RedisTime
     from pyasynq.events import Events
     from pyasynq.scheduler import Scheduler
     from pyasynq.testing._time import VirtualClock

@@ -15,13 +15,12 @@ from pyasynq._broker.dequeue import LimitedBy
 from pyasynq._broker.leases import renew
 from pyasynq._broker.settle import Claim
 from pyasynq._clock import Instant
+from pyasynq._engine.engine import Engine
+from pyasynq._engine.run.attempt import Phase, expect_renewals
+from pyasynq._engine.run.conclusion import ServerStopping
+from pyasynq._engine.settings import EngineSettings
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.facts import server_facts
-from pyasynq._server.attempt import Phase, expect_renewals
-from pyasynq._server.code_places import timeout_of
-from pyasynq._server.conclusion import ServerStopping
-from pyasynq._server.engine import Engine
-from pyasynq._server.settings import EngineSettings
 from pyasynq.errors import DrainTimeoutError, EndlessDrainError
 from pyasynq.testing._direct import DirectDriver
 from pyasynq.testing._time import checked, due_times
@@ -29,12 +28,12 @@ from pyasynq.testing._time import checked, due_times
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyasynq._background.service import Service
+    from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._engine.run.routes import Router
+    from pyasynq._engine.run.threads import HandlerThreads
+    from pyasynq._engine.take.queue_view import QueueView
     from pyasynq._redis.url import RedisTarget
-    from pyasynq._server.attempt import Attempt
-    from pyasynq._server.queue_view import QueueView
-    from pyasynq._server.routes import Router
-    from pyasynq._server.service import Service
-    from pyasynq._server.threads import HandlerThreads
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
     from pyasynq.testing._recorder import Recorder
@@ -211,7 +210,7 @@ class HandWorker(Engine):
                 attempt.deadline - attempt.started
             )
             if attempt.phase is Phase.RUNNING and over:
-                attempt.cancel(timeout_of(attempt), monotonic=virtual)
+                attempt.cancel(attempt.timeout_error(), monotonic=virtual)
 
     async def _aggregate(self) -> None:
         if not self._aggregates:

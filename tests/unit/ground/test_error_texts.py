@@ -19,10 +19,10 @@ import pytest
 
 from pyasynq import App, Archive, Cancel, Mux, Retry, Snooze, Task, errors
 from pyasynq._broker.enqueueing.chunks import result_of
+from pyasynq._engine.run.group_routes import declared
+from pyasynq._engine.run.middleware import check_middleware
+from pyasynq._engine.run.routes import router_of
 from pyasynq._payload import ArgumentsCodec, ResultCodec
-from pyasynq._server.group_routes import declared
-from pyasynq._server.middleware import check_middleware
-from pyasynq._server.routes import router_of
 from pyasynq._wire.messages import decode_task_message, encode_task_message, new_task_message
 from pyasynq.config import GroupRule, ServerConfig
 from pyasynq.errors import PyasynqError

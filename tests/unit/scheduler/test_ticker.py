@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
+from pyasynq._background.calls import CallsInProgress
+from pyasynq._background.redis_time import RedisTime
 from pyasynq._broker.schedules import EntryTicks
 from pyasynq._scheduler.book import EntryBook
-from pyasynq._scheduler.calls import CallsInProgress
 from pyasynq._scheduler.entry import make_entry
 from pyasynq._scheduler.services import SchedulerParts, Ticker
 from pyasynq._scheduler.timetable import Due
-from pyasynq._server.redis_time import RedisTime
 from pyasynq.config import SchedulerConfig
 from pyasynq.events import Events
 from pyasynq.task import Task

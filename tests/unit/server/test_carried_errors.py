@@ -8,9 +8,9 @@ from typing import Self
 import pytest
 
 from pyasynq import Archive, LeaseExpiredError, RemoteError, Retry, SkipRetry, Snooze, TaskNotFoundError
-from pyasynq._server.children.carried_error import describe, revive
-from pyasynq._server.failure_text import error_line, own_traceback, trace_of
-from pyasynq._server.outcome import cause_of, wish_of
+from pyasynq._engine.executor.carried_error import describe, revive
+from pyasynq._engine.run.failure_text import error_line, own_traceback, trace_of
+from pyasynq._engine.run.outcome import cause_of, wish_of
 from tests.bad_errors import BAD_ERRORS
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._server.children.carried_log import (
+from pyasynq._engine.executor.carried_log import (
     CarryingHandler,
     adopt_log_levels,
     log_levels,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyasynq._server.children.frames import Frame, Unpacker, pack
+from pyasynq._engine.executor.frames import Frame, Unpacker, pack
 
 FRAMES = [
     Frame("run", {"id": "a", "deadline_at": 1.5, "headers": {"k": "v"}}, b"\x00payload\xff"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import App, ConfigurationError, InvalidOptionError, Mux, Server
-from pyasynq._server.children.order import Program, find_handler
+from pyasynq._engine.executor.order import Program, find_handler
 from tests import child_tasks
 from tests.run_async import run_async
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from pyasynq import ServerConfig
+from pyasynq._background.redis_time import RedisTime
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq._server.attempt import Attempt
-from pyasynq._server.children import frames, pool
-from pyasynq._server.children.frames import Frame
-from pyasynq._server.children.order import Program
-from pyasynq._server.children.pool import Children
-from pyasynq._server.redis_time import RedisTime
-from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
+from pyasynq._engine.executor import frames, pool
+from pyasynq._engine.executor.frames import Frame
+from pyasynq._engine.executor.order import Program
+from pyasynq._engine.executor.pool import Children
+from pyasynq._engine.run.attempt import Attempt
+from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._wire.messages import TaskMessage
 from pyasynq.context import current_task
 from pyasynq.errors import ChildProcessDiedError

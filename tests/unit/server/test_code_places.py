@@ -6,8 +6,8 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
-from pyasynq._server.code_places import THREAD_PLACE, executor_places, thread_place, waiting_place
-from pyasynq._server.time_limits import clear_loop, report_place
+from pyasynq._background.code_places import THREAD_PLACE, executor_places, thread_place, waiting_place
+from pyasynq._background.time_limits import clear_loop, report_place
 from tests.run_async import run_async
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from pyasynq import control
 from pyasynq._clock import Instant
-from pyasynq._server.outcome import (
+from pyasynq._engine.run.outcome import (
     Archive,
     Complete,
     Decision,

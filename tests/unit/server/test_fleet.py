@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyasynq._server.processes.fleet import Fate, Fleet, Kill, Limits, Member, Phase, Stage, Start, Terminate
+from pyasynq._engine.supervisor.fleet import Fate, Fleet, Kill, Limits, Member, Phase, Stage, Start, Terminate
 
 KILLED = -9
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._server.processes.health import Health, HealthSettings
-from pyasynq._server.processes.vitals import Vitals, answer
+from pyasynq._engine.supervisor.health import Health, HealthSettings
+from pyasynq._engine.supervisor.vitals import Vitals, answer
 from pyasynq.errors import ConfigurationError
 from pyasynq.events import Events, HeartbeatWritten, ServerStateChanged
 

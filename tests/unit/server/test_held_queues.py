@@ -8,11 +8,11 @@ import pytest
 
 from pyasynq._broker.dequeue import Dequeued, DequeuedTask, LimitedBy, Rules, Terms
 from pyasynq._clock import Instant
-from pyasynq._server.board import QueueBoard
+from pyasynq._engine.take.queue_board import QueueBoard
 from pyasynq.limits import Queue, QueueLimits
 
 if TYPE_CHECKING:
-    from pyasynq._server.queue_view import QueueView
+    from pyasynq._engine.take.queue_view import QueueView
 
 TASK = DequeuedTask("a", b"", 0, 30)
 FULL = Dequeued([], 0, False, False, 30, Instant(10), Rules.PLAIN, LimitedBy.CONCURRENCY, 20.0)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._server import code_places
-from pyasynq._server.logs import LogSubscriber
-from pyasynq._server.tally import Tally
+from pyasynq._background import code_places
+from pyasynq._engine.logs import LogSubscriber
+from pyasynq._engine.settle.tally import Tally
 from pyasynq._visible_text import visible
 from pyasynq.cli.logs import TextFormatter
 from pyasynq.config import ServerConfig
@@ -358,7 +358,7 @@ def test_denied_rights_are_one_warning_and_one_info(
 ) -> None:
     """The warning names the right; rounds that finish between denied calls do not end it."""
     clock = FakeClock()
-    monkeypatch.setattr("pyasynq._server.denial_log.time", clock)
+    monkeypatch.setattr("pyasynq._background.denial_log.time", clock)
     fail(events, "processor", error=RedisPermissionError(DENIED))
     events.emit(SettleDelayed(2, RedisPermissionError("script done was refused")))
     for _ in range(3):
@@ -382,7 +382,7 @@ def test_another_right_that_is_denied_for_long_is_told(
 ) -> None:
     """The user got the first right back, and lacks a second one."""
     clock = FakeClock()
-    monkeypatch.setattr("pyasynq._server.denial_log.time", clock)
+    monkeypatch.setattr("pyasynq._background.denial_log.time", clock)
     for text in (DENIED, "no 'zadd'", DENIED, "no 'zadd'", "no 'zadd'", DENIED):
         fail(events, "processor", error=RedisPermissionError(text))
         clock.now += 25

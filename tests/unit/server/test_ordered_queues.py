@@ -8,11 +8,11 @@ import pytest
 
 from pyasynq._broker.dequeue import Dequeued, DequeuedTask, LimitedBy, Rules, Terms
 from pyasynq._clock import Instant
-from pyasynq._server.board import QueueBoard
+from pyasynq._engine.take.queue_board import QueueBoard
 from pyasynq.limits import Queue, QueueLimits
 
 if TYPE_CHECKING:
-    from pyasynq._server.queue_view import QueueView
+    from pyasynq._engine.take.queue_view import QueueView
 
 HELD = Dequeued([], 0, False, False, 30, Instant(10), Rules.ORDERED, LimitedBy.ORDER)
 TAKEN = HELD._replace(tasks=[DequeuedTask("a", b"", 0, 30)])

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from pyasynq._server.prefetch import Prefetch
-from pyasynq._server.settings import EngineSettings
+from pyasynq._engine.settings import EngineSettings
+from pyasynq._engine.take.prefetch import Prefetch
 from tests.attempts import attempt
 
 MILLISECOND = 0.001

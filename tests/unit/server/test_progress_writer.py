@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._background.redis_time import RedisTime
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq._server.attempt import Attempt, Phase, Report
-from pyasynq._server.engine import Engine
-from pyasynq._server.redis_time import RedisTime
-from pyasynq._server.services.progress_writer import ProgressWriter
-from pyasynq._server.settings import EngineSettings
+from pyasynq._engine.engine import Engine
+from pyasynq._engine.run.attempt import Attempt, Phase, Report
+from pyasynq._engine.services.progress_writer import ProgressWriter
+from pyasynq._engine.settings import EngineSettings
 from pyasynq.errors import RedisReplyError, RedisUnavailableError
 from pyasynq.events import Events, RoundFinished
 from tests.attempts import attempt

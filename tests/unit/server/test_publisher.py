@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from pyasynq._server.redis_time import RedisTime
-from pyasynq._server.services.publisher import Publisher
-from pyasynq._server.settings import DEFAULT_ENGINE_SETTINGS
+from pyasynq._background.redis_time import RedisTime
+from pyasynq._engine.services.publisher import Publisher
+from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq.errors import RedisTLSError, RedisUnavailableError, ReplyLostError
 from pyasynq.events import Events, EventsDropped, MessageQuarantined
 from tests.fake_clock import FakeClock

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from pyasynq._server.queues import StrictOrder, WeightedOrder
+from pyasynq._engine.take.queue_order import StrictOrder, WeightedOrder
 
 WEIGHTS = {"critical": 6, "default": 3, "low": 1}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyasynq._server.services.recoverer import QuietTime
+from pyasynq._engine.services.recoverer import QuietTime
 
 LEASE = 30
 

@@ -11,8 +11,9 @@ import weakref
 
 import pytest
 
-from pyasynq._server.bell import Backoff, Bell
-from pyasynq._server.service import Service, stop_services
+from pyasynq._background.rest import Rest
+from pyasynq._background.service import Service, stop_services
+from pyasynq._backoff import Backoff
 from pyasynq.events import Events, LeaveFailed, RoundFailed, RoundFinished, ShutdownHung
 from tests.run_async import run_async
 
@@ -241,21 +242,21 @@ async def test_starts_and_stops_in_any_order_leave_nothing_behind() -> None:
 
 @run_async
 async def test_the_bell_ends_a_rest_without_limit() -> None:
-    """A rest of infinity ends with the bell."""
-    bell = Bell()
-    asyncio.get_running_loop().call_soon(bell.ring)
-    await bell.rest(math.inf)
+    """A rest of infinity ends with a wake-up."""
+    rest = Rest()
+    asyncio.get_running_loop().call_soon(rest.wake)
+    await rest.sleep(math.inf)
 
 
 @run_async
 async def test_a_rest_ends_by_itself() -> None:
-    """The time-out of a rest needs no bell."""
-    await Bell().rest(0.001)
+    """The time-out of a rest needs no wake-up."""
+    await Rest().sleep(0.001)
 
 
 def test_w21_rests_after_failures_grow_are_jittered_and_end_at_five_seconds() -> None:
     """A Redis that is away is not asked in a tight loop."""
-    backoff = Backoff(first=0.1, most=5.0)
+    backoff = Backoff(shortest=0.1, longest=5.0)
     rests = [backoff.next() for _ in range(40)]
     assert all(0.05 <= rest <= 5.0 for rest in rests)
     assert rests[0] <= 0.1

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._background.redis_time import RedisTime
+from pyasynq._background.signals import SignalWatch
 from pyasynq._clock import Instant
+from pyasynq._engine.lease.roster import Roster
+from pyasynq._engine.lease.stuck_rule import OverdueRule
+from pyasynq._engine.log_records import install_task_fields
+from pyasynq._engine.run.attempt import Phase
+from pyasynq._engine.settings import EngineSettings
+from pyasynq._engine.start_checks import check_clock, check_eviction
 from pyasynq._redis.facts import ServerFacts
-from pyasynq._server.attempt import Phase
-from pyasynq._server.log_records import install_task_fields
-from pyasynq._server.overdue import OverdueRule
-from pyasynq._server.redis_time import RedisTime
-from pyasynq._server.roster import Roster
-from pyasynq._server.settings import EngineSettings
-from pyasynq._server.signals import SignalWatch
-from pyasynq._server.start_checks import check_clock, check_eviction
 from pyasynq.config import ServerConfig
 from pyasynq.context import context, current_task
 from pyasynq.errors import ServerStateError, TaskCanceledError, TaskTimeoutError
@@ -252,7 +252,7 @@ async def test_d64_a_handler_that_somebody_installs_does_not_take_the_signal_awa
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, owns_process: bool
 ) -> None:
     """In a program of somebody else it is called as well, even if it calls ours, and is there afterwards."""
-    monkeypatch.setattr("pyasynq._server.signals._LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("pyasynq._background.signals._LOOK_SECONDS", 0.001)
     before = signal.getsignal(signal.SIGTERM)
     server, called = Stopped(), []
     with SignalWatch(server, owns_process=owns_process):

@@ -9,14 +9,14 @@ import pytest
 
 from pyasynq._broker.dequeue import Dequeued, DequeuedTask
 from pyasynq._clock import Instant
-from pyasynq._server.board import QueueBoard
-from pyasynq._server.rivals import Rivals
-from pyasynq._server.roster import Roster
-from pyasynq._server.suspects import SuspectWatch, suspect_threshold
+from pyasynq._engine.lease.roster import Roster
+from pyasynq._engine.take.poison_guard import SuspectWatch, suspect_threshold
+from pyasynq._engine.take.queue_board import QueueBoard
+from pyasynq._engine.take.wake_herd import Rivals
 from tests.attempts import attempt
 
 if TYPE_CHECKING:
-    from pyasynq._server.queue_view import QueueView
+    from pyasynq._engine.take.queue_view import QueueView
 
 
 def test_w17_the_roster_keeps_equal_ids_of_two_queues_apart() -> None:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from pyasynq._backoff import jittered_pause
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.task_events import DROPPED, KINDS, MISSED, START, Mark, NewEvents, read_events
 from pyasynq._checks import name_of
-from pyasynq._redis.backoff import jittered_pause
 from pyasynq.errors import InvalidOptionError, RedisTLSError, RedisUnavailableError, ReplyLostError, nearest
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from pyasynq._backoff import jittered_pause
 from pyasynq._redis.addresses import format_address
-from pyasynq._redis.backoff import jittered_pause
 from pyasynq._redis.cluster.slot_map import guard_key, slot_of
 from pyasynq._redis.cluster.visit import NO_ANSWER, Elsewhere, Visit
 from pyasynq._redis.exchange import UNSETTLED, Outcome

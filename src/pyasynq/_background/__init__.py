@@ -1,0 +1,1 @@
+"""Background services: rounds and rests, time limits, signals, and the watch over a shutdown."""

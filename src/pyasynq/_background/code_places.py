@@ -1,0 +1,187 @@
+"""Where code stands, a coroutine, thread or error, and whose code it is: ours, Python's or the user's."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import traceback
+from itertools import dropwhile
+from pathlib import Path
+from types import AsyncGeneratorType, TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq.errors import TaskTimeoutError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable, Iterator
+    from types import FrameType
+
+_OWN: Final = str(Path(__file__).parent.parent) + os.sep
+_STANDARD: Final = str(Path(os.__file__).parent) + os.sep
+_INSTALLED: Final = tuple(_STANDARD + name + os.sep for name in ("site-packages", "dist-packages"))
+UNKNOWN_PLACE: Final = "an unknown place"
+THREAD_PLACE: Final = "a place in a thread"
+_ASYNCIO: Final = _STANDARD + "asyncio" + os.sep
+_EXECUTOR: Final = f"{_STANDARD}concurrent{os.sep}futures{os.sep}thread.py"
+_LOOPS: Final = (_ASYNCIO, "<frozen runpy>")
+
+
+def is_own(file: str) -> bool:
+    """Return whether this is a file of pyasynq."""
+    return file.startswith(_OWN)
+
+
+def is_users(file: str) -> bool:
+    """Return whether this is a file of neither pyasynq nor the standard library."""
+    if file.startswith(_INSTALLED):
+        return not is_own(file)
+    return not file.startswith((_OWN, _STANDARD, "<frozen "))
+
+
+def place_in(trace: TracebackType | None) -> str:
+    """Return the innermost line of the user's, as in `tasks.py:12`; empty if there is none."""
+    place = ""
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if is_users(file):
+            place = f"{Path(file).name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
+
+
+def without_own_frames(trace: TracebackType | None, *, keep_end: bool) -> TracebackType | None:
+    """Return a traceback without frames of pyasynq; the original is not changed.
+
+    Args:
+        trace: the traceback.
+        keep_end: leave the frames of pyasynq at its inner end, in which an error that is none of ours arose.
+    """
+    chain = []
+    while trace is not None:
+        chain.append(trace)
+        trace = trace.tb_next
+    kept = None
+    at_end = keep_end
+    for one in reversed(chain):
+        at_end = at_end and is_own(one.tb_frame.f_code.co_filename)
+        if at_end or not is_own(one.tb_frame.f_code.co_filename):
+            kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return kept
+
+
+def waiting_place(task: asyncio.Task[Any]) -> str:
+    """Return the innermost line, outside of asyncio, at which a task waits."""
+    place = UNKNOWN_PLACE
+    for frame, line in _coroutine_frames(task):
+        code = frame.f_code
+        if not code.co_filename.startswith(_ASYNCIO):
+            place = f"{code.co_filename}:{line} in {code.co_qualname}"
+    return place
+
+
+def thread_place(thread_id: int) -> str:
+    """Return the user's innermost line at which a thread stands; the thread's name if there is none."""
+    for frame, line in reversed(_thread_frames(thread_id)):
+        if is_users(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_qualname}"
+    name = next((one.name for one in threading.enumerate() if one.ident == thread_id), "")
+    return f"a place in the thread {name}" if name else THREAD_PLACE
+
+
+def executor_places(loop: asyncio.AbstractEventLoop) -> list[str]:
+    """Return where the busy threads of a loop's default executor stand.
+
+    A loop that hides its executor, as uvloop does, gets those of all executors.
+    """
+    executor = getattr(loop, "_default_executor", None)
+    threads = getattr(executor, "_threads", None) or threading.enumerate()
+    busy = [one.ident for one in threads if one.ident is not None and _runs_job(one.ident)]
+    return [thread_place(thread_id) for thread_id in busy] or [THREAD_PLACE]
+
+
+def _runs_job(thread_id: int) -> bool:
+    """Return whether a thread of an executor runs a function now; an idle one waits in `_worker`."""
+    codes = [frame.f_code for frame, _ in _thread_frames(thread_id)]
+    return any(code.co_filename == _EXECUTOR and code.co_name == "_worker" for code in codes[:-1])
+
+
+def blocking_stack(thread_id: int) -> str:
+    """Return what runs on the event loop of a thread: the frames of the user's and what they called.
+
+    Frames below the loop's callback are left out, and ours unless there are no others.
+    """
+    frames = _thread_frames(thread_id)
+    below = max((i for i, (one, _) in enumerate(frames) if _is_loop(one)), default=-1)
+    frames = frames[below + 1 :] or frames
+    others = [(one, line) for one, line in frames if not is_own(one.f_code.co_filename)]
+    return _format_stack(others or frames)
+
+
+def timeout_error(seconds: float, task: asyncio.Task[Any] | None, thread_id: int | None) -> TaskTimeoutError:
+    """Return the error of a handler whose time is over: it says the limit, and where the handler stands.
+
+    Args:
+        seconds: the limit.
+        task: the asyncio task that runs the handler.
+        thread_id: of the thread that runs the handler, or none.
+    """
+    every = _handler_frames(task, thread_id)
+    frames = [(one, line) for one, line in every if not is_own(one.f_code.co_filename)]
+    place = ""
+    for one, line in frames:
+        if is_users(one.f_code.co_filename):
+            place = f"{Path(one.f_code.co_filename).name}:{line} in {one.f_code.co_name}"
+    error = TaskTimeoutError(seconds, place)
+    if place:
+        error.add_note(f"The handler stood at:\n{_format_stack(frames).rstrip()}")
+    return error
+
+
+def _handler_frames(task: asyncio.Task[Any] | None, thread_id: int | None) -> Iterator[tuple[FrameType, int]]:
+    """Yield the frames in which a handler stands, outermost first: its coroutines', then its thread's."""
+    if task is not None:
+        yield from _coroutine_frames(task)
+    if thread_id is not None:
+        # A thread begins with the frames of `threading`, which call ours.
+        yield from dropwhile(lambda pair: _is_standard(pair[0]), _thread_frames(thread_id))
+
+
+def _coroutine_frames(task: asyncio.Task[Any]) -> Iterator[tuple[FrameType, int]]:
+    """Yield the frames of a suspended task, outermost first."""
+    awaited: Any = task.get_coro()
+    while awaited is not None:
+        frame: FrameType | None = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
+        if frame is not None:
+            yield frame, frame.f_lineno
+        inner = _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
+        if frame is None and inner is None:
+            # An asynchronous generator hides behind the step of it that is awaited.
+            hidden = gc.get_referents(awaited)
+            inner = next((one for one in hidden if isinstance(one, AsyncGeneratorType)), None)
+        awaited = inner
+
+
+def _thread_frames(thread_id: int) -> list[tuple[FrameType, int]]:
+    """Return the frames of a thread, outermost first; none if it has ended."""
+    frame = sys._current_frames().get(thread_id)  # noqa: SLF001 - the documented way to see another thread
+    return [] if frame is None else list(traceback.walk_stack(frame))[::-1]
+
+
+def _is_loop(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_LOOPS)
+
+
+def _is_standard(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return not is_users(file) and not is_own(file)
+
+
+def _first(value: Any, *names: str) -> Any:
+    return next((found for name in names if (found := getattr(value, name, None)) is not None), None)
+
+
+def _format_stack(frames: Iterable[tuple[FrameType, int]]) -> str:
+    return "".join(traceback.StackSummary.extract(iter(frames)).format())

@@ -1,0 +1,47 @@
+"""A rest between two rounds that another task can end."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+
+class Rest:
+    """An interruptible sleep. A wake-up before it ends the next sleep at once; each ends one sleep only."""
+
+    __slots__ = ("_is_woken", "_sleeper")
+
+    def __init__(self) -> None:
+        self._is_woken = False
+        self._sleeper: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        """End the sleep that is going on, or the next one."""
+        self._is_woken = True
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+    def clear(self) -> None:
+        """Forget a wake-up that has not ended a sleep."""
+        self._is_woken = False
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep this long, infinity included, or until `wake`. Cancellation ends it."""
+        if self._is_woken or seconds <= 0:
+            # The other tasks of the loop get their turn even without a sleep.
+            await asyncio.sleep(0)
+            return
+        loop = asyncio.get_running_loop()
+        self._sleeper = loop.create_future()
+        alarm = None if math.isinf(seconds) else loop.call_later(seconds, self._wake_up, self._sleeper)
+        try:
+            await self._sleeper
+        finally:
+            self._sleeper = None
+            if alarm is not None:
+                alarm.cancel()
+
+    @staticmethod
+    def _wake_up(sleeper: asyncio.Future[None]) -> None:
+        if not sleeper.done():
+            sleeper.set_result(None)

@@ -1,0 +1,164 @@
+"""The one shape of all background parts of a server: enter once, work in rounds, leave once."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING
+
+from pyasynq._background.rest import Rest
+from pyasynq._background.time_limits import CANCEL_SECONDS, cancel_task, report_place
+from pyasynq._backoff import Backoff
+from pyasynq._redis.failures import let_go
+from pyasynq.events import LeaveFailed, RoundFailed, RoundFinished, ShutdownHung
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq.events import Events
+
+
+async def stop_services(services: list[Service], seconds: Callable[[], float], *, keep: int = 0) -> None:
+    """Stop services in the reverse of their order and take them off the list, even if one of them fails.
+
+    Args:
+        services: in the order of their starts.
+        seconds: returns how long the next one may take to stop, such as a `TimeLeft`.
+        keep: how many of the first ones go on.
+    """
+    while len(services) > keep:
+        await services.pop().stop(seconds())
+
+
+class Service:
+    """A background part of a server. A subclass writes `round`, and `enter`, `leave`, `interrupt` if it must.
+
+    Starting twice, stopping before a start, stopping twice and stopping from several tasks at once all
+    do what one would expect; a stopped service can be started again. All of it belongs to one event loop.
+    """
+
+    name = "service"
+    first_rest = 0.0
+    """Seconds before the first round."""
+    stop_limit = math.inf
+    """Seconds that the last round may take after a stop; finite where it calls functions of users."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self._rest = Rest()
+        self._backoff = Backoff()
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+
+    async def enter(self) -> None:
+        """Do what comes once before the first round. What it raises, `start` raises."""
+
+    async def round(self) -> float:
+        """Do one piece of work and return how many seconds to rest after it."""
+        raise NotImplementedError
+
+    async def leave(self) -> None:
+        """Do what comes once after the last round."""
+
+    def interrupt(self) -> None:
+        """End what a round waits for without end; called once when the service is being stopped."""
+
+    def describe(self) -> str:
+        """Return what a round is busy with, for the report of one that does not end."""
+        return f"the service {self.name!r}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the service has been started and not stopped."""
+        return self._task is not None
+
+    @property
+    def closing(self) -> bool:
+        """Whether the round that is going on is the last."""
+        return self._closing
+
+    def wake(self) -> None:
+        """End the rest, or the next one when a round is going on."""
+        self._rest.wake()
+
+    async def start(self) -> None:
+        """Enter and begin with the rounds; nothing happens when the service is running."""
+        if self._task is not None:
+            return
+        self._closing = False
+        self._rest.clear()
+        # The task comes first, so that a second start sees it while the first still enters.
+        entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._live(entered), name=f"pyasynq {self.name}")
+        try:
+            await asyncio.shield(entered)
+        except asyncio.CancelledError:
+            await self.stop(CANCEL_SECONDS)
+            raise
+        except Exception:
+            self._task = None
+            raise
+
+    async def stop(self, limit: float = math.inf) -> bool:
+        """Cut the rest short, let the round finish, and leave. A cancelled caller does not undo the stop.
+
+        A step that takes longer than `limit` or `stop_limit` seconds is cancelled. If it does not end then,
+        it is left behind, with a `ShutdownHung`. An error of `leave` becomes a `LeaveFailed`.
+        Returns whether the service ended in time.
+        """
+        task = self._task
+        if task is None:
+            return True
+        if not self._closing:
+            self._closing = True
+            self._rest.wake()
+            self.interrupt()
+        longest = min(limit, self.stop_limit)
+        await asyncio.wait({task}, timeout=None if math.isinf(longest) else max(0.0, longest))
+        in_time = task.done()
+        if not in_time:
+            self.events.emit(ShutdownHung(self.describe(), report_place(task)))
+            await cancel_task(task)
+        if self._task is task:
+            self._task = None
+        return in_time
+
+    async def _live(self, entered: asyncio.Future[None]) -> None:
+        try:
+            await self.enter()
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                entered.cancel()
+                raise
+            entered.set_exception(error)
+            return
+        entered.set_result(None)
+        try:
+            if self.first_rest and not self._closing:
+                await self._rest.sleep(self.first_rest)
+            while not self._closing:
+                self._rest.clear()
+                # A stop during the round has woken it: then there is no rest.
+                await self._rest.sleep(await self._one_round())
+        finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        try:
+            await self.leave()
+        except Exception as error:  # noqa: BLE001 - an event; other services are still to be stopped
+            self.events.emit(LeaveFailed(self.name, error))
+            let_go(error)
+
+    async def _one_round(self) -> float:
+        try:
+            rest = await self.round()
+        except Exception as error:  # noqa: BLE001 - an event, and another try
+            rest = self._backoff.next()
+            self.events.emit(RoundFailed(self.name, error, rest))
+            let_go(error)
+            return rest
+        self._backoff.reset()
+        if self.events.wants(RoundFinished):
+            self.events.emit(RoundFinished(self.name, rest))
+        return rest

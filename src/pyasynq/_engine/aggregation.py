@@ -1,0 +1,208 @@
+"""One aggregation: a set of tasks is read, given to the user's function, and becomes one task."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pyasynq._backoff import Backoff
+from pyasynq._broker.aggregation_sets import Finish, finish_set, quarantine_member, read_set
+from pyasynq._broker.enqueueing.chunks import compose_checked
+from pyasynq._broker.locks import find_holder
+from pyasynq._checks import seconds_of
+from pyasynq._engine.probing import answers
+from pyasynq._engine.run.routes import awaited, received_task
+from pyasynq._engine.settle.settle_entry import SUSPECT_BYTES
+from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
+from pyasynq.errors import (
+    ConfigurationError,
+    DuplicateTaskError,
+    RedisOutOfMemoryError,
+    RedisUnavailableError,
+    ReplyLostError,
+    TaskIDConflictError,
+    describe_value,
+)
+from pyasynq.events import (
+    AggregationDeclined,
+    AggregationLost,
+    ArchiveTrimmed,
+    MessageQuarantined,
+    RoundFailed,
+    TasksAggregated,
+)
+from pyasynq.options import check_unattended
+from pyasynq.task import Task
+
+if TYPE_CHECKING:
+    from pyasynq._broker.aggregation_sets import AggregationSet, Member
+    from pyasynq._broker.enqueueing.compose import Composed
+    from pyasynq._broker.queue_registry import QueueRegistry
+    from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.run.group_routes import DeclaredAggregator
+    from pyasynq._engine.run.threads import HandlerThreads
+    from pyasynq._wire.messages import TaskMessage
+
+Ending: TypeAlias = TasksAggregated | AggregationDeclined | AggregationLost
+
+_WORTH_ANOTHER_TRY = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryError)
+_MOST_BREAKS: Final = 3
+"""Times that a task breaks the connection, in a Redis that answers, before the aggregation has failed."""
+
+
+class Aggregation:
+    """Makes one task of the members of a set. Whoever starts it renews the set's deadline meanwhile.
+
+    Attributes:
+        can_be_cut: whether cancelling it ends it before it has asked Redis to end the set.
+        called_at: monotonic time at which the function was called; None while it does not run.
+        thread_id: of the thread that runs a plain function; written by it, read by the loop. 0 for none.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        one: AggregationSet,
+        aggregator: DeclaredAggregator,
+        threads: HandlerThreads,
+        registry: QueueRegistry,
+    ) -> None:
+        self._parts = parts
+        self._set = one
+        self._aggregator = aggregator
+        self._threads = threads
+        self._registry = registry
+        self.can_be_cut = not aggregator.plain
+        self.called_at: float | None = None
+        self.thread_id = 0
+
+    @property
+    def aggregator(self) -> DeclaredAggregator:
+        """Whose group it is."""
+        return self._aggregator
+
+    def overdue_seconds(self, monotonic: float) -> float:
+        """Return how long ago the function should have ended; negative while its time is not over."""
+        if self.called_at is None:
+            return float("-inf")
+        return monotonic - self.called_at - self._parts.settings.aggregation_timeout
+
+    async def run(self) -> Ending | None:
+        """Return what became of the set; None when no member was left that the function could be given.
+
+        Raises:
+            PyasynqError: when Redis refuses, or the task that was made cannot be enqueued.
+            Exception: what the function raised. The set stays in each of these cases.
+        """
+        one = self._set
+        members = await self._parts.driver.run(read_set(one))
+        if members is None:
+            return AggregationLost(one.queue, one.group)
+        messages = await self._decode(members)
+        if not messages:
+            return None
+        self.called_at = self._parts.clock.monotonic()
+        try:
+            task = await self._call([received_task(message) for message in messages])
+        finally:
+            self.called_at = None
+        if task is None:
+            return AggregationDeclined(one.queue, one.group, len(messages))
+        if not isinstance(task, Task):
+            raise ConfigurationError(
+                f"an aggregator returns a Task or None, and this one returned {describe_value(type(task))}"
+            )
+        locks = [(message.id, message.unique_key) for message in messages if message.unique_key]
+        return await self._finish(task, locks, len(messages))
+
+    async def _decode(self, members: list[Member]) -> list[TaskMessage]:
+        messages = []
+        for member in members:
+            try:
+                messages.append(decode_task_message(member.message))
+            except UndecodableMessageError as error:
+                await self._quarantine(member.id, error.reason)
+        return messages
+
+    async def _quarantine(self, task_id: str, reason: str) -> None:
+        parts, queue = self._parts, self._set.queue
+        now = parts.redis_time.now()
+        plan = quarantine_member(
+            self._set,
+            task_id,
+            reason=reason,
+            max_size=parts.config.archive_max_size,
+            cutoff=now.seconds - int(seconds_of("archive_max_age", parts.config.archive_max_age)),
+            now=now,
+        )
+        trimmed = await parts.driver.run(plan)
+        parts.events.emit(MessageQuarantined(queue, task_id, reason))
+        if trimmed:
+            parts.events.emit(ArchiveTrimmed(queue, trimmed))
+
+    async def _call(self, tasks: list[Task]) -> object:
+        if self._aggregator.plain:
+            # Not awaited as handlers are: at shutdown a thread is left behind, and its result is dropped.
+            result, error = await self._threads.start(self._call_in_thread, tasks)
+            if error is not None:
+                raise error
+            self.thread_id = 0
+        else:
+            result = self._aggregator.call(self._set.group, tasks)
+        async with asyncio.timeout(self._parts.settings.aggregation_timeout):
+            return await awaited(result)
+
+    def _call_in_thread(self, tasks: list[Task]) -> object:
+        self.thread_id = threading.get_ident()
+        return self._aggregator.call(self._set.group, tasks)
+
+    async def _finish(self, task: Task, locks: list[tuple[str, str]], tasks: int) -> Ending:
+        one, parts = self._set, self._parts
+        check_unattended(task.options)
+        limit = self._aggregator.max_payload
+        aggregate = compose_checked(
+            task,
+            {"queue": one.queue},
+            now=parts.redis_time.now(),
+            max_payload=parts.config.max_payload if limit is None else limit,
+            new_id=lambda: one.id,
+        )
+        self.can_be_cut = False
+        finish = await self._write(aggregate, locks)
+        if finish is Finish.LOST:
+            return AggregationLost(one.queue, one.group)
+        if finish is Finish.CONFLICT:
+            raise TaskIDConflictError(one.queue, aggregate.id)
+        if finish is Finish.DUPLICATE:
+            holder = await self._parts.driver.run(find_holder(aggregate.lock))
+            raise DuplicateTaskError(one.queue, aggregate.lock, holder)
+        task_id = "" if finish is Finish.STOOD_IN else aggregate.id
+        return TasksAggregated(one.queue, one.group, tasks, task_id)
+
+    async def _write(self, aggregate: Composed, locks: list[tuple[str, str]]) -> Finish:
+        """Write until Redis has confirmed it: the user's function is not called twice for a short outage.
+
+        Raises:
+            PyasynqError: what Redis refuses; for a large task also that the connection breaks each time.
+        """
+        parts, again, breaks, backoff = self._parts, False, 0, Backoff()
+        while True:
+            plan = finish_set(
+                self._set,
+                aggregate,
+                locks=locks,
+                registry=self._registry,
+                again=again,
+                now=parts.clock.redis_now(),
+            )
+            try:
+                return await parts.driver.run(plan)
+            except _WORTH_ANOTHER_TRY as error:
+                if len(aggregate.encoded) >= SUSPECT_BYTES and isinstance(error, ReplyLostError):
+                    breaks += await answers(parts.driver, self._set.queue)
+                if breaks >= _MOST_BREAKS:
+                    raise
+                again, rest = True, backoff.next()
+                parts.events.emit(RoundFailed("aggregation", error, rest))
+                await asyncio.sleep(rest)

@@ -1,0 +1,315 @@
+"""A consumer's demand: those who wait for tasks, and the attempts that were handed to them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.find_attempt import find_verdict
+from pyasynq._broker.verdicts import Verdict, is_leased
+from pyasynq._engine.lease.lease_errors import error_of, told, verdict_of
+from pyasynq._engine.run.attempt import Phase
+from pyasynq._engine.run.conclusion import ServerStopping, broken_off, conclude
+from pyasynq._engine.run.outcome import Failed, Gone, PutBack
+from pyasynq._engine.run.routes import received_task
+from pyasynq._engine.run.slot_table import RunningAttempts
+from pyasynq._engine.take.demand import Want
+from pyasynq.errors import (
+    AttemptSettledError,
+    LeaseExpiredError,
+)
+from pyasynq.events import TaskStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._engine.run.outcome import Ending
+
+_LAST_LOOK_SECONDS = 1.0
+"""How long a take whose wait is over may go on for a first look at its queues that is held up."""
+
+
+class Take(Want):
+    """Somebody who waits for tasks.
+
+    It is over when a round of dequeue calls has brought any, or when its wait has ended and each of its
+    queues has been asked at least once.
+
+    Attributes:
+        attempts: what it has got.
+        error: of the last dequeue call for it; None when that was answered.
+    """
+
+    __slots__ = ("_over", "attempts", "error", "most", "ready", "timer")
+
+    def __init__(self, most: int, lease: int, queues: Iterable[str], *, renewed: bool) -> None:
+        super().__init__(most, lease, queues, renewed=renewed)
+        self.most = most
+        self.attempts: list[Attempt] = []
+        self.error: Exception | None = None
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.timer: asyncio.TimerHandle | None = None
+        self._over = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether more is wanted."""
+        return not self.ready.done() and not self.attempts
+
+    def heard(self, error: Exception | None) -> None:
+        """Note an answer; it may have been the last that a take waited for."""
+        super().heard(error)
+        self.error = error
+        self._look()
+
+    def end_wait(self, *, at_once: bool = False) -> None:
+        """Wait for nothing but the first look at each queue, or not even for that."""
+        self._over = True
+        if at_once:
+            self.unasked.clear()
+        self._look()
+
+    def close(self) -> None:
+        """Give those who wait what there is."""
+        if not self.ready.done():
+            self.ready.set_result(None)
+
+    def _look(self) -> None:
+        if self._over and not self.unasked and not self.in_flight:
+            self.close()
+
+
+class Desk:
+    """Hands attempts out, and takes back what their holders have to say about them.
+
+    The attempts of one kind of take are renewed until their holder lets go of them: a deadline or a request
+    to cancel is told to the holder, and settled then. Those of the other kind live as long as their lease,
+    which the holder may extend: holders may be far away and never come back, so there it is settled at once.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._loop = asyncio.get_running_loop()
+        self._takes: list[Take] = []
+        self._closed = False
+        self._alarms: dict[Attempt, asyncio.Future[None]] = {}
+        self.taking = True
+        self.reserved = 0
+        self.may_prefetch = False
+        self.may_overlap = False
+        self.least_aside = 0
+        self.is_over = False
+        # Whoever takes a task begins with it: nothing waits here.
+        self.waiting = 0
+        self.patient_until = math.inf
+        self.taken = self.running = RunningAttempts()
+        """The attempts that were handed out and not let go of."""
+        self.on_change: Callable[[Collection[str]], None] = lambda _: None
+        """Called with the names of the queues of which tasks are wanted, when that or the room changes."""
+
+    # What the intake asks.
+
+    @property
+    def room(self) -> int:
+        """How many tasks may be taken now."""
+        return sum(want.limit for want in self.wants())
+
+    def wants(self) -> Sequence[Take]:
+        """Return the takes that wait and have room, the oldest first."""
+        left = self._parts.config.concurrency - len(self.running)
+        wants = []
+        for take in self._takes:
+            if left > 0 and take.waiting:
+                take.limit = min(take.most, left)
+                left -= take.limit
+                wants.append(take)
+        return wants
+
+    def start(self, attempts: Sequence[Attempt], want: Want) -> None:
+        """Hand attempts out; put their tasks back when nobody waits for them any more."""
+        assert isinstance(want, Take)  # noqa: S101 - `wants` returns no others
+        for attempt in attempts:
+            self._hand_out(attempt, want)
+
+    def _hand_out(self, attempt: Attempt, want: Take) -> None:
+        parts = self._parts
+        if self._closed or want.ready.done():
+            self._end(attempt, PutBack())
+            return
+        now = parts.clock.monotonic()
+        attempt.begin(monotonic=now, unix_time=parts.redis_time.timestamp(now))
+        self.hold(attempt)
+        if attempt.deadline <= attempt.started:
+            attempt.cause = attempt.timeout_error()
+            self._end(attempt, Failed(attempt.cause))
+            return
+        if not want.attempts:
+            # The other answers of this round belong to the take as well.
+            self._loop.call_soon(want.close)
+        want.attempts.append(attempt)
+        message = attempt.message
+        if parts.events.wants(TaskStarted):
+            parts.events.emit(TaskStarted(attempt.queue, attempt.id, message.type, message.retried))
+
+    def begin(self, *, later: bool) -> None:
+        """Do nothing: whatever was taken has begun."""
+
+    def fill(self) -> None:
+        """Do nothing: whatever was taken has begun."""
+
+    def withdraw(self) -> Sequence[Attempt]:
+        """Return nothing: whatever was taken has begun."""
+        return ()
+
+    def hold(self, attempt: Attempt) -> None:
+        """Give an attempt that has begun a slot."""
+        self.running.add(attempt)
+        attempt.on_cancel = self._canceled
+
+    # What those who take tasks ask.
+
+    async def take(self, take: Take, wait: float | None) -> list[Attempt]:
+        """Return what a take gets within so many seconds (None: without end); nothing is left of it then.
+
+        Raises:
+            RedisError: when its last dequeue call failed and it has got nothing.
+
+        When the caller is cancelled, what it would have got is put back.
+        """
+        self._takes.append(take)
+        self._change()
+        if wait is not None:
+            take.timer = self._loop.call_later(wait, self._end_wait, take)
+        try:
+            await take.ready
+        except BaseException:
+            self.put_back(take.attempts)
+            raise
+        finally:
+            if take.timer is not None:
+                take.timer.cancel()
+            self._takes.remove(take)
+            self._change()
+        if take.error is not None and not take.attempts:
+            raise take.error
+        return take.attempts
+
+    def close(self) -> None:
+        """Let nobody wait any longer, and hand nothing out."""
+        self._closed = True
+        for take in self._takes:
+            take.end_wait(at_once=True)
+
+    async def settle(self, attempt: Attempt, ending: Ending, verdict: Verdict) -> None:
+        """End an attempt and wait until Redis has confirmed it; cancelled, it is settled all the same.
+
+        A leased attempt may be settled again with the same verdict, which is answered as the first time.
+
+        Raises:
+            TaskTimeoutError: when its deadline had passed; it was settled as such.
+            TaskCanceledError: when it was to be cancelled; it was settled as the request says.
+            LeaseExpiredError: when the task is not this attempt's any more; nothing was written.
+            AttemptSettledError: when it was settled before.
+            RedisError: when the consumer was closed before Redis confirmed it.
+        """
+        if verdict is attempt.verdict and attempt.settled is not None:
+            await self._confirmed(attempt, attempt.settled, verdict)
+            return
+        self.require_held(attempt)
+        cause = None if isinstance(attempt.cause, ServerStopping) else attempt.cause
+        if cause is None:
+            await self._confirmed(attempt, self._end(attempt, ending, verdict), verdict)
+            return
+        settled = self._end(attempt, broken_off(attempt), verdict_of(cause))
+        if isinstance(cause, LeaseExpiredError):
+            raise LeaseExpiredError
+        await self._confirmed(attempt, settled, None)
+        raise told(cause)
+
+    async def _confirmed(
+        self, attempt: Attempt, settled: asyncio.Future[bool | Exception], verdict: Verdict | None
+    ) -> None:
+        """Wait until a settle is confirmed. One that comes too late gets the answer of the one before it."""
+        result = await asyncio.shield(settled)
+        if isinstance(result, Exception):
+            raise result
+        if not result:
+            if not is_leased(attempt.token):
+                raise LeaseExpiredError
+            plan = find_verdict(attempt.queue, attempt.id, attempt.token, now=self._parts.clock.redis_now())
+            earlier = await self._parts.driver.run(plan)
+            if earlier is None or earlier is not verdict:
+                raise error_of(earlier, attempt.queue, attempt.id)
+
+    def put_back(self, attempts: Iterable[Attempt]) -> list[asyncio.Future[bool | Exception]]:
+        """Put back those of the attempts that nobody has settled; return what tells that it is done."""
+        return [self._end(one, broken_off(one)) for one in attempts if one.phase is Phase.RUNNING]
+
+    def fail(self, attempt: Attempt, error: Exception) -> list[asyncio.Future[bool | Exception]]:
+        """End an attempt, if nobody has settled it, as failed with an error; return as `put_back` does."""
+        if attempt.phase is not Phase.RUNNING:
+            return []
+        cause = None if isinstance(attempt.cause, ServerStopping) else attempt.cause
+        return [self._end(attempt, Failed(error) if cause is None else broken_off(attempt))]
+
+    def require_held(self, attempt: Attempt) -> None:
+        """Raise unless the attempt's holder may still speak for its task."""
+        now = self._parts.clock.monotonic()
+        if attempt.phase is Phase.RUNNING:
+            if self._parts.roster.get(attempt.queue, attempt.id) is not attempt:
+                attempt.lost = True
+            if (attempt.lost or not attempt.has_lease(now)) and attempt.cancel(
+                LeaseExpiredError(), monotonic=now
+            ):
+                self._parts.settles.on_lost(attempt)
+        if attempt.phase is not Phase.RUNNING:
+            if attempt.cause is None:
+                verdict = attempt.verdict.value if attempt.verdict else ""
+                raise AttemptSettledError(attempt.queue, attempt.id, verdict)
+            raise told(attempt.cause)
+
+    async def wait_cancelled(self, attempt: Attempt) -> None:
+        """Wait until an attempt is cancelled or ends."""
+        if attempt.phase is Phase.RUNNING and attempt.cause is None:
+            alarm = self._alarms.get(attempt)
+            if alarm is None:
+                alarm = self._alarms[attempt] = self._loop.create_future()
+            await asyncio.shield(alarm)
+
+    def _canceled(self, attempt: Attempt) -> None:
+        if attempt.renewed:
+            self._ring(attempt)
+        elif isinstance(attempt.cause, LeaseExpiredError):
+            # The holder was silent for too long: the task is left to be recovered, as after a crash.
+            self._end(attempt, Gone())
+        else:
+            self._end(attempt, broken_off(attempt), verdict_of(attempt.cause))
+
+    def _end(
+        self, attempt: Attempt, ending: Ending, verdict: Verdict | None = None
+    ) -> asyncio.Future[bool | Exception]:
+        settled = attempt.settled = self._loop.create_future()
+        if is_leased(attempt.token):
+            attempt.verdict = verdict
+        self.running.remove(attempt)
+        conclude(self._parts, attempt, received_task(attempt.message), None, ending)
+        self._ring(attempt)
+        self._change()
+        return settled
+
+    def _ring(self, attempt: Attempt) -> None:
+        alarm = self._alarms.pop(attempt, None)
+        if alarm is not None and not alarm.done():
+            alarm.set_result(None)
+
+    def _end_wait(self, take: Take) -> None:
+        take.end_wait(at_once=self._parts.config.concurrency <= len(self.running))
+        take.timer = self._loop.call_later(_LAST_LOOK_SECONDS, lambda: take.end_wait(at_once=True))
+        self._change()
+
+    def _change(self) -> None:
+        queues = {queue for take in self._takes if take.waiting for queue in take.queues or ()}
+        self.on_change(queues)

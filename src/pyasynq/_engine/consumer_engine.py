@@ -1,0 +1,240 @@
+"""One running consumer: the engine for those who take tasks themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.find_attempt import find_attempt
+from pyasynq._broker.leases import renew
+from pyasynq._broker.locks import HeldLock, renew_locks
+from pyasynq._broker.settle import Claim
+from pyasynq._broker.verdicts import Verdict
+from pyasynq._engine.consumer_demand import Desk, Take
+from pyasynq._engine.core import EngineCore
+from pyasynq._engine.lease.lease_errors import error_of
+from pyasynq._engine.lease.lost_leases import LostLeases
+from pyasynq._engine.run.attempt import Attempt, expect_renewals
+from pyasynq._engine.run.conclusion import ServerStopping
+from pyasynq._engine.run.routes import NoRoutes
+from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
+from pyasynq.errors import ConfigurationError, LeaseExpiredError, RedisError, ReplyLostError, TaskTimeoutError
+from pyasynq.events import ShutdownWaiting, TasksPutBack
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from pyasynq._clock import Clock
+    from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.lease.lease_receipt import Receipt
+    from pyasynq._engine.settings import EngineSettings
+    from pyasynq._redis.url import RedisTarget
+    from pyasynq.config import ServerConfig
+    from pyasynq.events import Events
+
+
+_SETTLE_SECONDS = 0.5
+"""How long a lease outlasts its attempt's deadline at least, so that the timeout can be settled under it."""
+
+
+class ConsumerEngine(EngineCore):
+    """Everything of one run of a consumer, from start to close."""
+
+    desk: Desk
+
+    def __init__(
+        self,
+        target: RedisTarget,
+        config: ServerConfig,
+        settings: EngineSettings,
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        super().__init__(target, NoRoutes(), config, settings, clock=clock, events=events)
+
+    def _make_demand(self, parts: Parts) -> Desk:
+        self.desk = Desk(parts)
+        self.desk.on_change = self._changed
+        self._lost_leases = LostLeases(parts)
+        return self.desk
+
+    def _changed(self, queues: Collection[str]) -> None:
+        self._intake.only(queues)
+        self._processor.wake()
+
+    async def take(
+        self, queues: Iterable[str], *, limit: int, wait: float | None, lease: int | None
+    ) -> list[Attempt]:
+        """Return up to `limit` attempts; see `Desk.take`. A lease of None is renewed until they are let go.
+
+        Raises:
+            ConfigurationError: for a queue that this consumer does not serve.
+        """
+        chosen = tuple(queues) or self._parts.queues
+        for queue in chosen:
+            self._require_served(queue)
+        seconds = self._settings.lease if lease is None else lease
+        attempts = await self.desk.take(Take(limit, seconds, chosen, renewed=lease is None), wait)
+        if lease is not None:
+            await self._clip(attempts)
+        return attempts
+
+    async def _clip(self, attempts: Sequence[Attempt]) -> None:
+        """End leases at the deadlines of their attempts, which are known only once the messages are here."""
+        now = self._clock.monotonic()
+        too_long: dict[tuple[str, int], list[Attempt]] = {}
+        for attempt in attempts:
+            left = _seconds_left(attempt, now)
+            if now + left < attempt.lease_until:
+                too_long.setdefault((attempt.queue, left), []).append(attempt)
+        try:
+            await asyncio.gather(
+                *(self._move_leases(group, seconds) for (_, seconds), group in too_long.items())
+            )
+        except RedisError:
+            # The tasks are taken, and are settled at their deadlines all the same.
+            pass
+        except BaseException:
+            self.desk.put_back(attempts)
+            raise
+
+    def _require_served(self, queue: str) -> None:
+        if queue not in self._parts.queues:
+            raise ConfigurationError(
+                f"this consumer does not serve queue {queue!r}: "
+                f"name it in the queues of its ConsumerConfig, beside {', '.join(self._parts.queues)}"
+            )
+
+    async def extend(self, attempt: Attempt, seconds: int) -> None:
+        """Let a lease end so many seconds from now, but not after the attempt's deadline.
+
+        Raises what `Desk.require_held` raises, and RedisError; then the lease ends when it did before, or
+        later.
+        """
+        self.desk.require_held(attempt)
+        asked_at = self._clock.monotonic()
+        seconds = min(seconds, _seconds_left(attempt, asked_at))
+        await self._move_leases([attempt], seconds)
+        self.desk.require_held(attempt)
+        if attempt.message.unique_key:
+            lock = HeldLock(attempt.id, attempt.message.unique_key)
+            await self._driver.run(renew_locks(attempt.queue, [lock], lease_seconds=seconds))
+
+    async def _move_leases(self, attempts: Sequence[Attempt], seconds: int) -> None:
+        """Let leases of one queue end this many seconds from now; note which are lost."""
+        asked_at = self._clock.monotonic()
+        claims = [Claim(one.id, one.token, one.lease_score) for one in attempts]
+        # A settle may overtake the reply: it must then know the score that Redis has by now.
+        expect_renewals(attempts, self._redis_time.now().ceiling, seconds)
+        renewed = await self._driver.run(
+            renew(attempts[0].queue, claims, lease_seconds=seconds, now=self._clock.redis_now())
+        )
+        lost = set(renewed.lost)
+        for attempt in attempts:
+            if attempt.id in lost:
+                attempt.lost = True
+            else:
+                attempt.lease_until = asked_at + seconds
+                attempt.lease_end = renewed.lease_score
+
+    async def find(self, queue: str, task_id: str, receipt: Receipt) -> Attempt | Verdict:
+        """Return the attempt that a receipt is for, or the verdict that its holder gave before.
+
+        Raises:
+            TaskTimeoutError: when its deadline has passed.
+            TaskCanceledError: when it was cancelled.
+            LeaseExpiredError: when the task is not that attempt's any more.
+            RedisError: when Redis cannot be asked.
+        """
+        self._require_served(queue)
+        attempt = self._roster.get(queue, task_id)
+        if attempt is not None and attempt.token == receipt.token:
+            # An attempt that is being settled is returned: the same settle again waits for its confirmation.
+            if attempt.verdict is None or not attempt.verdict.by_holder:
+                self.desk.require_held(attempt)
+            return attempt
+        found = await self._adopt(queue, task_id, receipt)
+        if isinstance(found, Attempt):
+            now = self._clock.monotonic()
+            if found.deadline <= now:
+                found.cancel(TaskTimeoutError(), monotonic=now)
+            self.desk.require_held(found)
+        return found
+
+    async def _adopt(self, queue: str, task_id: str, receipt: Receipt) -> Attempt | Verdict:
+        asked_at = self._clock.monotonic()
+        found = await self._driver.run(
+            find_attempt(
+                queue, task_id, token=receipt.token, lease_end=receipt.lease_end, now=self._clock.redis_now()
+            )
+        )
+        if found is None or isinstance(found, Verdict):
+            if found is None or not found.by_holder:
+                raise error_of(found, queue, task_id)
+            return found
+        here = self._roster.get(queue, task_id)
+        if here is not None and here.token == receipt.token:
+            # Two have asked for it at the same time.
+            return here
+        try:
+            message = decode_task_message(found.message)
+        except UndecodableMessageError:
+            raise LeaseExpiredError from None
+        attempt = Attempt(
+            self,
+            queue,
+            message,
+            receipt.token,
+            task_id=task_id,
+            crashes=found.crashes,
+            lease_until=asked_at + found.lease_score - found.redis_now.timestamp,
+            lease_score=found.lease_score,
+        )
+        attempt.renewed = False
+        attempt.begin(monotonic=asked_at, unix_time=found.redis_now.timestamp)
+        attempt.deadline_at = receipt.deadline
+        attempt.deadline = asked_at + receipt.deadline - found.redis_now.timestamp
+        self._roster.add(attempt)
+        self.desk.hold(attempt)
+        return attempt
+
+    async def drain(self) -> None:
+        """Wait for what is renewed to be let go of, put the rest of it back, and stop all services.
+
+        What has a lease of its own is left alone: its holder may settle it through another consumer.
+        """
+        left = self.time_left()
+        self.stop_taking()
+        self.ready = False
+        self.desk.close()
+        for attempt in list(self.desk.running):
+            if not attempt.renewed:
+                self.desk.running.remove(attempt)
+        running = self.desk.running
+        if running:
+            self._events.emit(ShutdownWaiting(len(running), self._shutdown_timeout))
+        if not await running.wait_until_idle(self._shutdown_timeout):
+            now = self._clock.monotonic()
+            for attempt in list(running):
+                attempt.cancel(ServerStopping(), monotonic=now)
+            await running.wait_until_idle(self._cancel_timeout)
+        back = self.desk.put_back([one for one in self._roster if one in running])
+        if back:
+            self._events.emit(TasksPutBack(len(back)))
+        await self._stop_services(left)
+        await self._lost_leases.finish()
+        for attempt in self._roster.snapshot():
+            self._roster.remove(attempt)
+            if attempt.settled is not None and not attempt.settled.done():
+                address = self._target.address
+                cause = "the consumer was closed before Redis had confirmed the outcome"
+                attempt.settled.set_result(self._settles.last_error or ReplyLostError(address, cause))
+
+
+def _seconds_left(attempt: Attempt, now: float) -> int:
+    """Return the longest lease that an attempt can use, in whole seconds."""
+    if math.isinf(attempt.deadline):
+        return sys.maxsize
+    return max(1, math.ceil(attempt.deadline + _SETTLE_SECONDS - now))

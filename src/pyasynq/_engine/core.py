@@ -1,0 +1,317 @@
+"""What every engine stands on: connections, leases, settles, recovery, and the server's record.
+
+A server's engine adds the handlers to it, a consumer's engine those who ask for tasks themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from pyasynq._background.redis_time import RedisTime
+from pyasynq._background.service import stop_services
+from pyasynq._background.time_limits import TimeLeft, shutdown_limit
+from pyasynq._broker.leases import list_expired
+from pyasynq._broker.results import write_result
+from pyasynq._checks import seconds_of
+from pyasynq._engine.engine_parts import Parts
+from pyasynq._engine.lease.roster import Roster
+from pyasynq._engine.lease.stuck_rule import OverdueRule
+from pyasynq._engine.loop_watch import LoopWatch
+from pyasynq._engine.run.attempt import Report, expect_renewals
+from pyasynq._engine.run.conclusion import conclude_refused
+from pyasynq._engine.run.routes import check_result_size
+from pyasynq._engine.server_record import ServerRecord
+from pyasynq._engine.services.deadlines import Deadlines
+from pyasynq._engine.services.forwarder import Forwarder
+from pyasynq._engine.services.heartbeater import Heartbeater
+from pyasynq._engine.services.janitor import Janitor
+from pyasynq._engine.services.peer_watch import PeerWatch
+from pyasynq._engine.services.processor import Processor
+from pyasynq._engine.services.progress_writer import ProgressWriter
+from pyasynq._engine.services.publisher import Publisher
+from pyasynq._engine.services.recoverer import Recoverer
+from pyasynq._engine.services.subscriber import Subscriber
+from pyasynq._engine.services.syncer import Syncer
+from pyasynq._engine.settle.settle_queue import SettleQueue
+from pyasynq._engine.start_checks import check_clock, check_eviction
+from pyasynq._engine.take.intake import Intake
+from pyasynq._engine.take.wake_up import WakeUp
+from pyasynq._redis.driver import AsyncDriver, BlockingDriver
+from pyasynq._redis.facts import require_supported, server_facts
+from pyasynq._redis.key_watcher import Watcher
+from pyasynq._redis.subscription import Subscription
+from pyasynq._wire.keys import CANCEL_CHANNEL
+from pyasynq.errors import LeaseExpiredError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from pyasynq._background.service import Service
+    from pyasynq._clock import Clock
+    from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._engine.run.routes import Router
+    from pyasynq._engine.settings import EngineSettings
+    from pyasynq._engine.take.demand import Demand
+    from pyasynq._redis.facts import ServerFacts
+    from pyasynq._redis.url import RedisTarget
+    from pyasynq.config import ServerConfig
+    from pyasynq.context import RunningTask
+    from pyasynq.events import Events, ServerWarning
+
+T = TypeVar("T")
+
+CLIENT_NAME = "pyasynq-server"
+
+
+class EngineCore:
+    """Takes, leases, settles and recovers. It belongs to one event loop, and is started and closed once.
+
+    A subclass says who wants tasks (`_make_demand`), what is done at shutdown, and which services it needs
+    beside those that every engine has.
+
+    Attributes:
+        task_state: what handlers find as `context().state`.
+        ready: whether the start is complete and the shutdown has not begun.
+    """
+
+    def __init__(
+        self,
+        target: RedisTarget,
+        router: Router,
+        config: ServerConfig,
+        settings: EngineSettings,
+        *,
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.task_state: Any = None
+        self.server_id = str(uuid.uuid4())
+        self.ready = False
+        self._taking = True
+        self._target = target
+        self._config = config
+        self._settings = settings
+        self._clock = clock
+        self._events = events
+        self._owns_process = False
+        self._router = router
+        self._started: list[Service] = []
+        self._lasting = 0
+        """How many of them, the first ones, go on while the lifespan is left: they renew and write."""
+        self._warned: set[str] = set()
+        self._driver = AsyncDriver(target, client_name=CLIENT_NAME, clock=clock, on_warning=self._warn)
+        self._beat_driver = BlockingDriver(
+            target,
+            client_name=CLIENT_NAME,
+            clock=clock,
+            # Its thread is the heartbeat's; events belong to the loop.
+            on_warning=lambda warning: self.loop.call_soon_threadsafe(self._warn, warning),
+        )
+        self._redis_time = RedisTime(clock)
+        self._roster = Roster(config.queues)
+        self._settles = SettleQueue(
+            config,
+            settings,
+            roster=self._roster,
+            events=events,
+            clock=clock,
+            redis_time=self._redis_time,
+        )
+
+    async def start(self) -> None:
+        """Look at the server, then start all services.
+
+        Raises:
+            RedisError: when Redis cannot be reached, refuses us, or is too old; nothing is left running.
+        """
+        try:
+            facts = await self._driver.run(server_facts())
+            require_supported(facts)
+            self._redis_time.learn(facts.redis_now)
+            check_clock(facts, self._clock, self._settings, self._events)
+            await self._check_eviction(facts)
+            await self._try_rights()
+            for service in self._build(facts):
+                await service.start()
+                self._started.append(service)
+        except BaseException:
+            await self._stop_services(self.time_left())
+            await self.close()
+            raise
+        self._record.status = "active"
+        self.ready = True
+        self._heartbeater.beat_now()
+
+    async def _check_eviction(self, facts: ServerFacts) -> None:
+        """Warn once if Redis, or a node of the cluster, evicts tasks."""
+        every: Sequence[ServerFacts | Exception] = [facts]
+        if self._target.is_cluster:
+            every = await self._driver.run_batch([server_facts(place) for place in self._driver.places])
+        for one in every:
+            if isinstance(one, Exception):
+                raise one
+            if check_eviction(one, self._events):
+                return
+
+    async def _try_rights(self) -> None:
+        """Run a script that changes nothing on the keys of each queue, as all services are about to do."""
+        now = self._clock.redis_now()
+        plans = [list_expired(queue, limit=1, now=now) for queue in self._config.queues]
+        for result in await self._driver.run_batch(plans):
+            if isinstance(result, Exception):
+                raise result
+
+    def _make_demand(self, parts: Parts) -> Demand:
+        """Return who wants tasks."""
+        raise NotImplementedError
+
+    def _receivers(self) -> tuple[Service, ...]:
+        """Return more services that outlive the processor."""
+        return ()
+
+    def _senders(self) -> tuple[Service, ...]:
+        """Return more services that end before the processor."""
+        return ()
+
+    def _build(self, facts: ServerFacts) -> tuple[Service, ...]:
+        parts = self._parts = Parts(
+            server_id=self.server_id,
+            config=self._config,
+            settings=self._settings,
+            events=self._events,
+            clock=self._clock,
+            redis_time=self._redis_time,
+            driver=self._driver,
+            router=self._router,
+            roster=self._roster,
+            settles=self._settles,
+        )
+        demand = self._make_demand(parts)
+        self._wake_up = WakeUp(self._make_watcher)
+        self._intake = Intake(parts, demand, self)
+        self._intake.taking = self._taking
+        self._settles.on_refused = partial(conclude_refused, parts)
+        self._settles.batches.is_ordered = self._intake.board.is_ordered
+        self._rule = rule = OverdueRule(self._config, self._settings)
+        started = self._redis_time.now().to_datetime()
+        self._record = ServerRecord(self.server_id, self._config, self._settings, started)
+        self._deadlines = Deadlines(parts, rule)
+        watch = LoopWatch(self._deadlines, self._settings, self._clock, self._events, parts.roster.snapshot)
+        self._heartbeater = Heartbeater(
+            parts, self._beat_driver, self._record, rule, watch, owns_process=self._owns_process
+        )
+        self._processor = Processor(parts, demand, self._intake, self._wake_up)
+        self._progress_writer = ProgressWriter(parts)
+        forwarder = Forwarder(parts, self._wake_up)
+        self._connect_bells(forwarder)
+        publisher = (Publisher(parts),) if self._config.event_stream_lengths else ()
+        self._lasting = len(publisher) + 2
+        # Stopped in the reverse order: what sends stops before what receives. The syncer and the heartbeater
+        # outlive the processor, so that late outcomes are still written and leases renewed while it drains;
+        # the publisher outlives them all, since it tells of what they do.
+        return (
+            *publisher,
+            self._heartbeater,
+            Syncer(parts),
+            self._progress_writer,
+            self._deadlines,
+            *self._receivers(),
+            Subscriber(parts, self._subscribe),
+            Recoverer(parts, facts),
+            Janitor(parts),
+            PeerWatch(parts, self._intake.board.limited_queues),
+            forwarder,
+            self._processor,
+            *self._senders(),
+        )
+
+    def _connect_bells(self, forwarder: Forwarder) -> None:
+        processor = self._processor
+        self._heartbeater.on_servers = self._intake.board.note_servers
+        self._settles.on_put = processor.wake
+
+        def changed(key: str) -> None:
+            if forwarder.owns(key):
+                forwarder.wake()
+            if self._intake.changed(key):
+                processor.wake()
+
+        self._wake_up.listen(changed)
+
+    def stop_taking(self) -> None:
+        """Take no more tasks; what runs goes on. During the start, the processor will not begin to take."""
+        self._taking = False
+        if hasattr(self, "_intake"):
+            self._intake.taking = False
+        if not self.ready:
+            return
+        self._processor.wake()
+        self._record.status = "stopped"
+        self._heartbeater.beat_now()
+
+    @property
+    def _shutdown_timeout(self) -> float:
+        return seconds_of("shutdown_timeout", self._config.shutdown_timeout)
+
+    @property
+    def _cancel_timeout(self) -> float:
+        return seconds_of("cancel_timeout", self._config.cancel_timeout)
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._driver.close()
+        self._beat_driver.close()
+
+    def time_left(self) -> TimeLeft:
+        """Return the time limit of a shutdown that begins now."""
+        return TimeLeft(shutdown_limit(self._config) + self._settings.shutdown_margin)
+
+    async def _stop_services(self, left: TimeLeft, *, keep: int = 0) -> None:
+        await stop_services(self._started, left, keep=keep)
+        if hasattr(self, "_wake_up"):
+            await self._wake_up.close()
+
+    def _make_watcher(self, on_change: Callable[[str], object]) -> Watcher:
+        return Watcher(self._target, on_change, on_warning=self._warn)
+
+    def _warn(self, warning: ServerWarning) -> None:
+        """Report what Redis refuses; several connections may find out the same."""
+        if warning.code not in self._warned:
+            self._warned.add(warning.code)
+            self._events.emit(warning)
+
+    def _subscribe(self) -> Subscription:
+        return Subscription(self._target, CANCEL_CHANNEL)
+
+    def finish_from_thread(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and block the calling thread, a handler's, until it has ended."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+    def report_progress(self, task: RunningTask, done: float, total: float | None, note: str) -> None:
+        """Take what a handler says of its progress, in whatever thread; it is written before long."""
+        attempt = cast("Attempt", task)
+        attempt.progress = Report(done, total, note, self._clock.monotonic())
+        if attempt.progress_queued:
+            return
+        attempt.progress_queued = True
+        # The thread of a handler can outlive the loop; nobody is left then who would write.
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._progress_writer.report, attempt)
+
+    async def write_result(self, task: RunningTask, data: bytes) -> None:
+        """Store a handler's result, if the task is still its attempt's."""
+        check_result_size(data, self._config.max_result)
+        attempt = self._roster.get(task.queue, task.id)
+        if attempt is not task:
+            raise LeaseExpiredError
+        # The heartbeat's thread may renew before this arrives.
+        expect_renewals([attempt], self._redis_time.now().ceiling, self._settings.lease)
+        if not await self._driver.run(
+            write_result(task.queue, task.id, attempt.token, data, lease_score=attempt.lease_score),
+        ):
+            raise LeaseExpiredError

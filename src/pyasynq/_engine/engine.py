@@ -1,0 +1,237 @@
+"""One running server: the engine that calls handlers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from pyasynq._background.code_places import THREAD_PLACE, thread_place
+from pyasynq._background.time_limits import report_place
+from pyasynq._engine.core import CLIENT_NAME, EngineCore
+from pyasynq._engine.executor.pool import Children
+from pyasynq._engine.lease.abandoned import AbandonedLeases
+from pyasynq._engine.run.attempt import Phase
+from pyasynq._engine.run.conclusion import ServerStopping
+from pyasynq._engine.run.group_routes import GroupRoutes
+from pyasynq._engine.run.outcome import Requeue
+from pyasynq._engine.run.runner import Runner
+from pyasynq._engine.run.threads import HandlerThreads
+from pyasynq._engine.services.aggregator import Aggregator
+from pyasynq._engine.services.health_check import HealthCheck
+from pyasynq._engine.take.demand import Slots
+from pyasynq._exit_codes import EXIT_CLEAN, EXIT_OVERDUE, EXIT_UNFINISHED
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq.events import AttemptAbandoned, Outcome, ShutdownHung, ShutdownWaiting, TasksPutBack
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyasynq._background.service import Service
+    from pyasynq._background.time_limits import TimeLeft
+    from pyasynq._clock import Clock
+    from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._engine.run.routes import Router
+    from pyasynq._engine.settings import EngineSettings
+    from pyasynq._redis.url import RedisTarget
+    from pyasynq.config import ServerConfig
+    from pyasynq.events import Events
+
+
+class Engine(EngineCore):
+    """Everything of one run of a server, from start to shutdown.
+
+    Attributes:
+        task_state: what the lifespan yielded.
+        finished: done when the server should be shut down by itself: burst, max_tasks, or stuck handlers.
+        put_back: how many unfinished tasks went back to their queues at shutdown.
+    """
+
+    def __init__(
+        self,
+        target: RedisTarget,
+        router: Router,
+        config: ServerConfig,
+        settings: EngineSettings,
+        *,
+        clock: Clock,
+        events: Events,
+        task_state: Any,
+        owns_process: bool,
+    ) -> None:
+        super().__init__(target, router, config, settings, clock=clock, events=events)
+        self.task_state = task_state
+        self._owns_process = owns_process
+        self.finished: asyncio.Future[None] = self.loop.create_future()
+        self.stuck = False
+        self.put_back = 0
+        self._threads = HandlerThreads()
+        self._children: Children | None = Children(config, settings, clock, self._redis_time)
+        self._children.on_killed = self._report_killed
+        self._closing_children: asyncio.Task[None] | None = None
+
+    def _report_killed(self, attempt: Attempt, pid: int) -> None:
+        if isinstance(attempt.cause, ServerStopping):
+            self._events.emit(ShutdownHung(_describe(attempt), f"a place in the child process {pid}"))
+
+    def _make_demand(self, parts: Parts) -> Slots:
+        self._runner = Runner(parts, self._threads, self._children)
+        self._slots = Slots(parts, self._runner)
+        return self._slots
+
+    def _receivers(self) -> tuple[Service, ...]:
+        self._deadlines.on_stuck = self._give_up
+        self._slots.on_end = self._processor.wake
+        self._runner.on_unknown = self._intake.give_way
+        self._processor.on_idle = self._finish
+        return (HealthCheck(self._parts),) if self._config.health_check is not None else ()
+
+    def _senders(self) -> tuple[Service, ...]:
+        group_routes = GroupRoutes(self._config, self._router)
+        self._aggregator = Aggregator(self._parts, group_routes, self._threads)
+        self._aggregator.on_stuck = self._give_up
+        return (self._aggregator,) if group_routes else ()
+
+    def stop_taking(self) -> None:
+        """Take no more tasks, and aggregate no more groups; what runs goes on."""
+        super().stop_taking()
+        if self.ready:
+            self._aggregator.taking = False
+
+    def close_when_idle(self) -> None:
+        """Take no more tasks, and be finished when nothing runs."""
+        self.stop_taking()
+        if self.ready:
+            self._processor.close_when_idle()
+
+    def running_types(self) -> list[str]:
+        """Return the type of each task that runs now."""
+        return [attempt.message.type for attempt in self._runner.running] if hasattr(self, "_runner") else []
+
+    def outcomes(self) -> Mapping[Outcome, int]:
+        """Return how many attempts ended in each way."""
+        return self._parts.tally.counts()
+
+    @property
+    def unwritten(self) -> int:
+        """How many outcomes Redis has not confirmed."""
+        return self._settles.outstanding
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a process that ends after this shutdown."""
+        if self.stuck:
+            return EXIT_OVERDUE
+        return EXIT_UNFINISHED if self.put_back else EXIT_CLEAN
+
+    def end_process(self, code: int) -> None:
+        """Put back what runs, and end the process. Called from a thread: the event loop may be blocked."""
+        if self._started:
+            self._heartbeater.end_process(code, self._roster.snapshot())
+
+    async def drain(self, left: TimeLeft) -> None:
+        """Wait for attempts, cancel those that take too long, and stop all services but the lasting ones."""
+        self.stop_taking()
+        self.ready = False
+        if self._runner.running:
+            self._events.emit(ShutdownWaiting(len(self._runner.running), self._shutdown_timeout))
+        aggregating = asyncio.ensure_future(self._aggregator.wait_until_idle(self._shutdown_timeout))
+        if not await self._runner.running.wait_until_idle(self._shutdown_timeout):
+            self._settles.hold_requeues()
+            await self._cancel_running(left)
+            self._settles.release_requeues()
+        await aggregating
+        if self._children is not None:
+            self._closing_children = asyncio.ensure_future(self._children.close())
+        # The heartbeat renews the leases of threads that run on, and the syncer writes their outcomes.
+        await self._stop_services(left, keep=self._lasting)
+
+    async def _cancel_running(self, left: TimeLeft) -> None:
+        now = self._clock.monotonic()
+        for attempt in list(self._runner.running):
+            if attempt.cancel(ServerStopping(), monotonic=now):
+                self.put_back += 1
+            elif attempt.phase is Phase.SETTLING and attempt.task is not None:
+                # Its outcome is decided; what takes so long is the error handler.
+                attempt.task.cancel()
+        await self._runner.running.wait_until_idle(self._cancel_timeout)
+        if self._children is not None:
+            await asyncio.wait({asyncio.ensure_future(self._children.end_calls())}, timeout=left())
+
+    async def give_back(self, left: TimeLeft) -> bool:
+        """Put back tasks whose handlers still run; return whether there are any. Then stop all services.
+
+        The process must end right after it. Inside somebody else's program it cannot: the tasks come back
+        when the handlers or the program have ended, and their leases have lapsed after that.
+        """
+        # The roster has them in the order in which they were taken, which is that in which they go back.
+        left_over = [one for one in self._roster if one in self._runner.running]
+        running = [one for one in left_over if one.phase is not Phase.SETTLING]
+        for attempt in left_over:
+            self._events.emit(_hung_handler(attempt))
+        if self._owns_process:
+            self._put_back(running)
+        else:
+            self._abandon(running)
+        await asyncio.wait({asyncio.ensure_future(self._processor.leave())}, timeout=left())
+        await self._stop_services(left)
+        await self._wait_for_children(left)
+        if self.put_back:
+            self._events.emit(TasksPutBack(self.put_back))
+        return bool(running)
+
+    async def _wait_for_children(self, left: TimeLeft) -> None:
+        closing = self._closing_children
+        if closing is None:
+            return
+        # Each is killed at `cancel_timeout`; one that the kernel holds ends later, and alone.
+        await asyncio.wait({closing}, timeout=left())
+        if not closing.done():
+            self._events.emit(ShutdownHung("the end of child processes", report_place(closing)))
+
+    def _put_back(self, running: list[Attempt]) -> None:
+        now = self._clock.monotonic()
+        for attempt in running:
+            if self.stuck and self._rule.is_overdue(attempt, now):
+                # It is why the process ends: another server recovers it, and counts the crash.
+                continue
+            attempt.phase = Phase.SETTLING
+            self._settles.put(attempt, Requeue())
+            self._parts.tally.others[Outcome.REQUEUED] += 1
+            # Attempts that were told to stop were counted at that time.
+            self.put_back += not isinstance(attempt.cause, ServerStopping)
+
+    def _abandon(self, running: list[Attempt]) -> None:
+        for attempt in running:
+            attempt.phase = Phase.ABANDONED
+            self._events.emit(AttemptAbandoned(attempt.queue, attempt.id, attempt.message.type))
+        if running:
+            driver = BlockingDriver(self._target, client_name=CLIENT_NAME, clock=self._clock)
+            AbandonedLeases(running, self._parts, self._rule, driver).keep()
+
+    async def close(self) -> None:
+        """Close threads and connections."""
+        self._threads.close()
+        await super().close()
+
+    def _finish(self) -> None:
+        if not self.finished.done():
+            self.finished.set_result(None)
+
+    def _give_up(self) -> None:
+        # An attempt that nobody can stop holds its slot for ever; only a new process gets it back.
+        self.stuck = True
+        self._finish()
+
+
+def _hung_handler(attempt: Attempt) -> ShutdownHung:
+    place = THREAD_PLACE
+    if attempt.threads > 0:
+        place = thread_place(attempt.thread_id)
+    elif attempt.task is not None:
+        place = report_place(attempt.task)
+    return ShutdownHung(_describe(attempt), place)
+
+
+def _describe(attempt: Attempt) -> str:
+    return f"the handler of task {attempt.id} ({attempt.message.type})"

@@ -1,0 +1,117 @@
+"""Errors on their way from a child process to its worker, as JSON.
+
+Pickle is not used: it would run whatever the bytes say. So an error comes back as an instance of its own
+class only if the worker has imported that class already; its constructor is not called, and of its arguments
+and attributes it has those that JSON can carry.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._engine.run.failure_text import Elsewhere, note_elsewhere, place_of, text_of, trace_of
+from pyasynq._engine.run.outcome import cause_of
+from pyasynq.errors import RemoteError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DEEPEST: Final = 20
+_LARGEST_VALUE: Final = 10_000
+"""Characters; larger arguments and attributes stay behind, and longer texts are cut."""
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """Return an error for JSON, with its causes and the members of its groups."""
+    return _described(error, {id(error), id(cause_of(error))}, 0)
+
+
+def _described(error: BaseException, traced: set[int], depth: int) -> dict[str, Any]:
+    kind, text = type(error), text_of(error)[:_LARGEST_VALUE]
+    fields: dict[str, Any] = {
+        "module": kind.__module__,
+        "name": kind.__qualname__,
+        "text": text,
+        "args": list(error.args) if _is_carried(list(error.args)) else [text],
+        "attributes": {name: value for name, value in vars(error).items() if _is_carried(value)},
+        "place": place_of(error),
+        "suppress": error.__suppress_context__,
+    }
+    if id(error) in traced:
+        # Others are part of the traceback of those that they caused.
+        fields["trace"] = trace_of(error).decode()
+    if depth == _DEEPEST:
+        return fields
+    if error.__cause__ is not None:
+        fields["cause"] = _described(error.__cause__, traced, depth + 1)
+    elif error.__context__ is not None and not error.__suppress_context__:
+        fields["context"] = _described(error.__context__, traced, depth + 1)
+    if isinstance(error, BaseExceptionGroup):
+        fields["members"] = [_described(member, traced, depth + 1) for member in error.exceptions]
+    return fields
+
+
+def _is_carried(value: object) -> bool:
+    """Return whether JSON gives a value back as it was."""
+    try:
+        text = json.dumps(value)
+        return len(text) <= _LARGEST_VALUE and json.loads(text) == value
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def revive(fields: Mapping[str, Any]) -> BaseException:
+    """Return the error that `describe` has made JSON of, or a `RemoteError` where its class is not known.
+
+    Imports nothing.
+    """
+    members = [revive(member) for member in fields.get("members", ())]
+    error = _instance(fields, members)
+    if "cause" in fields:
+        error.__cause__ = revive(fields["cause"])
+    if "context" in fields:
+        error.__context__ = revive(fields["context"])
+    error.__suppress_context__ = fields["suppress"]
+    trace = fields.get("trace", "").encode("utf-8", "replace")
+    name = fields["name"].rpartition(".")[2]
+    note_elsewhere(error, Elsewhere(name, fields["text"], fields["place"], trace))
+    return error
+
+
+def _instance(fields: Mapping[str, Any], members: list[BaseException]) -> BaseException:
+    kind = _loaded_class(fields["module"], fields["name"])
+    if kind is not None:
+        # A class may refuse to be made in this way, by whatever error it likes.
+        with suppress(Exception):
+            error = _made(kind, fields, members)
+            vars(error).update(fields["attributes"])
+            return error
+    return RemoteError(f"{fields['module']}.{fields['name']}", fields["text"])
+
+
+def _made(
+    kind: type[BaseException], fields: Mapping[str, Any], members: list[BaseException]
+) -> BaseException:
+    if issubclass(kind, BaseExceptionGroup):
+        # Its arguments are a text and its members.
+        text = fields["args"][0] if len(fields["args"]) > 1 else fields["text"].rpartition(" (")[0]
+        return kind.__new__(kind, text, members)
+    if kind.__module__ == "builtins":
+        # Their constructors only store what they are given, partly where nobody else can.
+        with suppress(TypeError):
+            return kind(*fields["args"])
+    error = kind.__new__(kind, *fields["args"])
+    # A class that makes something else of itself is not made here.
+    if not isinstance(error, kind):
+        raise TypeError(kind.__qualname__)
+    return error
+
+
+def _loaded_class(module: str, path: str) -> type[BaseException] | None:
+    found: object = sys.modules.get(module)
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None

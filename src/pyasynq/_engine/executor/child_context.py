@@ -1,0 +1,211 @@
+"""What a handler's context stands on in a child process: the task, and the way to the worker."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import threading
+import time
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+
+from pyasynq import errors
+from pyasynq._engine.executor import frames
+from pyasynq._engine.executor.frames import Unpacker, pack
+from pyasynq.errors import LeaseExpiredError, PyasynqError, RedisError, TaskCanceledError
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
+
+    from pyasynq._engine.executor.frames import Frame
+    from pyasynq.context import Home, RunningTask
+
+T = TypeVar("T")
+_CHUNK: Final = 65_536
+_PROGRESS_SECONDS: Final = 0.1
+"""A handler may report a million times a second, and the worker has other things to do."""
+
+
+class Link:
+    """The child's end of the socket. Any thread may send; one thread reads, and ends the process at its end.
+
+    That thread is there so that the end of the worker, and a cancellation, are noticed whatever the event
+    loop does.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._sending = threading.Lock()
+        self._frames = self._read()
+        self._numbers = itertools.count()
+        self._writes: dict[int, Future[None]] = {}
+
+    def _read(self) -> Iterator[Frame]:
+        unpacker = Unpacker()
+        while data := self._socket.recv(_CHUNK):
+            yield from unpacker.feed(data)
+
+    def first(self) -> Frame:
+        """Wait for the first frame. Raises StopIteration when the worker has gone."""
+        return next(self._frames)
+
+    def listen(self, heard: Callable[[Frame], object]) -> None:
+        """Read in a thread from now on, and call back from there; without a worker this process ends."""
+        threading.Thread(target=self._listen, args=(heard,), name="pyasynq-worker-link", daemon=True).start()
+
+    def _listen(self, heard: Callable[[Frame], object]) -> None:
+        try:
+            for frame in self._frames:
+                if frame.kind == frames.WRITTEN:
+                    self._written(frame.fields)
+                else:
+                    heard(frame)
+        finally:
+            # All that handlers have started is in the group.
+            os.killpg(os.getpid(), signal.SIGKILL)
+
+    def send(self, message: bytes) -> None:
+        """Send a frame; blocks while the worker does not read."""
+        with self._sending:
+            self._socket.sendall(message)
+
+    def log(self, fields: dict[str, Any]) -> None:
+        """Send a log record."""
+        self.send(pack(frames.LOG, fields))
+
+    def write_result(self, task: int, data: bytes) -> Future[None]:
+        """Let the worker store a result; the future tells when, or why not."""
+        number = next(self._numbers)
+        written = self._writes[number] = Future[None]()
+        self.send(pack(frames.WRITE_RESULT, {"task": task, "number": number}, data))
+        return written
+
+    def _written(self, fields: Mapping[str, Any]) -> None:
+        written = self._writes.pop(fields["number"])
+        # A coroutine that waited for it may have been cancelled.
+        if not written.set_running_or_notify_cancel():
+            return
+        if fields["error"] is None:
+            written.set_result(None)
+        else:
+            written.set_exception(_error_of(**fields["error"]))
+
+
+def _error_of(name: str, text: str) -> PyasynqError:
+    """Return the worker's error, of its own class, or as a `RedisError` where that is none of pyasynq's."""
+    kind = getattr(errors, name, RedisError)
+    error: PyasynqError = kind.__new__(kind)
+    error.args = (text,)
+    return error
+
+
+class Reports:
+    """Sends what handlers say of their progress: the newest of it, a few times a second."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._newest: dict[str, Any] | None = None
+        self._news = threading.Condition()
+        threading.Thread(target=self._work, name="pyasynq-progress", daemon=True).start()
+
+    def put(self, fields: dict[str, Any]) -> None:
+        """Take a report. Does not wait for anything."""
+        with self._news:
+            self._newest = fields
+            self._news.notify()
+
+    def flush(self) -> None:
+        """Send what has not been sent."""
+        with self._news:
+            self._send()
+
+    def _work(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._newest is not None)
+                self._send()
+            time.sleep(_PROGRESS_SECONDS)
+
+    def _send(self) -> None:
+        fields, self._newest = self._newest, None
+        if fields is not None:
+            self._link.send(pack(frames.PROGRESS, fields))
+
+
+class HostedMessage(NamedTuple):
+    """What handlers can know of their task's message."""
+
+    type: str
+    retry: int
+    retried: int
+    retention: int
+    headers: Mapping[str, str]
+
+
+class HostedTask:
+    """Stands in for the attempt, whose context it carries.
+
+    Attributes:
+        number: of this task among those of the child.
+        dropped_result: why what the handler returned is not stored; empty if it is.
+        is_over: whether the task has ended; what its threads say then is dropped.
+        thread_id: of the thread that has run its handler last.
+        threads: how many threads run its handler; they keep it themselves.
+    """
+
+    def __init__(self, fields: Mapping[str, Any], home: Home) -> None:
+        self.number: int = fields["number"]
+        self.id: str = fields["id"]
+        self.queue: str = fields["queue"]
+        self.deadline_at: float | None = fields["deadline_at"]
+        self.message = HostedMessage(*(fields[name] for name in HostedMessage._fields))
+        self.home: Home = home
+        self.dropped_result = ""
+        self.is_over = False
+        self.cause: BaseException | None = None
+        self.thread_id = 0
+        self.threads = 0
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        """Let `context().cancelled` be true."""
+        self.cause = TaskCanceledError()
+        self._cancelled.set()
+
+    def cancel_event(self) -> threading.Event:
+        """Return an event that is set when the attempt is being cancelled."""
+        return self._cancelled
+
+
+class HostedHome:
+    """What the context of one task finds of the worker.
+
+    Attributes:
+        task_state: what the lifespan has yielded in this child.
+    """
+
+    def __init__(self, link: Link, reports: Reports, task_state: Any) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.task_state = task_state
+        self._link = link
+        self._reports = reports
+
+    async def write_result(self, task: RunningTask, data: bytes) -> None:
+        """Store a result, by way of the worker."""
+        hosted = cast("HostedTask", task)
+        if hosted.is_over:
+            raise LeaseExpiredError
+        await asyncio.wrap_future(self._link.write_result(hosted.number, data))
+
+    def finish_from_thread(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and block the calling thread, a handler's, until it has ended."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+    def report_progress(self, task: RunningTask, done: float, total: float | None, note: str) -> None:
+        """Take what a handler says of its progress, in whatever thread."""
+        hosted = cast("HostedTask", task)
+        if not hosted.is_over:
+            self._reports.put({"task": hosted.number, "done": done, "total": total, "note": note})

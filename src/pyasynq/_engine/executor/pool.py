@@ -1,0 +1,252 @@
+"""The child processes of one worker, and the call of a handler in one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from pyasynq._checks import seconds_of
+from pyasynq._engine.executor import frames
+from pyasynq._engine.executor.carried_error import revive
+from pyasynq._engine.executor.child import Child
+from pyasynq._engine.executor.frames import Frame
+from pyasynq._engine.run.slot_table import RunningAttempts
+from pyasynq._engine.run.threads import in_thread
+from pyasynq.context import current_task
+from pyasynq.control import ControlFlow
+from pyasynq.errors import LeaseExpiredError, TaskTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from pyasynq._background.redis_time import RedisTime
+    from pyasynq._clock import Clock
+    from pyasynq._engine.executor.order import Program
+    from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._engine.run.routes import HandlerReturn, Route
+    from pyasynq._engine.settings import EngineSettings
+    from pyasynq.config import ServerConfig
+    from pyasynq.task import Task
+
+T = TypeVar("T")
+_log = logging.getLogger("pyasynq")
+_KILL_SECONDS: Final = 5.0
+"""How long killed processes are waited for; one that the kernel holds may take longer."""
+
+current_children: ContextVar[Children] = ContextVar("pyasynq.children")
+"""The child processes of the server whose handler runs here; unset where handlers stay in this process."""
+
+
+class Children:
+    """Runs handlers in child processes, each of which has one task at a time and is used again.
+
+    All of it belongs to one event loop. No process is started before the first call.
+    """
+
+    def __init__(
+        self, config: ServerConfig, settings: EngineSettings, clock: Clock, redis_time: RedisTime
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._clock = clock
+        self._redis_time = redis_time
+        self._free = asyncio.Semaphore(config.executor_processes or config.concurrency)
+        self._idle: list[Child] = []
+        self._busy: set[Child] = set()
+        self._spare_starts: list[asyncio.Task[Child]] = []
+        """Starts whose tasks were cancelled; the next task takes such a child."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+        """Children that start, or leave."""
+        self._calls = RunningAttempts()
+        self.on_killed: Callable[[Attempt, int], object] = lambda _attempt, _pid: None
+        """Called when a cancelled attempt did not end in time and its child, with this PID, was killed."""
+
+    async def call(self, program: Program, task: Task) -> HandlerReturn:
+        """Run a task's handler in a child process, when one is free, and return what it returned.
+
+        Raises what the handler raised, as far as `carried_error` can, and ChildProcessDiedError. When the
+        caller is cancelled, the handler is told and has `cancel_timeout` to end; then the child is killed. It
+        is killed at once when the attempt's time is over, or the task is somebody else's by now.
+        """
+        attempt = cast("Attempt", current_task.get())
+        attempt.wait_to_begin()
+        self._calls.add(attempt)
+        try:
+            async with self._free:
+                child = await self._take()
+                try:
+                    answer = await self._prepare(child, attempt, program)
+                    if answer is None:
+                        answer = await self._run(child, attempt, program, task)
+                finally:
+                    self._give_back(child)
+        finally:
+            self._calls.remove(attempt)
+        return _outcome(answer, attempt)
+
+    async def _take(self) -> Child:
+        child = None
+        while self._idle and child is None:
+            # The one used last: what it needs is in memory. One that was killed may not have ended yet.
+            last = self._idle.pop()
+            child = last if last.is_usable else None
+        if child is None:
+            child = await self._wait_for_start()
+        self._busy.add(child)
+        return child
+
+    async def _wait_for_start(self) -> Child:
+        # A spare one first: else there would soon be more children than places.
+        starting = self._spare_starts.pop() if self._spare_starts else self._beside(self._start())
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self._spare_starts.append(starting)
+            starting.add_done_callback(self._keep)
+            raise
+
+    async def _start(self) -> Child:
+        child = Child()
+        child.on_end = self._ended
+        try:
+            await child.set_up()
+        except BaseException:
+            child.kill()
+            raise
+        _log.debug("child process %d started", child.pid)
+        return child
+
+    def _keep(self, starting: asyncio.Task[Child]) -> None:
+        """Keep a child for later if its task is over, and no other task has taken it."""
+        if starting not in self._spare_starts:
+            return
+        self._spare_starts.remove(starting)
+        if not starting.cancelled() and starting.exception() is None:
+            self._give_back(starting.result())
+
+    def _beside(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        # Not in the context of an attempt, which would live as long as what is made there.
+        task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _prepare(self, child: Child, attempt: Attempt, program: Program) -> Frame | None:
+        """Let a child find a handler; return what it says if it does not."""
+        reference = program.reference()
+        if reference in child.prepared:
+            return None
+        seconds = self._settings.child_start_timeout
+        too_slow = f"importing its module and entering the lifespan took more than {seconds:g} s"
+        # A timer that was cancelled stays in the loop until its time, and would keep the attempt so long.
+        timer = asyncio.get_running_loop().call_later(
+            seconds, child.kill, too_slow, context=contextvars.Context()
+        )
+        try:
+            order = Frame(frames.PREPARE, {"reference": reference, "settings": program.settings()})
+            answer = await child.ask(attempt, order, lambda: 0.0)
+        finally:
+            timer.cancel()
+        if answer.kind == frames.RAISED:
+            return answer
+        child.prepared.add(reference)
+        return None
+
+    async def _run(self, child: Child, attempt: Attempt, program: Program, task: Task) -> Frame:
+        # What came before is no part of the time that the handler has.
+        now = self._clock.monotonic()
+        attempt.begin(monotonic=now, unix_time=self._redis_time.timestamp(now))
+        child.tasks += 1
+        order = {
+            "number": child.tasks,
+            "reference": program.reference(),
+            "id": attempt.id,
+            "queue": attempt.queue,
+            "deadline_at": attempt.deadline_at,
+            "type": attempt.message.type,
+            "retry": attempt.message.retry,
+            "retried": attempt.message.retried,
+            "retention": attempt.message.retention,
+            "headers": dict(attempt.message.headers),
+            "task_type": task.type,
+            "task_headers": dict(task.headers),
+        }
+        frame = Frame(frames.RUN, order, task.payload or b"")
+        try:
+            return await child.ask(attempt, frame, lambda: self._grace(attempt))
+        except asyncio.CancelledError:
+            if child.was_killed:
+                self.on_killed(attempt, child.pid)
+            raise
+
+    def _grace(self, attempt: Attempt) -> float:
+        if isinstance(attempt.cause, TaskTimeoutError | LeaseExpiredError):
+            return 0.0
+        return seconds_of("cancel_timeout", self._config.cancel_timeout)
+
+    def _give_back(self, child: Child) -> None:
+        self._busy.discard(child)
+        if not child.is_usable:
+            return
+        most = self._config.executor_max_tasks
+        if most is not None and child.tasks >= most:
+            self._beside(self._leave(child))
+        else:
+            self._idle.append(child)
+
+    async def _leave(self, child: Child) -> None:
+        await child.leave(seconds_of("cancel_timeout", self._config.cancel_timeout))
+
+    def _ended(self, child: Child) -> None:
+        if child in self._idle:
+            self._idle.remove(child)
+            _log.warning(
+                "child process %d ended while it had no task: code %d", child.pid, child.ended.result()
+            )
+
+    async def end_calls(self) -> None:
+        """Kill what still runs in children, and wait for the ends of the calls."""
+        for child in self._busy:
+            child.kill()
+        await self._calls.wait_until_idle(_KILL_SECONDS)
+
+    async def close(self) -> None:
+        """Let idle children leave, and kill those that take longer than `cancel_timeout`, or are busy."""
+        for child in self._busy:
+            child.kill()
+        while self._idle or self._tasks:
+            while self._idle:
+                self._beside(self._leave(self._idle.pop()))
+            # What went wrong with one that starts was told to its task.
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _outcome(answer: Frame, attempt: Attempt) -> HandlerReturn:
+    fields: dict[str, Any] = answer.fields
+    if answer.kind == frames.RAISED:
+        raise revive(fields["error"])
+    if "wish" in fields:
+        wish = revive(fields["wish"])
+        if isinstance(wish, ControlFlow):
+            return wish
+        raise wish
+    if fields["kind"] == "none":
+        attempt.dropped_result = fields["dropped"]
+        return None
+    return answer.body.decode() if fields["kind"] == "text" else answer.body
+
+
+def in_child(program: Program, here: Route) -> Callable[[Task], Awaitable[HandlerReturn]]:
+    """Return the call of a handler in a child process; where there are none, it runs in this process."""
+    call_here = cast(
+        "Callable[[Task], Awaitable[HandlerReturn]]", in_thread(here.call) if here.plain else here.call
+    )
+
+    async def call(task: Task) -> HandlerReturn:
+        children = current_children.get(None)
+        return await (call_here(task) if children is None else children.call(program, task))
+
+    return call

@@ -1,0 +1,186 @@
+"""The program of a child process: run tasks one after another, as the worker says, until it says no more.
+
+It is started as `python -m pyasynq._engine.executor.program SOCKET PIPE` with two inherited descriptors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import fcntl
+import os
+import signal
+import socket
+import sys
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, cast
+
+from pyasynq._engine.executor import frames
+from pyasynq._engine.executor.carried_error import describe
+from pyasynq._engine.executor.carried_log import log_to
+from pyasynq._engine.executor.child_context import HostedHome, HostedTask, Link, Reports
+from pyasynq._engine.executor.frames import Frame, pack
+from pyasynq._engine.executor.order import find_handler
+from pyasynq._engine.run.routes import Hosted, Route, awaited, is_coroutine_handler, result_bytes
+from pyasynq._engine.run.threads import HandlerThreads, current_threads
+from pyasynq.context import current_task
+from pyasynq.control import control_of
+from pyasynq.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyasynq._engine.run.routes import Handler
+
+
+class Host:
+    """Runs handlers. One event loop for all of them, and for the lifespans, as long as the process lives."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._reports = Reports(link)
+        self._loop = asyncio.get_running_loop()
+        self._orders: asyncio.Queue[Frame] = asyncio.Queue()
+        self._threads = HandlerThreads()
+        current_threads.set(self._threads)
+        self._prepared: dict[str, tuple[Route, Any]] = {}
+        self._states: dict[int, Any] = {}
+        self._running: HostedTask | None = None
+        self._handler: asyncio.Task[Frame] | None = None
+
+    async def serve(self) -> None:
+        """Run what is ordered until the worker says that it was the last."""
+        self._link.listen(self._heard)
+        async with AsyncExitStack() as lifespans:
+            while (order := await self._orders.get()).kind != frames.LEAVE:
+                answer = await self._answer(order, lifespans)
+                # The worker tells by these whether the answer belongs to its order, and is ours.
+                fields = {**answer.fields, "order": order.fields["order"], "pid": os.getpid()}
+                self._link.send(pack(answer.kind, fields, answer.body))
+        self._threads.close()
+
+    def _heard(self, frame: Frame) -> None:
+        """Take an order, in the thread that reads."""
+        if frame.kind != frames.CANCEL:
+            self._loop.call_soon_threadsafe(self._orders.put_nowait, frame)
+            return
+        running = self._running
+        if running is not None:
+            running.cancel()
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._handler is not None:
+            self._handler.cancel()
+
+    async def _answer(self, order: Frame, lifespans: AsyncExitStack) -> Frame:
+        if order.kind == frames.RUN:
+            return await self._perform(order, *self._prepared[order.fields["reference"]])
+        # Here, and not in a task of asyncio: a lifespan is left by the one that has entered it.
+        try:
+            await self._prepare(order.fields["reference"], order.fields["settings"], lifespans)
+        except BaseException as error:  # noqa: BLE001 - whatever is raised is the failure of a task
+            return Frame(frames.RAISED, {"error": describe(error)})
+        return Frame(frames.READY, {})
+
+    async def _prepare(self, reference: str, settings: Mapping[str, Any], lifespans: AsyncExitStack) -> None:
+        found = find_handler(reference)
+        if isinstance(found, Hosted):
+            route = found.hosted_route(settings)
+            self._prepared[reference] = route, await self._state(found, lifespans)
+        else:
+            handler = cast("Handler", found)
+            self._prepared[reference] = Route(handler, plain=not is_coroutine_handler(handler)), None
+
+    async def _perform(self, order: Frame, route: Route, state: Any) -> Frame:
+        running = self._running = HostedTask(order.fields, HostedHome(self._link, self._reports, state))
+        self._handler = self._loop.create_task(self._run(route, _received(order), running))
+        try:
+            return await self._handler
+        finally:
+            running.is_over = True
+            self._running = self._handler = None
+            self._reports.flush()
+
+    async def _state(self, hosted: Hosted, lifespans: AsyncExitStack) -> Any:
+        """Return what the lifespan has yielded; it is entered before the first task that needs it."""
+        owner, lifespan = hosted.hosted_lifespan()
+        if id(owner) not in self._states:
+            # Apps live as long as their modules.
+            self._states[id(owner)] = await lifespans.enter_async_context(lifespan)
+        return self._states[id(owner)]
+
+    async def _run(self, route: Route, task: Task, running: HostedTask) -> Frame:
+        # Nothing may leave this coroutine: asyncio would end the loop for a SystemExit.
+        try:
+            current_task.set(running)
+            if route.plain:
+                result = await self._threads.call(route.call, task)
+            else:
+                result = route.call(task)
+            result = await awaited(result)
+            return _returned(result, task.type, running)
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
+            return Frame(frames.RAISED, {"error": describe(error)})
+
+
+def _received(order: Frame) -> Task:
+    # As `received_task` makes it: types and headers are taken as they come.
+    task = Task.__new__(Task)
+    task.type = order.fields["task_type"]
+    task.payload = order.body or None
+    headers = order.fields["task_headers"]
+    task.options = {"headers": headers} if headers else {}
+    return task
+
+
+def _returned(result: object, task_type: str, running: HostedTask) -> Frame:
+    wish = control_of(result)
+    if wish is not None:
+        return Frame(frames.RETURNED, {"wish": describe(wish)})
+    data = None if result is None else result_bytes(result, task_type)
+    if data is None:
+        return Frame(frames.RETURNED, {"kind": "none", "dropped": running.dropped_result})
+    return Frame(frames.RETURNED, {"kind": "text" if isinstance(result, str) else "bytes"}, data)
+
+
+def _die_with_worker(pipe: int) -> None:
+    """Let the kernel kill the whole group when the worker's end of the pipe is closed, whatever runs here.
+
+    PR_SET_PDEATHSIG would kill this process alone, and with it what would then kill the others.
+    """
+    os.set_inheritable(pipe, False)
+    if sys.platform == "linux":
+        fcntl.fcntl(pipe, fcntl.F_SETOWN, -os.getpid())
+        fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _loop_factory(*, is_uvloop: bool) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if not is_uvloop:
+        return None
+    import uvloop  # noqa: PLC0415 - an extra
+
+    return uvloop.new_event_loop
+
+
+async def _serve(link: Link) -> None:
+    await Host(link).serve()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Be a child process; returns when the worker has said that there is nothing more to do."""
+    descriptor, pipe = map(int, arguments)
+    _die_with_worker(pipe)
+    # What handlers start must not keep it.
+    os.set_inheritable(descriptor, False)
+    link = Link(socket.socket(fileno=descriptor))
+    start = link.first().fields
+    sys.path[:] = start["path"]
+    log_to(link.log, start["log_levels"])
+    with asyncio.Runner(loop_factory=_loop_factory(is_uvloop=start["uvloop"])) as runner:
+        runner.run(_serve(link), context=contextvars.copy_context())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

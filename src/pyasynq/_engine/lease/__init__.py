@@ -1,0 +1,1 @@
+"""Leases: who holds them, their renewal, and the recovery of tasks whose worker is gone."""

@@ -1,0 +1,47 @@
+"""What the holder of a lease shows, in whatever process, to speak for the task."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from pyasynq._clock import LAST_SECOND
+from pyasynq.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from pyasynq._engine.run.attempt import Attempt
+
+_SECOND: Final = re.compile("[0-9]{1,12}")
+
+
+class Receipt(NamedTuple):
+    """As text: the token of the dequeue call, and two Unix times in whole seconds."""
+
+    token: str
+    lease_end: int
+    """When the lease was to end, as far as its holder knows."""
+    deadline: int
+    """When the attempt is cut off."""
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> Self:
+        """Return the receipt for an attempt that has begun."""
+        assert attempt.deadline_at is not None  # noqa: S101 - `begin` sets it
+        return cls(attempt.token, attempt.lease_end, int(attempt.deadline_at))
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        """Read a receipt.
+
+        Raises:
+            InvalidOptionError: for a text that is none.
+        """
+        token, *times = text.rsplit("/", 2) if isinstance(text, str) else ("",)
+        if len(times) == 2 and token and all(map(_SECOND.fullmatch, times)):
+            receipt = cls(token, *map(int, times))
+            if max(receipt.lease_end, receipt.deadline) <= LAST_SECOND:
+                return receipt
+        raise InvalidOptionError("receipt", text, "must be the receipt of an attempt, unchanged")
+
+    def __str__(self) -> str:
+        return "/".join(map(str, self))

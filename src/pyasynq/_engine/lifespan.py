@@ -1,0 +1,80 @@
+"""The lifespan of a server: entered and left by one asyncio task of its own, which can be given up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from pyasynq._background.time_limits import cancel_task, report_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+    from contextvars import Context
+
+    from pyasynq._background.shutdown_watch import ShutdownWatch
+
+
+class Lifespan:
+    """One run of a user's async context manager.
+
+    Both ends are in the same task, as cancel scopes of anyio need it. The task shares `context` with what
+    the caller starts in it, so context variables that the lifespan sets are seen there.
+
+    Args:
+        make: returns the context manager.
+        context: of the task.
+    """
+
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Any]], context: Context) -> None:
+        self._make = make
+        self._entered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._leave = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(
+            self._live(), name="pyasynq lifespan", context=context
+        )
+
+    @property
+    def _is_entered(self) -> bool:
+        """Whether its start has ended well."""
+        return self._entered.done() and not self._entered.cancelled() and self._entered.exception() is None
+
+    async def entered(self) -> Any:
+        """Wait for the start, and return what it yields. Raises what it raises.
+
+        Cancelled, it leaves the lifespan to `leave`.
+        """
+        return await asyncio.shield(self._entered)
+
+    async def leave(self, watch: ShutdownWatch) -> bool:
+        """Leave the lifespan, or break its start off. Raises what its end raises.
+
+        A lifespan that takes longer than the watch allows is reported, cancelled, and then left behind.
+        Returns whether it ended in time.
+        """
+        watch.stage = "the end of the lifespan" if self._is_entered else "the start of the lifespan"
+        self._leave.set()
+        if not self._entered.done():
+            self._task.cancel()
+        await asyncio.wait({self._task}, timeout=watch.left()())
+        if not self._task.done():
+            watch.report(report_place(self._task))
+            await cancel_task(self._task)
+            return False
+        if not self._task.cancelled():
+            self._task.result()
+        return True
+
+    async def _live(self) -> None:
+        try:
+            async with self._make() as state:
+                self._entered.set_result(state)
+                await self._leave.wait()
+        except asyncio.CancelledError:
+            self._entered.cancel()
+            raise
+        except BaseException as error:
+            # `entered` raises it. A SystemExit in a task of its own would end the event loop here.
+            if self._entered.done():
+                raise
+            self._entered.set_exception(error)

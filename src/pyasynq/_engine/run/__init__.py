@@ -1,0 +1,1 @@
+"""Running tasks: from an attempt to its decision."""

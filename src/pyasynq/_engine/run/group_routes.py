@@ -1,0 +1,135 @@
+"""Which function aggregates a group, and when the group is due."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
+
+from pyasynq._broker.groups import GroupLimits
+from pyasynq._checks import name_of, seconds_of
+from pyasynq._engine.run.routes import is_coroutine_handler
+from pyasynq.config import GroupRule
+from pyasynq.errors import ConfigurationError, describe_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyasynq.config import GroupAggregator, ServerConfig
+    from pyasynq.options import Duration
+
+T = TypeVar("T")
+
+ALL_GROUPS = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredAggregator:
+    """A function that makes one task of many, and the rule that it was declared with.
+
+    Attributes:
+        pattern: of the names of its groups; ends in `*` for all names that begin so.
+        call: takes a group's name and its tasks; returns a task or None, or an awaitable of it.
+        plain: the call blocks, so it is made in a thread.
+        rule: for its groups, unless the server's configuration says otherwise.
+        max_payload: bytes that the payload of its tasks may have; None for the server's setting.
+    """
+
+    pattern: str
+    call: GroupAggregator
+    plain: bool
+    rule: GroupRule
+    max_payload: int | None = None
+
+
+@runtime_checkable
+class GroupRouter(Protocol):
+    """Has aggregators of its own; an `App` is one."""
+
+    def aggregators(self) -> Mapping[str, DeclaredAggregator]:
+        """Return the aggregators by the names of their groups; a name may end in `*`."""
+
+
+def declared(
+    pattern: str, function: GroupAggregator, rule: GroupRule, max_payload: int | None = None
+) -> DeclaredAggregator:
+    """Return an aggregator for a pattern.
+
+    Raises:
+        InvalidOptionError: for a blank pattern.
+        ConfigurationError: for what is no function.
+    """
+    name_of("the name of a group", pattern)
+    if not callable(function):
+        raise ConfigurationError(
+            f"the aggregator of {pattern!r} must be a function, and is {describe_value(type(function))}"
+        )
+    plain = not is_coroutine_handler(function)
+    return DeclaredAggregator(pattern, function, plain=plain, rule=rule, max_payload=max_payload)
+
+
+class GroupPatterns(Generic[T]):
+    """Finds by a group's name: the exact name first, then the longest beginning, written with a `*`."""
+
+    def __init__(self, table: Mapping[str, T]) -> None:
+        self._table = table
+        self._beginnings = sorted((name[:-1] for name in table if name.endswith("*")), key=len, reverse=True)
+
+    def find(self, group: str) -> T | None:
+        """Return what stands for this group."""
+        if group in self._table:
+            return self._table[group]
+        for beginning in self._beginnings:
+            if group.startswith(beginning):
+                return self._table[f"{beginning}*"]
+        return None
+
+
+class GroupRoutes:
+    """All aggregators of a server: those of its app, then the one of its configuration for what is left."""
+
+    def __init__(self, config: ServerConfig, router: object) -> None:
+        aggregators = dict(router.aggregators()) if isinstance(router, GroupRouter) else {}
+        if config.group_aggregator is not None:
+            aggregators.setdefault(ALL_GROUPS, declared(ALL_GROUPS, config.group_aggregator, GroupRule()))
+        self._config = config
+        self._aggregators = GroupPatterns(aggregators)
+        self._rules = GroupPatterns(config.groups)
+        self._declared = tuple(aggregators.values())
+
+    def __bool__(self) -> bool:
+        return bool(self._declared)
+
+    @property
+    def count(self) -> int:
+        """How many aggregators there are."""
+        return len(self._declared)
+
+    def find(self, group: str) -> DeclaredAggregator | None:
+        """Return the aggregator of a group, or None when the group is left to other servers."""
+        return self._aggregators.find(group)
+
+    def limits(self, group: str, aggregator: DeclaredAggregator) -> GroupLimits:
+        """Return when a group is due: the configuration's rule first, then its aggregator's."""
+        config, rules = self._config, (self._rules.find(group) or GroupRule(), aggregator.rule)
+        return GroupLimits(
+            _seconds(*(rule.grace_period for rule in rules), config.group_grace_period),
+            _seconds(*(rule.max_delay for rule in rules), config.group_max_delay),
+            next(
+                size
+                for size in (*(rule.max_size for rule in rules), config.group_max_size)
+                if size is not None
+            ),
+        )
+
+    @property
+    def shortest_grace(self) -> float:
+        """The shortest grace period of any group, in seconds."""
+        rules = (*self._config.groups.values(), *(one.rule for one in self._declared))
+        periods = [rule.grace_period for rule in rules if rule.grace_period is not None]
+        return min(_seconds(period) for period in (*periods, self._config.group_grace_period))
+
+
+def _seconds(*durations: Duration | None) -> int:
+    first = next(duration for duration in durations if duration is not None)
+    return math.ceil(seconds_of("duration", first))

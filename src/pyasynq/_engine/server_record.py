@@ -1,0 +1,89 @@
+"""What a server shows of itself to dashboards and command lines."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pyasynq._engine.run.attempt import Phase
+from pyasynq._wire.engine_text import encode_engine
+from pyasynq._wire.messages import ServerInfo, WorkerInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._engine.settings import EngineSettings
+    from pyasynq.config import ServerConfig
+
+_ENGINE = "pyasynq"
+
+
+def host_name() -> str:
+    """Return this host's name, or Asynq's stand-in when it has none."""
+    try:
+        return socket.gethostname() or "unknown-host"
+    except OSError:
+        return "unknown-host"
+
+
+class ServerRecord:
+    """Makes the records of one server; safe from any thread."""
+
+    def __init__(
+        self,
+        server_id: str,
+        config: ServerConfig,
+        settings: EngineSettings,
+        started: datetime,
+    ) -> None:
+        self.host = host_name()
+        self.pid = os.getpid()
+        self.server_id = server_id
+        self.status = "new"
+        self._config = config
+        self._engine = encode_engine(_ENGINE, {name: config.queue(name).limits for name in config.queues})
+        self._settings = settings
+        self._started = started
+
+    def write(self, attempts: Iterable[Attempt]) -> tuple[ServerInfo, list[WorkerInfo]]:
+        """Return the server's record and those of its running attempts, at most 1 MB of them."""
+        running = [attempt for attempt in attempts if attempt.phase is Phase.RUNNING]
+        info = ServerInfo(
+            host=self.host,
+            pid=self.pid,
+            server_id=self.server_id,
+            concurrency=self._config.concurrency,
+            queues=self._config.priorities,
+            strict_priority=self._config.strict_priority,
+            status=self.status,
+            start_time=self._started,
+            active_worker_count=len(running),
+            engine=self._engine,
+        )
+        workers = []
+        size = len(info.encode())
+        for attempt in running:
+            worker = self._worker(attempt)
+            size += len(worker.encode()) + len(attempt.id)
+            if size > self._settings.server_record_bytes:
+                break
+            workers.append(worker)
+        return info, workers
+
+    def _worker(self, attempt: Attempt) -> WorkerInfo:
+        message = attempt.message
+        deadline = attempt.deadline_at
+        return WorkerInfo(
+            host=self.host,
+            pid=self.pid,
+            server_id=self.server_id,
+            task_id=attempt.id,
+            task_type=message.type,
+            task_payload=message.payload[: self._settings.worker_payload_bytes],
+            queue=attempt.queue,
+            start_time=datetime.fromtimestamp(attempt.started_at, UTC),
+            deadline=None if deadline is None else datetime.fromtimestamp(deadline, UTC),
+        )

@@ -1,0 +1,1 @@
+"""The background services of servers and consumers, one loop in each module."""

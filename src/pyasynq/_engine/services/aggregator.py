@@ -1,0 +1,261 @@
+"""Makes groups that are due into one task each, by the user's functions."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyasynq._background.code_places import thread_place
+from pyasynq._background.service import Service
+from pyasynq._background.time_limits import report_place
+from pyasynq._backoff import Backoff
+from pyasynq._broker.aggregation_sets import release_sets, renew_sets
+from pyasynq._broker.groups import check_groups, list_groups
+from pyasynq._broker.queue_registry import QueueRegistry
+from pyasynq._checks import seconds_of
+from pyasynq._engine.aggregation import Aggregation
+from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
+from pyasynq.errors import PyasynqError
+from pyasynq.events import AggregationFailed, AggregationLost, AggregationOverdue, RoundFailed, ShutdownHung
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyasynq._broker.aggregation_sets import AggregationSet
+    from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.run.group_routes import DeclaredAggregator, GroupRoutes
+    from pyasynq._engine.run.threads import HandlerThreads
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """An aggregation that is under way.
+
+    Attributes:
+        reported: seconds by which it was overdue when that was last reported.
+    """
+
+    one: AggregationSet
+    aggregation: Aggregation
+    task: asyncio.Task[None]
+    reported: float = 0.0
+
+
+class _Pause(NamedTuple):
+    """A set whose aggregation failed goes back into its group when the pause is over, by monotonic time."""
+
+    one: AggregationSet
+    until: float
+
+
+class Aggregator(Service):
+    """Looks at groups when the next one is due, or every few seconds; aggregates three of them at once.
+
+    Besides, each aggregator has a place of its own, so that one whose calls hang takes none of the others'.
+    The deadlines of the sets that it works on are renewed in every round, and it does nothing else in one
+    than talk to Redis. A group has one set at a time.
+
+    Attributes:
+        taking: False when no aggregation is to begin any more; those under way go on.
+        interval: the longest rest, in seconds.
+        on_stuck: called when calls that cannot be stopped hold a place for too long, or all of them.
+    """
+
+    name = "aggregator"
+
+    def __init__(self, parts: Parts, routes: GroupRoutes, threads: HandlerThreads) -> None:
+        super().__init__(parts.events)
+        self.taking = True
+        self._parts = parts
+        self._routes = routes
+        self._threads = threads
+        self._registry = QueueRegistry()
+        self.interval = min(parts.settings.aggregation_interval, routes.shortest_grace)
+        self._running: dict[tuple[str, str], _Run] = {}
+        self._pauses: dict[tuple[str, str], _Pause] = {}
+        self._backoffs: dict[tuple[str, str], Backoff] = {}
+        self._overdue_limit = seconds_of("overdue_limit", parts.config.overdue_limit)
+        self.on_stuck: Callable[[], None] = lambda: None
+
+    async def round(self) -> float:
+        """Report what is overdue, renew what is under way, end pauses, and begin with what is due."""
+        self._watch_overdue()
+        await self._renew()
+        await self._end_pauses()
+        if not self.taking:
+            return self.interval
+        rest = await self._begin()
+        now = self._parts.clock.monotonic()
+        return max(0.0, min([rest, *(pause.until - now for pause in self._pauses.values())]))
+
+    async def leave(self) -> None:
+        """Break off what is under way, and put the tasks back into their groups."""
+        left = [run.one for run in self._running.values()]
+        left += [pause.one for pause in self._pauses.values()]
+        for run in self._running.values():
+            if run.aggregation.called_at is not None:
+                self.events.emit(_hung_aggregator(run))
+            run.task.cancel()
+        await self.wait_until_idle(seconds_of("cancel_timeout", self._parts.config.cancel_timeout))
+        try:
+            await self._release(left)
+        except PyasynqError as error:
+            # Their deadlines bring them back.
+            self.events.emit(RoundFailed(self.name, error, AGGREGATION_SET_SECONDS))
+
+    async def wait_until_idle(self, timeout: float) -> None:
+        """Wait until nothing is being aggregated, for `timeout` seconds at most."""
+        tasks = [run.task for run in self._running.values()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout)
+
+    def _watch_overdue(self) -> None:
+        """Report calls that should have ended, and ask for a new worker when they make this one useless."""
+        now, settings = self._parts.clock.monotonic(), self._parts.settings
+        overdue = {run: run.aggregation.overdue_seconds(now) for run in self._running.values()}
+        for run, seconds in overdue.items():
+            wait = settings.overdue_again if run.reported else settings.overdue_after
+            if seconds >= run.reported + wait:
+                run.reported = seconds
+                self.events.emit(AggregationOverdue(run.one.queue, run.one.group, seconds))
+        grace = min(self._overdue_limit, settings.stuck_grace)
+        hanging = sum(seconds >= grace for seconds in overdue.values())
+        if hanging >= settings.aggregations or max(overdue.values(), default=0.0) >= self._overdue_limit:
+            self.on_stuck()
+
+    async def _renew(self) -> None:
+        sets = [run.one for run in self._running.values()]
+        for queue, some in _by_queue(sets).items():
+            lost = await self._parts.driver.run(
+                renew_sets(queue, some, now=self._parts.clock.redis_now()),
+            )
+            for one in lost:
+                run = self._running.get((one.queue, one.group))
+                # A thread cannot be stopped: it keeps its place, and what it returns is refused. A set that
+                # is just being finished may be gone because it has been finished.
+                if run is not None and run.one == one and run.aggregation.can_be_cut:
+                    run.task.cancel()
+
+    async def _end_pauses(self) -> None:
+        now = self._parts.clock.monotonic()
+        over = {key: pause for key, pause in self._pauses.items() if pause.until <= now}
+        await self._release(pause.one for pause in over.values())
+        for key in over:
+            del self._pauses[key]
+
+    async def _release(self, sets: Iterable[AggregationSet]) -> None:
+        for queue, some in _by_queue(sets).items():
+            await self._parts.driver.run(release_sets(queue, some, now=self._parts.clock.redis_now()))
+
+    def _forget_vanished(self, found: list[tuple[str, list[str] | Exception]]) -> None:
+        """Drop the back-offs of groups that are gone; a set in work or in a pause is still a group's."""
+        listed = {queue for queue, groups in found if not isinstance(groups, Exception)}
+        present = {
+            (queue, group) for queue, groups in found if not isinstance(groups, Exception) for group in groups
+        }
+        for key in [key for key in self._backoffs if key[0] in listed and key not in present]:
+            if key not in self._running and key not in self._pauses:
+                del self._backoffs[key]
+
+    async def _begin(self) -> float:
+        """Begin as many aggregations as there is room for; return how long nothing else will be due."""
+        parts, rest = self._parts, self.interval
+        names = await parts.driver.run_batch([list_groups(queue) for queue in parts.queues])
+        found = list(zip(parts.queues, names, strict=True))
+        self._forget_vanished(found)
+        # Nobody's turn comes last for ever.
+        random.shuffle(found)
+        for queue, groups in found:
+            if isinstance(groups, Exception):
+                raise groups
+            for places, some in self._shares(self._candidates(queue, groups)):
+                limits = [(group, self._routes.limits(group, one)) for group, one in some.items()]
+                checked = await parts.driver.run(
+                    check_groups(queue, limits, most_sets=places, now=parts.clock.redis_now()),
+                )
+                parts.redis_time.learn(checked.redis_now)
+                for one in checked.sets:
+                    self._start(one, some[one.group])
+                if checked.next_due is not None:
+                    rest = min(rest, checked.next_due - checked.redis_now.timestamp)
+        # Without any place a rest ends when an aggregation does.
+        busy = {id(run.aggregation.aggregator) for run in self._running.values()}
+        return rest if self._room > 0 or len(busy) < self._routes.count else self.interval
+
+    @property
+    def _room(self) -> int:
+        """How many of the places are free that all aggregators share."""
+        return self._parts.settings.aggregations - len(self._running)
+
+    def _shares(
+        self, candidates: dict[str, DeclaredAggregator]
+    ) -> Iterator[tuple[int, dict[str, DeclaredAggregator]]]:
+        """Yield numbers of free places, and the groups that may take them.
+
+        First what all aggregators share; when nothing is left of that, one place for each that has nothing
+        to do.
+        """
+        if candidates and (room := self._room) > 0:
+            yield room, candidates
+        if self._room > 0:
+            return
+        busy = {id(run.aggregation.aggregator) for run in self._running.values()}
+        for idle in {id(one): one for one in candidates.values() if id(one) not in busy}.values():
+            yield 1, {group: one for group, one in candidates.items() if one is idle}
+
+    def _candidates(self, queue: str, groups: list[str]) -> dict[str, DeclaredAggregator]:
+        busy = self._running.keys() | self._pauses.keys()
+        random.shuffle(groups)
+        return {
+            group: aggregator
+            for group in groups
+            if (queue, group) not in busy and (aggregator := self._routes.find(group)) is not None
+        }
+
+    def _start(self, one: AggregationSet, aggregator: DeclaredAggregator) -> None:
+        aggregation = Aggregation(self._parts, one, aggregator, self._threads, self._registry)
+        task = asyncio.create_task(
+            self._aggregate(one, aggregation), name=f"pyasynq aggregation of {one.group}"
+        )
+        self._running[one.queue, one.group] = _Run(one, aggregation, task)
+
+    async def _aggregate(self, one: AggregationSet, aggregation: Aggregation) -> None:
+        key = one.queue, one.group
+        try:
+            ending = await aggregation.run()
+            self._backoffs.pop(key, None)
+            if ending is not None:
+                self.events.emit(ending)
+        except asyncio.CancelledError:
+            if self.closing:
+                raise
+            self.events.emit(AggregationLost(*key))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an event, and another try
+            self._pause(one, error)
+        finally:
+            del self._running[key]
+            self.wake()
+
+    def _pause(self, one: AggregationSet, error: BaseException) -> None:
+        key, settings = (one.queue, one.group), self._parts.settings
+        if key not in self._backoffs:
+            self._backoffs[key] = Backoff(settings.aggregation_first_rest, settings.aggregation_longest_rest)
+        rest = self._backoffs[key].next()
+        self._pauses[key] = _Pause(one, self._parts.clock.monotonic() + rest)
+        self.events.emit(AggregationFailed(*key, error, rest))
+
+
+def _hung_aggregator(run: _Run) -> ShutdownHung:
+    thread_id = run.aggregation.thread_id
+    place = thread_place(thread_id) if thread_id else report_place(run.task)
+    what = f"the aggregator of {run.aggregation.aggregator.pattern!r} (group {run.one.group!r})"
+    return ShutdownHung(what, place)
+
+
+def _by_queue(sets: Iterable[AggregationSet]) -> dict[str, list[AggregationSet]]:
+    queues: dict[str, list[AggregationSet]] = {}
+    for one in sets:
+        queues.setdefault(one.queue, []).append(one)
+    return queues

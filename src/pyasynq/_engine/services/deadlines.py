@@ -1,0 +1,60 @@
+"""Cuts off attempts whose time is over or whose lease has lapsed, and reports those that will not end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._background.service import Service
+from pyasynq._engine.run.attempt import Phase
+from pyasynq.errors import LeaseExpiredError
+from pyasynq.events import AttemptOverdue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.lease.stuck_rule import OverdueRule
+    from pyasynq._engine.run.attempt import Attempt
+
+
+class Deadlines(Service):
+    """One sweep over the roster four times a second, in place of a timer for each attempt."""
+
+    name = "deadlines"
+
+    def __init__(self, parts: Parts, rule: OverdueRule) -> None:
+        super().__init__(parts.events)
+        self._parts = parts
+        self._rule = rule
+        self.last_sweep = parts.clock.monotonic()
+        """Monotonic time of the last sweep; another thread sees by it whether the event loop is blocked."""
+        self.on_stuck: Callable[[], None] = lambda: None
+        """Called when attempts that cannot be stopped make the worker useless."""
+
+    async def round(self) -> float:
+        """Sweep."""
+        now = self.last_sweep = self._parts.clock.monotonic()
+        for attempt in self._parts.roster.snapshot():
+            if attempt.phase is not Phase.RUNNING:
+                continue
+            if attempt.cause is None:
+                self._check(attempt, now)
+            else:
+                self._report(attempt, now)
+        if self._rule.is_stuck(self._parts.roster, now):
+            self.on_stuck()
+        return self._parts.settings.sweep_interval
+
+    def _check(self, attempt: Attempt, now: float) -> None:
+        if now >= attempt.deadline:
+            attempt.cancel(attempt.timeout_error(), monotonic=now)
+        elif not attempt.has_lease(now) and attempt.cancel(LeaseExpiredError(), monotonic=now):
+            self._parts.settles.on_lost(attempt)
+
+    def _report(self, attempt: Attempt, now: float) -> None:
+        settings = self._parts.settings
+        overdue = attempt.overdue_seconds(now)
+        wait = settings.overdue_again if attempt.overdue_reported else settings.overdue_after
+        if overdue >= attempt.overdue_reported + wait:
+            attempt.overdue_reported = overdue
+            self.events.emit(AttemptOverdue(attempt.queue, attempt.id, attempt.message.type, overdue))

@@ -1,0 +1,38 @@
+"""Deletes completed tasks whose retention has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._background.service import Service
+from pyasynq._broker.delayed import delete_expired_completed
+from pyasynq._checks import seconds_of
+
+if TYPE_CHECKING:
+    from pyasynq._engine.engine_parts import Parts
+
+
+class Janitor(Service):
+    """Looks at all queues every `janitor_interval`."""
+
+    name = "janitor"
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts.events)
+        self._parts = parts
+        self.first_rest = self._interval = seconds_of("janitor_interval", parts.config.janitor_interval)
+
+    async def round(self) -> float:
+        """Delete what has expired."""
+        parts = self._parts
+        now = parts.clock.redis_now()
+        results = await parts.driver.run_batch(
+            [
+                delete_expired_completed(queue, batch=parts.config.janitor_batch_size, now=now)
+                for queue in parts.queues
+            ],
+        )
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        return self._interval

@@ -1,0 +1,272 @@
+"""Takes tasks as slots become free, starts them, and writes down what became of those that have ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyasynq._background.service import Service
+from pyasynq._backoff import Backoff
+from pyasynq._checks import seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.settle.settle_entry import Batch
+    from pyasynq._engine.take.demand import Demand
+    from pyasynq._engine.take.intake import Ask, Intake, Unclear, Unreadable
+    from pyasynq._engine.take.queue_view import QueueView
+    from pyasynq._engine.take.wake_up import WakeUp
+    from pyasynq._redis.plan import Plan
+
+
+class Parcel(NamedTuple):
+    """What is sent to Redis together, in this order; the answers come in the same order."""
+
+    batches: Sequence[Batch] = ()
+    asks: Sequence[Ask] = ()
+    finds: Sequence[tuple[Unclear, Plan[Any]]] = ()
+    quarantines: Sequence[tuple[Unreadable, Plan[Any]]] = ()
+
+    @property
+    def plans(self) -> list[Plan[Any]]:
+        """The plans of all of it."""
+        plans: list[Plan[Any]] = [batch.plan for batch in self.batches]
+        plans += [ask.plan for ask in self.asks]
+        plans += [plan for _, plan in self.finds]
+        plans += [plan for _, plan in self.quarantines]
+        return plans
+
+
+class Processor(Service):
+    """One round: send what is done and ask for what fits, in one pipeline; start what came.
+
+    While Redis works on that, a second pipeline may leave on the side, so that neither waits for the other:
+    for plain queues that give as much as they are asked for. All else keeps its order by going alone.
+    """
+
+    name = "processor"
+
+    def __init__(self, parts: Parts, demand: Demand, intake: Intake, wake_up: WakeUp) -> None:
+        super().__init__(parts.events)
+        self._parts = parts
+        self._demand = demand
+        self._intake = intake
+        self._wake_up = wake_up
+        self._trouble = Backoff()
+        self._poll = seconds_of("task_check_interval", parts.config.task_check_interval)
+        self._was_quiet = True
+        self._sending = False
+        """Whether the round's own pipeline is on its way."""
+        self._side: asyncio.Task[None] | None = None
+        self._side_context = contextvars.copy_context()
+        """Not that of the handler whose end starts the second pipeline: it is about other tasks, too."""
+        self._side_error: Exception | None = None
+        self.on_idle: Callable[[], None] = lambda: None
+        """Called when the server was told to close when idle (burst, max_tasks, a request), and is."""
+        self._closes_when_idle = False
+
+    async def round(self) -> float:
+        """Settle, take, start; rest until an attempt ends, Redis reports a change, or a poll is due."""
+        intake = self._intake
+        if not intake.may_overlap:
+            await self._wait_for_side()
+        self._raise_side_error()
+        quiet = self._is_quiet
+        if quiet and not self._was_quiet:
+            # The handlers that have just ended may have enqueued: in burst mode nothing may be missed.
+            intake.board.ask_all_again()
+        self._was_quiet = quiet
+        await self._renew_watches()
+        parcel = self._pack()
+        if any(parcel):
+            self._sending = True
+            self._start_side()
+            try:
+                errors = await self._exchange(parcel)
+            finally:
+                self._sending = False
+            if errors:
+                raise errors[0]
+            self._trouble.reset()
+            await self._watch_empty_queues()
+        # Quiet before and after: this round may have started what it took.
+        if quiet and self._is_quiet and self._is_finished():
+            self.on_idle()
+        return self._seconds_to_rest()
+
+    def close_when_idle(self) -> None:
+        """Call `on_idle` as soon as nothing runs and nothing waits to be written; nothing more is taken."""
+        self._closes_when_idle = True
+        self.wake()
+
+    def wake(self) -> None:
+        """End the rest; while a pipeline is on its way, see whether it is worth sending a second one."""
+        self._rest.wake()
+        if self._sending:
+            self._start_side()
+
+    async def leave(self) -> None:
+        """Write what is left. What Redis does not take now, the syncer tries once more."""
+        await self._wait_for_side()
+        finds = self._intake.finds()
+        if finds:
+            await self._exchange(Parcel(finds=finds))
+        self._intake.put_back_unstarted()
+        while batches := self._parts.settles.take_fresh():
+            await self._exchange(Parcel(batches))
+
+    def _pack(self) -> Parcel:
+        intake = self._intake
+        intake.put_back_unstarted()
+        batches = self._parts.settles.take_fresh()
+        for batch in batches:
+            # The batch goes before the question: whoever frees a slot may take it.
+            if not batch.in_steps:
+                intake.board.slot_freed(batch.queue)
+        return Parcel(batches, intake.asks(), intake.finds(), intake.quarantines())
+
+    async def _exchange(self, parcel: Parcel) -> list[Exception]:
+        """Send it, hand each result to its caller, and return the errors that remain.
+
+        An outcome that Redis refuses for good is not one of them: a failure is written instead of it.
+        """
+        intake = self._intake
+        results = await self._send(parcel.plans)
+        answers = iter(results)
+        errors: list[Exception] = []
+        for batch in parcel.batches:
+            error = self._parts.settles.confirm(batch, next(answers))
+            if error is not None:
+                errors.append(error)
+            if batch.in_steps:
+                intake.board.slot_freed(batch.queue)
+        for ask in parcel.asks:
+            answer = next(answers)
+            if isinstance(answer, Exception):
+                intake.failed(ask, answer, self._parts.clock.monotonic() + self._trouble.next())
+            else:
+                intake.answered(ask, answer)
+        for call, _ in parcel.finds:
+            tasks = next(answers)
+            if not isinstance(tasks, Exception):
+                intake.found(call, tasks)
+        self._demand.begin(later=self._parts.settles.fresh > 0)
+        for task, _ in parcel.quarantines:
+            if not isinstance(next(answers), Exception):
+                intake.quarantined(task)
+        others = results[len(parcel.batches) :]
+        return errors + [result for result in others if isinstance(result, Exception)]
+
+    async def _send(self, plans: Sequence[Plan[Any]]) -> list[Any]:
+        driver = self._parts.driver
+        try:
+            driver.check_open()
+            # In this task, which nobody cancels: a task of its own is two turns of the loop more.
+            return await driver.run_unshielded(plans)
+        except Exception as error:  # noqa: BLE001 - each plan that was handed over must get an answer
+            return [error] * len(plans)
+
+    # The second pipeline.
+
+    def _start_side(self) -> None:
+        if self._side is None and self._is_side_worth_it():
+            self._side = asyncio.create_task(
+                self._work_aside(), name="pyasynq processor, second pipeline", context=self._side_context
+            )
+
+    def _is_side_worth_it(self) -> bool:
+        return (
+            self._intake.has_room_aside
+            and self._intake.may_overlap
+            and self._side_error is None
+            and not self.closing
+        )
+
+    async def _work_aside(self) -> None:
+        """Send pipeline after pipeline, as long as the round's own is on its way and it is worth it."""
+        try:
+            while self._sending and self._is_side_worth_it():
+                errors = await self._exchange(self._pack())
+                self._side_error = errors[0] if errors else None
+                # What it has brought begins now, and may have ended by then.
+                await asyncio.sleep(0)
+        except Exception as error:  # noqa: BLE001 - the next round raises it
+            self._side_error = error
+        finally:
+            self._side = None
+            super().wake()
+
+    async def _wait_for_side(self) -> None:
+        if self._side is not None:
+            await asyncio.wait({self._side})
+
+    def _raise_side_error(self) -> None:
+        error, self._side_error = self._side_error, None
+        if error is not None:
+            raise error
+
+    async def _renew_watches(self) -> None:
+        """Watch the queues again whose safety poll is due; the poll then is the look that follows a watch.
+
+        One that was left to others for a while is not polled: the new watch shows whether they took the task.
+        """
+        if self._parts.config.burst or not self._intake.room:
+            return
+        board = self._intake.board
+        for view in board.due(self._parts.clock.monotonic()):
+            changes = view.changes
+            if await self._wake_up.watch(*view.watched_keys):
+                self._watched(view, changes, may_rest=view.deferred)
+
+    async def _watch_empty_queues(self) -> None:
+        if self._parts.config.burst:
+            return
+        board = self._intake.board
+        if board.to_watch():
+            # What this round has brought begins first; nothing waits for the watch.
+            await asyncio.sleep(0)
+        for view in board.to_watch():
+            changes = view.changes
+            if await self._wake_up.watch(*view.watched_keys):
+                self._watched(view, changes, may_rest=True)
+            else:
+                # Without a push from Redis, a queue is looked at after a jittered interval, as Asynq does.
+                rest = self._poll * random.uniform(0.5, 1.5)  # noqa: S311 - spreads load, guards nothing
+                board.unwatchable(view, look_at=self._parts.clock.monotonic() + rest)
+
+    def _watched(self, view: QueueView, changes: int, *, may_rest: bool) -> None:
+        """Note a new watch; without need of another look if it has shown that there is nothing to take."""
+        exists = self._wake_up.exists
+        if may_rest and (not exists(view.pending_key) or exists(view.paused_key)):
+            look_at = self._parts.clock.monotonic() + self._parts.settings.safety_poll
+            self._intake.board.watched_empty(view, changes=changes, look_at=look_at)
+        else:
+            self._intake.board.watched(view, changes=changes)
+
+    def _seconds_to_rest(self) -> float:
+        if self._parts.settles.fresh or self._intake.unclear or self._intake.unreadable:
+            return 0.0
+        if self._is_quiet and not self._was_quiet:
+            # Everything has just ended; whether that was all is the next round's business.
+            return 0.0
+        now = self._parts.clock.monotonic()
+        return max(0.0, min(self._intake.next_ask(now), self._intake.next_return) - now)
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether nothing runs or waits to, nothing is to be written, and no second pipeline is under way."""
+        demand = self._demand
+        here = demand.running or demand.waiting or self._parts.settles.outstanding
+        return self._side is None and not here
+
+    def _is_finished(self) -> bool:
+        if self._closes_when_idle:
+            return not self._intake.unclear
+        config = self._parts.config
+        if self._demand.is_over:
+            return True
+        return config.burst and self._intake.board.all_empty and not self._intake.unclear

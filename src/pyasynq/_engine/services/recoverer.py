@@ -1,0 +1,160 @@
+"""Takes back the tasks of workers that died, and archives those that kill their workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._background.service import Service
+from pyasynq._broker.aggregation_sets import reclaim_stale_sets
+from pyasynq._broker.leases import list_expired, list_unleased
+from pyasynq._checks import seconds_of
+from pyasynq._engine.lease.recovery import Recovery, RecoveryRules
+from pyasynq.events import SetsReclaimed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyasynq._broker.leases import ExpiredTask
+    from pyasynq._engine.engine_parts import Parts
+    from pyasynq._redis.facts import ServerFacts
+    from pyasynq._redis.plan import Plan
+
+
+class QuietTime:
+    """Time of one lease, after Redis has come back, in which nothing is recovered.
+
+    It begins at most once in two leases, so that connections that break all the time do not prolong it.
+
+    Args:
+        lease: seconds of a lease.
+        until: monotonic time at which the first quiet time ends.
+    """
+
+    def __init__(self, lease: float, until: float) -> None:
+        self._lease = lease
+        self._until = until
+        self._next = 0.0
+
+    def begin(self, now: float) -> None:
+        """Begin with a quiet time, unless one has begun too recently."""
+        if now >= self._next:
+            self._until = now + self._lease
+            self._next = now + 2 * self._lease
+
+    def holds(self, now: float) -> bool:
+        """Return whether nothing is to be recovered."""
+        return now < self._until
+
+
+class Recoverer(Service):
+    """Looks every three seconds for leases that ended long enough ago, and for active tasks without one.
+
+    After Redis was away or has been restarted it waits for one full lease: live workers have lost their
+    leases too, and are about to renew them. Such a quiet time begins at most once in two leases, one minute:
+    connections that break again and again do not hold recovery off.
+    """
+
+    name = "recoverer"
+
+    def __init__(self, parts: Parts, facts: ServerFacts) -> None:
+        super().__init__(parts.events)
+        self._parts = parts
+        self._recovery = Recovery(
+            RecoveryRules(
+                crash_limit_of=parts.crash_limit,
+                archive_max_size=parts.config.archive_max_size,
+                archive_max_age=int(seconds_of("archive_max_age", parts.config.archive_max_age)),
+                own_slack=parts.settings.own_slack,
+                foreign_slack=parts.settings.foreign_slack,
+            ),
+            parts.driver,
+            parts.events,
+            parts.redis_time,
+        )
+        now, lease = parts.clock.monotonic(), parts.settings.lease
+        self._quiet = QuietTime(lease, now + max(0, lease - facts.uptime_seconds))
+        self._disconnect_seen = parts.driver.last_disconnect
+        self._was_away = False
+        self._unleased: dict[tuple[str, str], str] = {}
+        """Tokens of the active tasks that had no lease at the last sweep."""
+        self._next_sweep = 0.0
+
+    async def round(self) -> float:
+        """Recover or archive what is due in all queues."""
+        try:
+            seen = await self._look()
+        except Exception:
+            self._was_away = True
+            raise
+        if not self._is_quiet():
+            for queue, tasks in seen:
+                await self._recovery.take_back(queue, tasks)
+            await self._reclaim_sets()
+        return self._parts.settings.recoverer_interval
+
+    def _is_quiet(self) -> bool:
+        """Return whether Redis has come back too recently; it has just answered."""
+        now = self._parts.clock.monotonic()
+        disconnect = self._parts.driver.last_disconnect
+        # Breaks during the wait do not prolong it: where a proxy cuts idle connections, recovery must go on.
+        if self._was_away or (disconnect != self._disconnect_seen and not self._quiet.holds(now)):
+            self._quiet.begin(now)
+        self._was_away = False
+        self._disconnect_seen = disconnect
+        return self._quiet.holds(now)
+
+    async def _look(self) -> list[tuple[str, Sequence[ExpiredTask]]]:
+        settings = self._parts.settings
+        now = self._parts.clock.redis_now()
+        seen = await self._ask_all(
+            lambda queue: list_expired(
+                queue,
+                own_slack=settings.own_slack,
+                foreign_slack=settings.foreign_slack,
+                now=now,
+            ),
+        )
+        # This one walks over all active tasks, so it is done no more often than its grace asks for.
+        if self._parts.clock.monotonic() >= self._next_sweep:
+            seen += self._lingering(await self._ask_all(list_unleased))
+            self._next_sweep = self._parts.clock.monotonic() + settings.unleased_grace
+        return seen
+
+    async def _ask_all(
+        self, plan_of: Callable[[str], Plan[list[ExpiredTask]]]
+    ) -> list[tuple[str, Sequence[ExpiredTask]]]:
+        """Return what each queue that has any answers."""
+        queues = self._parts.queues
+        answers = await self._parts.driver.run_batch([plan_of(queue) for queue in queues])
+        found: list[tuple[str, Sequence[ExpiredTask]]] = []
+        for queue, answer in zip(queues, answers, strict=True):
+            if isinstance(answer, Exception):
+                raise answer
+            if answer:
+                found.append((queue, answer))
+        return found
+
+    def _lingering(
+        self, unleased: list[tuple[str, Sequence[ExpiredTask]]]
+    ) -> list[tuple[str, Sequence[ExpiredTask]]]:
+        """Return the tasks that had no lease at the last sweep either, with the same token."""
+        before, self._unleased = self._unleased, {}
+        lingering: list[tuple[str, Sequence[ExpiredTask]]] = []
+        for queue, tasks in unleased:
+            strangers = [task for task in tasks if self._parts.roster.get(queue, task.id) is None]
+            self._unleased.update({(queue, task.id): task.token for task in strangers})
+            again = [task for task in strangers if before.get((queue, task.id)) == task.token]
+            if again:
+                lingering.append((queue, again))
+        return lingering
+
+    async def _reclaim_sets(self) -> None:
+        """Put tasks whose aggregation was broken off back into their groups."""
+        parts = self._parts
+        now = parts.clock.redis_now()
+        results = await parts.driver.run_batch([reclaim_stale_sets(queue, now=now) for queue in parts.queues])
+        for queue, result in zip(parts.queues, results, strict=True):
+            if isinstance(result, Exception):
+                raise result
+            if result.sets:
+                self.events.emit(SetsReclaimed(queue, result.sets, result.members))

@@ -1,0 +1,90 @@
+"""Hears calls for a cancel and passes them on to the attempts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from pyasynq._background.service import Service
+from pyasynq._broker.cancellation import read_requests
+from pyasynq.errors import TaskCanceledError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq._broker.cancellation import CancelRequest
+    from pyasynq._clock import Instant
+    from pyasynq._engine.engine_parts import Parts
+    from pyasynq._redis.subscription import Subscription
+
+_SAME_CALL_SECONDS = 5
+"""A request that was written down within these seconds is the one that was called out now."""
+
+
+class Subscriber(Service):
+    """One round is one subscription: it lasts until the connection breaks or the service is stopped."""
+
+    name = "subscriber"
+
+    def __init__(self, parts: Parts, subscribe: Callable[[], Subscription]) -> None:
+        super().__init__(parts.events)
+        self._parts = parts
+        self._subscribe = subscribe
+        self._listening: asyncio.Task[None] | None = None
+        self.subscribed = False
+        """Whether requests that are published now are heard."""
+
+    async def round(self) -> float:
+        """Subscribe and listen; raises when the connection breaks."""
+        listening = self._listening = asyncio.create_task(self._listen())
+        if self.closing:
+            listening.cancel()
+        try:
+            await asyncio.wait({listening})
+        finally:
+            listening.cancel()
+            self._listening = None
+        if not listening.cancelled():
+            listening.result()
+        return 0.0
+
+    def interrupt(self) -> None:
+        """End the subscription that is going on."""
+        if self._listening is not None:
+            self._listening.cancel()
+
+    async def _listen(self) -> None:
+        async with self._subscribe() as messages:
+            self.subscribed = True
+            try:
+                # A message is the bare id of a task, in whatever queue.
+                async for message in messages:
+                    await self._cancel(message.decode("utf-8", "replace"))
+            finally:
+                self.subscribed = False
+
+    async def _cancel(self, task_id: str) -> None:
+        attempts = self._parts.roster.with_id(task_id)
+        plans = [read_requests(attempt.queue, [task_id]) for attempt in attempts]
+        results = await self._parts.driver.run_batch(plans) if plans else []
+        now = self._parts.redis_time.now()
+        for attempt, requests in zip(attempts, results, strict=True):
+            if isinstance(requests, Exception):
+                # The heartbeat will find a request that was written down.
+                raise requests
+            cause = cause_of(attempt.token, requests.get(task_id), now)
+            if cause is not None:
+                attempt.cancel(cause, monotonic=self._parts.clock.monotonic())
+
+
+def cause_of(token: str, request: CancelRequest | None, now: Instant) -> TaskCanceledError | None:
+    """Return why an attempt is to be cancelled that was called for, or None if the call is not for it.
+
+    Peers in Go call without writing anything down. A request for another attempt that was written long
+    ago does not belong to this call either.
+    """
+    if request is not None and request.token == token:
+        return TaskCanceledError(request.outcome)
+    if request is not None and now.seconds - request.requested_at < _SAME_CALL_SECONDS:
+        return None
+    return TaskCanceledError()

@@ -1,0 +1,1 @@
+"""Settling: decisions become batches, and batches are written until Redis confirms them."""

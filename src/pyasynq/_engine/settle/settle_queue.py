@@ -1,0 +1,276 @@
+"""The only writer of outcomes: what attempts came to, on its way to Redis, many at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker import settle
+from pyasynq._engine.run.attempt import expect_renewals
+from pyasynq._engine.run.outcome import Archive, Complete, Decision, Done, LetGo, Requeue
+from pyasynq._engine.settle.released import drop_payloads
+from pyasynq._engine.settle.settle_batches import BatchMaker
+from pyasynq._engine.settle.settle_entry import Batch, Entry, done_entries, is_final
+from pyasynq._engine.settle.settle_record import NOTHING, Written, unchanged
+from pyasynq.errors import LeaseExpiredError, SettleError
+from pyasynq.events import ArchiveTrimmed, LeaseLost, SettleDelayed, SettleRefused, TaskSettled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from pyasynq._background.redis_time import RedisTime
+    from pyasynq._broker.settle import Settled
+    from pyasynq._clock import Clock
+    from pyasynq._engine.lease.roster import Roster
+    from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._engine.settings import EngineSettings
+    from pyasynq.config import ServerConfig
+    from pyasynq.events import Events
+
+
+_MOST_REFUSALS: Final = 3
+"""Times that an outcome is refused alone, in a Redis that answers, before something else is written."""
+
+
+class SettleQueue:
+    """Holds each outcome until Redis has confirmed it. All of it belongs to the event loop.
+
+    New outcomes leave with the next round of the processor, grouped by queue and kind. What could not be
+    written is kept for the syncer, which sends each outcome on its own, so that one that Redis will not
+    have cannot hold up the others. Instead of one that Redis refuses for good, a failure is written.
+    Without a valid lease nothing is sent; the heartbeat tries to renew it.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        settings: EngineSettings,
+        *,
+        roster: Roster,
+        events: Events,
+        clock: Clock,
+        redis_time: RedisTime,
+    ) -> None:
+        self._settings = settings
+        self.batches = BatchMaker(config, clock, redis_time)
+        self._roster = roster
+        self._events = events
+        self._clock = clock
+        self._redis_time = redis_time
+        self._done: dict[str, list[Attempt]] = {}
+        """Of each queue, attempts that are done: nearly all end so, and no more is to be known of them."""
+        self._fresh: list[Entry] = []
+        """All other new outcomes."""
+        self._delayed: list[Entry] = []
+        self._held: list[Entry] | None = None
+        self._in_flight = 0
+        self.on_put: Callable[[], None] = lambda: None
+        self.on_lost: Callable[[Attempt], None] = self._emit_lost
+        """Called with an attempt whose lease is lost."""
+        self.last_error: Exception | None = None
+        """Why outcomes could not be written, the last time."""
+        self.on_refused: Callable[[Attempt, SettleError], tuple[Decision, Written]]
+        """Returns what is written instead of a success that Redis refuses for good."""
+
+    @property
+    def fresh(self) -> int:
+        """How many outcomes have not been sent yet."""
+        return len(self._fresh) + sum([len(attempts) for attempts in self._done.values()])
+
+    @property
+    def delayed(self) -> int:
+        """How many outcomes could not be written and wait for the syncer."""
+        return len(self._delayed)
+
+    @property
+    def outstanding(self) -> int:
+        """How many outcomes Redis has not confirmed."""
+        return self.fresh + len(self._delayed) + len(self._held or ()) + self._in_flight
+
+    def put(self, attempt: Attempt, decision: Decision, written: Written = NOTHING) -> None:
+        """Take over what came of an attempt, and what is to be written about it."""
+        kind = type(decision)
+        if kind is Done and attempt.verdict is None:
+            done = self._done.get(attempt.queue)
+            if done is not None:
+                done.append(attempt)
+            else:
+                self._done[attempt.queue] = [attempt]
+                self.on_put()
+            return
+        if kind is LetGo:
+            self._drop(attempt)
+            return
+        entry = Entry(attempt, decision, written)
+        if self._held is not None and kind is Requeue:
+            self._held.append(entry)
+            return
+        self._fresh.append(entry)
+        if len(self._fresh) == 1:
+            self.on_put()
+
+    def hold_requeues(self) -> None:
+        """Keep back what is to be requeued, until all of it can go in one call and in its old order."""
+        self._held = []
+
+    def release_requeues(self) -> None:
+        """Let it go, in the order in which the tasks were taken."""
+        held, self._held = self._held or [], None
+        places = {id(attempt): place for place, attempt in enumerate(self._roster)}
+        self._fresh += sorted(held, key=lambda entry: places.get(id(entry.attempt), 0))
+        self.on_put()
+
+    def take_fresh(self) -> list[Batch]:
+        """Return the new outcomes as batches; each must be confirmed or failed."""
+        done, self._done = self._done, {}
+        batches = [batch for queue, attempts in done.items() if (batch := self._done_batch(queue, attempts))]
+        if self._fresh:
+            entries, self._fresh = self._fresh, []
+            batches += self.batches.together(self._sendable(entries))
+        return batches
+
+    def take_delayed(self) -> list[Batch]:
+        """Return the outcomes that failed before and are not suspect, each as a batch of its own."""
+        entries = [entry for entry in self._delayed if not entry.suspect]
+        self._delayed = [entry for entry in self._delayed if entry.suspect]
+        return self.batches.alone(self._sendable(entries))
+
+    def take_suspects(self) -> Iterator[Batch]:
+        """Yield the outcomes whose error may be their own, one at a time; each must be confirmed or failed.
+
+        Each batch is made when it is about to be sent: by then its lease may have been renewed often.
+        """
+        for entry in [entry for entry in self._delayed if entry.suspect]:
+            self._delayed.remove(entry)
+            yield from self.batches.alone(self._sendable([entry]))
+
+    def confirm(self, batch: Batch, result: Settled | Exception, *, blamed: bool = False) -> Exception | None:
+        """Take the answer to a batch: strike the attempts off, or keep the outcomes for the syncer.
+
+        With `blamed` it was sent alone, and Redis has answered something else right after it.
+        Return the error if outcomes are kept for it; None if something else is written instead of one.
+        """
+        self._in_flight -= len(batch.attempts)
+        if isinstance(result, Exception):
+            kept = self._failed(batch.entries or done_entries(batch.attempts), result, blamed=blamed)
+            return result if kept else None
+        if not result.refused:
+            self._close(batch.attempts)
+        else:
+            self._close_or_drop(batch.entries or done_entries(batch.attempts), result.refused)
+        if result.trimmed:
+            self._events.emit(ArchiveTrimmed(batch.queue, result.trimmed))
+        return None
+
+    def _failed(self, entries: Sequence[Entry], error: Exception, *, blamed: bool) -> bool:
+        """Take an error for outcomes; return whether they are kept for the syncer."""
+        self.last_error = error
+        if len(entries) == 1 and is_final(error):
+            self._refuse(entries[0], error)
+            return False
+        for entry in entries:
+            entry.sent = True
+            entry.suspect = entry.suspect or entry.may_be_blamed(error)
+        if blamed and self._is_refused_again(entries[0], error):
+            self._refuse(entries[0], error)
+            return False
+        self._delayed.extend(entries)
+        self._events.emit(SettleDelayed(len(entries), error))
+        return True
+
+    def _is_refused_again(self, entry: Entry, error: Exception) -> bool:
+        """Count a refusal, unless the last one was just now; return whether there were enough of them."""
+        now = self._clock.monotonic()
+        if entry.may_be_blamed(error) and now >= entry.refused_at + self._settings.syncer_interval:
+            entry.refusals += 1
+            entry.refused_at = now
+        return entry.refusals >= _MOST_REFUSALS
+
+    def _refuse(self, entry: Entry, cause: Exception) -> None:
+        """Have a failure written instead of an outcome that Redis will never take, or at last nothing."""
+        attempt, kind = entry.attempt, type(entry.decision)
+        error = SettleError(f"Redis refuses the outcome of the attempt: {cause}")
+        error.__cause__ = cause
+        if entry.final or kind is Requeue:
+            self._tell_refused(entry, "it is left to be recovered", cause)
+            self._close([attempt], written=False)
+            return
+        if kind is Done or kind is Complete:
+            self._tell_refused(entry, "it counts as failed", cause)
+            decision, written = self.on_refused(attempt, error)
+            instead = Entry(attempt, decision, written)
+        else:
+            self._tell_refused(entry, "it is archived as it was", cause)
+            now = self._redis_time.now()
+            instead = Entry(attempt, Archive(now.seconds), unchanged(str(error)), final=True)
+        if attempt.settled is not None and not attempt.settled.done():
+            attempt.settled.set_result(error)
+        instead.sent = entry.sent
+        # What the last outcome was refused for three times, this one need be refused for only once more.
+        instead.refusals = max(0, entry.refusals - 1)
+        self._fresh.append(instead)
+        self.on_put()
+
+    def _tell_refused(self, entry: Entry, remedy: str, error: Exception) -> None:
+        attempt = entry.attempt
+        self._events.emit(SettleRefused(attempt.queue, attempt.id, remedy, error))
+
+    def _close_or_drop(self, entries: Iterable[Entry], refused: Collection[str]) -> None:
+        for entry in entries:
+            if entry.attempt.id in refused and not entry.sent:
+                self._drop(entry.attempt)
+            else:
+                self._close([entry.attempt])
+
+    def _close(self, attempts: Sequence[Attempt], *, written: bool = True) -> None:
+        self._roster.remove_all(attempts)
+        drop_payloads(attempts)
+        wanted = self._events.wants(TaskSettled)
+        for attempt in attempts:
+            if wanted:
+                self._events.emit(TaskSettled(attempt.queue, attempt.id, written))
+            if attempt.settled is not None and not attempt.settled.done():
+                attempt.settled.set_result(written)
+
+    def _drop(self, attempt: Attempt) -> None:
+        self._close([attempt], written=False)
+        # An attempt that was cancelled for it has been reported then.
+        if not isinstance(attempt.cause, LeaseExpiredError):
+            self.on_lost(attempt)
+
+    def _emit_lost(self, attempt: Attempt) -> None:
+        self._events.emit(LeaseLost(attempt.queue, attempt.id))
+
+    def _done_batch(self, queue: str, attempts: list[Attempt]) -> Batch | None:
+        """Return attempts that are done as a batch, or none when something is to be known of some."""
+        now = self._clock.monotonic()
+        if any(attempt.lost or now >= attempt.lease_until for attempt in attempts):
+            self._fresh += done_entries(attempts)
+            return None
+        redis_now = self._redis_time.now()
+        self._in_flight += len(attempts)
+        # The heartbeat's thread may renew before this arrives, and must not make it look stale.
+        expect_renewals(attempts, redis_now.ceiling, self._settings.lease)
+        return Batch(queue, attempts, settle.settle_done(queue, attempts, now=redis_now))
+
+    def _sendable(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Return the outcomes that can be sent now, which count as in flight from then on."""
+        now = self._clock.monotonic()
+        sendable = []
+        for entry in entries:
+            attempt = entry.attempt
+            if attempt.lost:
+                # If it has been sent it may have been written just before, and there is nothing to tell.
+                if entry.sent:
+                    self._close([attempt])
+                else:
+                    self._drop(attempt)
+            elif attempt.has_lease(now):
+                sendable.append(entry)
+            else:
+                self._delayed.append(entry)
+        # The heartbeat's thread may renew before this arrives, and must not make it look stale.
+        expect_renewals(
+            [entry.attempt for entry in sendable], self._redis_time.now().ceiling, self._settings.lease
+        )
+        self._in_flight += len(sendable)
+        return sendable

@@ -1,0 +1,109 @@
+"""A supervisor's hold on one child: its process, and the socket between them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._engine.executor.marks import FAMILY, new_family
+from pyasynq._engine.supervisor.child_facts import ChildFacts
+from pyasynq._engine.supervisor.link import WORKER_VARIABLE
+from pyasynq._engine.supervisor.vitals import Vitals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyasynq._engine.supervisor.fleet import Member
+
+_CHUNK: Final = 65_536
+
+
+class Child:
+    """One worker process. It leads a process group of its own, so Ctrl-C at a terminal reaches only us.
+
+    Args:
+        member: its place in the fleet.
+        command: returns the program and its arguments, given the number of the inherited socket.
+    """
+
+    def __init__(self, member: Member, command: Callable[[int], list[str]]) -> None:
+        self.member = member
+        self.facts: ChildFacts | None = None
+        self.recycles = True
+        """Whether its memory counts; False for one that begins with more than is allowed."""
+        self._socket, theirs = socket.socketpair()
+        self._socket.setblocking(False)
+        self._unread = b""
+        self.family = new_family()
+        """By it the processes are found that its own child processes have started."""
+        self.is_over = False
+        """Whether the child has closed its end of the socket."""
+        with theirs:
+            theirs.set_inheritable(True)
+            arguments = command(theirs.fileno())
+            # A new program in one step: this process has threads, and a copy of it would not be sound.
+            self.pid = os.posix_spawn(
+                arguments[0],
+                arguments,
+                {**os.environ, FAMILY: self.family, WORKER_VARIABLE: str(member.worker)},
+                setpgroup=0,
+                setsigmask=(),
+                setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGHUP, signal.SIGPIPE),
+            )
+        self.vitals = Vitals(member.worker, self.pid)
+
+    def fileno(self) -> int:
+        """Return the socket, for an event loop."""
+        return self._socket.fileno()
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """Yield what the child has said and nobody has read yet; nothing after its end."""
+        while not self.is_over:
+            try:
+                data = self._socket.recv(_CHUNK)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self.is_over = True
+                return
+            *lines, self._unread = (self._unread + data).split(b"\n")
+            for line in lines:
+                yield json.loads(line)
+
+    def take_facts(self, fields: dict[str, Any]) -> None:
+        """Remember whose tasks are to be recovered when the child has died."""
+        self.facts = ChildFacts.from_fields(fields)
+
+    def say(self, word: bytes) -> None:
+        """Tell the child something; one that has just died does not hear it."""
+        try:
+            self._socket.send(word + b"\n")
+        except OSError:
+            return
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal. The child has not been waited for, so its number is nobody else's."""
+        os.kill(self.pid, number)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+def resident_bytes(pid: int) -> int:
+    """Return how many bytes of memory a process holds; 0 when that cannot be told."""
+    try:
+        memory = Path(f"/proc/{pid}/statm")
+        if memory.exists():
+            return int(memory.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        told = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, check=False)  # noqa: S607
+        return int(told.stdout or 0) * 1024
+    except (OSError, ValueError):
+        return 0

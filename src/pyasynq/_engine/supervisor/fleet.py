@@ -1,0 +1,364 @@
+"""What a supervisor is to do next with its children: no process, no clock, no waiting in here."""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._exit_codes import EXIT_CLEAN, EXIT_GAVE_UP, EXIT_OVERDUE, EXIT_UNFINISHED, EXIT_USAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+FIRST_PAUSE: Final = 1.0
+"""Seconds between the first death of a child and its next start; doubled with each further one."""
+LONGEST_PAUSE: Final = 60.0
+LONG_LIFE: Final = 60.0
+"""A child that lived for so many seconds is taken to have started well."""
+DEATHS_WINDOW: Final = 60.0
+MOST_DEATHS: Final = 5
+"""With so many deaths in the window, and no child that lived through it, the supervisor gives up."""
+
+PATIENCE: Final = 9.0
+"""Seconds from TERM to KILL, without the margin, of a child that has not told its timeouts."""
+KILL_MARGIN: Final = 1.5
+"""How much longer than its timeouts a child may take to end; its own guard ends it a little earlier."""
+
+
+class Phase(enum.StrEnum):
+    """How far a child's life has come, as its supervisor knows it."""
+
+    STARTING = "starting"
+    READY = "ready"
+    LEAVING = "leaving"
+    """It was told to end, or said that it will: its tasks may finish."""
+
+
+@dataclass(eq=False, slots=True)
+class Member:
+    """One child. `worker` is the number of its place, from 1; `number` tells children apart.
+
+    Attributes:
+        patience: seconds that it may take to end after TERM.
+        beat_at: when it last gave a sign of life; None before the first.
+        kill_at: when it is killed, since it was told to end.
+        is_killed: whether it was killed.
+    """
+
+    worker: int
+    number: int
+    started_at: float
+    phase: Phase = Phase.STARTING
+    patience: float = PATIENCE + KILL_MARGIN
+    beat_at: float | None = None
+    kill_at: float = float("inf")
+    is_killed: bool = False
+
+
+class Start(NamedTuple):
+    """Start this child."""
+
+    member: Member
+
+
+class Terminate(NamedTuple):
+    """Shut this child down: send it TERM."""
+
+    member: Member
+
+
+class Kill(NamedTuple):
+    """Kill this child, for this reason."""
+
+    member: Member
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long children may take, in seconds.
+
+    Attributes:
+        silence: between two signs of life.
+        start: from the start of a reload's new child until it takes tasks.
+        end: from TERM to the end, for a child that has not told its own timeouts; a margin is added.
+    """
+
+    silence: float = float("inf")
+    start: float = float("inf")
+    end: float = PATIENCE
+
+
+NO_LIMITS: Final = Limits()
+
+
+class Fate(enum.Enum):
+    """What the end of a child means."""
+
+    EXPECTED = "expected"
+    FINISHED = "finished"
+    """In burst mode its work is done."""
+    RESTARTED = "restarted"
+    """It died, and its place is filled again after a pause."""
+    RELOAD_FAILED = "reload failed"
+    """It was to follow another one and died before it was ready: the reload is called off."""
+    HOPELESS = "hopeless"
+    """It died, and the supervisor gives up."""
+
+
+class Stage(enum.Enum):
+    """What the whole fleet is doing."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    """Children take no more tasks, and none is started."""
+    CLOSING = "closing"
+
+
+@dataclass(eq=False, slots=True)
+class _Place:
+    worker: int
+    current: Member | None = None
+    successor: Member | None = None
+    leaving: list[Member] = field(default_factory=list)
+    failures: int = 0
+    start_at: float = 0.0
+    done: bool = False
+
+    @property
+    def members(self) -> Iterator[Member]:
+        yield from (one for one in (self.current, self.successor) if one is not None)
+        yield from self.leaving
+
+
+class Fleet:
+    """So many places, each held by a child that is restarted, replaced, recycled or ended.
+
+    Times are monotonic seconds that the caller passes in. What happened is told to `ready`, `leaving` and
+    `died`, what is wanted to `reload`, `stop` and `close`; `actions` then says what to do.
+
+    Attributes:
+        stage: what the fleet is doing.
+        exit_code: of the supervisor, as far as is known: the worst that the children's ends amount to.
+    """
+
+    def __init__(self, processes: int, *, burst: bool = False, limits: Limits = NO_LIMITS) -> None:
+        self.stage = Stage.RUNNING
+        self.exit_code = EXIT_CLEAN
+        self._places = [_Place(worker + 1) for worker in range(processes)]
+        self._burst = burst
+        self._limits = limits
+        self._numbers = 0
+        self._reload_up_to = 0
+        self._deaths: deque[tuple[float, int]] = deque()
+        self._to_terminate: list[Member] = []
+
+    @property
+    def members(self) -> list[Member]:
+        """All children that have not ended."""
+        return [member for place in self._places for member in place.members]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to wait for."""
+        if self.members:
+            return False
+        return self.stage is not Stage.RUNNING or all(place.done for place in self._places)
+
+    def start_at(self, worker: int) -> float:
+        """Return the time from which the place may be filled."""
+        return self._places[worker - 1].start_at
+
+    def actions(self, now: float) -> list[Start | Terminate | Kill]:
+        """Return what is to be done now, once."""
+        self._give_up_slow_successors(now)
+        todo: list[Start | Terminate | Kill] = [Terminate(member) for member in self._to_terminate]
+        for member in self._to_terminate:
+            member.kill_at = now + member.patience
+        self._to_terminate = []
+        todo += self._kills(now)
+        if self.stage is not Stage.RUNNING:
+            return todo
+        for place in self._places:
+            # One that still finishes its tasks may be joined by one follower, not by ever more of them.
+            vacant = place.current is None and not place.done and len(place.leaving) < 2
+            if vacant and now >= place.start_at:
+                place.current = self._member(place, now)
+                todo.append(Start(place.current))
+        place_to_reload = self._next_to_reload()
+        if place_to_reload is not None:
+            place_to_reload.successor = self._member(place_to_reload, now)
+            todo.append(Start(place_to_reload.successor))
+        return todo
+
+    def _give_up_slow_successors(self, now: float) -> None:
+        for place in self._places:
+            member = place.successor
+            late = member is not None and now >= member.started_at + self._limits.start
+            if late and member is not None and member.phase is Phase.STARTING:
+                member.phase = Phase.LEAVING
+                self._to_terminate.append(member)
+
+    def _kills(self, now: float) -> list[Kill]:
+        kills = []
+        for member in self.members:
+            if member.is_killed:
+                continue
+            if now >= member.kill_at:
+                kills.append(Kill(member, f"did not end within {member.patience:g} s of TERM"))
+            elif now >= self._silent_at(member):
+                kills.append(Kill(member, f"gave no sign of life for {self._limits.silence:g} s"))
+        for kill in kills:
+            kill.member.is_killed = True
+        return kills
+
+    def _silent_at(self, member: Member) -> float:
+        return float("inf") if member.beat_at is None else member.beat_at + self._limits.silence
+
+    def wake_at(self) -> float:
+        """Return the time of the next start, or of the next limit; infinity when there is none."""
+        times = [
+            time
+            for member in self.members
+            if not member.is_killed
+            for time in (member.kill_at, self._silent_at(member))
+        ]
+        if self.stage is Stage.RUNNING:
+            for place in self._places:
+                if place.current is None and not place.done and len(place.leaving) < 2:
+                    times.append(place.start_at)
+                if place.successor is not None and place.successor.phase is Phase.STARTING:
+                    times.append(place.successor.started_at + self._limits.start)
+        return min(times, default=float("inf"))
+
+    def heard(self, now: float, members: Iterable[Member]) -> None:
+        """Note a sign of life of children."""
+        for member in members:
+            member.beat_at = now
+
+    def resumed(self, now: float) -> None:
+        """Note that this process did not run for a while: it cannot tell how long children were silent."""
+        self.heard(now, [member for member in self.members if member.beat_at is not None])
+
+    def ready(self, member: Member) -> None:
+        """Note that a child takes tasks; the one that it follows is told to end."""
+        if member.phase is not Phase.STARTING:
+            return
+        member.phase = Phase.READY
+        place = self._places[member.worker - 1]
+        if place.successor is member:
+            old, place.current, place.successor = place.current, member, None
+            if old is not None:
+                self._leave(place, old)
+                self._to_terminate.append(old)
+
+    def leaving(self, member: Member, now: float) -> None:
+        """Note that a child takes no more tasks and ends when those it has are done; it gets a follower."""
+        place = self._places[member.worker - 1]
+        if place.successor is member:
+            # It had so much to do that it did not come to say that it is ready.
+            self.ready(member)
+        if place.current is member:
+            place.current, place.start_at = None, now
+            self._leave(place, member)
+
+    @staticmethod
+    def _leave(place: _Place, member: Member) -> None:
+        member.phase = Phase.LEAVING
+        place.leaving.append(member)
+
+    def died(self, member: Member, code: int, now: float) -> Fate:
+        """Note the end of a child; a negative code is a signal's number."""
+        place = self._places[member.worker - 1]
+        was_successor = place.successor is member
+        self._remove(place, member)
+        if self.stage is not Stage.RUNNING:
+            self._remember(member, code)
+            return Fate.EXPECTED
+        if was_successor:
+            self._reload_up_to = 0
+            return Fate.RELOAD_FAILED
+        if member.phase is Phase.LEAVING:
+            return Fate.EXPECTED
+        if self._burst and code in (EXIT_CLEAN, EXIT_UNFINISHED):
+            place.done = True
+            self._remember(member, code)
+            return Fate.FINISHED
+        return self._crashed(place, member, code, now)
+
+    def _crashed(self, place: _Place, member: Member, code: int, now: float) -> Fate:
+        if now - member.started_at >= LONG_LIFE:
+            place.failures = 0
+        place.failures += 1
+        place.start_at = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(place.failures - 1, 10))
+        self._deaths.append((now, place.worker))
+        while self._deaths[0][0] <= now - DEATHS_WINDOW:
+            self._deaths.popleft()
+        if code == EXIT_USAGE and member.phase is Phase.STARTING:
+            self.close()
+            self.exit_code = EXIT_USAGE
+            return Fate.HOPELESS
+        died = {worker for _, worker in self._deaths}
+        if len(self._deaths) >= MOST_DEATHS and all(one.done or one.worker in died for one in self._places):
+            self.close()
+            self.exit_code = EXIT_GAVE_UP
+            return Fate.HOPELESS
+        return Fate.RESTARTED
+
+    def reload(self, now: float) -> None:
+        """Replace all children there are, one after the other; empty places are filled at once."""
+        self._reload_up_to = self._numbers
+        for place in self._places:
+            place.start_at, place.failures = min(place.start_at, now), 0
+
+    def stop(self) -> list[Member]:
+        """Start no more children, and return those that must be told to take no more tasks."""
+        if self.stage is not Stage.RUNNING:
+            return []
+        self.stage = Stage.STOPPED
+        # One that is still starting has nobody to tell.
+        self._to_terminate += [member for member in self.members if member.phase is Phase.STARTING]
+        return [member for member in self.members if member.phase is Phase.READY]
+
+    def close(self) -> None:
+        """Start no more children, and end all there are."""
+        if self.stage is not Stage.CLOSING:
+            self.stage = Stage.CLOSING
+            self._to_terminate = self.members
+
+    def _member(self, place: _Place, now: float) -> Member:
+        self._numbers += 1
+        return Member(place.worker, self._numbers, now, patience=self._limits.end + KILL_MARGIN)
+
+    def _next_to_reload(self) -> _Place | None:
+        """Return the place whose child is replaced next; None while one is being replaced."""
+        if any(place.successor is not None for place in self._places):
+            return None
+        old = [one for one in self.members if one.number <= self._reload_up_to]
+        if any(member.phase is Phase.LEAVING for member in old):
+            return None
+        ready = (member for member in old if member.phase is Phase.READY)
+        first = next(ready, None)
+        return None if first is None else self._places[first.worker - 1]
+
+    def _remove(self, place: _Place, member: Member) -> None:
+        if member in self._to_terminate:
+            self._to_terminate.remove(member)
+        if place.current is member:
+            place.current = None
+        elif place.successor is member:
+            place.successor = None
+        else:
+            place.leaving.remove(member)
+
+    def _remember(self, member: Member, code: int) -> None:
+        if self.exit_code in (EXIT_USAGE, EXIT_GAVE_UP):
+            return  # why it ends matters more than how the others do
+        # One that a signal ended had no tasks yet, or they are put back by us.
+        if code < 0:
+            code = EXIT_CLEAN if member.phase is Phase.STARTING else EXIT_UNFINISHED
+        elif code not in (EXIT_CLEAN, EXIT_UNFINISHED, EXIT_OVERDUE):
+            code = EXIT_UNFINISHED
+        self.exit_code = max(self.exit_code, code)

@@ -1,0 +1,121 @@
+"""Recovering the tasks of a child that was reaped: nobody has to wait for its leases to lapse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._background.redis_time import RedisTime
+from pyasynq._backoff import Backoff
+from pyasynq._broker.leases import list_of_server
+from pyasynq._broker.servers import clear_server_state
+from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq._engine.lease.recovery import Recovery, RecoveryRules
+from pyasynq._engine.logs import subscribe_lines
+from pyasynq._redis.driver import AsyncDriver
+from pyasynq._redis.facts import server_facts
+from pyasynq._redis.url import parse_redis_url
+from pyasynq._visible_text import visible
+from pyasynq._wire.constants import LEASE_GRACE_SECONDS, LEASE_SECONDS
+from pyasynq.errors import PyasynqError
+from pyasynq.events import Events
+
+if TYPE_CHECKING:
+    from pyasynq._broker.leases import ExpiredTask
+    from pyasynq._engine.supervisor.child_facts import ChildFacts
+
+_log = logging.getLogger("pyasynq")
+_LOOKS: Final = (0.0, 0.5)
+"""Seconds before each look. What the child sent last may reach Redis after the first one."""
+_GIVE_UP_AFTER: Final = 60.0
+"""By then the leases have lapsed, and other servers recover what they find."""
+_MARGIN: Final = 1
+
+
+async def recover_known_death(facts: ChildFacts, pid: int, died_at: float) -> int:
+    """Put back, or archive as poison, the tasks that a dead process had; return how many.
+
+    While Redis is away it is tried again, for a minute. Cancelled, it may have taken back some.
+
+    Args:
+        facts: what the process said of itself at its start.
+        pid: of the process.
+        died_at: monotonic time of its end, or later.
+    """
+    driver = AsyncDriver(parse_redis_url(facts.url), client_name="pyasynq-supervisor")
+    recoverer = _Recoverer(facts, driver, died_at)
+    taken = 0
+    try:
+        for rest in _LOOKS:
+            await asyncio.sleep(rest)
+            taken += await recoverer.look_until_heard()
+        await driver.run(clear_server_state(facts.host, pid, facts.server_id))
+    except PyasynqError as error:
+        text = "the tasks of server %s come back when their leases lapse: %s"
+        _log.warning(text, facts.server_id, visible(error))
+    finally:
+        await driver.close()
+    return taken
+
+
+class _Recoverer:
+    """Looks for the tasks of one dead server."""
+
+    def __init__(self, facts: ChildFacts, driver: AsyncDriver, died_at: float) -> None:
+        self._facts = facts
+        self._driver = driver
+        self._died_at = died_at
+        self._latest_lease: int | None = None
+        self._redis_time = RedisTime(SYSTEM_CLOCK)
+        events = Events()
+        subscribe_lines(events)
+        self._recovery = Recovery(
+            RecoveryRules(
+                crash_limit_of=facts.limit_of,
+                archive_max_size=facts.archive_max_size,
+                archive_max_age=facts.archive_max_age,
+                own_slack=None,
+                foreign_slack=LEASE_GRACE_SECONDS,
+            ),
+            driver,
+            events,
+            self._redis_time,
+        )
+
+    async def look_until_heard(self) -> int:
+        """Take back what is there now; ask again while Redis is away."""
+        backoff = Backoff()
+        while True:
+            try:
+                return await self._look()
+            except PyasynqError:
+                if time.monotonic() - self._died_at > _GIVE_UP_AFTER:
+                    raise
+                await asyncio.sleep(backoff.next())
+
+    async def _look(self) -> int:
+        if self._latest_lease is None:
+            facts = await self._driver.run(server_facts())
+            self._redis_time.learn(facts.redis_now)
+            died = facts.redis_now.timestamp - (time.monotonic() - self._died_at)
+            self._latest_lease = math.ceil(died) + LEASE_SECONDS + _MARGIN
+        queues = self._facts.queues
+        answers = await self._driver.run_batch(
+            [list_of_server(queue, server_id=self._facts.server_id) for queue in queues]
+        )
+        taken = 0
+        for queue, answer in zip(queues, answers, strict=True):
+            if isinstance(answer, Exception):
+                raise answer
+            tasks = [task for task in answer if self._can_be_its(task)]
+            if tasks:
+                taken += await self._recovery.take_back(queue, tasks)
+        return taken
+
+    def _can_be_its(self, task: ExpiredTask) -> bool:
+        # A Go peer leaves our token in a task that it takes over; a lease that ends so late is the peer's.
+        assert self._latest_lease is not None  # noqa: S101 - set before the first question
+        return task.lease_score is None or task.lease_score <= self._latest_lease

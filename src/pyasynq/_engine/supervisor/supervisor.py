@@ -1,0 +1,350 @@
+"""The parent of several workers: starts them, replaces them, and recovers what the dead have left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._engine.executor.marks import kill_marked
+from pyasynq._engine.supervisor.child import Child, resident_bytes
+from pyasynq._engine.supervisor.fleet import (
+    KILL_MARGIN,
+    MOST_DEATHS,
+    PATIENCE,
+    Fate,
+    Fleet,
+    Kill,
+    Limits,
+    Phase,
+    Stage,
+    Start,
+)
+from pyasynq._engine.supervisor.health import Health, HealthSettings
+from pyasynq._engine.supervisor.known_death import recover_known_death
+from pyasynq._engine.supervisor.link import RETIRE, STOP
+from pyasynq._exit_codes import EXIT_ABORTED, EXIT_START_FAILED
+from pyasynq._human_text import counted
+from pyasynq.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq._engine.supervisor.fleet import Member
+    from pyasynq._engine.supervisor.vitals import Vitals
+
+_log = logging.getLogger("pyasynq")
+_LOOK_SECONDS: Final = 1.0
+"""How often memory and limits are looked at."""
+_PAUSE_SECONDS: Final = 5.0
+"""A look that comes this late means that this process was stopped or the host was suspended."""
+_INIT: Final = 1
+_LONGEST_RECOVERY: Final = 5.0
+"""How long the end waits for tasks to be recovered; after that their leases lapse."""
+_LEAST_RECOVERY: Final = 0.4
+"""The same when children had to be killed after TERM: the end is due by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorSettings:
+    """How to keep workers.
+
+    Attributes:
+        processes: how many.
+        burst: whether one that ends by itself has done its work.
+        max_memory: bytes of resident memory above which a child is recycled; None for no limit.
+        health: where probes are answered.
+        beat_timeout: seconds without a sign of life after which a child is killed and replaced, because it
+            holds the interpreter's lock or was stopped; 0 for no limit.
+        start_timeout: seconds that the new child of a reload may take until it takes tasks; after that the
+            reload is called off; 0 for no limit.
+        end_timeout: seconds from TERM to KILL, and a margin of about one second, for a child that has not
+            told its own timeouts.
+    """
+
+    processes: int
+    burst: bool = False
+    max_memory: int | None = None
+    beat_timeout: float = 30.0
+    start_timeout: float = 60.0
+    end_timeout: float = PATIENCE
+    health: HealthSettings = field(default_factory=HealthSettings)
+
+
+class Supervisor:
+    """Keeps so many workers running until it is told to stop.
+
+    Args:
+        command: returns the program and the arguments of a child, given the number of the socket that it
+            inherits; the child makes a `SupervisorLink` of it.
+        settings: how.
+    """
+
+    def __init__(self, command: Callable[[int], list[str]], settings: SupervisorSettings) -> None:
+        self._command = command
+        self._settings = settings
+        never = float("inf")
+        limits = Limits(settings.beat_timeout or never, settings.start_timeout or never, settings.end_timeout)
+        self._fleet = Fleet(settings.processes, burst=settings.burst, limits=limits)
+        self._children: dict[int, Child] = {}
+        self._recoveries: set[asyncio.Task[None]] = set()
+        self._interrupts = 0
+        self._looked_at = time.monotonic()
+        self._end_by = float("inf")
+        self._has_terminal = os.isatty(0)
+
+    def run(self) -> int:
+        """Be the main program of this process, and return its exit code.
+
+        0: all done; 3, 4: as the worst of the children; 5: they die again and again; 130: a second INT.
+
+        Raises:
+            ConfigurationError: on Windows, and when probes cannot be answered as was asked.
+        """
+        if sys.platform == "win32":
+            raise ConfigurationError("workers do not run on Windows; clients do. Use WSL or a container")
+        with Health(self._settings.health, self._vitals):
+            return asyncio.run(self._run())
+
+    def _vitals(self) -> list[Vitals]:
+        # Called from the thread of the probes: the copy is one step of the interpreter.
+        return [child.vitals for child in list(self._children.values())]
+
+    async def _run(self) -> int:
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        for number, handler in (
+            (signal.SIGCHLD, self._reap),
+            (signal.SIGTERM, self._terminate),
+            (signal.SIGINT, self._interrupt),
+            (signal.SIGTSTP, self._stop),
+            (signal.SIGHUP, self._reload),
+        ):
+            self._loop.add_signal_handler(number, handler)
+        _log.info("supervisor (pid %d) starts %s", os.getpid(), counted(self._settings.processes, "worker"))
+        while not self._fleet.is_over:
+            self._news.clear()
+            self._act()
+            await self._rest()
+            self._look_at_memory()
+        if self._recoveries:
+            until_end = max(_LEAST_RECOVERY, self._end_by - time.monotonic())
+            await asyncio.wait(self._recoveries, timeout=min(_LONGEST_RECOVERY, until_end))
+        return self._fleet.exit_code
+
+    def _act(self) -> None:
+        self._notice_pause()
+        for action in self._fleet.actions(time.monotonic()):
+            if isinstance(action, Start):
+                self._start(action.member)
+            elif isinstance(action, Kill):
+                self._kill(action)
+            else:
+                self._of(action.member).send(signal.SIGTERM)
+
+    def _notice_pause(self) -> None:
+        """Read what children have said, so that no silence of this process is taken for theirs."""
+        for child in self._children.values():
+            self._hear(child)
+        now = time.monotonic()
+        if now - self._looked_at > _PAUSE_SECONDS:
+            self._fleet.resumed(now)
+        self._looked_at = now
+
+    def _kill(self, action: Kill) -> None:
+        child = self._of(action.member)
+        _log.error("worker %d (pid %d) %s: it is killed", action.member.worker, child.pid, action.reason)
+        child.send(signal.SIGKILL)
+
+    async def _rest(self) -> None:
+        until = min(self._fleet.wake_at() - time.monotonic(), _LOOK_SECONDS)
+        try:
+            async with asyncio.timeout(max(0.0, until)):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    def _start(self, member: Member) -> None:
+        try:
+            child = Child(member, self._command)
+        except OSError as error:
+            now = time.monotonic()
+            fate = self._fleet.died(member, EXIT_START_FAILED, now)
+            self._report(member.worker, f"could not be started: {error}", fate, now)
+            self._news.set()
+            return
+        self._children[child.pid] = child
+        self._loop.add_reader(child, self._hear, child)
+        _log.info("worker %d (pid %d) was started", member.worker, child.pid)
+
+    def _of(self, member: Member) -> Child:
+        return next(child for child in self._children.values() if child.member is member)
+
+    # What children say.
+
+    def _hear(self, child: Child) -> None:
+        for message in child.messages():
+            self._fleet.heard(time.monotonic(), [child.member])
+            if "patience" in message:
+                child.member.patience = message["patience"] + KILL_MARGIN
+            elif "facts" in message:
+                child.take_facts(message["facts"])
+            elif "beat" in message:
+                child.vitals.beat_at = time.monotonic()
+            elif "leaving" in message:
+                self._leave(child, "has run as many tasks as it may")
+            elif "state" in message:
+                self._heard_state(child, message["state"])
+        if child.is_over:
+            self._loop.remove_reader(child)
+
+    def _heard_state(self, child: Child, state: str) -> None:
+        member = child.member
+        child.vitals.state = state
+        if state == "active" and member.phase is Phase.STARTING:
+            self._fleet.ready(member)
+            _log.info("worker %d (pid %d) takes tasks", member.worker, child.pid)
+            limit, used = self._settings.max_memory, resident_bytes(child.pid)
+            if limit is not None and used > limit:
+                child.recycles = False
+                text = "worker %d (pid %d) begins with %s, more than the limit of %s: it is not recycled"
+                _log.error(text, member.worker, child.pid, _mib(used), _mib(limit))
+            self._news.set()
+
+    def _leave(self, child: Child, why: str) -> None:
+        if child.member.phase is Phase.LEAVING:
+            return
+        _log.info(
+            "worker %d (pid %d) %s: it ends when those that run have ended, and is replaced",
+            child.member.worker,
+            child.pid,
+            why,
+        )
+        self._fleet.leaving(child.member, time.monotonic())
+        self._news.set()
+
+    def _look_at_memory(self) -> None:
+        limit = self._settings.max_memory
+        if limit is None or self._fleet.stage is not Stage.RUNNING:
+            return
+        for child in list(self._children.values()):
+            if child.member.phase is not Phase.READY or not child.recycles:
+                continue
+            used = resident_bytes(child.pid)
+            if used > limit:
+                child.say(RETIRE)
+                self._leave(child, f"uses {_mib(used)} of memory, more than {_mib(limit)}")
+
+    # What becomes of children.
+
+    def _reap(self) -> None:
+        for pid in list(self._children):
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found:
+                self._buried(pid, os.waitstatus_to_exitcode(status))
+        if os.getpid() == _INIT:
+            self._reap_orphans()
+
+    def _reap_orphans(self) -> None:
+        """Wait for what others have left to process 1."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if pid in self._children:
+                self._buried(pid, os.waitstatus_to_exitcode(status))
+
+    def _buried(self, pid: int, code: int) -> None:
+        child = self._children[pid]
+        now = time.monotonic()
+        # Its last words may not have been read.
+        self._hear(child)
+        self._loop.remove_reader(child)
+        child.close()
+        del self._children[pid]
+        fate = self._fleet.died(child.member, code, now)
+        self._report(child.member.worker, f"(pid {pid}) {_how_it_ended(code)}", fate, now)
+        # A worker that was killed cannot end the processes that its child processes started.
+        kill_marked(child.family)
+        if code and child.facts is not None:
+            recovery = self._loop.create_task(self._recover(child, now))
+            self._recoveries.add(recovery)
+            recovery.add_done_callback(self._recoveries.discard)
+        self._news.set()
+
+    def _report(self, worker: int, end: str, fate: Fate, now: float) -> None:
+        line = f"worker {worker} {end}"
+        if fate in (Fate.EXPECTED, Fate.FINISHED):
+            _log.info("%s", line)
+        elif fate is Fate.RELOAD_FAILED:
+            _log.error("%s before it was ready: the reload is called off, the others go on as they are", line)
+        elif fate is Fate.RESTARTED:
+            _log.warning("%s; another one starts in %.0f s", line, self._fleet.start_at(worker) - now)
+        else:
+            _log.error(
+                "%s; workers cannot go on like this (at least %d deaths within a minute, and none lives "
+                "longer, or wrong usage): the supervisor ends with code %d",
+                line,
+                MOST_DEATHS,
+                self._fleet.exit_code,
+            )
+
+    async def _recover(self, child: Child, died_at: float) -> None:
+        assert child.facts is not None  # noqa: S101 - the caller has looked
+        tasks = await recover_known_death(child.facts, child.pid, died_at)
+        if tasks:
+            recovered = counted(tasks, "task was", "tasks were")
+            _log.warning("%s recovered from worker %d (pid %d)", recovered, child.member.worker, child.pid)
+
+    # Signals.
+
+    def _terminate(self) -> None:
+        self._fleet.close()
+        patience = max((member.patience for member in self._fleet.members), default=0.0)
+        self._end_by = min(self._end_by, time.monotonic() + patience + _LEAST_RECOVERY)
+        self._news.set()
+
+    def _interrupt(self) -> None:
+        self._interrupts += 1
+        if self._interrupts == 1:
+            self._terminate()
+            return
+        for child in self._children.values():
+            child.send(signal.SIGKILL)
+        os._exit(EXIT_ABORTED)
+
+    def _stop(self) -> None:
+        for member in self._fleet.stop():
+            self._of(member).say(STOP)
+        self._news.set()
+
+    def _reload(self) -> None:
+        if self._has_terminal and not os.isatty(0):
+            # Nobody asks for a reload: the terminal has been closed.
+            self._terminate()
+            return
+        if self._fleet.stage is not Stage.RUNNING:
+            return
+        _log.info("reloading: workers are replaced one after the other")
+        self._fleet.reload(time.monotonic())
+        self._news.set()
+
+
+def _how_it_ended(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    # Real-time signals have no names.
+    names = {number.value: number.name for number in signal.Signals}
+    return f"was ended by {names.get(-code, f'signal {-code}')}"
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.0f} MiB"

@@ -1,0 +1,1 @@
+"""Taking tasks: which queue to ask, when, and for how many."""

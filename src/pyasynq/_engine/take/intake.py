@@ -1,0 +1,356 @@
+"""Taking tasks: what to ask which queue for, and what to do with the answers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyasynq._broker.dequeue import dequeue, find_dequeued
+from pyasynq._broker.leases import quarantine
+from pyasynq._broker.settle import Claim
+from pyasynq._broker.stored import check_task_id
+from pyasynq._broker.verdicts import LEASED
+from pyasynq._checks import seconds_of
+from pyasynq._engine.run.attempt import Attempt, Phase
+from pyasynq._engine.run.begin import token_ending
+from pyasynq._engine.run.outcome import Requeue
+from pyasynq._engine.take.poison_guard import SuspectWatch, suspect_threshold
+from pyasynq._engine.take.queue_board import QueueBoard
+from pyasynq._engine.take.queue_order import StrictOrder, WeightedOrder
+from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
+from pyasynq.errors import ReplyLostError
+from pyasynq.events import GhostsDropped, MessageQuarantined
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from pyasynq._broker.dequeue import Dequeued, DequeuedTask
+    from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.take.demand import Demand, Want
+    from pyasynq._engine.take.queue_view import QueueView
+    from pyasynq._redis.plan import Plan
+    from pyasynq.context import Home
+
+
+_ASKS_AT_ONCE = 16
+"""For so many who wait for tasks a queue is asked in one round: one task is not worth a call for each."""
+
+
+class Ask(NamedTuple):
+    """One dequeue call, and what was known when it was sent."""
+
+    view: QueueView
+    want: Want
+    limit: int
+    token: str
+    changes: int
+    asked_at: float
+    plan: Plan[Dequeued]
+
+
+class Unclear(NamedTuple):
+    """A dequeue call whose reply was lost: it may have taken tasks that only Redis knows of."""
+
+    queue: str
+    want: Want
+    token: str
+    asked_at: float
+
+
+class Unreadable(NamedTuple):
+    """A task that was taken and cannot be decoded."""
+
+    queue: str
+    claim: Claim
+    reason: str
+
+
+class Intake:
+    """The processor's hands: asks on behalf of those who want tasks, and turns answers into attempts."""
+
+    def __init__(self, parts: Parts, demand: Demand, home: Home) -> None:
+        config = parts.config
+        self._parts = parts
+        self._demand = demand
+        self._home = home
+        self._order = (StrictOrder if config.strict_priority else WeightedOrder)(config.priorities)
+        limits = [
+            config.crash_limit if route.crash_limit is None else route.crash_limit
+            for route in parts.router.routes()
+        ]
+        self._suspects = SuspectWatch(
+            suspect_threshold([config.crash_limit, *limits]),
+            parts.settings.suspect_age,
+        )
+        self._archive_max_age = int(seconds_of("archive_max_age", config.archive_max_age))
+        self._calls = itertools.count(1)
+        self._token_ending = token_ending(parts)
+        self.board = QueueBoard(config.queues, config.queue)
+        self.taken = 0
+        """How many tasks have been taken since the start, without those that were put back unstarted."""
+        self._late: list[Attempt] = []
+        """Came when nothing was taken any more."""
+        self._plenty = False
+        """The last answer brought all that was asked for, so that there may be more."""
+        self.unclear: list[Unclear] = []
+        self.unreadable: list[Unreadable] = []
+
+    @property
+    def taking(self) -> bool:
+        """Whether tasks are taken at all; shutdown and TSTP end it."""
+        return self._demand.taking
+
+    @taking.setter
+    def taking(self, taking: bool) -> None:
+        self._demand.taking = taking
+
+    @property
+    def room(self) -> int:
+        """How many tasks may be taken now."""
+        return self._demand.room
+
+    @property
+    def may_overlap(self) -> bool:
+        """Whether a call may leave while another one is under way: nothing depends on their order."""
+        return self._is_plain and self._demand.may_overlap
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether tasks may be taken at any time and in any number, and there is nothing to clear up."""
+        return (
+            not self.unclear
+            and not self.unreadable
+            and self._suspects.waiting is None
+            and self.board.all_plain
+        )
+
+    @property
+    def has_room_aside(self) -> bool:
+        """Whether there is so much room beside the calls under way that another one is worth its cost."""
+        return self.taking and self._plenty and self._demand.room >= self._demand.least_aside
+
+    def next_ask(self, now: float) -> float:
+        """Return the monotonic time from which there is something to ask; infinity until an attempt ends."""
+        if not self.taking or not self.room:
+            return math.inf
+        if self._is_blocked(now):
+            return now + self._parts.settings.suspect_rest
+        wants = self._demand.wants()
+        if self._wants_suspect(wants) or any(want.unasked for want in wants):
+            return 0.0
+        return self.board.next_look()
+
+    @property
+    def next_return(self) -> float:
+        """Monotonic time from which there is something to put back; infinity while calls are under way."""
+        demand = self._demand
+        if demand.reserved:
+            return math.inf
+        if self._late or (demand.waiting and not demand.taking):
+            return 0.0
+        return demand.patient_until
+
+    def put_back_unstarted(self) -> None:
+        """Put tasks back that wait for a slot in vain: for too long, or none will be started any more.
+
+        It is done when no calls are under way: what those bring stood behind these in the queue.
+        """
+        if self.next_return > self._parts.clock.monotonic():
+            return
+        # Slots may have become free in this turn of the loop.
+        self._demand.fill()
+        if self.next_return > self._parts.clock.monotonic():
+            return
+        withdrawn = self._demand.withdraw()
+        self.taken -= len(withdrawn)
+        late, self._late = self._late, []
+        for attempt in (*withdrawn, *late):
+            self._put_back(attempt)
+
+    def changed(self, key: str) -> bool:
+        """Note that Redis reported a change of a key; return whether a queue is to be asked because of it."""
+        return self.board.changed(key, self._parts.clock.monotonic())
+
+    def give_way(self, queue: str) -> None:
+        """Let others be first at a queue for a while: it has tasks for which there is no handler here."""
+        settings = self._parts.settings
+        until = self._parts.clock.monotonic() + settings.unknown_memory
+        self.board.view(queue).give_way(settings.unknown_courtesy, until=until)
+
+    def asks(self) -> list[Ask]:
+        """Return the dequeue calls of this round."""
+        # What an unclear call has taken needs the slots that it was asked for.
+        wants = self._demand.wants() if self.taking and not self.unclear else ()
+        if not wants:
+            return []
+        now = self._parts.clock.monotonic()
+        if self._is_blocked(now):
+            return []
+        waiting, want = self._suspects.waiting, self._wants_suspect(wants)
+        if waiting is not None and want is not None:
+            return [self._ask(want, waiting, want.limit, now, suspect_room=True)]
+        views = {view.name: view for view in self.board.worth_asking(now)}
+        asks: list[Ask] = []
+        times: dict[str, int] = defaultdict(int)
+        for want in wants:
+            queues = [queue for queue in views if want.accepts(queue) and times[queue] < _ASKS_AT_ONCE]
+            queues += [queue for queue in want.unasked if queue not in queues]
+            shares = self._order.split(want.limit, queues) if queues else {}
+            for queue in shares:
+                times[queue] += 1
+            asks += [self._ask(want, self.board.view(queue), share, now) for queue, share in shares.items()]
+        return asks
+
+    def _is_blocked(self, now: float) -> bool:
+        """Return whether nothing may be taken now, for the sake of a suspect."""
+        return self._suspects.is_wary and self._suspects.blocked(self._demand.taken, now)
+
+    def _wants_suspect(self, wants: Sequence[Want]) -> Want | None:
+        """Return who wants tasks of the queue at whose front a suspect waits."""
+        waiting = self._suspects.waiting
+        return None if waiting is None else next((one for one in wants if one.accepts(waiting.name)), None)
+
+    def only(self, queues: Collection[str]) -> None:
+        """Look after these queues alone from now on: nobody wants tasks of the others."""
+        self.board.only(queues)
+        if self._suspects.waiting is not None and self._suspects.waiting.name not in queues:
+            self._suspects.waiting = None
+
+    def _ask(self, want: Want, view: QueueView, limit: int, now: float, *, suspect_room: bool = False) -> Ask:
+        ending = self._token_ending if want.renewed else LEASED
+        token = f"{self._parts.server_id}/{next(self._calls)}{ending}"
+        plan = dequeue(
+            view.name,
+            limit=limit,
+            token=token,
+            lease_seconds=want.lease,
+            suspect_from=self._suspects.threshold,
+            suspect_room=suspect_room,
+            terms=view.terms,
+            now=self._parts.clock.redis_now(),
+        )
+        want.asked(view.name)
+        self._demand.reserved += limit
+        return Ask(view, want, limit, token, view.changes, now, plan)
+
+    def answered(self, ask: Ask, answer: Dequeued) -> None:
+        """Start what a dequeue brought, and note what it says of the queue."""
+        parts = self._parts
+        self._demand.reserved -= ask.limit
+        self._plenty = len(answer.tasks) == ask.limit
+        parts.redis_time.learn(answer.redis_now)
+        now = parts.clock.monotonic()
+        attempts = self._attempts(ask.view.name, answer.tasks, ask, now)
+        if self.taking:
+            self._start(attempts, ask.want)
+        else:
+            # The shutdown, which may not wait for handlers any more, has overtaken the answer.
+            self._parts.roster.add_all(attempts)
+            self._late += attempts
+        ask.want.heard(None)
+        if answer.suspect_waiting:
+            self._suspects.waiting = ask.view
+        elif self._suspects.waiting is ask.view:
+            self._suspects.waiting = None
+        if answer.empty or answer.limited_by:
+            # The others get what it could not use, and it has no claim to more later.
+            self._order.forget(ask.view.name)
+        look_at = now + parts.settings.safety_poll
+        self.board.answered(ask.view, answer, changes=ask.changes, now=now, look_at=look_at)
+        self._demand.may_prefetch = self._is_plain
+        if answer.ghosts:
+            parts.events.emit(GhostsDropped(ask.view.name, answer.ghosts))
+
+    def failed(self, ask: Ask, error: Exception, until: float) -> None:
+        """Leave a queue alone for a while after an error; remember a call that may have taken tasks."""
+        self._demand.reserved -= ask.limit
+        if isinstance(error, ReplyLostError):
+            self.unclear.append(Unclear(ask.view.name, ask.want, ask.token, ask.asked_at))
+            self._demand.may_prefetch = False
+        self.board.failed(ask.view, look_at=until)
+        ask.want.heard(error)
+
+    def finds(self) -> list[tuple[Unclear, Plan[list[DequeuedTask]]]]:
+        """Return the calls that clear up what lost replies have taken."""
+        return [(call, find_dequeued(call.queue, token=call.token)) for call in self.unclear]
+
+    def found(self, call: Unclear, tasks: Sequence[DequeuedTask]) -> None:
+        """Run the tasks of a lost reply, or put them back in front when their leases have aged."""
+        self.unclear.remove(call)
+        now = self._parts.clock.monotonic()
+        attempts = self._attempts(call.queue, tasks, call, now)
+        if self.taking and now - call.asked_at < call.want.lease / 2:
+            self._start(attempts, call.want)
+            return
+        self._parts.roster.add_all(attempts)
+        for attempt in attempts:
+            self._put_back(attempt)
+
+    def quarantines(self) -> list[tuple[Unreadable, Plan[object]]]:
+        """Return the calls that archive what cannot be decoded."""
+        if not self.unreadable:
+            return []
+        now = self._parts.redis_time.now()
+        return [
+            (
+                task,
+                quarantine(
+                    task.queue,
+                    task.claim,
+                    reason=task.reason,
+                    max_size=self._parts.config.archive_max_size,
+                    cutoff=now.seconds - self._archive_max_age,
+                    now=now,
+                ),
+            )
+            for task in self.unreadable
+        ]
+
+    def quarantined(self, task: Unreadable) -> None:
+        """Note that Redis has archived a task that cannot be decoded."""
+        self.unreadable.remove(task)
+        self._parts.events.emit(MessageQuarantined(task.queue, task.claim.id, task.reason))
+
+    def _attempts(
+        self, queue: str, tasks: Iterable[DequeuedTask], call: Ask | Unclear, now: float
+    ) -> list[Attempt]:
+        """Return attempts at the tasks, and remember those that cannot be decoded."""
+        home, token, want = self._home, call.token, call.want
+        # Counted from before the call: the lease in Redis began later.
+        lease_until = call.asked_at + want.lease
+        attempts = []
+        for task_id, data, crashes, lease_score in tasks:
+            try:
+                check_task_id(task_id, data)
+                message = decode_task_message(data)
+            except UndecodableMessageError as error:
+                self.unreadable.append(Unreadable(queue, Claim(task_id, token, lease_score), error.reason))
+                continue
+            attempt = Attempt(
+                home,
+                queue,
+                message,
+                token,
+                # What stands in the list counts, whatever the message says.
+                task_id=task_id,
+                crashes=crashes,
+                lease_until=lease_until,
+                lease_score=lease_score,
+            )
+            attempt.renewed = want.renewed
+            attempt.size = len(data)
+            attempt.started = now
+            attempts.append(attempt)
+        return attempts
+
+    def _start(self, attempts: Sequence[Attempt], want: Want) -> None:
+        self.taken += len(attempts)
+        self._parts.roster.add_all(attempts)
+        self._suspects.took(attempts)
+        self._demand.start(attempts, want)
+
+    def _put_back(self, attempt: Attempt) -> None:
+        attempt.phase = Phase.SETTLING
+        self._parts.settles.put(attempt, Requeue())

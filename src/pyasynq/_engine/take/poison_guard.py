@@ -1,0 +1,59 @@
+"""Tasks that may kill their worker run alone, so that their neighbours are not blamed for the crash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._engine.take.queue_view import QueueView
+
+
+def suspect_threshold(limits: Iterable[int]) -> int:
+    """Return from how many crashes on a task is run alone; 0 when no limit leaves it a second run."""
+    least = min((limit for limit in limits if limit > 1), default=0)
+    return max(1, least - 1) if least else 0
+
+
+class SuspectWatch:
+    """Decides whether the processor may take tasks, with respect to the ones that may kill the worker.
+
+    A suspect is taken only while every other attempt is old enough to have proved itself, and nothing
+    is started beside a suspect until it has ended or is as old.
+    """
+
+    __slots__ = ("_age", "_alone", "threshold", "waiting")
+
+    def __init__(self, threshold: int, age: float) -> None:
+        self.threshold = threshold
+        self._age = age
+        self._alone: Attempt | None = None
+        self.waiting: QueueView | None = None
+        """The queue at whose front a suspect waits."""
+
+    def took(self, attempts: Iterable[Attempt]) -> None:
+        """Note which tasks were taken."""
+        threshold = self.threshold
+        for attempt in attempts if threshold else ():
+            if attempt.crashes >= threshold:
+                self._alone = attempt
+
+    @property
+    def is_wary(self) -> bool:
+        """Whether a suspect was taken, or waits to be."""
+        return self._alone is not None or self.waiting is not None
+
+    def blocked(self, taken: Collection[Attempt], now: float) -> bool:
+        """Return whether nothing may be taken now, beside these that have not ended."""
+        alone = self._alone
+        if alone is not None:
+            if alone in taken and now - alone.started < self._age:
+                return True
+            self._alone = None
+        return self.waiting is not None and not self.has_room(taken, now)
+
+    def has_room(self, taken: Collection[Attempt], now: float) -> bool:
+        """Return whether a suspect may be taken: no attempt is young."""
+        return all(now - attempt.started >= self._age for attempt in taken)

@@ -1,0 +1,144 @@
+"""Tasks that are taken before there is a slot for them, so that handlers do not wait for Redis."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._engine.settings import EngineSettings
+
+_LONGEST: Final = 1.0
+"""Seconds that an attempt counts as at most; also what is assumed before anything is known."""
+_WEIGHT: Final = 0.02
+"""Of the newest attempt in the means: a single long one, or some hundred short ones, change its mind."""
+
+
+class Prefetch:
+    """How many tasks may wait for a slot, and those that do.
+
+    Each queue's go in the order in which they were taken, and queues that have some take turns by their
+    weights: each pays for every task that goes, the less the more it weighs, and who has paid least is next.
+
+    There are so few of them that each gets a slot within a short time: slots become free as fast as they did
+    of late, or at the latest when the one before has run. Nobody waits for tasks that take as long as that.
+    When they wait for longer all the same, tasks are not what they were: they are to be put back, and it is
+    learnt anew.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_ends",
+        "_learnt_at",
+        "_least_paid",
+        "_mean",
+        "_mean_gap",
+        "_most",
+        "_most_bytes",
+        "_paid",
+        "_patience",
+        "_prices",
+        "_seconds",
+        "_span",
+        "_waiting",
+        "number",
+    )
+
+    def __init__(self, most: int, settings: EngineSettings, weights: Mapping[str, int]) -> None:
+        self._most = most
+        self._most_bytes = settings.prefetch_bytes
+        self._span = settings.prefetch_span
+        self._patience = settings.prefetch_patience
+        self._mean = self._mean_gap = _LONGEST
+        self._learnt_at = -math.inf
+        self._ends, self._seconds = 0, 0.0
+        """How many handlers have ended since then, and how long those have run together."""
+        self._bytes = 0
+        self.number = 0
+        """How many tasks wait."""
+        self._waiting: dict[str, deque[Attempt]] = {}
+        """Those of each queue that has any."""
+        self._prices = {queue: 1 / weight for queue, weight in weights.items()}
+        self._paid = dict.fromkeys(weights, 0.0)
+        self._least_paid = 0.0
+
+    @property
+    def allowed(self) -> int:
+        """How many tasks may wait, those that do among them."""
+        if self._bytes >= self._most_bytes or self._mean >= self._span:
+            return 0
+        each = min(self._mean, self._mean_gap)
+        return self._most if self._most * each <= self._span else int(self._span / each)
+
+    @property
+    def patient_until(self) -> float:
+        """Monotonic time from which on the one that waits for longest has waited too long."""
+        if not self._waiting:
+            return math.inf
+        return min(waiting[0].started for waiting in self._waiting.values()) + self._patience
+
+    def ended(self, seconds: float) -> None:
+        """Note how long a handler has run, to be learnt."""
+        self._ends += 1
+        self._seconds += seconds if seconds < _LONGEST else _LONGEST
+
+    def learn(self, now: float) -> None:
+        """Learn from the handlers that have ended since the last time; now is a monotonic time."""
+        number = self._ends
+        if not number:
+            return
+        weight = 1.0 - (1.0 - _WEIGHT) ** number
+        self._mean += weight * (self._seconds / number - self._mean)
+        self._mean_gap += weight * (min(now - self._learnt_at, _LONGEST) / number - self._mean_gap)
+        self._learnt_at = now
+        self._ends, self._seconds = 0, 0.0
+
+    def forget(self) -> None:
+        """Assume that tasks are long, until some hundred of them have been short."""
+        self._mean = _LONGEST
+        self._ends, self._seconds = 0, 0.0
+
+    def add(self, queue: str, attempts: Sequence[Attempt]) -> None:
+        """Let attempts of a queue wait behind its others."""
+        waiting = self._waiting.get(queue)
+        if waiting is None:
+            waiting = self._waiting[queue] = deque()
+            # Nobody saves up for later while there is nothing to pay for.
+            self._paid[queue] = max(self._paid[queue], self._least_paid)
+        waiting.extend(attempts)
+        self.number += len(attempts)
+        self._bytes += sum([attempt.size for attempt in attempts])
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return itertools.chain.from_iterable(self._waiting.values())
+
+    def take(self, most: int) -> list[Attempt]:
+        """Return at most so many attempts, in the order of their turns; they wait no more."""
+        number = min(most, self.number)
+        if len(self._waiting) == 1:
+            # Nobody pays where there is nothing to share.
+            [(queue, waiting)] = self._waiting.items()
+            taken = [waiting.popleft() for _ in range(number)]
+            if not waiting:
+                del self._waiting[queue]
+        else:
+            taken = [self._next() for _ in range(number)]
+        self.number -= number
+        self._bytes -= sum([attempt.size for attempt in taken])
+        return taken
+
+    def _next(self) -> Attempt:
+        queues = self._waiting
+        queue = min(queues, key=self._paid.__getitem__)
+        self._least_paid = self._paid[queue]
+        self._paid[queue] += self._prices[queue]
+        waiting = queues[queue]
+        attempt = waiting.popleft()
+        if not waiting:
+            del queues[queue]
+        return attempt
