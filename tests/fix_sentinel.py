@@ -260,6 +260,9 @@ def running_sentinel_group(tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture
 def sentinel_group(running_sentinel_group: SentinelGroup) -> Iterator[SentinelGroup]:
     """The group, with one empty primary and two replicas of it; so it is again at the end."""
-    running_sentinel_group.primary.client.flushall()
+    primary = running_sentinel_group.primary.client
+    primary.flushall()
+    # A Sentinel that learns of a fail-over late may reconnect a replica after the group has healed.
+    wait_until(lambda: primary.execute_command("WAIT", 2, 500) >= 2, "replicas that confirm")
     yield running_sentinel_group
     running_sentinel_group.heal()

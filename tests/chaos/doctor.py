@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import logging
 import random
 import sys
@@ -81,22 +82,37 @@ def options(number: int) -> dict[str, Any]:
     return chosen
 
 
-async def enqueue_all_the_time(client: Client, ends: float) -> int:
-    """Enqueue in all ways; return how many tasks."""
-    number = 0
-    while time.monotonic() < ends:
-        number += 1
+@dataclasses.dataclass
+class Done:
+    """What was done so far, and at which monotonic time it may end."""
+
+    ends: float
+    enqueued: int = 0
+    actions: int = 0
+    examinations: int = 0
+    found_something: bool = False
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the time is over and something of each was done, or a finding ends it."""
+        worked = self.enqueued > 100 and self.actions > 5 and self.examinations > 1
+        return self.found_something or (worked and time.monotonic() >= self.ends)
+
+
+async def enqueue_all_the_time(client: Client, done: Done) -> None:
+    """Enqueue in all ways."""
+    while not done.is_enough:
+        done.enqueued += 1
+        number = done.enqueued
         kind = random.choice(["works", "works", "fails", "skips"])
         with suppress(PyasynqError):
             await client.enqueue(kind, b"%d" % random.randrange(500), **options(number))
         if not number % 20:
             await asyncio.sleep(0.01)
-    return number
 
 
-async def interfere_all_the_time(inspector: Inspector, ends: float) -> int:
-    """Do what people do with an inspector; return how many actions succeeded."""
-    done = 0
+async def interfere_all_the_time(inspector: Inspector, done: Done) -> None:
+    """Do what people do with an inspector, and count the actions that succeed."""
     states = (
         TaskState.SCHEDULED,
         TaskState.RETRY,
@@ -104,7 +120,7 @@ async def interfere_all_the_time(inspector: Inspector, ends: float) -> int:
         TaskState.PENDING,
         TaskState.COMPLETED,
     )
-    while time.monotonic() < ends:
+    while not done.is_enough:
         queue = random.choice(QUEUES)
         with suppress(PyasynqError):
             await random.choice([inspector.pause_queue, inspector.unpause_queue])("default")
@@ -112,31 +128,30 @@ async def interfere_all_the_time(inspector: Inspector, ends: float) -> int:
             act = random.choice([inspector.run_task, inspector.archive_task, inspector.delete_task])
             with suppress(PyasynqError):
                 await act(queue, task.id)
-                done += 1
+                done.actions += 1
         for task in await inspector.list_tasks(queue, TaskState.ACTIVE, page_size=2):
             with suppress(PyasynqError):
                 await inspector.cancel(task.id, queue)
-        if not done % 7:
+        if not done.actions % 7:
             with suppress(PyasynqError):
                 await inspector.archive_all(queue, TaskState.RETRY)
             await inspector.delete_all(queue, TaskState.ARCHIVED)
         await asyncio.sleep(0.02)
-    return done
 
 
-async def examine_all_the_time(doctor: Doctor, ends: float) -> tuple[int, list[Finding]]:
-    """Examine until something is found or the time is over; return how many examinations, and what."""
-    number = 0
+async def examine_all_the_time(doctor: Doctor, done: Done) -> list[Finding]:
+    """Examine until something is found or enough was done; return what was found."""
     found: list[Finding] = []
-    while time.monotonic() < ends and not found:
-        number += 1
+    while not done.is_enough and not found:
+        done.examinations += 1
         # How fast scripts are says something about the machine, and nothing about the data.
         found = [one for one in await doctor.examine() if one.kind is not FindingKind.SLOW_SCRIPT]
-    return number, found
+    done.found_something = bool(found)
+    return found
 
 
-async def live(url: str, seconds: float) -> tuple[dict[str, int], list[Finding]]:
-    """Let everything work at once for so long; return what was done, and what the doctor found."""
+async def live(url: str, seconds: float) -> tuple[Done, list[Finding]]:
+    """Let everything work at once for this long at least; return what was done, and what the doctor found."""
     config = ServerConfig(
         concurrency=20,
         queues={
@@ -165,15 +180,15 @@ async def live(url: str, seconds: float) -> tuple[dict[str, int], list[Finding]]
         doctor = await stack.enter_async_context(Doctor(url, pause=PAUSE_SECONDS))
         for queue in QUEUES:
             await client.enqueue("works", queue=queue)
-        ends = time.monotonic() + seconds
-        enqueued, acts, (examinations, found) = await asyncio.gather(
-            enqueue_all_the_time(client, ends),
-            interfere_all_the_time(inspector, ends),
-            examine_all_the_time(doctor, ends),
+        done = Done(time.monotonic() + seconds)
+        _, _, found = await asyncio.gather(
+            enqueue_all_the_time(client, done),
+            interfere_all_the_time(inspector, done),
+            examine_all_the_time(doctor, done),
         )
         with suppress(PyasynqError):
             await inspector.unpause_queue("default")
-    return {"enqueued": enqueued, "actions": acts, "examinations": examinations}, found
+    return done, found
 
 
 def main() -> int:
@@ -184,7 +199,7 @@ def main() -> int:
     logging.getLogger("pyasynq").setLevel(logging.CRITICAL)  # thousands of failures are part of it
     with EmbeddedServer() as embedded, redis.Redis.from_url(embedded.url) as client:
         done, found = asyncio.run(live(embedded.url, seconds))
-        print(", ".join(f"{number:,} {what}" for what, number in done.items()))
+        print(f"{done.enqueued:,} enqueued, {done.actions:,} actions, {done.examinations:,} examinations")
         wrong = [*map(str, found), *violations(client, ids_return=True)]
     print("\n".join(wrong) or "nothing found, and the database is sound")
     return 1 if wrong else 0

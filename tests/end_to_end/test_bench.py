@@ -30,7 +30,7 @@ def test_ctrl_c_ends_a_benchmark_with_all_that_it_started(tmp_path: Path) -> Non
     ) as harness:
         try:
             assert harness.stderr is not None
-            assert harness.stderr.readline().startswith("drain 1/1000 pyasynq: rate ")
+            assert harness.stderr.readline().startswith("drain 1/1000 pyasynq: ")
             assert len(marked_processes(mark)) > 1
             harness.send_signal(signal.SIGINT)
             said = harness.stderr.read()

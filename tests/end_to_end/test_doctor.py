@@ -36,13 +36,11 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
 def test_a_busy_healthy_system_gives_no_findings(
     redis_client: RedisClient, redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """For four seconds; `python -m tests.chaos.doctor` does it for a minute."""
+    """For four seconds at least; `python -m tests.chaos.doctor` does it for a minute."""
     caplog.set_level(logging.CRITICAL, "pyasynq")
     done, found = asyncio.run(live(redis_url, 4))
     assert [] == found
-    assert done["enqueued"] > 100
-    assert done["actions"] > 5
-    assert done["examinations"] > 1
+    assert done.is_enough
     check_invariants(redis_client, ids_return=True)
     redis_client.flushall()
 
