@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final, TypeGuard
 
 from pyasynq._clock import LAST_SECOND, Instant
-from pyasynq.errors import InvalidOptionError
+from pyasynq.errors._configuration import InvalidOptionError
 
 MAX_NAME_BYTES: Final = 1_000
 """Bytes of a task's type and id, and of the names of its queue, group and lock, that are written."""

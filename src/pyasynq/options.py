@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args
 
 from pyasynq._checks import instant_of, is_whole, new_name_of, seconds_of, utf8_size
-from pyasynq.errors import InvalidOptionError, UnknownOptionError
+from pyasynq.errors._configuration import InvalidOptionError, UnknownOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

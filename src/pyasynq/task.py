@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq._checks import new_name_of
 from pyasynq._human_text import counted
-from pyasynq.errors import InvalidOptionError
+from pyasynq.errors._configuration import InvalidOptionError
 from pyasynq.options import EnqueueOptions, check_option_names
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from typing import Unpack
 
-    from pyasynq.errors import PyasynqError
+    from pyasynq.errors._base import PyasynqError
 
 
 class TaskState(enum.StrEnum):

@@ -193,7 +193,7 @@ ERRORS: list[PyasynqError] = [
 
 
 def test_d28_no_class_of_error_shows_a_value() -> None:
-    """Every class of `errors.py` is in the list, with a value wherever its constructor takes one."""
+    """Every class of `errors` is in the list, with a value wherever its constructor takes one."""
     classes = {one for one in vars(errors).values() if inspect.isclass(one) and issubclass(one, PyasynqError)}
     assert classes == {type(error) for error in ERRORS}
     assert [] == [str(error) for error in ERRORS if SECRET in str(error) or SECRET in repr(error)]

@@ -1,0 +1,165 @@
+"""What handlers raise, and what ends an attempt."""
+
+from typing import TYPE_CHECKING
+
+from pyasynq.errors._base import PyasynqError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class SkipRetry(PyasynqError):  # noqa: N818 - Asynq's word
+    """Raised by a handler (or wrapped as a cause): archive the task now, whatever retries are left."""
+
+
+class RevokeTask(PyasynqError):  # noqa: N818 - Asynq's word
+    """Raised by a handler (or wrapped as a cause): the task is done with; no retry, no archive, no trace."""
+
+
+class HandlerNotFoundError(PyasynqError, LookupError):
+    """No handler is registered for the task's type; the message suggests the nearest one.
+
+    Attributes:
+        task_type: the type.
+        words: Go's words for it, which Redis keeps.
+    """
+
+    def __init__(self, task_type: str, known: "Iterable[str]" = ()) -> None:
+        self.words = f'handler not found for task "{task_type}"'
+        super().__init__(self.words + nearest(task_type, known))
+        self.task_type = task_type
+
+
+class TaskTimeoutError(PyasynqError, TimeoutError):
+    """The attempt reached its timeout or deadline. A note shows the stack of the handler, where it is known.
+
+    Attributes:
+        limit: how many seconds the attempt had; None if that is not known.
+        place: file, line and function of the handler's innermost line; empty if that is not known.
+        words: Go's words for it, which Redis keeps.
+    """
+
+    def __init__(self, limit: float | None = None, place: str = "") -> None:
+        self.words = "context deadline exceeded"
+        after = "" if limit is None else f" after {max(0.0, limit):g} s"
+        super().__init__(self.words + after + (f" at {place}" if place else ""))
+        self.limit = limit
+        self.place = place
+
+
+class TaskCanceledError(PyasynqError):
+    """The attempt was cancelled through the inspector, the dashboard or the command line.
+
+    Attributes:
+        outcome: what becomes of the task: `"retry"`, `"archive"` or `"delete"`.
+    """
+
+    def __init__(self, outcome: str = "retry") -> None:
+        super().__init__("context canceled")
+        self.outcome = outcome
+
+
+class LeaseExpiredError(PyasynqError):
+    """The attempt's lease lapsed or went to another worker; this attempt may no longer settle the task."""
+
+    def __init__(self) -> None:
+        super().__init__("asynq: task lease expired")
+
+
+class UnknownAttemptError(LeaseExpiredError):
+    """Redis knows nothing of the attempt any more: it was settled or lost too long ago, or there was none."""
+
+    def __init__(self) -> None:
+        PyasynqError.__init__(self, "unknown: settled or lost more than 60 s ago")
+
+
+class AttemptSettledError(PyasynqError):
+    """The attempt was settled before: what becomes of its task has been said.
+
+    Attributes:
+        queue: the queue's name.
+        task_id: the id.
+        verdict: how a leased attempt was settled: `"done"`, `"retry"`, `"snooze"`, `"archive"`, `"cancel"` or
+            `"requeue"`; empty for other attempts.
+    """
+
+    def __init__(self, queue: str, task_id: str, verdict: str = "") -> None:
+        before = f"settled before, as {verdict!r}" if verdict else "settled before"
+        super().__init__(f"this attempt at task {task_id!r} of queue {queue!r} was {before}")
+        self.queue = queue
+        self.task_id = task_id
+        self.verdict = verdict
+
+
+class ReportedError(PyasynqError):
+    """What went wrong with a task, in the words of whoever ran it, elsewhere or in another language."""
+
+
+class SettleError(PyasynqError):
+    """The end of an attempt that cannot be written down: an ordinary failure of its task.
+
+    It could not be worked out, or Redis refuses it for good; `__cause__` is what Redis said.
+    """
+
+
+class RemoteError(PyasynqError):
+    """An error of a handler in a child process, whose class the worker does not know, or cannot make.
+
+    Attributes:
+        type_name: the class with its module, as in `shop.errors.CardDeclined`.
+        text: what the error said.
+    """
+
+    def __init__(self, type_name: str, text: str) -> None:
+        super().__init__(text)
+        self.type_name = type_name
+        self.text = text
+
+
+class ChildProcessDiedError(PyasynqError):
+    """The child process of a task ended before its handler did. An ordinary failure of the task.
+
+    Attributes:
+        exit_code: as the handler left it; None when a signal ended it.
+        signal: name of the signal, such as `SIGSEGV`; None when there was none.
+    """
+
+    def __init__(self, exit_code: int | None, signal: str | None, reason: str = "") -> None:
+        if reason:
+            text = f"was killed: {reason}"
+        elif signal is None:
+            text = f"ended with exit code {exit_code}"
+        else:
+            hint = ", as the kernel does when memory runs out" if signal == "SIGKILL" else ""
+            text = f"was killed by {signal}{hint}"
+        super().__init__(f"the child process that ran the handler {text}")
+        self.exit_code = exit_code
+        self.signal = signal
+
+
+class SemaphoreFullError(PyasynqError):
+    """All tokens of a semaphore are taken; try again later.
+
+    Attributes:
+        scope: the semaphore's name.
+        max_tokens: how many tokens there are.
+    """
+
+    def __init__(self, scope: str, max_tokens: int) -> None:
+        super().__init__(f"semaphore {scope!r}: all {max_tokens} tokens are taken")
+        self.scope = scope
+        self.max_tokens = max_tokens
+
+
+class SemaphoreNotHeldError(PyasynqError):
+    """A token is given back by a task that holds none, or whose deadline has passed.
+
+    Attributes:
+        scope: the semaphore's name.
+        task_id: the task's.
+    """
+
+    def __init__(self, scope: str, task_id: str) -> None:
+        super().__init__(f"semaphore {scope!r}: task {task_id!r} holds no token")
+        self.scope = scope
+        self.task_id = task_id

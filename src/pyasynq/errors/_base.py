@@ -1,0 +1,49 @@
+"""What all errors share: one root, copies that are equal, and values that are not shown."""
+
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class PyasynqError(Exception):
+    """Base of all errors of pyasynq. They can be pickled and copied, as process pools do."""
+
+    def __reduce__(self) -> "tuple[Any, ...]":
+        # Exception's own way calls the class with the message alone, which most of these cannot be made of.
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[PyasynqError], args: tuple[Any, ...], attributes: dict[str, Any]) -> PyasynqError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
+
+def nearest(name: str, known: "Iterable[str]") -> str:
+    """Return ``"; did you mean 'x'?"`` for the known name most like `name`, or an empty string."""
+    found = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def describe_value(value: object) -> str:
+    """Return how an error shows a value: numbers, switches and times as they are, all else by its type.
+
+    Text, bytes and objects are never shown. They may be a payload, or a part of one, in the wrong place.
+    """
+    if value is None or type(value) in _SHOWN or (type(value) is int and abs(value) < _LONG_NUMBER):
+        return repr(value)
+    if isinstance(value, type):
+        return value.__qualname__
+    # A function's name shows no value; a partial has no name, and holds arguments.
+    name = f" {value.__qualname__}" if isinstance(value, FunctionType) else ""
+    return f"<{type(value).__qualname__}{name}>"
+
+
+_SHOWN = frozenset({bool, float, timedelta, datetime})
+_LONG_NUMBER = 10**18
+"""Python refuses to write numbers of more than 4,300 digits."""

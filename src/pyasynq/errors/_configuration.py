@@ -1,0 +1,142 @@
+"""Wrong arguments, options and settings."""
+
+from typing import TYPE_CHECKING
+
+from pyasynq.errors._base import PyasynqError, describe_value, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class ConfigurationError(PyasynqError, ValueError):
+    """A setting, URL or declaration that cannot work."""
+
+
+class InvalidOptionError(ConfigurationError):
+    """An option with a value it cannot have. The message shows numbers and times; text and objects by type.
+
+    Attributes:
+        option: the option's name.
+        value: what was given.
+    """
+
+    def __init__(self, option: str, value: object, remedy: str) -> None:
+        # A class stands for a value that is not kept, because it may be secret.
+        shown = f"<{value.__qualname__}>" if isinstance(value, type) else describe_value(value)
+        super().__init__(f"{option}={shown}: {remedy}")
+        self.option = option
+        self.value = value
+
+
+# What Celery, RQ, arq, Dramatiq, taskiq and Huey call our options; none of it is like our name in spelling.
+_OPTIONS_ELSEWHERE = {
+    "at_time": "process_at",
+    "countdown": "process_in",
+    "defer_by": "process_in",
+    "defer_until": "process_at",
+    "delay": "process_in",
+    "eta": "process_at",
+    "expires": "deadline",
+    "job_id": "task_id",
+    "job_timeout": "timeout",
+    "job_try": "max_retry",
+    "keep_result": "retention",
+    "queue_name": "queue",
+    "result_ttl": "retention",
+    "retries": "max_retry",
+    "soft_time_limit": "timeout",
+    "time_limit": "timeout",
+}
+
+
+class UnknownOptionError(ConfigurationError, TypeError):
+    """An option that does not exist; the message suggests the nearest one.
+
+    Attributes:
+        option: the name that was given.
+    """
+
+    def __init__(self, option: str, known: "Iterable[str]") -> None:
+        known = sorted(known)
+        meant = _OPTIONS_ELSEWHERE.get(option.strip("_"))
+        hint = f"; did you mean {meant!r}?" if meant in known else nearest(option, known)
+        hint = hint or f"; the options are {', '.join(known)}"
+        super().__init__(f"there is no option {option!r}{hint}")
+        self.option = option
+
+
+class CronError(ConfigurationError):
+    """A cron expression that cannot be read; the message says what to write instead.
+
+    Attributes:
+        expression: all of it.
+        field: name of the field that is wrong, such as ``"day of week"``; None if it is not one of the five.
+        value: the part that is wrong.
+    """
+
+    def __init__(self, expression: str, value: str, remedy: str, *, field: str | None = None) -> None:
+        place = f"{field} " if field else ""
+        shown = "" if value == expression else f": {place}{_shortened(value)}"
+        super().__init__(f"cron expression {_shortened(expression)}{shown}: {remedy}")
+        self.expression = expression
+        self.field = field
+        self.value = value
+
+
+def _shortened(text: str) -> str:
+    """Return the text in quotes, cut to what fits a message."""
+    return repr(text if len(text) <= 100 else text[:99] + "\N{HORIZONTAL ELLIPSIS}")
+
+
+class PayloadTooLargeError(ConfigurationError):
+    """A task larger than the client's `max_payload`; nothing was sent.
+
+    Attributes:
+        size: bytes of the payload, with those of the headers if it has any.
+        limit: bytes that are allowed.
+    """
+
+    def __init__(self, size: int, limit: int, *, what: str = "the payload has") -> None:
+        super().__init__(
+            f"{what} {size:,} bytes and the limit is {limit:,}: "
+            "store the data elsewhere and enqueue a reference to it, or raise max_payload",
+        )
+        self.size = size
+        self.limit = limit
+
+
+class ResultTooLargeError(PyasynqError):
+    """A result larger than the server's `max_result`; it was not sent. An ordinary failure of the task.
+
+    Attributes:
+        size: bytes of the result.
+        limit: bytes that are allowed.
+    """
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"the result has {size:,} bytes and the limit is {limit:,}: "
+            "store the data elsewhere and return a reference to it, or raise max_result",
+        )
+        self.size = size
+        self.limit = limit
+
+
+class ArgumentsError(ConfigurationError, TypeError):
+    """A typed task called with missing, unknown or surplus arguments.
+
+    Attributes:
+        argument: the unknown argument's name, or None.
+    """
+
+    def __init__(self, message: str, argument: str | None) -> None:
+        super().__init__(message)
+        self.argument = argument
+
+
+class PayloadEncodingError(ConfigurationError):
+    """Arguments that the payload's JSON cannot carry; the message names the argument."""
+
+
+class PayloadDecodingError(PyasynqError):
+    """A payload that does not fit the handler's arguments. An ordinary failure of the task."""
