@@ -132,7 +132,7 @@ def whole_number_of(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
-def name_of(name: str, value: object) -> str:
+def checked_name(name: str, value: object) -> str:
     """Return a name that is not blank and can be written as UTF-8.
 
     Raises:
@@ -147,14 +147,14 @@ def name_of(name: str, value: object) -> str:
 
 
 def new_name_of(name: str, value: object) -> str:
-    """Return a name that may be written to Redis: as `name_of`, and of 1,000 bytes at most.
+    """Return a name that may be written to Redis: as `checked_name`, and of 1,000 bytes at most.
 
     Names that are only looked for are not bounded: peers in Go may have written longer ones.
 
     Raises:
         InvalidOptionError: otherwise.
     """
-    text = name_of(name, value)
+    text = checked_name(name, value)
     # A character takes at most four bytes.
     if len(text) * 4 > MAX_NAME_BYTES and utf8_size(name, text) > MAX_NAME_BYTES:
         remedy = f"must have at most {MAX_NAME_BYTES:,} bytes as UTF-8"

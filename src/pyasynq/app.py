@@ -57,10 +57,10 @@ if TYPE_CHECKING:
 
     Lifespan: TypeAlias = Callable[["App"], AbstractAsyncContextManager[Any]]
 
-P = ParamSpec("P")
-R = TypeVar("R")
-M = TypeVar("M", bound="Middleware")
-A = TypeVar("A", bound="GroupAggregator")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_M = TypeVar("_M", bound="Middleware")
+_A = TypeVar("_A", bound="GroupAggregator")
 
 _RULES_OF_TYPES = ("crash_limit", "executor", "is_failure", "result_ttl", "retry_delay")
 """What a declaration takes beside the options of its tasks."""
@@ -139,11 +139,11 @@ class App(Scheduling):
 
     @overload
     def task(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
-        self, function: Callable[P, Coroutine[Any, Any, R | Control]], /
-    ) -> CoroutineTask[P, R]: ...
+        self, function: Callable[_P, Coroutine[Any, Any, _R | Control]], /
+    ) -> CoroutineTask[_P, _R]: ...
 
     @overload
-    def task(self, function: Callable[P, R | Control], /) -> PlainTask[P, R]: ...
+    def task(self, function: Callable[_P, _R | Control], /) -> PlainTask[_P, _R]: ...
 
     @overload
     def task(
@@ -210,7 +210,7 @@ class App(Scheduling):
         return declare
 
     @overload
-    def aggregator(self, function: A, /) -> A: ...
+    def aggregator(self, function: _A, /) -> _A: ...
 
     @overload
     def aggregator(
@@ -220,7 +220,7 @@ class App(Scheduling):
         grace_period: Duration | None = None,
         max_delay: Duration | None = None,
         max_size: int | None = None,
-    ) -> Callable[[A], A]: ...
+    ) -> Callable[[_A], _A]: ...
 
     def aggregator(
         self,
@@ -247,7 +247,7 @@ class App(Scheduling):
         """
         rule = GroupRule(grace_period=grace_period, max_delay=max_delay, max_size=max_size)
 
-        def declare(function: A) -> A:
+        def declare(function: _A) -> _A:
             pattern = groups if isinstance(groups, str) else ALL_GROUPS
             self._registry.add_aggregator(pattern, function, rule, self._max_payload)
             return function
@@ -268,7 +268,7 @@ class App(Scheduling):
         """Return what a worker serves unless told otherwise: the tasks' queues and `default`, alike."""
         return dict.fromkeys(sorted({*self.queues, DEFAULT_QUEUE}), 1)
 
-    def use(self, middleware: M) -> M:
+    def use(self, middleware: _M) -> _M:
         """Add `async def m(task, call_next)` around every handler, inside those added before.
 
         It may be used as a decorator. `call_next(task)` returns the result's bytes; plain handlers run in

@@ -14,13 +14,13 @@ from pyasynq._broker.enqueueing.chunks import (
     checked_results,
     chunks_async,
     compose_checked,
+    enqueue_result,
     outcomes_async,
-    result_of,
     with_options,
 )
 from pyasynq._broker.enqueueing.coalesce_async import EnqueueBatcher
 from pyasynq._broker.enqueueing.enqueue_rules import info_of_result
-from pyasynq._broker.health import ping
+from pyasynq._broker.health import check_health
 from pyasynq._broker.waits.task_waits_async import TaskWaits
 from pyasynq._call_shape import check_client_middleware
 from pyasynq._checks import check_max_bytes, positive_seconds_of
@@ -252,7 +252,7 @@ class Client:
             RedisError: there is none, or Redis refuses us.
             ClientClosedError: the client has been closed.
         """
-        await self._driver.run(ping())
+        await self._driver.run(check_health())
 
     async def close(self) -> None:
         """Wait for calls under way, at most the time-out, then close the connections. Twice is harmless.
@@ -306,7 +306,7 @@ class Client:
         results: list[EnqueueResult] = []
         async for chunk in chunks_async(tasks):
             outcomes = await outcomes_async(self._through(options), chunk)
-            results += [result_of(outcome) for outcome in outcomes]
+            results += [enqueue_result(outcome) for outcome in outcomes]
         return results
 
     def _through(self, options: Mapping[str, object]) -> CallNext:

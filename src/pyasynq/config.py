@@ -13,8 +13,8 @@ from pyasynq._checks import (
     check_max_bytes,
     check_switch,
     check_whole,
+    checked_name,
     is_whole,
-    name_of,
     positive_seconds_of,
     seconds_of,
 )
@@ -210,7 +210,7 @@ class ServerConfig:
 
 def _group_rules(groups: Mapping[str, object]) -> None:
     for pattern, rule in groups.items():
-        name_of("groups", pattern)
+        checked_name("groups", pattern)
         if not isinstance(rule, GroupRule):
             raise InvalidOptionError(f"groups[{pattern!r}]", rule, "must be a GroupRule")
 
@@ -284,7 +284,7 @@ def _queues(queues: object) -> None:
     if not queues:
         raise InvalidOptionError("queues", queues, "name at least one queue")
     for queue, setting in queues.items():
-        name_of("queues", queue)
+        checked_name("queues", queue)
         if not isinstance(setting, Queue) and not is_whole(setting, 1):
             remedy = "must be a priority, a whole number of at least 1, or a Queue"
             raise InvalidOptionError(f"queues[{queue!r}]", setting, remedy)

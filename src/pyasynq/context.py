@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Coroutine, Mapping, MutableMapping
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _log = logging.getLogger("pyasynq.task")
 _LONGEST_NOTE = 200
@@ -72,7 +72,7 @@ class Home(Protocol):
     async def write_result(self, task: RunningTask, data: bytes) -> None:
         """Store a result."""
 
-    def finish_from_thread(self, work: Coroutine[Any, Any, T]) -> T:
+    def finish_from_thread(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine of this home and block the calling thread, a handler's, until it has ended."""
 
     def report_progress(self, task: RunningTask, done: float, total: float | None, note: str) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from pyasynq._checks import check_handler_rules, name_of
+from pyasynq._checks import check_handler_rules, checked_name
 from pyasynq._engine.executor.order import Program
 from pyasynq._engine.executor.pool import in_child
 from pyasynq._engine.run.middleware import check_middleware, missing_route, wrap_route
@@ -80,7 +80,7 @@ class Mux:
             InvalidOptionError: for a blank pattern, or a rule of the handler that cannot be.
             ConfigurationError: for a duplicate pattern or a handler that cannot be called.
         """
-        name_of("pattern", pattern)
+        checked_name("pattern", pattern)
         if pattern in self._routes:
             raise ConfigurationError(f"there is a handler for {pattern!r} already; a pattern has one handler")
         if not callable(handler):

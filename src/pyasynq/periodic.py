@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyasynq._background.calls import CallingService
 from pyasynq._background.runnable import Runnable
 from pyasynq._broker.enqueueing.chunks import compose_checked, with_options
-from pyasynq._checks import name_of, positive_seconds_of, seconds_of
+from pyasynq._checks import checked_name, positive_seconds_of, seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._exit_codes import EXIT_UNFINISHED
 from pyasynq._scheduler.entry import free_id, new_entry
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyasynq._clock import Clock
     from pyasynq._redis.clients import RedisSource
-    from pyasynq._scheduler.entry import Entry
+    from pyasynq._scheduler.entry import ScheduleEntry
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire, SchedulerConfig
     from pyasynq.events import Events
@@ -190,7 +190,7 @@ class PeriodicTaskManager(Runnable):
                 raise ConfigurationError(
                     f"the provider returned {describe_value(type(one))}, which is not a PeriodicTaskConfig"
                 )
-            name_of("spec", one.spec)
+            checked_name("spec", one.spec)
             check_misfire(one.misfire)
             compose_checked(one.task, one.options, now=self._clock.now(), max_payload=DEFAULT_MAX_PAYLOAD)
             key = free_id(f"{one.misfire} {one.spec}", with_options(one.task, one.options), wanted)
@@ -199,9 +199,9 @@ class PeriodicTaskManager(Runnable):
 
     def _make_entries(
         self, wanted: Mapping[str, PeriodicTaskConfig], kept: Collection[str], taken: Collection[str]
-    ) -> tuple[dict[str, Entry], list[PeriodicTaskRefused]]:
+    ) -> tuple[dict[str, ScheduleEntry], list[PeriodicTaskRefused]]:
         """Make the entries that are new, and return them, and what is left out for its expression."""
-        joining: dict[str, Entry] = {}
+        joining: dict[str, ScheduleEntry] = {}
         refused = []
         ids = set(taken)
         for key, one in wanted.items():
@@ -216,7 +216,7 @@ class PeriodicTaskManager(Runnable):
                 ids.add(joining[key].id)
         return joining, refused
 
-    def _pair(self, leaving: Iterable[str], joining: Iterable[Entry]) -> dict[str, str]:
+    def _pair(self, leaving: Iterable[str], joining: Iterable[ScheduleEntry]) -> dict[str, str]:
         """Return which new entry goes on from which old one: both in order, by expression, type and queue."""
         free: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(deque)
         for entry in self.scheduler.find_entries(leaving):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from pyasynq._clock import Clock
     from pyasynq._redis.clients import RedisSource
-    from pyasynq._scheduler.entry import Entry
+    from pyasynq._scheduler.entry import ScheduleEntry
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire
     from pyasynq.options import EnqueueOptions
@@ -160,13 +160,13 @@ class Scheduler(Runnable):
         self._book.remove(entry_id)
         self._changed()
 
-    def find_entries(self, entry_ids: Iterable[str]) -> list[Entry]:
+    def find_entries(self, entry_ids: Iterable[str]) -> list[ScheduleEntry]:
         """Return entries by their ids, for the periodic task manager."""
         wanted = set(entry_ids)
         return [entry for entry in self._book if entry.id in wanted]
 
     def replace_entries(
-        self, leaving: Sequence[str], joining: Sequence[Entry], predecessors: Mapping[str, str]
+        self, leaving: Sequence[str], joining: Sequence[ScheduleEntry], predecessors: Mapping[str, str]
     ) -> None:
         """Unregister some entries and register others, for the periodic task manager.
 

@@ -17,12 +17,12 @@ from pyasynq._broker.doctoring.keys import (
     has_tasks,
     is_registered,
     last_event,
+    list_scheduler_entries,
     look_at_lock,
     record_lapse,
     register,
     release_lock,
     scan_keys,
-    scheduler_entries,
     slow_scripts,
     time_to_live,
     trim_archive,
@@ -33,7 +33,7 @@ from pyasynq._broker.doctoring.tasks import Settlement, judge, read_tasks, settl
 from pyasynq._broker.doctoring.ticks import reset_tick, ticks_after
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import check_groups, list_groups
-from pyasynq._broker.health import ping
+from pyasynq._broker.health import check_health
 from pyasynq._broker.leases import (
     PoisonTask,
     RecoverTask,
@@ -56,7 +56,7 @@ from pyasynq._broker.schedules import (
 )
 from pyasynq._broker.servers import clear_server_state, list_server_keys, read_server, write_server_state
 from pyasynq._broker.stored_limits import get_limits
-from pyasynq._broker.task_events import START, encode_event, publish_events, read_events
+from pyasynq._broker.task_events import STREAM_START, encode_event, publish_events, read_events
 from pyasynq._broker.waits.endings import look
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.facts import server_facts
@@ -112,7 +112,7 @@ def producer_work() -> list[Plan[Any]]:
     later: dict[str, Any] = {"process_in": 60}
     group: dict[str, Any] = {"group": "g"}
     ways = [{}, lock, later, lock | later, group, group | lock, group | later, group | lock | later]
-    plans: list[Plan[Any]] = [ping()]
+    plans: list[Plan[Any]] = [check_health()]
     for number, options in enumerate(ways):
         # Payloads differ so that locks do; a second task of the last payload meets its lock.
         for name, payload in ((f"p{number}", b"%d" % number), (f"q{number}", b"%d" % number)):
@@ -208,7 +208,7 @@ def publisher_work() -> list[Plan[Any]]:
 
 def follower_work() -> list[Plan[Any]]:
     """Find the queues, and read their events."""
-    return [queue_names(), read_events("default", None), read_events("default", START)]
+    return [queue_names(), read_events("default", None), read_events("default", STREAM_START)]
 
 
 def doctor_work() -> list[Plan[Any]]:
@@ -264,7 +264,7 @@ def doctor_work() -> list[Plan[Any]]:
         wrong_counters(queue, [b"asynq:{default}:processed:2033-05-18"]),
         raise_counter(queue, b"asynq:{default}:processed", 10**6),
         raise_counter(queue, b"asynq:{default}:paused", None),
-        scheduler_entries("asynq:schedulers:{s}"),
+        list_scheduler_entries("asynq:schedulers:{s}"),
         last_event(b"asynq:scheduler_history:e"),
         count_in_list("asynq:{default}:pending", [b"a"]),
         expire_endless(waiting, seconds=60),
@@ -281,7 +281,7 @@ def scheduler_work() -> list[Plan[Any]]:
     ticks = [replayed(fire_tick(100 + at, f"s{at}", **some)) for at, some in enumerate(options)]
     ticks += [replayed(fire_tick(200 + at, name, **some)) for at, (name, some) in enumerate(RULES)]
     return [
-        ping(),
+        check_health(),
         server_facts(),
         begin_entries("default", ["e", "gone"]),
         *ticks,

@@ -19,7 +19,7 @@ from pyasynq._broker.settle import (
     settle_complete,
     settle_retry,
 )
-from pyasynq._broker.task_records import task_info
+from pyasynq._broker.task_records import decode_task_info
 from pyasynq._wire.history import decode_attempts, encode_attempt
 from pyasynq.task import AttemptInfo, TaskState
 from tests.contract.settling import (
@@ -199,13 +199,13 @@ def test_the_description_of_a_task_shows_attempts_and_progress(perform: Perform,
     extra = {"x:attempts": b"[" + record(1) + b",\n" + record(0) + b"]", "x:progress": PROGRESS}
     tasks.put(TaskState.RETRY, "a", extra=extra, last_failed_at=NOW.seconds)
     tasks.put(TaskState.RETRY, "b", last_failed_at=NOW.seconds)
-    info = task_info(perform(get_task("default", "a")), NOW)
+    info = decode_task_info(perform(get_task("default", "a")), NOW)
     assert decode_attempts(extra["x:attempts"]) == info.attempts
     assert isinstance(info.attempts[1], AttemptInfo)
     assert (2.0, 3.0) == tuple(one.ended_at.timestamp() for one in info.attempts)
     assert info.progress is not None
     assert (1, datetime.fromtimestamp(NOW.seconds, UTC)) == (info.progress.done, info.progress.at)
-    bare = task_info(perform(get_task("default", "b")), NOW)
+    bare = decode_task_info(perform(get_task("default", "b")), NOW)
     assert ((), None) == (bare.attempts, bare.progress)
-    listed = [task_info(one, NOW) for one in perform(list_tasks("default", TaskState.RETRY, 0, 9))]
+    listed = [decode_task_info(one, NOW) for one in perform(list_tasks("default", TaskState.RETRY, 0, 9))]
     assert [((), info.progress), ((), None)] == [(one.attempts, one.progress) for one in listed]

@@ -13,7 +13,7 @@ import pytest
 
 from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.carried_log import log_levels
-from pyasynq._engine.executor.frames import Unpacker, pack
+from pyasynq._engine.executor.frames import Unpacker, pack_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,11 +35,11 @@ class Started:
         os.close(their_pipe)
         self._unpacker = Unpacker()
         start = {"path": sys.path, "log_levels": log_levels(), "uvloop": False}
-        self.socket.sendall(pack(frames.START, start))
+        self.socket.sendall(pack_frame(frames.START, start))
 
     def prepare(self, reference: str) -> frames.Frame:
         """Let it find a handler, and return what it says."""
-        self.socket.sendall(pack(frames.PREPARE, {"order": 7, "reference": reference, "settings": {}}))
+        self.socket.sendall(pack_frame(frames.PREPARE, {"order": 7, "reference": reference, "settings": {}}))
         while True:
             for frame in self._unpacker.feed(self.socket.recv(65_536)):
                 if frame.kind != frames.LOG:
@@ -76,7 +76,7 @@ def test_it_ends_at_the_end_of_its_pipe_although_its_socket_is_open(program: Sta
 
 def test_it_ends_by_itself_when_it_is_told_that_there_is_nothing_more_to_do(program: Started) -> None:
     """With code 0."""
-    program.socket.sendall(pack(frames.LEAVE))
+    program.socket.sendall(pack_frame(frames.LEAVE))
 
     assert 0 == program.process.wait(30)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import sync
-from pyasynq._broker.health import ping
+from pyasynq._broker.health import check_health
 from pyasynq._redis.addresses import format_address
 from pyasynq._redis.cluster.slot_map import SLOTS, map_of, slot_of
 from pyasynq._redis.driver import AsyncDriver
@@ -82,7 +82,7 @@ def test_a_slot_is_a_place_on_the_node_that_serves_it(
 ) -> None:
     """So each primary can be asked of itself."""
     driver = make_driver(cluster.url)
-    driver.run(ping())
+    driver.run(check_health())
     ids = [
         driver.run(ask(CommandCall(("CLUSTER", "MYID"), place, Replay.SAFE))).decode()
         for place in driver.driver.places

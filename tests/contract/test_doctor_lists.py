@@ -9,7 +9,7 @@ import pytest
 
 from pyasynq._broker.doctoring import lists as doctor_lists
 from pyasynq._broker.doctoring import tasks as doctor_tasks
-from pyasynq._broker.doctoring.lists import LIST_WALK, OVERLAP, PAGE, count_in_list
+from pyasynq._broker.doctoring.lists import LIST_PAGE, LIST_WALK, OVERLAP, count_in_list
 from pyasynq._broker.doctoring.tasks import Settlement, judge, settle_damaged
 from pyasynq._redis.plan import CommandCall, DurableCall, ScriptCall
 from pyasynq.doctor import FindingKind
@@ -36,7 +36,7 @@ def short_walks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts see five ids at either end of a list; the others are read in pages of ten."""
     for module in (doctor_lists, doctor_tasks):
         monkeypatch.setattr(module, "LIST_WALK", 5)
-    monkeypatch.setattr(doctor_lists, "PAGE", 10)
+    monkeypatch.setattr(doctor_lists, "LIST_PAGE", 10)
     monkeypatch.setattr(doctor_lists, "OVERLAP", 4)
 
 
@@ -165,16 +165,16 @@ def test_no_call_walks_further_than_is_allowed(tasks: Tasks, redis_client: Redis
             reply = replies["EVALSHA"]
         elif call.command[0] == "LRANGE":
             start, stop = int(call.command[2]), int(call.command[3])
-            assert PAGE == stop - start + 1
+            assert LIST_PAGE == stop - start + 1
             read = max(read, stop + 1)
             reply = [b"%d" % number for number in range(start, min(stop + 1, 1_000_000))]
         else:
             reply = replies["LLEN"]
         if judged < 2:
             call = plan.send(reply)
-    assert 1_000_000 <= read < 1_000_000 + PAGE
+    assert 1_000_000 <= read < 1_000_000 + LIST_PAGE
     assert 200_000 == 2 * LIST_WALK
-    assert PAGE > 2 * OVERLAP
+    assert LIST_PAGE > 2 * OVERLAP
 
 
 def test_a_script_sees_the_ends_of_a_list_and_is_told_of_the_middle(queue: Tasks, perform: Perform) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq._redis.driver import AsyncDriver
-from pyasynq._redis.pool_async import MAX_CONNECTIONS
+from pyasynq._redis.session import MAX_CONNECTIONS
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import RedisUnavailableError, ReplyLostError
 from tests.contract.test_driver_run import increment, run

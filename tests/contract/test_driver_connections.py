@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.health import ping
+from pyasynq._broker.health import check_health
 from pyasynq._redis import connection_blocking as blocking_connection
 from pyasynq._redis.connection_async import AsyncConnection, Push
 from pyasynq._redis.connection_blocking import BlockingConnection
 from pyasynq._redis.driver import BlockingDriver
-from pyasynq._redis.redis_py import pack
+from pyasynq._redis.redis_py import pack_command
 from pyasynq._redis.reply_errors import ReplyError
 from pyasynq._redis.url import parse_redis_url
 
@@ -67,8 +67,10 @@ def connect(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[
 
 def test_commands_are_packed_as_the_protocol_wants() -> None:
     """Text as UTF-8, numbers as text, bytes as they are, empty ones too; lengths are those of bytes."""
-    assert b"*4\r\n$3\r\nSET\r\n$2\r\n\xc3\xa9\r\n$2\r\n-7\r\n$0\r\n\r\n" == pack([("SET", "é", -7, b"")])
-    assert b"*1\r\n$1\r\nA\r\n*1\r\n$1\r\nB\r\n" == pack([("A",), ("B",)])
+    assert b"*4\r\n$3\r\nSET\r\n$2\r\n\xc3\xa9\r\n$2\r\n-7\r\n$0\r\n\r\n" == pack_command(
+        [("SET", "é", -7, b"")]
+    )
+    assert b"*1\r\n$1\r\nA\r\n*1\r\n$1\r\nB\r\n" == pack_command([("A",), ("B",)])
 
 
 @pytest.mark.parametrize("seconds", [0.0, -0.5])
@@ -202,7 +204,7 @@ def test_an_interrupted_exchange_leaves_no_connection_out_of_step(proxy: Proxy) 
 def test_a_driver_that_nobody_closed_is_free_without_the_collector(redis_url: str) -> None:
     """So are its connections, and in a forked child those that it has inherited."""
     driver = BlockingDriver(parse_redis_url(redis_url))
-    driver.run(ping())
+    driver.run(check_health())
     pool = weakref.ref(driver._home.connections)
     driver.abandon()
     gc.disable()

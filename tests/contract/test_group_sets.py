@@ -7,8 +7,8 @@ import pytest
 from pyasynq._broker import aggregation_sets as sets_module
 from pyasynq._broker.aggregation_sets import (
     AggregationSet,
-    Member,
     Reclaimed,
+    SetMember,
     quarantine_member,
     read_set,
     reclaim_stale_sets,
@@ -38,7 +38,7 @@ def test_a_set_is_read_oldest_first(perform: Perform, tasks: Tasks) -> None:
     stage(tasks, "b", "a")
     tasks.client.zadd(STAGED.key, {"b": 1})
     data = {task_id: message_bytes(task_id, group_key="user:1") for task_id in "ab"}
-    assert [Member("b", data["b"]), Member("a", data["a"])] == perform(read_set(STAGED))
+    assert [SetMember("b", data["b"]), SetMember("a", data["a"])] == perform(read_set(STAGED))
 
 
 def test_w31_a_set_that_is_no_more_is_not_read(perform: Perform, tasks: Tasks) -> None:
@@ -56,7 +56,7 @@ def test_h11_w31_blank_members_are_not_read(perform: Perform, tasks: Tasks) -> N
     stage(tasks, "a", "b", "c")
     tasks.client.delete(tasks.keys.task("a"))
     tasks.client.hdel(tasks.keys.task("b"), "msg")
-    assert [Member("c", message_bytes("c", group_key="user:1"))] == perform(read_set(STAGED))
+    assert [SetMember("c", message_bytes("c", group_key="user:1"))] == perform(read_set(STAGED))
 
 
 def test_a_large_set_is_read_page_by_page(

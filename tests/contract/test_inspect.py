@@ -10,7 +10,7 @@ from pyasynq._broker.inspecting.group_counts import group_sizes
 from pyasynq._broker.inspecting.queues import QueueCounts, history, memory_usage, queue_info
 from pyasynq._broker.inspecting.tasks import get_task, list_tasks
 from pyasynq._broker.queue_registry import queue_names
-from pyasynq._broker.task_records import TaskRecord, task_info
+from pyasynq._broker.task_records import TaskRecord, decode_task_info
 from pyasynq.errors import TaskNotFoundError, UnknownTaskStateError
 from pyasynq.task import TaskState
 from tests.factories import DAY, LEASE_SCORE, NOW, PENDING_SINCE, TOKEN, Tasks, message_bytes
@@ -61,7 +61,7 @@ def test_w32_a_task_that_is_being_aggregated_is_counted_and_shown(perform: Perfo
     """Asynq counts it nowhere."""
     tasks.in_set("g", "set", "a")
     assert 1 == perform(queue_info("default", NOW)).aggregating
-    assert "g" == task_info(perform(get_task("default", "a")), NOW).group
+    assert "g" == decode_task_info(perform(get_task("default", "a")), NOW).group
 
 
 def test_latency_is_the_wait_of_the_next_task(
@@ -106,7 +106,7 @@ def test_a_score_that_is_no_second_is_shown_rounded_up(
     records = perform(list_tasks("default", TaskState.SCHEDULED, 0, 10))
     assert {"a": NOW.seconds, "odd": second} == {record.id: record.score for record in records}
     assert second == perform(get_task("default", "odd")).score
-    assert {"a", "odd"} == {task_info(record, NOW).id for record in records}
+    assert {"a", "odd"} == {decode_task_info(record, NOW).id for record in records}
     tasks.client.flushdb()  # it is not sound
 
 
@@ -175,10 +175,10 @@ def test_an_empty_page_is_no_call(redis_client: RedisClient) -> None:
 def test_a_record_is_described_for_users(perform: Perform, tasks: Tasks) -> None:
     """Times are aware; a lease that has ended makes an orphan."""
     tasks.active("a", lease=NOW.seconds, error_msg="oops", last_failed_at=NOW.seconds, retried=2)
-    info = task_info(perform(get_task("default", "a")), NOW)
+    info = decode_task_info(perform(get_task("default", "a")), NOW)
     assert ("oops", NOW.seconds, 2) == (info.last_error, int(info.last_failed_at.timestamp()), info.retried)  # type: ignore[union-attr]
     assert info.is_orphaned
-    assert not task_info(perform(get_task("default", "a")), NOW.plus(-1)).is_orphaned
+    assert not decode_task_info(perform(get_task("default", "a")), NOW.plus(-1)).is_orphaned
 
 
 def test_the_next_process_time_is_known_for_tasks_that_wait(perform: Perform, tasks: Tasks) -> None:
@@ -187,7 +187,8 @@ def test_the_next_process_time_is_known_for_tasks_that_wait(perform: Perform, ta
     tasks.put(TaskState.RETRY, "r", score=NOW.seconds + 9)
     tasks.put(TaskState.ARCHIVED, "x")
     due = {
-        task_id: task_info(perform(get_task("default", task_id)), NOW).next_process_at for task_id in "prx"
+        task_id: decode_task_info(perform(get_task("default", task_id)), NOW).next_process_at
+        for task_id in "prx"
     }
     assert {"p": NOW.to_datetime(), "r": NOW._replace(microseconds=0).plus(9).to_datetime(), "x": None} == due
 
@@ -274,5 +275,5 @@ def test_tasks_of_a_group_are_listed(perform: Perform, tasks: Tasks) -> None:
 def test_crashes_and_traceback_are_described(perform: Perform, tasks: Tasks) -> None:
     """Bytes that are no UTF-8 do no harm."""
     tasks.active("a", crashes=2, extra={"x:trace": b"line\xff"})
-    info = task_info(perform(get_task("default", "a")), NOW)
+    info = decode_task_info(perform(get_task("default", "a")), NOW)
     assert (2, "line\N{REPLACEMENT CHARACTER}", None) == (info.crashes, info.traceback, info.in_state_since)

@@ -15,8 +15,8 @@ from pyasynq._broker.inspecting.server_views import scheduler_events, servers
 from pyasynq._broker.inspecting.tasks import get_task, list_tasks
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.stored_limits import get_limits
-from pyasynq._broker.task_events import START, Mark, decode_event, read_events
-from pyasynq._broker.task_records import task_info, task_infos
+from pyasynq._broker.task_events import STREAM_START, Mark, decode_event, read_events
+from pyasynq._broker.task_records import decode_task_info, task_infos
 from pyasynq._clock import Instant
 from pyasynq._redis.facts import server_facts
 from pyasynq._redis.session import redis_version, version_numbers
@@ -83,7 +83,7 @@ def task_message(data: bytes) -> None:
 def task_hash(fields: tuple[tuple[Any, ...], tuple[Any, ...]]) -> None:
     """A task is described, or it is said what is wrong with it, whatever the fields of its hash are."""
     record = answer(get_task("default", "id"), [[*fields[0], *fields[1]]])
-    task_info(record, NOW)  # type: ignore[arg-type]
+    decode_task_info(record, NOW)  # type: ignore[arg-type]
 
 
 @fuzzer(st.lists(st.tuples(RECORDS, TASK_FIELDS.map(lambda fields: fields[:4])), max_size=4))
@@ -103,7 +103,8 @@ def task_history(data: bytes) -> None:
 
 @fuzzer(
     st.tuples(
-        st.sampled_from([ServerInfo, WorkerInfo, SchedulerEntry, SchedulerEnqueueEvent]), BYTES | MESSAGES
+        st.sampled_from([ServerInfo, WorkerInfo, SchedulerEntry, SchedulerEnqueueEvent]),
+        BYTES | MESSAGES,
     )
 )
 def record(case: tuple[type[ServerInfo], bytes]) -> None:
@@ -155,7 +156,7 @@ def scheduler_list(replies: list[Any]) -> None:
 def task_event(data: bytes) -> None:
     """An event that cannot be read is none."""
     decode_event("default", "1-0", data)
-    answer(read_events("default", START), [[(b"1-0", [b"event", data]), (b"2-0", [data])]])
+    answer(read_events("default", STREAM_START), [[(b"1-0", [b"event", data]), (b"2-0", [data])]])
     answer(read_events("default", Mark("1-0", seen=True)), [[(b"2-0", [b"event", data])]])
 
 

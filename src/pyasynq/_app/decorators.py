@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TypedTask
     from pyasynq.control import Control
 
-P = ParamSpec("P")
-R = TypeVar("R")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 TypedTaskT = TypeVar("TypedTaskT", bound="TypedTask[..., Any]")
 
 
@@ -20,11 +20,11 @@ class TaskDecorator(Protocol):
 
     @overload
     def __call__(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
-        self, function: Callable[P, Coroutine[Any, Any, R | Control]], /
-    ) -> CoroutineTask[P, R]: ...
+        self, function: Callable[_P, Coroutine[Any, Any, _R | Control]], /
+    ) -> CoroutineTask[_P, _R]: ...
 
     @overload
-    def __call__(self, function: Callable[P, R | Control], /) -> PlainTask[P, R]: ...
+    def __call__(self, function: Callable[_P, _R | Control], /) -> PlainTask[_P, _R]: ...
 
 
 class CronDecorator(Protocol):
@@ -35,8 +35,8 @@ class CronDecorator(Protocol):
 
     @overload
     def __call__(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
-        self, target: Callable[P, Coroutine[Any, Any, R | Control]], /
-    ) -> CoroutineTask[P, R]: ...
+        self, target: Callable[_P, Coroutine[Any, Any, _R | Control]], /
+    ) -> CoroutineTask[_P, _R]: ...
 
     @overload
-    def __call__(self, target: Callable[P, R | Control], /) -> PlainTask[P, R]: ...
+    def __call__(self, target: Callable[_P, _R | Control], /) -> PlainTask[_P, _R]: ...

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyasynq.options import Duration
     from pyasynq.task import FinishedTask, TaskInfo
 
-R_co = TypeVar("R_co", covariant=True)
+_R_co = TypeVar("_R_co", covariant=True)
 
 
 class Waiting(Protocol):
@@ -35,18 +35,18 @@ class Waiting(Protocol):
         """Wait for the result of a task, blocking."""
 
 
-class _Handle(Generic[R_co]):
+class _Handle(Generic[_R_co]):
     """Where a task is, and how its result is read."""
 
     def __init__(
-        self, app: Waiting, queue: str, task_id: str, decode: Callable[[bytes | None], R_co]
+        self, app: Waiting, queue: str, task_id: str, decode: Callable[[bytes | None], _R_co]
     ) -> None:
         self._app = app
         self._decode = decode
         self.queue = queue
         self.id = task_id
 
-    def _value(self, data: bytes | None) -> R_co:
+    def _value(self, data: bytes | None) -> _R_co:
         try:
             return self._decode(data)
         except PayloadDecodingError as error:
@@ -58,8 +58,8 @@ class _Handle(Generic[R_co]):
         return f"<{type(self).__name__} {self.id} in queue {self.queue!r}>"
 
 
-class TaskHandle(_Handle[R_co]):
-    """A task by its id; `R_co` is what its handler returns.
+class TaskHandle(_Handle[_R_co]):
+    """A task by its id; `_R_co` is what its handler returns.
 
     Attributes:
         id: the task's id, unique within its queue.
@@ -70,7 +70,7 @@ class TaskHandle(_Handle[R_co]):
         """Wait until the task has ended, whoever runs it; return how. See `Client.wait`."""
         return await self._app.wait(self.queue, self.id, timeout)
 
-    async def result(self, timeout: Duration | None = None) -> R_co:
+    async def result(self, timeout: Duration | None = None) -> _R_co:
         """Wait until the task has ended, and return what its handler returned. See `Client.result`.
 
         Raises:
@@ -85,7 +85,7 @@ class TaskHandle(_Handle[R_co]):
         return self._value(await self._app.result(self.queue, self.id, timeout))
 
 
-class BlockingTaskHandle(_Handle[R_co]):
+class BlockingTaskHandle(_Handle[_R_co]):
     """A task by its id, for threads: what `TaskHandle` does, blocking.
 
     Attributes:
@@ -97,7 +97,7 @@ class BlockingTaskHandle(_Handle[R_co]):
         """Wait until the task has ended, blocking this thread; see `TaskHandle.wait`."""
         return self._app.wait_sync(self.queue, self.id, timeout)
 
-    def result(self, timeout: Duration | None = None) -> R_co:
+    def result(self, timeout: Duration | None = None) -> _R_co:
         """Wait for what the handler returned, blocking this thread; raises what `TaskHandle.result` does."""
         return self._value(self._app.result_sync(self.queue, self.id, timeout))
 
@@ -124,18 +124,18 @@ class _Enqueued:
         )
 
 
-class EnqueuedTask(_Enqueued, TaskHandle[R_co]):
+class EnqueuedTask(_Enqueued, TaskHandle[_R_co]):
     """The handle of a call that has just been enqueued.
 
     Attributes:
         info: the task as it was written.
     """
 
-    def __init__(self, app: Waiting, info: TaskInfo, decode: Callable[[bytes | None], R_co]) -> None:
+    def __init__(self, app: Waiting, info: TaskInfo, decode: Callable[[bytes | None], _R_co]) -> None:
         TaskHandle.__init__(self, app, info.queue, info.id, decode)
         _Enqueued.__init__(self, info)
 
-    async def result(self, timeout: Duration | None = None) -> R_co:
+    async def result(self, timeout: Duration | None = None) -> _R_co:
         """Wait until the task has ended, and return what its handler returned; see `TaskHandle.result`."""
         try:
             return await super().result(timeout)
@@ -143,18 +143,18 @@ class EnqueuedTask(_Enqueued, TaskHandle[R_co]):
             raise self._why_missing(error) from None
 
 
-class BlockingEnqueuedTask(_Enqueued, BlockingTaskHandle[R_co]):
+class BlockingEnqueuedTask(_Enqueued, BlockingTaskHandle[_R_co]):
     """The handle of a call that has just been enqueued, for threads.
 
     Attributes:
         info: the task as it was written.
     """
 
-    def __init__(self, app: Waiting, info: TaskInfo, decode: Callable[[bytes | None], R_co]) -> None:
+    def __init__(self, app: Waiting, info: TaskInfo, decode: Callable[[bytes | None], _R_co]) -> None:
         BlockingTaskHandle.__init__(self, app, info.queue, info.id, decode)
         _Enqueued.__init__(self, info)
 
-    def result(self, timeout: Duration | None = None) -> R_co:
+    def result(self, timeout: Duration | None = None) -> _R_co:
         """Wait for what the handler returned, blocking this thread; raises what `TaskHandle.result` does."""
         try:
             return super().result(timeout)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class DeclaredSchedule:
     """A task and the expression that says when it is enqueued.
 
     Attributes:
@@ -39,7 +39,7 @@ class Schedule:
         scheduler.register(self.spec, self.make_task(), misfire=self.misfire)
 
 
-def schedule_task(spec: str, task: Task, misfire: Misfire) -> Schedule:
+def schedule_task(spec: str, task: Task, misfire: Misfire) -> DeclaredSchedule:
     """Return the schedule of a finished task.
 
     Raises:
@@ -47,10 +47,10 @@ def schedule_task(spec: str, task: Task, misfire: Misfire) -> Schedule:
     """
     parse_cron(spec)
     check_misfire(misfire)
-    return Schedule(spec, lambda: task, task.options, misfire)
+    return DeclaredSchedule(spec, lambda: task, task.options, misfire)
 
 
-def schedule_handler(spec: str, task: TypedTask[..., Any], misfire: Misfire) -> Schedule:
+def schedule_handler(spec: str, task: TypedTask[..., Any], misfire: Misfire) -> DeclaredSchedule:
     """Return the schedule of calls without arguments.
 
     Raises:
@@ -61,4 +61,4 @@ def schedule_handler(spec: str, task: TypedTask[..., Any], misfire: Misfire) -> 
     check_misfire(misfire)
     with suppress(UnknownAnnotationError):  # its module may define it further down
         task.task()
-    return Schedule(spec, task.task, task.declared_options, misfire)
+    return DeclaredSchedule(spec, task.task, task.declared_options, misfire)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from pyasynq._app.decorators import CronDecorator
-    from pyasynq._app.schedules import Schedule
+    from pyasynq._app.schedules import DeclaredSchedule
     from pyasynq._redis.clients import RedisSource
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire
@@ -47,7 +47,7 @@ class Scheduling(Sending):
             publish_events=publish_events,
         )
         self._scheduler_config = SchedulerConfig() if scheduler_config is None else scheduler_config
-        self._schedules: list[Schedule] = []
+        self._schedules: list[DeclaredSchedule] = []
 
     def load(self) -> None:
         """Import what declares tasks and schedules."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pyasynq._app.client_middleware import blocking_middleware
 from pyasynq._app.handles import BlockingTaskHandle, TaskHandle
 from pyasynq._call_shape import check_client_middleware
-from pyasynq._checks import check_max_bytes, name_of, positive_seconds_of
+from pyasynq._checks import check_max_bytes, checked_name, positive_seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.clients import url_of
 from pyasynq._redis.url import parse_redis_url
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyasynq.options import Duration, EnqueueOptions
     from pyasynq.task import EnqueueResult, FinishedTask, Task, TaskInfo
 
-C = TypeVar("C", bound="ClientMiddleware")
+_C = TypeVar("_C", bound="ClientMiddleware")
 
 REDIS_URL_VARIABLE = "PYASYNQ_REDIS_URL"
 """Where an app without a URL finds one, at its first connection."""
@@ -129,7 +129,7 @@ class Sending:
         """Where Redis is, without the password."""
         return parse_redis_url(self.url).address
 
-    def use_client(self, middleware: C) -> C:
+    def use_client(self, middleware: _C) -> _C:
         """Add `async def m(task, call_next)` around every enqueue, inside those added before.
 
         It may be used as a decorator, and may pass a task with other headers or options to `call_next`,
@@ -211,11 +211,13 @@ class Sending:
         Raises:
             InvalidOptionError: for a blank id or queue.
         """
-        return TaskHandle(self, name_of("queue", queue), name_of("task_id", task_id), _as_stored)
+        return TaskHandle(self, checked_name("queue", queue), checked_name("task_id", task_id), _as_stored)
 
     def handle_sync(self, task_id: str, queue: str = DEFAULT_QUEUE) -> BlockingTaskHandle[bytes | None]:
         """Return a handle that waits by blocking its thread; otherwise as `handle`."""
-        return BlockingTaskHandle(self, name_of("queue", queue), name_of("task_id", task_id), _as_stored)
+        return BlockingTaskHandle(
+            self, checked_name("queue", queue), checked_name("task_id", task_id), _as_stored
+        )
 
     async def ping(self) -> None:
         """Ask Redis for a sign of life.

@@ -16,7 +16,7 @@ from pyasynq._app.handles import (
 from pyasynq._app.other_libraries import our_word
 from pyasynq._app.routes import route_of
 from pyasynq._broker.enqueueing.chunks import check_on_error, checked_results
-from pyasynq._checks import name_of
+from pyasynq._checks import checked_name
 from pyasynq._engine.executor.order import Program
 from pyasynq.errors import ArgumentsError, ConfigurationError, describe_value
 from pyasynq.options import DEFAULT_QUEUE, merge_options, resolve_options
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pyasynq._engine.run.routes import Route
     from pyasynq.options import EnqueueOptions
 
-P = ParamSpec("P")
-R = TypeVar("R")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class Sender(Waiting, Protocol):
@@ -60,11 +60,11 @@ class Sender(Waiting, Protocol):
         """Enqueue many tasks, blocking."""
 
 
-class TypedTask(Generic[P, R]):
+class TypedTask(Generic[_P, _R]):
     """A handler that can be enqueued by its own arguments, checked by type checkers and at run time.
 
-    Made by `@app.task`. Calling it runs the handler here and now, which is how to test it. `R` is its result:
-    what the handler returns, without `Snooze` and its like, which a call hands out as they are.
+    Made by `@app.task`. Calling it runs the handler here and now, which is how to test it. `_R` is its
+    result: what the handler returns, without `Snooze` and its like, which a call hands out as they are.
 
     Attributes:
         type: the task's type, by which workers find the handler.
@@ -92,7 +92,7 @@ class TypedTask(Generic[P, R]):
         resolve_options(options)
         return type(self)(self._sender, self._declaration, merge_options(self._options, options))
 
-    def task(self, *args: P.args, **kwargs: P.kwargs) -> Task:
+    def task(self, *args: _P.args, **kwargs: _P.kwargs) -> Task:
         """Return a `Task` of this call: for `app.enqueue_many`, schedulers and clients. Nothing is sent.
 
         Raises:
@@ -104,7 +104,7 @@ class TypedTask(Generic[P, R]):
     def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Task:
         return checked_task(self.type, self._declaration.arguments.encode(args, kwargs), self._options.copy())
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedTask[R]:
+    async def enqueue(self, *args: _P.args, **kwargs: _P.kwargs) -> EnqueuedTask[_R]:
         """Enqueue a call of the handler.
 
         A caller that is cancelled while waiting may still have enqueued the task.
@@ -120,12 +120,12 @@ class TypedTask(Generic[P, R]):
         info = await self._sender.enqueue(self._task(args, kwargs))
         return EnqueuedTask(self._sender, info, self._decode)
 
-    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> BlockingEnqueuedTask[R]:
+    def enqueue_sync(self, *args: _P.args, **kwargs: _P.kwargs) -> BlockingEnqueuedTask[_R]:
         """Enqueue a call of the handler, blocking this thread. Raises what `enqueue` raises."""
         info = self._sender.enqueue_sync(self._task(args, kwargs))
         return BlockingEnqueuedTask(self._sender, info, self._decode)
 
-    def handle(self, task_id: str, *, queue: str | None = None) -> TaskHandle[R]:
+    def handle(self, task_id: str, *, queue: str | None = None) -> TaskHandle[_R]:
         """Return the handle of a task of this type that was enqueued before, perhaps elsewhere.
 
         Redis is not asked whether there is such a task.
@@ -137,11 +137,13 @@ class TypedTask(Generic[P, R]):
         Raises:
             InvalidOptionError: for a blank id or queue.
         """
-        return TaskHandle(self._sender, self._queue(queue), name_of("task_id", task_id), self._decode)
+        return TaskHandle(self._sender, self._queue(queue), checked_name("task_id", task_id), self._decode)
 
-    def handle_sync(self, task_id: str, *, queue: str | None = None) -> BlockingTaskHandle[R]:
+    def handle_sync(self, task_id: str, *, queue: str | None = None) -> BlockingTaskHandle[_R]:
         """Return a handle that waits by blocking its thread; otherwise as `handle`."""
-        return BlockingTaskHandle(self._sender, self._queue(queue), name_of("task_id", task_id), self._decode)
+        return BlockingTaskHandle(
+            self._sender, self._queue(queue), checked_name("task_id", task_id), self._decode
+        )
 
     def program(self) -> Program | None:
         """Return what child processes run for tasks of this type; None when they run in the worker."""
@@ -170,11 +172,11 @@ class TypedTask(Generic[P, R]):
         return self._sender, self._sender.lifetime()
 
     def _queue(self, queue: str | None) -> str:
-        return name_of("queue", self._options.get("queue", DEFAULT_QUEUE) if queue is None else queue)
+        return checked_name("queue", self._options.get("queue", DEFAULT_QUEUE) if queue is None else queue)
 
-    def _decode(self, data: bytes | None) -> R:
+    def _decode(self, data: bytes | None) -> _R:
         # What returns None stores nothing.
-        value: R = self._declaration.result.decode(b"null" if data is None else data)
+        value: _R = self._declaration.result.decode(b"null" if data is None else data)
         return value
 
     async def enqueue_many(
@@ -260,21 +262,21 @@ class TypedTask(Generic[P, R]):
         return f"<{type(self).__name__} {self.type!r}>"
 
 
-class CoroutineTask(TypedTask[P, R]):
+class CoroutineTask(TypedTask[_P, _R]):
     """A typed task whose handler is `async def`."""
 
-    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Run the handler here, without Redis and without a worker."""
-        result: R = await self._declaration.function(*args, **kwargs)
+        result: _R = await self._declaration.function(*args, **kwargs)
         return result
 
 
-class PlainTask(TypedTask[P, R]):
+class PlainTask(TypedTask[_P, _R]):
     """A typed task whose handler is a plain `def`; workers run it in a thread."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Run the handler here, without Redis and without a worker."""
-        result: R = self._declaration.function(*args, **kwargs)
+        result: _R = self._declaration.function(*args, **kwargs)
         return result
 
 

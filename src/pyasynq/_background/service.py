@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyasynq._background.rest import Rest
 from pyasynq._background.time_limits import CANCEL_SECONDS, cancel_task, report_place
 from pyasynq._backoff import Backoff
-from pyasynq._redis.failures import let_go
+from pyasynq._redis.failures import drop_tracebacks
 from pyasynq.events import LeaveFailed, RoundFailed, RoundFinished, ShutdownHung
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Service:
             await self.leave()
         except Exception as error:  # noqa: BLE001 - an event; other services are still to be stopped
             self.events.emit(LeaveFailed(self.name, error))
-            let_go(error)
+            drop_tracebacks(error)
 
     async def _one_round(self) -> float:
         try:
@@ -156,7 +156,7 @@ class Service:
         except Exception as error:  # noqa: BLE001 - an event, and another try
             rest = self._backoff.next()
             self.events.emit(RoundFailed(self.name, error, rest))
-            let_go(error)
+            drop_tracebacks(error)
             return rest
         self._backoff.reset()
         if self.events.wants(RoundFinished):

@@ -24,7 +24,7 @@ from pyasynq._broker.scripts import (
     GROUP_RENEW,
 )
 from pyasynq._broker.settle import trim_rest
-from pyasynq._broker.stored import name_of
+from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
 from pyasynq._wire.keys import queue_keys
@@ -60,7 +60,7 @@ class AggregationSet(NamedTuple):
         return queue_keys(self.queue).aggregation_set(self.group, self.id)
 
 
-class Member(NamedTuple):
+class SetMember(NamedTuple):
     """A task of a set, its message not decoded."""
 
     id: str
@@ -90,10 +90,10 @@ class Reclaimed(NamedTuple):
     members: int
 
 
-def read_set(one: AggregationSet) -> Plan[list[Member] | None]:
+def read_set(one: AggregationSet) -> Plan[list[SetMember] | None]:
     """Return the members of a set, oldest first, ids without a task left out; None if the set is no more."""
     keys = queue_keys(one.queue)
-    members: list[Member] = []
+    members: list[SetMember] = []
     start: int | bytes = 0
     while start != b"":
         reply = yield ScriptCall(
@@ -106,7 +106,7 @@ def read_set(one: AggregationSet) -> Plan[list[Member] | None]:
             return None
         start = reply[0]
         members += [
-            Member(name_of(task_id), message)
+            SetMember(decode_name(task_id), message)
             for task_id, message in zip(reply[1::2], reply[2::2], strict=True)
         ]
     return members

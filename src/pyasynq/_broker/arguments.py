@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
     from pyasynq._redis.plan import Argument
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 MAX_TASKS: Final = 1_000
 """Ids in one call: keeps every `unpack` of a script far below Lua's limit of about 8,000 values."""
@@ -32,12 +32,12 @@ def time_arguments(now: Instant | None) -> tuple[Argument, Argument]:
 
 
 def chunks(
-    items: Sequence[T],
+    items: Sequence[_T],
     *,
     most: int = MAX_TASKS,
     width: int = 1,
-    size_of: Callable[[T], int] | None = None,
-) -> Iterator[Sequence[T]]:
+    size_of: Callable[[_T], int] | None = None,
+) -> Iterator[Sequence[_T]]:
     """Cut items into slices of at most `most` items and, if sizes are known, 4 MB; one item is never cut.
 
     `width` is how many arguments of a call one item is; a slice has no more items than one call takes.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyasynq._broker.arguments import chunks, time_arguments
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.scripts import INSPECT_CANCEL
-from pyasynq._broker.stored import name_of
+from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import CANCEL_CHANNEL, queue_keys
 from pyasynq.errors import TaskNotFoundError
@@ -82,7 +82,7 @@ def _result(queue: str, task_id: str, state: bytes, token: bytes) -> CancelResul
     if state != b"active":
         return CancelResult(queue, task_id, CancelStatus.NOT_ACTIVE, _STATES.get(state))
     status = CancelStatus.REQUESTED if token else CancelStatus.SENT
-    return CancelResult(queue, task_id, status, TaskState.ACTIVE, name_of(token))
+    return CancelResult(queue, task_id, status, TaskState.ACTIVE, decode_name(token))
 
 
 def is_open(result: CancelResult) -> bool:
@@ -98,7 +98,7 @@ def look_again(results: Sequence[CancelResult]) -> Plan[list[CancelResult]]:
             task = queue_keys(result.queue).task(result.task_id)
             reply = yield CommandCall(("HMGET", task, "state", "x:attempt"), task, Replay.SAFE)
             state, token = (value or b"" for value in reply)
-            if state != b"active" or name_of(token) != result.attempt:
+            if state != b"active" or decode_name(token) != result.attempt:
                 result = replace(result, status=CancelStatus.ENDED, state=_STATES.get(state))  # noqa: PLW2901
         seen.append(result)
     return seen
@@ -112,5 +112,5 @@ def read_requests(queue: str, ids: Sequence[str]) -> Plan[dict[str, CancelReques
         texts = yield CommandCall(("HMGET", key, *chunk), key, Replay.SAFE)
         for task_id, text in zip(chunk, texts, strict=True):
             if text is not None and (match := _REQUEST.fullmatch(text)) is not None:
-                found[task_id] = CancelRequest(int(match[1]), match[2].decode(), name_of(match[3]))
+                found[task_id] = CancelRequest(int(match[1]), match[2].decode(), decode_name(match[3]))
     return found

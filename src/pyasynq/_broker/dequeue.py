@@ -12,7 +12,7 @@ from pyasynq._broker.scripts import (
     LEASE_DEQUEUE_ORDERED,
     LEASE_FIND_DEQUEUED,
 )
-from pyasynq._broker.stored import name_of
+from pyasynq._broker.stored import decode_name
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import Argument, Plan, Replay, Reply, ScriptCall
 from pyasynq._wire.constants import LEASE_SECONDS
@@ -156,7 +156,7 @@ def _read(reply: Reply) -> Dequeued:
     """Return what the reply says; all three scripts answer alike."""
     ghosts, empty, waiting, lease_score, seconds, microseconds, rules, limited_by, wait = reply[:_HEAD]
     tasks = [
-        DequeuedTask(name_of(task_id), message, crashes, lease_score)
+        DequeuedTask(decode_name(task_id), message, crashes, lease_score)
         for task_id, message, crashes in zip(
             reply[_HEAD::3], reply[_HEAD + 1 :: 3], reply[_HEAD + 2 :: 3], strict=True
         )
@@ -194,6 +194,6 @@ def find_dequeued(queue: str, *, token: str) -> Plan[list[DequeuedTask]]:
         Replay.SAFE,
     )
     return [
-        DequeuedTask(name_of(reply[at]), reply[at + 1], reply[at + 2], reply[at + 3])
+        DequeuedTask(decode_name(reply[at]), reply[at + 1], reply[at + 2], reply[at + 3])
         for at in range(0, len(reply), _STRIDE)
     ]

@@ -1,4 +1,4 @@
-"""Is Redis there, and does it take us?"""
+"""The health of the connection to Redis."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Plan
 
 
-def ping() -> Plan[None]:
-    """Ask for a sign of life."""
+def check_health() -> Plan[None]:
+    """Send PING: Redis answers, and accepts our login."""
     yield CommandCall(("PING",), None, Replay.SAFE)

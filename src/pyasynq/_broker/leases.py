@@ -24,7 +24,7 @@ from pyasynq._broker.settle import (
     statistics_end,
     trim_rest,
 )
-from pyasynq._broker.stored import name_of
+from pyasynq._broker.stored import decode_name
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import Plan, Replay, Reply, ScriptCall
 from pyasynq._wire.constants import LEASE_GRACE_SECONDS, LEASE_SECONDS
@@ -214,12 +214,12 @@ def _expired_tasks(reply: Reply) -> list[ExpiredTask]:
     fields = iter(reply)
     return [
         ExpiredTask(
-            name_of(task_id),
+            decode_name(task_id),
             message,
             crashes,
-            name_of(token),
+            decode_name(token),
             whole_second(score) if score else None,
-            name_of(begun),
+            decode_name(begun),
         )
         for task_id, message, crashes, token, score, begun in zip(
             fields, fields, fields, fields, fields, fields, strict=True
@@ -258,7 +258,7 @@ def recover(
             Replay.SAFE,
         )
         recovered += [
-            Recovered(name_of(task_id), crashes)
+            Recovered(decode_name(task_id), crashes)
             for task_id, crashes in zip(reply[::2], reply[1::2], strict=True)
         ]
     return recovered

@@ -22,7 +22,7 @@ from pyasynq._broker.scripts import (
     SERVER_ANNOUNCE,
     SERVER_LIST,
 )
-from pyasynq._broker.stored import name_of, number_of, shown
+from pyasynq._broker.stored import decode_name, number_of, shown
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.constants import SCHEDULER_ENTRIES_SECONDS, SCHEDULER_HISTORY_LIMIT, STATISTICS_SECONDS
@@ -150,7 +150,7 @@ def forget_entries(queue: str, *, before: int, keep: Collection[str]) -> Plan[in
     while True:
         cursor, found = yield CommandCall(("HSCAN", ticks, cursor, "COUNT", MAX_TASKS), ticks, Replay.SAFE)
         old = {
-            name_of(field).removesuffix(_SINCE)
+            decode_name(field).removesuffix(_SINCE)
             for field, tick in zip(found[::2], found[1::2], strict=True)
             if number_of(tick) < before
         }
@@ -189,7 +189,7 @@ def list_schedulers(now: Instant | None = None) -> Plan[list[SchedulerRecord]]:
     """Return the schedulers whose heartbeat has not lapsed; records that cannot be decoded are left out."""
     schedulers = []
     for key in (yield ScriptCall(SERVER_LIST, (SCHEDULERS,), time_arguments(now), Replay.SAFE)):
-        records = yield CommandCall(("LRANGE", key, 0, -1), name_of(key), Replay.SAFE)
+        records = yield CommandCall(("LRANGE", key, 0, -1), decode_name(key), Replay.SAFE)
         scheduler_id = shown(key).removeprefix(f"{SCHEDULERS}:").strip("{}")
         schedulers.append(SchedulerRecord(scheduler_id, _decoded(SchedulerEntry, records[::-1])))
     return schedulers

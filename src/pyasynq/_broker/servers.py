@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import chunks, time_arguments
 from pyasynq._broker.scripts import SERVER_ANNOUNCE, SERVER_LIST, SERVER_WRITE_STATE
-from pyasynq._broker.stored import name_of
+from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.constants import SERVER_RECORD_SECONDS
 from pyasynq._wire.keys import SERVERS, WORKERS, server_key, workers_key
@@ -57,7 +57,7 @@ def list_servers(now: Instant | None = None) -> Plan[list[ServerRecord]]:
     """Return the servers whose heartbeat has not lapsed; records that cannot be decoded are left out."""
     servers = []
     for key in (yield ScriptCall(SERVER_LIST, (SERVERS,), time_arguments(now), Replay.SAFE)):
-        info = yield from read_server(name_of(key))
+        info = yield from read_server(decode_name(key))
         if info is None:
             continue
         running = workers_key(info.host, info.pid, info.server_id)
@@ -69,7 +69,7 @@ def list_servers(now: Instant | None = None) -> Plan[list[ServerRecord]]:
 def list_server_keys(now: Instant) -> Plan[list[str]]:
     """Return the keys of the records of servers whose heartbeat has not lapsed."""
     command = ("ZRANGEBYSCORE", SERVERS, now.seconds, "+inf")
-    return [name_of(key) for key in (yield CommandCall(command, SERVERS, Replay.SAFE))]
+    return [decode_name(key) for key in (yield CommandCall(command, SERVERS, Replay.SAFE))]
 
 
 def count_servers(now: Instant) -> Plan[int]:

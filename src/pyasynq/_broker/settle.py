@@ -20,7 +20,7 @@ from pyasynq._broker.scripts import (
     TASK_RETRY,
     TASK_TRIM_ARCHIVED,
 )
-from pyasynq._broker.stored import name_of
+from pyasynq._broker.stored import decode_name
 from pyasynq._broker.verdicts import NO_NOTE, VerdictNote
 from pyasynq._redis.plan import Argument, CommandCall, Plan, Replay, Reply, ScriptCall
 from pyasynq._wire.constants import STATISTICS_SECONDS
@@ -137,7 +137,7 @@ class Settled(NamedTuple):
     trimmed: int = 0
 
 
-Decision = TypeVar("Decision")
+SettleDecision = TypeVar("SettleDecision")
 
 
 def settle_done(
@@ -292,18 +292,18 @@ def statistics_end(now: Instant) -> int:
 
 def read_ids(reply: Sequence[bytes]) -> list[str]:
     """Return ids as text."""
-    return [name_of(task_id) for task_id in reply]
+    return [decode_name(task_id) for task_id in reply]
 
 
 def _settle(
     script: Script,
     keys: tuple[str, ...],
     head: tuple[Argument, ...],
-    tasks: Sequence[Decision],
-    arguments_of: Callable[[Decision], tuple[Argument, ...]],
+    tasks: Sequence[SettleDecision],
+    arguments_of: Callable[[SettleDecision], tuple[Argument, ...]],
     *,
     width: int,
-    size_of: Callable[[Decision], int] | None = None,
+    size_of: Callable[[SettleDecision], int] | None = None,
 ) -> Plan[Settled]:
     refused: list[str] = []
     for chunk in chunks(tasks, width=width, size_of=size_of):

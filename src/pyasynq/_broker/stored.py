@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LONGEST_NUMBER: Final = 20
 
 
-def name_of(data: bytes) -> str:
+def decode_name(data: bytes) -> str:
     """Return a name that is sent back to Redis: bytes in it that are no UTF-8 come out as they were."""
     return data.decode("utf-8", "surrogateescape")
 

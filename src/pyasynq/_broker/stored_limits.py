@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.scripts import INSPECT_SET_LIMITS
 from pyasynq._broker.stored import number_of
-from pyasynq._checks import name_of
+from pyasynq._checks import checked_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import InvalidOptionError
@@ -32,7 +32,7 @@ def set_limits(
     ordered: bool | Unchanged | None = UNCHANGED,
 ) -> Plan[QueueLimits]:
     """Store limits of a queue, which need not exist yet; None removes one. Return what is stored then."""
-    name_of("queue", queue)
+    checked_name("queue", queue)
     changes: list[Argument] = []
     if concurrency is not UNCHANGED:
         number = check_concurrency(concurrency)

@@ -78,7 +78,7 @@ def read_record(values: Reply) -> TaskRecord:
     )
 
 
-def task_info(record: TaskRecord, now: Instant) -> TaskInfo:
+def decode_task_info(record: TaskRecord, now: Instant) -> TaskInfo:
     """Describe a task as users see it; a pending one is due `now`.
 
     Raises:
@@ -124,7 +124,7 @@ def task_infos(records: Iterable[TaskRecord], now: Instant) -> Iterator[TaskInfo
     """Describe tasks; those whose message cannot be decoded are left out."""
     for record in records:
         try:
-            yield task_info(record, now)
+            yield decode_task_info(record, now)
         except UndecodableMessageError:
             continue
 

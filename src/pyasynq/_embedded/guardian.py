@@ -36,7 +36,7 @@ class NotStartedError(Exception):
     """The server did not become ready; the text says what happened."""
 
 
-def ask(socket_path: str, password: str | None, command: str) -> bytes:
+def _ask(socket_path: str, password: str | None, command: str) -> bytes:
     """Send one inline command to a server on a unix socket and return the first line of its reply.
 
     Raises:
@@ -58,7 +58,7 @@ def ask(socket_path: str, password: str | None, command: str) -> bytes:
 def is_ready(socket_path: str, password: str | None) -> bool:
     """Tell whether a server answers there and has loaded its data."""
     try:
-        return ask(socket_path, password, "PING") == b"+PONG"
+        return _ask(socket_path, password, "PING") == b"+PONG"
     except OSError:
         return False
 
@@ -75,7 +75,7 @@ def main() -> None:
     if guardian.take_charge():
         guardian.guard()
     else:
-        answer({"outcome": "busy"})
+        _answer({"outcome": "busy"})
 
 
 class Guardian:
@@ -117,7 +117,7 @@ class Guardian:
         if self._order["in_memory"] and (failure or self._unused.is_set()):
             self._remove_folder()
         if failure:
-            answer({"outcome": "failed", **failure})
+            _answer({"outcome": "failed", **failure})
 
     def _run(self, log: int) -> None:
         server = self._start_server(log)
@@ -127,7 +127,7 @@ class Guardian:
             self._wait_until_ready(server)
             running = {**self._order["server"], "pid": server.pid, "guardian_pid": os.getpid()}
             self._write_state(running)
-            answer({"outcome": "ready", "server": running})
+            _answer({"outcome": "ready", "server": running})
             os.dup2(os.open(self._log, os.O_WRONLY | os.O_APPEND), 2)
             server.wait()
         finally:
@@ -149,7 +149,7 @@ class Guardian:
                     message = f"an earlier server (process {last.get('pid')}) still uses the folder; end it"
                     raise NotStartedError(message) from None
                 with suppress(OSError, KeyError, TypeError, AttributeError):
-                    ask(last["socket"], last["password"], "SHUTDOWN")
+                    _ask(last["socket"], last["password"], "SHUTDOWN")
                 time.sleep(0.02)
             else:
                 break
@@ -170,7 +170,7 @@ class Guardian:
                 stdin=source,
                 stdout=log,
                 stderr=log,
-                preexec_fn=end_with_parent() if sys.platform == "linux" else None,  # noqa: PLW1509 -- no threads yet
+                preexec_fn=_end_with_parent() if sys.platform == "linux" else None,  # noqa: PLW1509 -- no threads yet
             )
         except OSError as error:
             message = f"could not be run: {error}"
@@ -184,7 +184,7 @@ class Guardian:
         self._unused.set()
         # The command works at once; the signal takes a tenth of a second, but also works during loading.
         with suppress(OSError):
-            ask(self._socket, self._order["server"]["password"], "SHUTDOWN")
+            _ask(self._socket, self._order["server"]["password"], "SHUTDOWN")
         server.terminate()
         time.sleep(SHUTDOWN_SECONDS)
         server.kill()
@@ -230,7 +230,7 @@ class Guardian:
             shutil.rmtree(folder.rename(gone))
 
 
-def answer(message: dict[str, Any]) -> None:
+def _answer(message: dict[str, Any]) -> None:
     """Tell the starter, if it still lives, and close standard output and error, for whose end it waits."""
     with suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(message))
@@ -240,7 +240,7 @@ def answer(message: dict[str, Any]) -> None:
         os.dup2(nowhere, descriptor)
 
 
-def end_with_parent() -> Callable[[], None]:
+def _end_with_parent() -> Callable[[], None]:
     """Make what a child runs first so that Linux terminates it when its parent is killed."""
     prctl = ctypes.CDLL(None).prctl
     parent = os.getpid()

@@ -36,7 +36,7 @@ from pyasynq.options import check_unattended
 from pyasynq.task import Task
 
 if TYPE_CHECKING:
-    from pyasynq._broker.aggregation_sets import AggregationSet, Member
+    from pyasynq._broker.aggregation_sets import AggregationSet, SetMember
     from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq._broker.queue_registry import QueueRegistry
     from pyasynq._engine.engine_parts import Parts
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.run.threads import HandlerThreads
     from pyasynq._wire.messages import TaskMessage
 
-Ending: TypeAlias = TasksAggregated | AggregationDeclined | AggregationLost
+AggregationEnding: TypeAlias = TasksAggregated | AggregationDeclined | AggregationLost
 
 _WORTH_ANOTHER_TRY = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryError)
 _MOST_BREAKS: Final = 3
@@ -88,7 +88,7 @@ class Aggregation:
             return float("-inf")
         return monotonic - self.called_at - self._parts.settings.aggregation_timeout
 
-    async def run(self) -> Ending | None:
+    async def run(self) -> AggregationEnding | None:
         """Return what became of the set; None when no member was left that the function could be given.
 
         Raises:
@@ -116,7 +116,7 @@ class Aggregation:
         locks = [(message.id, message.unique_key) for message in messages if message.unique_key]
         return await self._finish(task, locks, len(messages))
 
-    async def _decode(self, members: list[Member]) -> list[TaskMessage]:
+    async def _decode(self, members: list[SetMember]) -> list[TaskMessage]:
         messages = []
         for member in members:
             try:
@@ -157,7 +157,7 @@ class Aggregation:
         self.thread_id = threading.get_ident()
         return self._aggregator.call(self._set.group, tasks)
 
-    async def _finish(self, task: Task, locks: list[tuple[str, str]], tasks: int) -> Ending:
+    async def _finish(self, task: Task, locks: list[tuple[str, str]], tasks: int) -> AggregationEnding:
         one, parts = self._set, self._parts
         check_unattended(task.options)
         limit = self._aggregator.max_payload

@@ -21,10 +21,10 @@ from pyasynq._engine.engine_parts import Parts
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.lease.stuck_rule import OverdueRule
 from pyasynq._engine.loop_watch import LoopWatch
-from pyasynq._engine.run.attempt import Report, expect_renewals
+from pyasynq._engine.run.attempt import ProgressReport, expect_renewals
 from pyasynq._engine.run.conclusion import conclude_refused
 from pyasynq._engine.run.routes import check_result_size
-from pyasynq._engine.server_record import ServerRecord
+from pyasynq._engine.server_record import ServerRecordBuilder
 from pyasynq._engine.services.deadlines import Deadlines
 from pyasynq._engine.services.forwarder import Forwarder
 from pyasynq._engine.services.heartbeater import Heartbeater
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from pyasynq.context import RunningTask
     from pyasynq.events import Events, ServerWarning
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 CLIENT_NAME = "pyasynq-server"
 
@@ -199,7 +199,7 @@ class EngineCore:
         self._settles.batches.is_ordered = self._intake.board.is_ordered
         self._rule = rule = OverdueRule(self._config, self._settings)
         started = self._redis_time.now().to_datetime()
-        self._record = ServerRecord(self.server_id, self._config, self._settings, started)
+        self._record = ServerRecordBuilder(self.server_id, self._config, self._settings, started)
         self._deadlines = Deadlines(parts, rule)
         watch = LoopWatch(self._deadlines, self._settings, self._clock, self._events, parts.roster.snapshot)
         self._heartbeater = Heartbeater(
@@ -288,14 +288,14 @@ class EngineCore:
     def _subscribe(self) -> Subscription:
         return Subscription(self._target, CANCEL_CHANNEL)
 
-    def finish_from_thread(self, work: Coroutine[Any, Any, T]) -> T:
+    def finish_from_thread(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine on the loop and block the calling thread, a handler's, until it has ended."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def report_progress(self, task: RunningTask, done: float, total: float | None, note: str) -> None:
         """Take what a handler says of its progress, in whatever thread; it is written before long."""
         attempt = cast("Attempt", task)
-        attempt.progress = Report(done, total, note, self._clock.monotonic())
+        attempt.progress = ProgressReport(done, total, note, self._clock.monotonic())
         if attempt.progress_queued:
             return
         attempt.progress_queued = True

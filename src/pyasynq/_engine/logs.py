@@ -289,10 +289,10 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
 def subscribe_lines(events: Events) -> None:
     """Write a line for each event that needs no more than a text with its fields."""
     for event_class, level, text in _LINES:
-        events.subscribe(event_class, log_line(level, text))
+        events.subscribe(event_class, event_writer(level, text))
 
 
-def log_line(level: int, text: str) -> Callable[[Any], None]:
+def event_writer(level: int, text: str) -> Callable[[Any], None]:
     """Return a subscriber that writes an event with a text that names its fields."""
 
     def write(event: Any) -> None:

@@ -29,7 +29,7 @@ def host_name() -> str:
         return "unknown-host"
 
 
-class ServerRecord:
+class ServerRecordBuilder:
     """Makes the records of one server; safe from any thread."""
 
     def __init__(

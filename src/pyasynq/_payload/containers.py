@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._payload.converter import (
     Converter,
@@ -20,8 +20,6 @@ from pyasynq._payload.converter import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-C = TypeVar("C")
 
 _LIST: Final = frozenset({list})
 _OBJECT: Final = frozenset({dict})

@@ -31,7 +31,7 @@ class Field(NamedTuple):
 
 
 @dataclass(slots=True)
-class Record:
+class RecordType:
     """A type whose JSON is an object with a fixed set of names, in the order of their declaration.
 
     The fields are filled in after the converter exists, so that a type may contain itself.
@@ -113,7 +113,7 @@ def dataclass_record(kind: Any, compile_type: Compile, remember: Callable[[Conve
         # The exact type: fields of a subclass would be lost without a word.
         return type(value) is kind
 
-    record = Record(kind, getattr, kind, accepts)
+    record = RecordType(kind, getattr, kind, accepts)
     remember(converter := record.converter())
     hints = _hints(kind)
     for name, hint in hints.items():
@@ -137,7 +137,7 @@ def named_tuple_record(kind: Any, compile_type: Compile, remember: Callable[[Con
     def accepts(value: object) -> bool:
         return type(value) is kind
 
-    record = Record(kind, getattr, kind, accepts)
+    record = RecordType(kind, getattr, kind, accepts)
     remember(converter := record.converter())
     hints = _hints(kind)
     record.fill(
@@ -162,7 +162,7 @@ def typed_dict_record(kind: Any, compile_type: Compile, remember: Callable[[Conv
     def accepts(value: object) -> bool:
         return isinstance(value, dict) and value.keys() <= record.fields.keys()
 
-    record = Record(kind, lambda value, name: value[name], dict, accepts)
+    record = RecordType(kind, lambda value, name: value[name], dict, accepts)
     remember(converter := record.converter())
     record.fill(
         Field(name, compile_type(hint), required=_is_required(kind, name, hint))

@@ -16,7 +16,7 @@ from pyasynq._payload.converter import Converter, Json, Mismatch, as_is, refuse_
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _INT: Final = frozenset({int})
 _NUMBER: Final = frozenset({int, float})
@@ -24,7 +24,7 @@ _TEXT: Final = frozenset({str})
 _EXACT_TIMEDELTA: Final = timedelta(seconds=2**33)  # a float of seconds still tells microseconds apart
 
 
-def _plain(kind: type[T], take: Callable[[T], Json]) -> Converter:
+def _plain(kind: type[_T], take: Callable[[_T], Json]) -> Converter:
     def encode(value: Any) -> Json:
         return take(value) if isinstance(value, kind) else refuse_value(kind.__name__, value)
 
@@ -39,9 +39,9 @@ def _plain(kind: type[T], take: Callable[[T], Json]) -> Converter:
 
 
 def _text(
-    kind: type[T],
-    to_text: Callable[[T], str],
-    from_text: Callable[[str], T],
+    kind: type[_T],
+    to_text: Callable[[_T], str],
+    from_text: Callable[[str], _T],
     *,
     never: type | tuple[type, ...] = (),
     reads: frozenset[type] = frozenset(),
@@ -54,7 +54,7 @@ def _text(
     def encode(value: Any) -> Json:
         return to_text(value) if accepts(value) else refuse_value(kind.__name__, value)
 
-    def decode(value: Json) -> T:
+    def decode(value: Json) -> _T:
         if type(value) not in readable:
             refuse_json(kind.__name__, value)
         try:

@@ -11,9 +11,9 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyasynq._redis.failures import cause_of, refusal_of
+from pyasynq._redis.failures import failure_text, refusal_of
 from pyasynq._redis.login import login_commands, login_refusal
-from pyasynq._redis.redis_py import BROKEN, REPLIES, async_connection, pack, read_replies
+from pyasynq._redis.redis_py import BROKEN, REPLIES, async_connection, pack_command, read_replies
 from pyasynq._redis.reply_errors import reply_error
 from pyasynq._redis.session import Session
 from pyasynq._redis.steps import Received, no_time
@@ -100,7 +100,7 @@ class AsyncConnection:
         cut = partial(_cut, reader, connection._writer)  # noqa: SLF001 - as below
         timer = loop.call_later(seconds, cut, context=_NO_CONTEXT)
         try:
-            await connection.send_packed_command(pack(commands), check_health=False)
+            await connection.send_packed_command(pack_command(commands), check_health=False)
             for _ in commands:
                 try:
                     replies.append(await connection.read_response(disconnect_on_error=False))
@@ -108,7 +108,7 @@ class AsyncConnection:
                     replies.append(reply_error(error))
         except BROKEN as error:
             is_late = loop.time() >= timer.when()
-            cause = f"no reply within {seconds:.2g} s" if is_late else cause_of(error)
+            cause = f"no reply within {seconds:.2g} s" if is_late else failure_text(error)
             if not replies and self._protocol == 2:
                 # A server that closes the connection before it has read everything says why.
                 replies += read_replies(reader._buffer, len(commands))  # noqa: SLF001 - as below
@@ -131,9 +131,9 @@ class AsyncConnection:
         if self._connection is None:
             raise ConnectionError("the connection has been closed")
         try:
-            await self._connection.send_packed_command(pack(commands), check_health=False)
+            await self._connection.send_packed_command(pack_command(commands), check_health=False)
         except BROKEN as error:
-            raise ConnectionError(cause_of(error)) from None
+            raise ConnectionError(failure_text(error)) from None
 
     async def read(self) -> Reply | ReplyError | Push:
         """Wait, for as long as it takes, for the next reply or, with RESP3, the next push.
@@ -152,7 +152,7 @@ class AsyncConnection:
         except REPLIES as error:
             return reply_error(error)
         except BROKEN as error:
-            raise ConnectionError(cause_of(error)) from None
+            raise ConnectionError(failure_text(error)) from None
 
     async def close(self) -> None:
         """Close the connection if it is open."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import hiredis
 
-from pyasynq._redis.failures import cause_of, let_go, refusal_of
+from pyasynq._redis.failures import drop_tracebacks, failure_text, refusal_of
 from pyasynq._redis.login import login_commands, login_refusal
-from pyasynq._redis.redis_py import BROKEN, blocking_connection, pack, read_replies
+from pyasynq._redis.redis_py import BROKEN, blocking_connection, pack_command, read_replies
 from pyasynq._redis.reply_errors import read_reply_error
 from pyasynq._redis.session import Session
 from pyasynq._redis.steps import Received, no_time
@@ -70,7 +70,7 @@ class BlockingConnection:
         except BROKEN as error:
             connection.disconnect()
             refusal = refusal_of(error, target, seconds)
-            let_go(error)
+            drop_tracebacks(error)
             return refusal
         except BaseException:
             connection.disconnect()
@@ -103,7 +103,7 @@ class BlockingConnection:
             self._is_owed = True
             self._wait_at_most(seconds, sock)
             try:
-                sock.sendall(pack(commands))
+                sock.sendall(pack_command(commands))
             except BROKEN:
                 replies += self._read_rest(sock, len(commands))
                 raise
@@ -117,7 +117,7 @@ class BlockingConnection:
         except TimeoutError:
             cause = f"no reply within {seconds:.2g} s"
         except (*BROKEN, hiredis.ProtocolError) as error:
-            cause = cause_of(error)
+            cause = failure_text(error)
         except BaseException:
             self.close()
             raise

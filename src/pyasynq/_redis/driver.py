@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.session import DriverState
     from pyasynq._redis.url import RedisTarget
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class _AsyncHome:
@@ -67,7 +67,7 @@ class AsyncDriver(DriverBase):
         make = partial(_AsyncHome, self.target, self._location, self._state)
         self._homes = LoopHomes(make, _AsyncHome.abandon)
 
-    async def run(self, plan: Plan[T]) -> T:
+    async def run(self, plan: Plan[_T]) -> _T:
         """Run one plan and return what it returns.
 
         Cancelled, it raises `CancelledError` at once; the plan runs to its end and may take effect.
@@ -81,7 +81,7 @@ class AsyncDriver(DriverBase):
             raise result
         return result
 
-    async def run_batch(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
+    async def run_batch(self, plans: Sequence[Plan[_T]]) -> list[_T | Exception]:
         """Run plans in step, each round of theirs as one pipeline; return a result or an exception for each.
 
         Cancelled, it raises `CancelledError` at once; the plans run to their ends and may take effect.
@@ -93,7 +93,7 @@ class AsyncDriver(DriverBase):
         self.check_open()
         return await self.wait_for(self.start_task(self.run_unshielded(plans)))
 
-    async def wait_for(self, work: asyncio.Task[T]) -> T:
+    async def wait_for(self, work: asyncio.Task[_T]) -> _T:
         """Wait for what `start_task` has started. Cancelled, it leaves that running.
 
         Raises:
@@ -107,7 +107,7 @@ class AsyncDriver(DriverBase):
                 raise ReplyLostError(self.target.address, "the client was closed meanwhile") from None
             raise
 
-    def start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def start_task(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         """Start a task that `close` waits for, and that nobody else needs to keep."""
         running = self._homes.here().running
         task = asyncio.get_running_loop().create_task(work)
@@ -115,7 +115,7 @@ class AsyncDriver(DriverBase):
         task.add_done_callback(running.discard)
         return task
 
-    async def run_unshielded(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
+    async def run_unshielded(self, plans: Sequence[Plan[_T]]) -> list[_T | Exception]:
         """Run plans as `run_batch` does, but in the caller's own task: cancelling it cuts the connection."""
         rounds = advance(plans)
         try:
@@ -171,7 +171,7 @@ class BlockingDriver(DriverBase):
         super().__init__(target, **settings)
         self._home = _BlockingHome(self.target, self._location, self._state)
 
-    def run(self, plan: Plan[T]) -> T:
+    def run(self, plan: Plan[_T]) -> _T:
         """Run one plan and return what it returns.
 
         Raises:
@@ -183,7 +183,7 @@ class BlockingDriver(DriverBase):
             raise result
         return result
 
-    def run_batch(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
+    def run_batch(self, plans: Sequence[Plan[_T]]) -> list[_T | Exception]:
         """Run plans in step, each round of theirs as one pipeline; return a result or an exception for each.
 
         Raises:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
-from pyasynq._redis import exchange as plainly
 from pyasynq._redis import guard
+from pyasynq._redis.exchange import exchange
 from pyasynq._redis.plan import Call, DurableCall, Plan, Replay
 from pyasynq._redis.reply_errors import ReplyError
 from pyasynq._redis.steps import Open, Send
@@ -21,12 +21,12 @@ from pyasynq._redis.steps import Open, Send
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from pyasynq._redis.exchange import Outcome
+    from pyasynq._redis.exchange import CallResult
     from pyasynq._redis.plan import PlainCall, Reply
     from pyasynq._redis.session import DriverState, Session
     from pyasynq._redis.steps import Received, Step
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _SHARE: Final = 0.75
 """Of the time-out, for the replicas; the rest is for the way to the server and back."""
@@ -47,7 +47,7 @@ class Confirmed(NamedTuple):
     confirmation: Confirmation
 
 
-def durably(plan: Plan[T], *, marker: str, replicas: int) -> Plan[tuple[T, Confirmation | None]]:
+def durably(plan: Plan[_T], *, marker: str, replicas: int) -> Plan[tuple[_T, Confirmation | None]]:
     """Run a plan whose writes so many replicas are to have; return its result, and what is known of the last.
 
     `marker` is the key that is written behind them, on the same node. None: the plan has written nothing.
@@ -70,14 +70,14 @@ def durably(plan: Plan[T], *, marker: str, replicas: int) -> Plan[tuple[T, Confi
         return stop.value, confirmation
 
 
-def exchange(
+def exchange_durably(
     calls: Sequence[Call], session: Session, state: DriverState
-) -> Generator[Step, Any, list[Outcome]]:
-    """Send calls to one server as `exchange.exchange` does; wait for replicas where a call asks for it."""
+) -> Generator[Step, Any, list[CallResult]]:
+    """Send calls to one server as `exchange` does; wait for replicas where a call asks for it."""
     if DurableCall not in map(type, calls):
-        return plainly.exchange(cast("Sequence[PlainCall]", calls), session, state)
+        return exchange(cast("Sequence[PlainCall]", calls), session, state)
     plain = [call.call if isinstance(call, DurableCall) else call for call in calls]
-    return confirm(calls, plainly.exchange(plain, session, state), session, state)
+    return confirm(calls, exchange(plain, session, state), session, state)
 
 
 def confirm(
@@ -115,8 +115,8 @@ def confirm(
 
 
 def _watched(
-    steps: Generator[Step, Any, list[Outcome]],
-) -> Generator[Step, Any, tuple[list[Outcome], bool]]:
+    steps: Generator[Step, Any, list[CallResult]],
+) -> Generator[Step, Any, tuple[list[CallResult], bool]]:
     """Pass steps on; return the outcomes, and whether a connection was opened after the first was used."""
     answer: Any = None
     has_sent = has_moved = False

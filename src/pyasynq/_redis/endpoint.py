@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.url import RedisTarget
     from pyasynq.embedded import EmbeddedServer
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Location:
@@ -129,7 +129,7 @@ class Location:
         return self._lock
 
 
-async def _beside_the_loop(call: Callable[[], T]) -> T:
+async def _beside_the_loop(call: Callable[[], _T]) -> _T:
     # Not the loop's own executor: once it has been used, a loop that ends together with the interpreter
     # needs a new thread to shut it down, and gets none.
     executor = ThreadPoolExecutor(1, thread_name_prefix="pyasynq embedded server")

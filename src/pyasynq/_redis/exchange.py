@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pyasynq._redis.session import DriverState, Session
     from pyasynq._redis.steps import OpenAnswer, Received, Step
 
-T = TypeVar("T")
-Outcome: TypeAlias = "Reply | Exception"
+_T = TypeVar("_T")
+CallResult: TypeAlias = "Reply | Exception"
 
 _IDLE_CHECK: Final = 15.0
 _SHORTEST_PAUSE: Final = 0.02
@@ -49,18 +49,18 @@ class Unsettled:
 UNSETTLED: Final = Unsettled()
 
 
-def advance(plans: Sequence[Plan[T]]) -> Generator[list[Call], list[Outcome], list[T | Exception]]:
+def advance(plans: Sequence[Plan[_T]]) -> Generator[list[Call], list[CallResult], list[_T | Exception]]:
     """Advance many plans in step: yield the calls of each round, and take an outcome for each.
 
     Returns:
         what each plan returned, or the exception it ended with.
     """
-    results: list[T | Exception | None] = [None] * len(plans)
+    results: list[_T | Exception | None] = [None] * len(plans)
     running = list(enumerate(plans))
-    outcomes: list[Outcome] = [None] * len(plans)
+    outcomes: list[CallResult] = [None] * len(plans)
     while running:
         calls: list[Call] = []
-        waiting: list[tuple[int, Plan[T]]] = []
+        waiting: list[tuple[int, Plan[_T]]] = []
         for (position, plan), outcome in zip(running, outcomes, strict=True):
             try:
                 call = plan.throw(outcome) if isinstance(outcome, Exception) else plan.send(outcome)
@@ -74,12 +74,12 @@ def advance(plans: Sequence[Plan[T]]) -> Generator[list[Call], list[Outcome], li
         running = waiting
         if calls:
             outcomes = yield calls
-    return cast("list[T | Exception]", results)
+    return cast("list[_T | Exception]", results)
 
 
 def exchange(
     calls: Sequence[PlainCall], session: Session, state: DriverState
-) -> Generator[Step, Any, list[Outcome]]:
+) -> Generator[Step, Any, list[CallResult]]:
     """Send calls to one server until each has an outcome or the time-out has passed."""
     started = state.monotonic()
     if not session.is_open or started - session.last_used >= _IDLE_CHECK:
@@ -115,7 +115,7 @@ class Round:
     def __init__(
         self, calls: Sequence[PlainCall], session: Session, state: DriverState, started: float
     ) -> None:
-        self.outcomes: list[Outcome] = [UNSETTLED] * len(calls)
+        self.outcomes: list[CallResult] = [UNSETTLED] * len(calls)
         self._calls = calls
         self._session = session
         self._state = state
@@ -164,7 +164,7 @@ class Round:
         self._waiting = still_waiting
         self._session.last_used = self._state.monotonic()
 
-    def _judge(self, position: int, reply: ReplyError) -> Outcome:
+    def _judge(self, position: int, reply: ReplyError) -> CallResult:
         """Return what an error reply means for its call, which may be that it is to be sent again."""
         if self._will_take_it_later(position, reply):
             return UNSETTLED

@@ -46,7 +46,7 @@ def refusal_of(error: BaseException, target: RedisTarget, seconds: float) -> Red
         return f"{silent}; correct the address, or see whether a firewall swallows what is sent to it"
     if fault := tls_fault(error):
         return RedisTLSError(target.address, fault)
-    return _remedy(error) or unlike_redis(cause_of(error))
+    return _remedy(error) or unlike_redis(failure_text(error))
 
 
 def unlike_redis(cause: str) -> str:
@@ -54,7 +54,7 @@ def unlike_redis(cause: str) -> str:
     return f"{cause}; is it a Redis? It may want TLS (rediss://) and a certificate of ours (ssl_certfile=)"
 
 
-def cause_of(error: BaseException) -> str:
+def failure_text(error: BaseException) -> str:
     """Return why a connection broke, or could not be made."""
     if remedy := _remedy(error):
         return remedy
@@ -64,7 +64,7 @@ def cause_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def let_go(error: BaseException) -> None:
+def drop_tracebacks(error: BaseException) -> None:
     """Have an error and those behind it hold no frames, once it is known what they say.
 
     A frame that keeps the error which was raised in it, in a variable or a list, is held by it in turn: only

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-H = TypeVar("H")
+_H = TypeVar("_H")
 
 
-class LoopHomes(Generic[H]):
+class LoopHomes(Generic[_H]):
     """Finds the home of the running event loop, and makes it at the first call.
 
     Threads with a loop each may share the object. The homes of loops that were closed are let go when another
@@ -23,13 +23,13 @@ class LoopHomes(Generic[H]):
         let_go: told of a home whose loop does not run any more, or runs in the parent process.
     """
 
-    def __init__(self, make: Callable[[], H], let_go: Callable[[H], object]) -> None:
+    def __init__(self, make: Callable[[], _H], let_go: Callable[[_H], object]) -> None:
         self._make = make
         self._let_go = let_go
         self._pid = os.getpid()
-        self._homes: dict[asyncio.AbstractEventLoop, H] = {}
+        self._homes: dict[asyncio.AbstractEventLoop, _H] = {}
 
-    def here(self) -> H:
+    def here(self) -> _H:
         """Return the home of the running loop."""
         loop = asyncio.get_running_loop()
         home = self._homes.get(loop)
@@ -38,7 +38,7 @@ class LoopHomes(Generic[H]):
             home = self._homes[loop] = self._make()
         return home
 
-    def own(self) -> H | None:
+    def own(self) -> _H | None:
         """Return the home of the running loop if there is one."""
         try:
             loop = asyncio.get_running_loop()
@@ -46,11 +46,11 @@ class LoopHomes(Generic[H]):
             return None
         return self._homes.get(loop) if self._pid == os.getpid() else None
 
-    def all(self) -> list[H]:
+    def all(self) -> list[_H]:
         """Return the homes of all loops."""
         return list(self._homes.values())
 
-    def others(self) -> list[H]:
+    def others(self) -> list[_H]:
         """Return the homes of all loops except the running one."""
         own = self.own()
         return [home for home in self.all() if home is not own]

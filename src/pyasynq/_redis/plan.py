@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 if TYPE_CHECKING:
     from pyasynq._redis.script import Script
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 Argument: TypeAlias = str | bytes | int
 """What a call may carry; floats are not allowed, since scores and times on the wire are integers."""
@@ -91,7 +91,7 @@ class DurableCall(NamedTuple):
 
 
 Call: TypeAlias = PlainCall | DurableCall
-Plan: TypeAlias = Generator[Call, Reply, T]
+Plan: TypeAlias = Generator[Call, Reply, _T]
 
 
 def ask(call: Call) -> Plan[Reply]:

@@ -12,26 +12,25 @@ from pyasynq._redis.cluster.routes import route
 from pyasynq._redis.cluster.slot_map import map_of
 from pyasynq._redis.cluster.visit import visit
 from pyasynq._redis.connection_async import AsyncConnection
-from pyasynq._redis.durability import exchange
+from pyasynq._redis.durability import exchange_durably
 from pyasynq._redis.endpoint import Location
 from pyasynq._redis.plan import CommandCall, Replay
-from pyasynq._redis.session import DriverState, all_busy, log_warning
+from pyasynq._redis.session import MAX_CONNECTIONS, DriverState, all_busy, log_warning
 from pyasynq._redis.steps import Open, Pause, Send
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence, Sized
 
     from pyasynq._redis.addresses import Address
-    from pyasynq._redis.cluster.visit import Elsewhere, Visit
-    from pyasynq._redis.exchange import Outcome
+    from pyasynq._redis.cluster.visit import UnsettledCall, Visit
+    from pyasynq._redis.exchange import CallResult
     from pyasynq._redis.plan import Call
     from pyasynq._redis.session import Session
     from pyasynq._redis.steps import Step
     from pyasynq._redis.url import RedisTarget
 
-W = TypeVar("W", bound="Sized")
+_W = TypeVar("_W", bound="Sized")
 
-MAX_CONNECTIONS: Final = 10
 _PING: Final = CommandCall(("PING",), None, Replay.SAFE)
 
 
@@ -52,20 +51,20 @@ class AsyncPool:
         """Whether there are idle connections."""
         return bool(self._idle)
 
-    def route(self, calls: Sequence[Call]) -> Awaitable[list[Outcome]]:
+    def route(self, calls: Sequence[Call]) -> Awaitable[list[CallResult]]:
         """Send calls to the server."""
-        return self.perform(exchange, calls)
+        return self.perform(exchange_durably, calls)
 
     async def perform(
         self,
-        begin: Callable[[W, Session, DriverState], Generator[Step, Any, list[Any]]],
-        wanted: W,
+        begin: Callable[[_W, Session, DriverState], Generator[Step, Any, list[Any]]],
+        wanted: _W,
     ) -> list[Any]:
         """Perform an exchange on a connection of its own; return an outcome for each call."""
         if self._exchanges < MAX_CONNECTIONS:
             self._exchanges += 1
         elif not await self._wait_for_connection():
-            return [all_busy(self._state, MAX_CONNECTIONS) for _ in range(len(wanted))]
+            return [all_busy(self._state) for _ in range(len(wanted))]
         connection = self._idle.pop() if self._idle else AsyncConnection()
         try:
             return await self._take_steps(begin(wanted, connection.session, self._state), connection)
@@ -146,7 +145,7 @@ class AsyncCluster:
         """Whether there are idle connections."""
         return any(pool.is_used for pool in self._pools.values())
 
-    async def route(self, calls: Sequence[Call]) -> list[Outcome]:
+    async def route(self, calls: Sequence[Call]) -> list[CallResult]:
         """Send each call to the node that serves its key, all nodes at the same time."""
         steps = route(calls, self._nodes, self._state)
         answer: Any = None
@@ -179,7 +178,7 @@ class AsyncCluster:
         for pool in self._pools.values():
             pool.abandon()
 
-    async def _visit_all(self, visits: Sequence[Visit]) -> list[list[Outcome | Elsewhere]]:
+    async def _visit_all(self, visits: Sequence[Visit]) -> list[list[CallResult | UnsettledCall]]:
         made = [self._pool(one.node).perform(visit, one) for one in visits]
         if len(made) == 1:
             return [await made[0]]
@@ -187,7 +186,7 @@ class AsyncCluster:
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
-        return cast("list[list[Outcome | Elsewhere]]", answers)
+        return cast("list[list[CallResult | UnsettledCall]]", answers)
 
     def _pool(self, node: Address) -> AsyncPool:
         pool = self._pools.get(node)

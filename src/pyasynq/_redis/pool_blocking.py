@@ -11,9 +11,9 @@ from pyasynq._redis.cluster.routes import route
 from pyasynq._redis.cluster.slot_map import map_of
 from pyasynq._redis.cluster.visit import visit
 from pyasynq._redis.connection_blocking import BlockingConnection
-from pyasynq._redis.durability import exchange
+from pyasynq._redis.durability import exchange_durably
 from pyasynq._redis.endpoint import Location
-from pyasynq._redis.session import all_busy
+from pyasynq._redis.session import MAX_CONNECTIONS, all_busy
 from pyasynq._redis.steps import Open, Pause, Send
 from pyasynq._redis.thread_waiter import ThreadWaiter
 from pyasynq.errors import ReplyLostError
@@ -22,16 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence, Sized
 
     from pyasynq._redis.addresses import Address
-    from pyasynq._redis.cluster.visit import Elsewhere, Visit
-    from pyasynq._redis.exchange import Outcome
+    from pyasynq._redis.cluster.visit import UnsettledCall, Visit
+    from pyasynq._redis.exchange import CallResult
     from pyasynq._redis.plan import Call
     from pyasynq._redis.session import DriverState, Session
     from pyasynq._redis.steps import Step
     from pyasynq._redis.url import RedisTarget
 
-W = TypeVar("W", bound="Sized")
+_W = TypeVar("_W", bound="Sized")
 
-MAX_CONNECTIONS: Final = 10
 _LOOK_AGAIN: Final = 0.5
 """Seconds after which a waiting thread looks for itself, in case its wake-up was lost."""
 
@@ -60,21 +59,21 @@ class BlockingPool:
         """All exchanges in their order of arrival: the first ten are under way, the others wait."""
         self._is_over = False
 
-    def route(self, calls: Sequence[Call]) -> list[Outcome]:
+    def route(self, calls: Sequence[Call]) -> list[CallResult]:
         """Send calls to the server."""
-        return self.perform(exchange, calls)
+        return self.perform(exchange_durably, calls)
 
     def perform(
         self,
-        begin: Callable[[W, Session, DriverState], Generator[Step, Any, list[Any]]],
-        wanted: W,
+        begin: Callable[[_W, Session, DriverState], Generator[Step, Any, list[Any]]],
+        wanted: _W,
     ) -> list[Any]:
         """Perform an exchange on a connection of its own; return an outcome for each call."""
         use = _Use()
         try:
             self._line[use] = None
             if len(self._line) > MAX_CONNECTIONS and not self._wait_for_turn(use):
-                return [all_busy(self._state, MAX_CONNECTIONS) for _ in range(len(wanted))]
+                return [all_busy(self._state) for _ in range(len(wanted))]
             return self._perform(begin, wanted)
         finally:
             self._line.pop(use, None)  # first of all: an exception that strikes now leaves the line as it is
@@ -83,8 +82,8 @@ class BlockingPool:
 
     def _perform(
         self,
-        begin: Callable[[W, Session, DriverState], Generator[Step, Any, list[Any]]],
-        wanted: W,
+        begin: Callable[[_W, Session, DriverState], Generator[Step, Any, list[Any]]],
+        wanted: _W,
     ) -> list[Any]:
         try:
             connection = self._idle.pop()
@@ -157,7 +156,7 @@ class BlockingCluster:
         self._generation = 0
         self._is_over = False
 
-    def route(self, calls: Sequence[Call]) -> list[Outcome]:
+    def route(self, calls: Sequence[Call]) -> list[CallResult]:
         """Send each call to the node that serves its key, all nodes at the same time."""
         steps = route(calls, self._nodes, self._state)
         answer: Any = None
@@ -195,7 +194,7 @@ class BlockingCluster:
         closed = [pool.abandon() for pool in list(self._pools.values())]
         return any(closed)
 
-    def _visit_all(self, visits: Sequence[Visit]) -> list[list[Outcome | Elsewhere]]:
+    def _visit_all(self, visits: Sequence[Visit]) -> list[list[CallResult | UnsettledCall]]:
         """Visit the first node in this thread, and each further one in a thread that ends with the visit.
 
         A node that does not answer takes all of the time-out, and must not take it from the others.
@@ -213,7 +212,7 @@ class BlockingCluster:
             answers.append(found)
         return answers
 
-    def _visit(self, one: Visit) -> list[Outcome | Elsewhere]:
+    def _visit(self, one: Visit) -> list[CallResult | UnsettledCall]:
         return self._pool(one.node).perform(visit, one)
 
     def _pool(self, node: Address) -> BlockingPool:
@@ -232,11 +231,11 @@ class _VisitThread:
     exception from a signal handler that strikes in its `start` may leave it waiting for ever.
     """
 
-    def __init__(self, make: Callable[[Visit], list[Outcome | Elsewhere]], one: Visit) -> None:
+    def __init__(self, make: Callable[[Visit], list[CallResult | UnsettledCall]], one: Visit) -> None:
         self._make = make
         self._one = one
         self._waiter = ThreadWaiter()
-        self._answers: list[Outcome | Elsewhere] | None = None
+        self._answers: list[CallResult | UnsettledCall] | None = None
         self._error: BaseException | None = None
         self._is_over = False
 
@@ -249,7 +248,7 @@ class _VisitThread:
             self._work()
         return self
 
-    def result(self, seconds: float) -> list[Outcome | Elsewhere] | None:
+    def result(self, seconds: float) -> list[CallResult | UnsettledCall] | None:
         """Wait for the end of the visit; return its answers, None if it takes longer, or raise its error."""
         deadline = time.monotonic() + seconds
         while not self._is_over and (remaining := deadline - time.monotonic()) > 0:

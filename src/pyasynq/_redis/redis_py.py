@@ -64,7 +64,7 @@ def _without_ints(command: tuple[Argument, ...]) -> tuple[Argument, ...]:
     return tuple([str(one) if type(one) is int else one for one in command])
 
 
-def pack(commands: Iterable[tuple[Argument, ...]]) -> bytes:
+def pack_command(commands: Iterable[tuple[Argument, ...]]) -> bytes:
     """Return the commands as the bytes that Redis reads; names that came from there as they were."""
     commands = list(commands)
     try:

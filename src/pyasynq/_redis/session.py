@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyasynq._redis.steps import OpenAnswer, Received, Step
 
 _log = logging.getLogger("pyasynq")
+MAX_CONNECTIONS: Final = 10
+"""The connections of a driver to one server, so the most rounds that are under way there."""
 _OLDEST_VERSION: Final = (6, 2)
 _FLAGS_SINCE: Final = (7, 0)
 _FATAL: Final = frozenset({"NOAUTH", "WRONGPASS"})
@@ -82,9 +84,9 @@ class DriverState:
             self.on_warning(ServerWarning(code, message))
 
 
-def all_busy(state: DriverState, connections: int) -> RedisUnavailableError:
+def all_busy(state: DriverState) -> RedisUnavailableError:
     """Return the error for a round that got no connection."""
-    cause = f"all {connections} connections have been busy for {state.timeout:g} s"
+    cause = f"all {MAX_CONNECTIONS} connections have been busy for {state.timeout:g} s"
     return RedisUnavailableError(state.address, cause)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyasynq._background.redis_time import RedisTime
     from pyasynq._clock import Clock
     from pyasynq._redis.driver import AsyncDriver
-    from pyasynq._scheduler.entry import Entry
+    from pyasynq._scheduler.entry import ScheduleEntry
     from pyasynq.events import Events
 
 
@@ -28,12 +28,12 @@ class EntryBook:
 
     def __init__(self, events: Events) -> None:
         self.removed: set[str] = set()
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, ScheduleEntry] = {}
         self._predecessors: dict[str, str] = {}
         """Ids of entries whose ticks are still to be taken over from the entries that they replace."""
         self._events = events
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[ScheduleEntry]:
         return iter(self._entries.values())
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class EntryBook:
         """The ids of all entries."""
         return self._entries.keys()
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: ScheduleEntry) -> None:
         """Add an entry with a new id."""
         self._entries[entry.id] = entry
         self.removed.discard(entry.id)
@@ -62,7 +62,7 @@ class EntryBook:
         self.removed.add(entry_id)
 
     def replace(
-        self, leaving: Sequence[str], joining: Sequence[Entry], predecessors: Mapping[str, str]
+        self, leaving: Sequence[str], joining: Sequence[ScheduleEntry], predecessors: Mapping[str, str]
     ) -> None:
         """Remove entries and add others; raises `ScheduleNotFoundError` before it changes anything.
 
@@ -81,13 +81,13 @@ class EntryBook:
 
     async def begin(
         self,
-        entries: Sequence[Entry],
+        entries: Sequence[ScheduleEntry],
         driver: AsyncDriver,
         redis_time: RedisTime,
         clock: Clock,
     ) -> Exception | None:
         """Ask Redis for the ticks of entries and for the time; return what went wrong with some of them."""
-        by_queue: defaultdict[str, list[Entry]] = defaultdict(list)
+        by_queue: defaultdict[str, list[ScheduleEntry]] = defaultdict(list)
         for entry in entries:
             by_queue[entry.queue].append(entry)
         plans = [

@@ -27,7 +27,7 @@ _NOT_OF_ENTRIES: Final = ("durable", "headers")
 """Options that have a text of their own, or that no entry has."""
 
 
-class Entry(NamedTuple):
+class ScheduleEntry(NamedTuple):
     """A periodic task of a scheduler.
 
     Attributes:
@@ -66,7 +66,7 @@ class Entry(NamedTuple):
         )
 
 
-def make_entry(entry_id: str, spec: str, task: Task, misfire: Misfire, location: tzinfo) -> Entry:
+def make_entry(entry_id: str, spec: str, task: Task, misfire: Misfire, location: tzinfo) -> ScheduleEntry:
     """Return a new entry.
 
     Raises:
@@ -75,10 +75,12 @@ def make_entry(entry_id: str, spec: str, task: Task, misfire: Misfire, location:
     """
     check_combination(task.options)
     check_unattended(task.options)
-    return Entry(entry_id, spec, task, Timetable(parse_cron(spec, location=location), misfire))
+    return ScheduleEntry(entry_id, spec, task, Timetable(parse_cron(spec, location=location), misfire))
 
 
-def new_entry(spec: str, task: Task, misfire: Misfire, location: tzinfo, taken: Collection[str]) -> Entry:
+def new_entry(
+    spec: str, task: Task, misfire: Misfire, location: tzinfo, taken: Collection[str]
+) -> ScheduleEntry:
     """Return a new entry with an id that is not taken; raises what `make_entry` raises."""
     return make_entry(free_id(spec, task, taken, location), spec, task, misfire, location)
 

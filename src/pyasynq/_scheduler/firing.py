@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyasynq._background.redis_time import RedisTime
     from pyasynq._clock import Clock
     from pyasynq._redis.driver import AsyncDriver
-    from pyasynq._scheduler.entry import Entry
+    from pyasynq._scheduler.entry import ScheduleEntry
     from pyasynq.client import CallNext, ClientMiddleware
     from pyasynq.config import SchedulerConfig
     from pyasynq.events import Events
@@ -63,7 +63,7 @@ class Firing:
         self._failing: dict[str, datetime] = {}
         """Entry id and the tick of it that has been reported as failed and is tried again."""
 
-    async def fire(self, entry: Entry, tick: datetime) -> bool:
+    async def fire(self, entry: ScheduleEntry, tick: datetime) -> bool:
         """Fire a tick and note it in the entry's timetable; return False if it must be tried again."""
         task = entry.task_of(tick)
         if self._failing.get(entry.id) != tick:
@@ -89,13 +89,13 @@ class Firing:
         self._failing.pop(entry.id, None)
         return True
 
-    async def _send(self, entry: Entry, tick: datetime, task: Task) -> TaskInfo:
+    async def _send(self, entry: ScheduleEntry, tick: datetime, task: Task) -> TaskInfo:
         if not self._middleware:
             return await self._enqueue(entry, tick, task)
         with self._calls.note("the client middleware"):
             return await self._through(entry, tick)(task)
 
-    def _through(self, entry: Entry, tick: datetime) -> CallNext:
+    def _through(self, entry: ScheduleEntry, tick: datetime) -> CallNext:
         """Return the way of a task through all middleware into its queue."""
 
         async def innermost(task: Task) -> TaskInfo:
@@ -106,7 +106,7 @@ class Firing:
             call_next = _wrap(middleware, call_next)
         return call_next
 
-    async def _enqueue(self, entry: Entry, tick: datetime, task: Task) -> TaskInfo:
+    async def _enqueue(self, entry: ScheduleEntry, tick: datetime, task: Task) -> TaskInfo:
         now = self._time.now()
         composed = compose_checked(task, {}, now=now, max_payload=DEFAULT_MAX_PAYLOAD)
         seconds = int(tick.timestamp())
@@ -125,7 +125,7 @@ class Firing:
             raise fired.result.error
         return info_of_result(composed, fired.result, now)
 
-    async def _succeeded(self, entry: Entry, tick: datetime, info: TaskInfo) -> None:
+    async def _succeeded(self, entry: ScheduleEntry, tick: datetime, info: TaskInfo) -> None:
         self._events.emit(TickFired(entry.id, entry.spec, info.type, info.queue, info.id, tick))
         await self._call("post_enqueue", self._config.post_enqueue, info, None)
         now = self._time.now().to_datetime()
@@ -142,7 +142,7 @@ class Firing:
             self._events.emit(ServerWarning("schedule-history", text))
 
     async def _failed(
-        self, entry: Entry, tick: datetime, task: Task, error: Exception, *, retried: bool
+        self, entry: ScheduleEntry, tick: datetime, task: Task, error: Exception, *, retried: bool
     ) -> None:
         if self._failing.get(entry.id) == tick:
             return

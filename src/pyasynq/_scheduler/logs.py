@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq import events as happened
 from pyasynq._background.outage_log import OutageLog
-from pyasynq._engine.logs import SHUTDOWN_HUNG_LINE, log_line, version_text
+from pyasynq._engine.logs import SHUTDOWN_HUNG_LINE, event_writer, version_text
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 
@@ -31,7 +31,7 @@ def attach_log(events: Events, address: str, entries: Sized) -> None:
 
     outage = OutageLog(events, address, noun="scheduler")
     failure = "{service} failed, and is tried again in {rest:time}: {error!r}"
-    write_failure = log_line(logging.WARNING, failure)
+    write_failure = event_writer(logging.WARNING, failure)
 
     def round_failed(event: happened.RoundFailed) -> None:
         if not outage.take(event.service, event.error):
@@ -40,7 +40,7 @@ def attach_log(events: Events, address: str, entries: Sized) -> None:
     events.subscribe(happened.SchedulerStateChanged, state)
     events.subscribe(happened.RoundFailed, round_failed)
     for event_class, level, text in _LINES:
-        events.subscribe(event_class, log_line(level, text))
+        events.subscribe(event_class, event_writer(level, text))
 
 
 _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Clock
     from pyasynq._redis.driver import AsyncDriver
     from pyasynq._scheduler.book import EntryBook
-    from pyasynq._scheduler.entry import Entry
+    from pyasynq._scheduler.entry import ScheduleEntry
     from pyasynq._scheduler.firing import Firing
     from pyasynq.config import SchedulerConfig
     from pyasynq.events import Events
@@ -56,7 +56,7 @@ class SchedulerParts:
     book: EntryBook
     calls: CallsInProgress
 
-    async def begin(self, entries: list[Entry]) -> Exception | None:
+    async def begin(self, entries: list[ScheduleEntry]) -> Exception | None:
         """Ask Redis for the ticks of entries; return what went wrong with some of them."""
         return await self.book.begin(entries, self.driver, self.redis_time, self.clock)
 
@@ -91,13 +91,13 @@ class Ticker(CallingService):
         least = _RETRY_SECONDS if self._failed else 0.0 if due else _IDLE_SECONDS
         return min((rest if rest > 0 else least for rest in rests), default=math.inf)
 
-    def _due(self, entry: Entry, now: datetime) -> list[datetime]:
+    def _due(self, entry: ScheduleEntry, now: datetime) -> list[datetime]:
         due = entry.timetable.due(now)
         if due.missed is not None:
             self.events.emit(TicksMissed(entry.id, entry.spec, entry.task.type, due.missed))
         return due.ticks
 
-    async def _fire(self, entry: Entry, ticks: list[datetime]) -> None:
+    async def _fire(self, entry: ScheduleEntry, ticks: list[datetime]) -> None:
         async with self._slots:
             for tick in ticks:
                 if entry.id not in self._parts.book.ids:

@@ -13,9 +13,9 @@ from pyasynq._broker.doctoring.keys import (
     is_registered,
     lapsed_records,
     last_event,
+    list_scheduler_entries,
     look_at_lock,
     record_lapse,
-    scheduler_entries,
     slow_scripts,
     time_to_live,
     waiting_work,
@@ -25,7 +25,7 @@ from pyasynq._broker.doctoring.ticks import ticks_after
 from pyasynq._broker.doctoring.types import GLOBAL_TYPES, wrong_type, wrong_types
 from pyasynq._broker.schedules import TICK_SLACK_SECONDS
 from pyasynq._broker.servers import list_server_keys, read_server
-from pyasynq._broker.stored import name_of
+from pyasynq._broker.stored import decode_name
 from pyasynq._broker.stored_limits import get_limits
 from pyasynq._redis.facts import server_facts
 from pyasynq._wire.constants import SERVER_RECORD_SECONDS
@@ -226,8 +226,10 @@ class ServerChecks:
         self, histories: Iterable[bytes], records: Iterable[bytes]
     ) -> list[tuple[FindingKind, bytes, bytes]]:
         """Look at the histories of scheduler entries; a scheduler that has just begun has no record yet."""
-        schedulers = [name_of(key) for key in records if key.startswith(SCHEDULERS.encode())]
-        live = set[bytes]().union(*await self._pace.run_all([scheduler_entries(key) for key in schedulers]))
+        schedulers = [decode_name(key) for key in records if key.startswith(SCHEDULERS.encode())]
+        live = set[bytes]().union(
+            *await self._pace.run_all([list_scheduler_entries(key) for key in schedulers])
+        )
         old = sorted(set(histories) - live)
         events = await self._pace.run_all([last_event(key) for key in old])
         before = self._redis_now.seconds - PATIENCE_SECONDS

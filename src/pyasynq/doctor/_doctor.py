@@ -14,7 +14,7 @@ from pyasynq._broker.doctoring.keys import database_size, is_registered, scan_ke
 from pyasynq._broker.doctoring.tasks import judge
 from pyasynq._broker.doctoring.types import GLOBAL_TYPES, wrong_type
 from pyasynq._broker.queue_registry import queue_names
-from pyasynq._broker.stored import name_of
+from pyasynq._broker.stored import decode_name
 from pyasynq._checks import check_whole, positive_seconds_of, seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._human_text import counted
@@ -230,7 +230,7 @@ class Doctor:
         of_redis = await servers.redis()
         misfits = await servers.types(records)
         wrong = {key for _, key, _ in misfits}
-        blocked = {name_of(key) for key in wrong} & GLOBAL_TYPES.keys()
+        blocked = {decode_name(key) for key in wrong} & GLOBAL_TYPES.keys()
         of_servers = [] if blocked else await servers.servers(wrong)
         if blocked:
             self._skip(f"servers and schedulers: wrong type of {', '.join(sorted(blocked))}")

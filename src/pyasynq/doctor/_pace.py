@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.driver import AsyncDriver
     from pyasynq._redis.plan import Place, Plan
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _SHORTEST_REST: Final = 0.0005
 _PLANS_AT_ONCE: Final = MAX_TASKS // 10
@@ -33,19 +33,19 @@ class Pace:
         """A place on each server that has keys, as far as a call has met them."""
         return self._driver.places
 
-    async def run(self, plan: Plan[T]) -> T:
+    async def run(self, plan: Plan[_T]) -> _T:
         """Run a plan; cancelled, it ends after the call that is under way."""
         [result] = await self.run_all([plan])
         return result
 
-    async def run_all(self, plans: Sequence[Plan[T]]) -> list[T]:
+    async def run_all(self, plans: Sequence[Plan[_T]]) -> list[_T]:
         """Run plans side by side, a hundred at a time; the first error ends them."""
-        results: list[T] = []
+        results: list[_T] = []
         for first in range(0, len(plans), _PLANS_AT_ONCE):
             results += await self._run_some(plans[first : first + _PLANS_AT_ONCE])
         return results
 
-    async def _run_some(self, plans: Sequence[Plan[T]]) -> list[T]:
+    async def _run_some(self, plans: Sequence[Plan[_T]]) -> list[_T]:
         rounds = advance(plans)
         try:
             calls = next(rounds)
@@ -58,7 +58,7 @@ class Pace:
             return [_value(result) for result in stop.value]
 
 
-def _value(result: T | Exception) -> T:
+def _value(result: _T | Exception) -> _T:
     if isinstance(result, Exception):
         raise result
     return result

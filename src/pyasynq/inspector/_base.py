@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Plan
     from pyasynq.options import Duration
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class InspectorBase:
@@ -48,10 +48,10 @@ class InspectorBase:
         self._group_counts = GroupCounts()
         self._driver = AsyncDriver(target, client_name=client_name, timeout=seconds, clock=clock)
 
-    async def _run(self, plan: Plan[T]) -> T:
+    async def _run(self, plan: Plan[_T]) -> _T:
         return await self._driver.run(plan)
 
-    async def _run_in_steps(self, plan: Plan[T]) -> T:
+    async def _run_in_steps(self, plan: Plan[_T]) -> _T:
         """Run a long plan call by call; cancelled, it ends after the call that is under way."""
         rounds = advance([plan])
         try:

@@ -15,13 +15,13 @@ from pyasynq._broker.enqueueing.chunks import (
     checked_results,
     chunks_blocking,
     compose_checked,
+    enqueue_result,
     outcomes_blocking,
-    result_of,
     with_options,
 )
 from pyasynq._broker.enqueueing.coalesce_blocking import BlockingEnqueueBatcher
 from pyasynq._broker.enqueueing.enqueue_rules import info_of_result
-from pyasynq._broker.health import ping
+from pyasynq._broker.health import check_health
 from pyasynq._broker.waits.task_waits_blocking import BlockingTaskWaits
 from pyasynq._call_shape import check_client_middleware
 from pyasynq._checks import check_max_bytes, positive_seconds_of
@@ -253,7 +253,7 @@ class Client:
             RedisError: there is none, or Redis refuses us.
             ClientClosedError: the client has been closed.
         """
-        self._driver.run(ping())
+        self._driver.run(check_health())
 
     def close(self) -> None:
         """Wait for calls under way, at most the time-out, then close the connections. Twice is harmless.
@@ -307,7 +307,7 @@ class Client:
         results: list[EnqueueResult] = []
         for chunk in chunks_blocking(tasks):
             outcomes = outcomes_blocking(self._through(options), chunk)
-            results += [result_of(outcome) for outcome in outcomes]
+            results += [enqueue_result(outcome) for outcome in outcomes]
         return results
 
     def _through(self, options: Mapping[str, object]) -> CallNext:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from weakref import WeakKeyDictionary
 
 from pyasynq._broker.semaphore import acquire_token, release_token
-from pyasynq._checks import check_whole, instant_of, name_of, positive_seconds_of
+from pyasynq._checks import check_whole, checked_name, instant_of, positive_seconds_of
 from pyasynq._clock import SYSTEM_CLOCK, Clock
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
@@ -77,7 +77,7 @@ class Semaphore:
     ) -> None:
         check_whole("max_tokens", max_tokens, 1)
         seconds = positive_seconds_of("timeout", timeout)
-        self._scope = name_of("scope", scope)
+        self._scope = checked_name("scope", scope)
         self._max_tokens = max_tokens
         self._clock = clock
         self._deadlines: WeakKeyDictionary[RunningTask, int] = WeakKeyDictionary()
@@ -111,7 +111,7 @@ class Semaphore:
         plan = acquire_token(
             self._scope,
             self._max_tokens,
-            context().task_id if task_id is None else name_of("task_id", task_id),
+            context().task_id if task_id is None else checked_name("task_id", task_id),
             deadline=seconds,
             now=self._clock.redis_now(),
         )
@@ -131,7 +131,7 @@ class Semaphore:
             ServerStateError: outside of a handler, without a `task_id`.
             RedisError: when Redis cannot be reached within the time-out, or refuses.
         """
-        holder = context().task_id if task_id is None else name_of("task_id", task_id)
+        holder = context().task_id if task_id is None else checked_name("task_id", task_id)
         running = current_task.get(None) if task_id is None else None
         deadline = None if running is None else self._deadlines.get(running)
         # Attempts at a task with a deadline of its own take their tokens until the same second.

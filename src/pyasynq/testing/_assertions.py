@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq.task import TaskState
-from pyasynq.testing._enqueued import WAITING_STATES, Enqueued, Wanted, complaint, process_time
+from pyasynq.testing._enqueued import WAITING_STATES, Enqueued, TaskFilter, complaint, process_time
 from pyasynq.testing._recorder import arguments_of
 
 if TYPE_CHECKING:
@@ -110,10 +110,10 @@ class Assertions:
         process_in: Duration | None = None,
         payload: object = None,
         **wanted: Any,
-    ) -> Wanted:
+    ) -> TaskFilter:
         names = ("queue", "state", "group", "headers", "task_id", "max_retry")
         options = {name: wanted.pop(name) for name in names if name in wanted}
-        return Wanted(
+        return TaskFilter(
             task,
             positional,
             {**wanted, **(args or {})},

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyasynq.context import RunningTask
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class RecordedContext:
         del task
         self.progress = done, total, note
 
-    def finish_from_thread(self, work: Coroutine[Any, Any, T]) -> T:
+    def finish_from_thread(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine that does not wait; for the context."""
         try:
             work.send(None)
         except StopIteration as end:
-            result: T = end.value
+            result: _T = end.value
             return result
         work.close()
         raise RuntimeError("the context of a test does not wait for anything")

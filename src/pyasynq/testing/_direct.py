@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Plan
     from pyasynq._redis.url import RedisTarget
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class DirectDriver(AsyncDriver):
@@ -31,7 +31,7 @@ class DirectDriver(AsyncDriver):
         super().__init__(target, **settings)
         self._blocking = BlockingDriver(target, **settings)
 
-    async def run_unshielded(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
+    async def run_unshielded(self, plans: Sequence[Plan[_T]]) -> list[_T | Exception]:
         """Run plans, and let nothing else of the event loop run meanwhile."""
         return self._blocking.run_batch(plans)
 
@@ -54,7 +54,7 @@ class DirectClient(Client):
         return DirectDriver(target, **settings)
 
 
-class Place:
+class QueuePlace:
     """Where and when an app works while it is under test."""
 
     def __init__(self, url: str, clock: Clock) -> None:

@@ -74,7 +74,7 @@ class Enqueued:
         return f"{info.type}({call}), queue {info.queue!r}{group}, {info.state.value}{when}"
 
 
-class Wanted:
+class TaskFilter:
     """What a task must be like. What is not given may be anything.
 
     Args:
@@ -217,7 +217,7 @@ def process_time(now: datetime, process_at: datetime | None, process_in: Duratio
     return instant._replace(seconds=instant.ceiling, microseconds=0).to_datetime()
 
 
-def complaint(wanted: Wanted, tasks: Sequence[Enqueued], headline: str, already: Iterable[str]) -> str:
+def complaint(wanted: TaskFilter, tasks: Sequence[Enqueued], headline: str, already: Iterable[str]) -> str:
     """Return the message of a failed assertion: what was wanted, and what is most like it."""
     lines = [headline]
     near = sorted(

@@ -25,7 +25,7 @@ from pyasynq.options import DEFAULT_QUEUE
 from pyasynq.testing._assertions import Assertions
 from pyasynq.testing._crash import take_and_die
 from pyasynq.testing._database import database
-from pyasynq.testing._direct import Place
+from pyasynq.testing._direct import QueuePlace
 from pyasynq.testing._next_task import put_in_front, without_waiting
 from pyasynq.testing._recorder import RecordedRouter, Recorder
 from pyasynq.testing._report import Attempt, Report
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from pyasynq.scheduler import Scheduler
     from pyasynq.task import Task
 
-P = ParamSpec("P")
-R = TypeVar("R")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class KitBase:
@@ -92,7 +92,7 @@ class KitBase:
             """The URL of the test's database."""
             target = parse_redis_url(self.url)
             stack.enter_context(only({target.address, *self._allow}))
-            place = Place(self.url, self.clock)
+            place = QueuePlace(self.url, self.clock)
             if self._app is not None:
                 # Another kit may have it, and its modules may not import.
                 stack.enter_context(self._app._redirected(place))  # noqa: SLF001 - made for this
@@ -305,7 +305,7 @@ class Kit(KitBase, Assertions):
         until = self._instant_of(moment)
         return run_blocking("advance_to", lambda threads: self._until(until, threads, raises=raises))
 
-    async def perform(self, task: TypedTask[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]:
+    async def perform(self, task: TypedTask[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> Attempt[_R]:
         """Enqueue a call and run it now, before all that waits: middleware, context, timeout and all.
 
         Its process time and group are left aside; `task.options(...)` sets other options.
@@ -318,7 +318,7 @@ class Kit(KitBase, Assertions):
         _check_is_typed(task)
         return await self.perform_task(task.task(*args, **kwargs))
 
-    def perform_sync(self, task: TypedTask[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]:
+    def perform_sync(self, task: TypedTask[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> Attempt[_R]:
         """Enqueue a call and run it now, blocking; as `perform`."""
         _check_is_typed(task)
         return self.perform_task_sync(task.task(*args, **kwargs))

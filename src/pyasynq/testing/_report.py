@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from pyasynq._app.typed_task import TypedTask
 
-R_co = TypeVar("R_co", covariant=True)
+_R_co = TypeVar("_R_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt(Generic[R_co]):
+class Attempt(Generic[_R_co]):
     """One run of one task.
 
     Attributes:
@@ -43,7 +43,7 @@ class Attempt(Generic[R_co]):
     retried: int
     at: datetime
     outcome: Outcome
-    result: R_co | None = None
+    result: _R_co | None = None
     error: BaseException | None = None
 
     def __str__(self) -> str:

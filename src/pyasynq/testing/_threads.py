@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyasynq._engine.run.threads import _Job
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class CallerThread(HandlerThreads):
@@ -61,7 +61,7 @@ class CallerThread(HandlerThreads):
         self._jobs.put(None)
 
 
-def run_blocking(method: str, work: Callable[[CallerThread], Coroutine[Any, Any, T]]) -> T:
+def run_blocking(method: str, work: Callable[[CallerThread], Coroutine[Any, Any, _T]]) -> _T:
     """Run a coroutine in an event loop of its own, and the plain functions that it hands over in this thread.
 
     Raises:
@@ -94,10 +94,12 @@ def run_blocking(method: str, work: Callable[[CallerThread], Coroutine[Any, Any,
     return run.result()
 
 
-class _Run(Generic[T]):
+class _Run(Generic[_T]):
     """One coroutine in its thread."""
 
-    def __init__(self, work: Callable[[CallerThread], Coroutine[Any, Any, T]], threads: CallerThread) -> None:
+    def __init__(
+        self, work: Callable[[CallerThread], Coroutine[Any, Any, _T]], threads: CallerThread
+    ) -> None:
         self._work = work
         self._threads = threads
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -124,13 +126,13 @@ class _Run(Generic[T]):
         if self._loop is not None and self._task is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._task.cancel)
 
-    def result(self) -> T:
+    def result(self) -> _T:
         """Return what the coroutine returned, or raise what it raised."""
         error, self._error = self._error, None
         try:
             if error is not None:
                 raise error
-            value: T = self._value
+            value: _T = self._value
             return value
         finally:
             del error

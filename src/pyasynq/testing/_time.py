@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyasynq._redis.driver import BlockingDriver
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _KEYS_AT_ONCE: Final = 1_000
 _UNITS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
@@ -146,7 +146,7 @@ def _all(
     return checked(driver.run_batch(plans)) if plans else []
 
 
-def checked(results: Iterable[T | Exception]) -> list[T]:
+def checked(results: Iterable[_T | Exception]) -> list[_T]:
     """Return the results of a batch, or raise the first error among them."""
     good = []
     for result in results:

@@ -15,12 +15,12 @@ from pyasynq._broker.inspecting.queues import history
 from pyasynq._broker.inspecting.tasks import get_task
 from pyasynq._broker.leases import list_expired
 from pyasynq._broker.queue_registry import queue_names
-from pyasynq._broker.stored import check_task_id, name_of, number_of
+from pyasynq._broker.stored import check_task_id, decode_name, number_of
 from pyasynq._broker.stored_limits import get_limits
 from pyasynq._broker.task_events import decode_event
-from pyasynq._broker.task_records import task_info
+from pyasynq._broker.task_records import decode_task_info
 from pyasynq._redis.facts import server_facts
-from pyasynq._redis.redis_py import pack
+from pyasynq._redis.redis_py import pack_command
 from pyasynq._scheduler.entry import option_texts
 from pyasynq._wire.engine_text import decode_engine
 from pyasynq._wire.history import decode_attempts, decode_progress
@@ -36,7 +36,7 @@ def described(state: str = "pending", message: bytes | None = None, **fields: by
     """Return what is said of a task with these fields in its hash."""
     values = (FIELDS | fields).values()
     row = [b"id", message or message_bytes("id"), state.encode(), *values, None, None]
-    return task_info(answer(get_task("default", "id"), [row]), NOW)  # type: ignore[arg-type]
+    return decode_task_info(answer(get_task("default", "id"), [row]), NOW)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("crashes", [b"many", b"\xff", b"", b"9" * 5_000, b"1e3"])
@@ -128,14 +128,14 @@ def test_an_id_that_is_no_utf8_goes_back_to_redis_as_it_was() -> None:
     row = [b"\xff\x00", b"", 0, b"token", b"1", b""]
     expired: Any = answer(list_expired("default", now=NOW), [[1, *row]])
     [task] = expired
-    assert b"*2\r\n$3\r\nGET\r\n$2\r\n\xff\x00\r\n" == pack([("GET", task.id)])
+    assert b"*2\r\n$3\r\nGET\r\n$2\r\n\xff\x00\r\n" == pack_command([("GET", task.id)])
 
 
 def test_a_task_whose_id_is_no_utf8_is_undecodable() -> None:
     """No record of a worker could name it, so it is quarantined; others are not."""
     check_task_id("ÿ", b"")
     with pytest.raises(UndecodableMessageError, match="its id is no UTF-8"):
-        check_task_id(DequeuedTask(name_of(b"\xff"), b"message", 0, 0).id, b"message")
+        check_task_id(DequeuedTask(decode_name(b"\xff"), b"message", 0, 0).id, b"message")
 
 
 def test_numbers_of_more_than_64_bits_are_none() -> None:

@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq._redis.durability import exchange
+from pyasynq._redis.durability import exchange_durably
 from pyasynq._redis.plan import Argument, Call, CommandCall, Replay, ScriptCall
 from pyasynq._redis.script import Script, ScriptForm
 from pyasynq._redis.session import DriverState, Session
@@ -78,7 +78,7 @@ class ScriptedServer:
         return outcomes
 
     def perform(self, calls: Sequence[Call]) -> list[Any]:
-        steps = exchange(calls, self.session, self.state)
+        steps = exchange_durably(calls, self.session, self.state)
         answer: Any = None
         try:
             while True:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.health import ping
+from pyasynq._broker.health import check_health
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import RedisUnavailableError
@@ -26,5 +26,5 @@ def test_a_connection_is_back_before_the_next_thread_may_want_it() -> None:
 
     connections._line = Line()
     with pytest.raises(RedisUnavailableError):
-        driver.run(ping())
+        driver.run(check_health())
     assert [1] == idle_at_end

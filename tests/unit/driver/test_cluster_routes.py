@@ -7,7 +7,7 @@ import pytest
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.cluster.routes import route
 from pyasynq._redis.cluster.slot_map import SLOTS, ClusterMap, guard_key, slot_of
-from pyasynq._redis.cluster.visit import NO_ANSWER, Elsewhere, Visit
+from pyasynq._redis.cluster.visit import NO_ANSWER, UnsettledCall, Visit
 from pyasynq._redis.plan import CommandCall, DurableCall, Replay, ScriptCall
 from pyasynq._redis.session import DriverState
 from pyasynq._redis.steps import Pause
@@ -22,8 +22,8 @@ HALF = SLOTS // 2
 MAP = [[0, HALF - 1, [b"a", 1, b"id-a"]], [HALF, SLOTS - 1, [b"b", 2, b"id-b"]]]
 LOW, HIGH = 5, HALF + 5
 """Slots of A and of B."""
-GONE = Elsewhere(NO_ANSWER, "nothing listens there", False)
-LOST = Elsewhere(NO_ANSWER, "the server closed the connection", True)
+GONE = UnsettledCall(NO_ANSWER, "nothing listens there", False)
+LOST = UnsettledCall(NO_ANSWER, "the server closed the connection", True)
 
 
 def at(place: int | None, word: str = "x", replay: Replay = Replay.SAFE) -> CommandCall:
@@ -31,9 +31,9 @@ def at(place: int | None, word: str = "x", replay: Replay = Replay.SAFE) -> Comm
     return CommandCall((word,), place, replay)
 
 
-def answer(code: str, text: str = "") -> Elsewhere:
+def answer(code: str, text: str = "") -> UnsettledCall:
     """Return what a node that refuses gives back."""
-    return Elsewhere(code, f"{code} {text}", False)
+    return UnsettledCall(code, f"{code} {text}", False)
 
 
 class ScriptedCluster:

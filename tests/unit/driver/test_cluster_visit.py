@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pyasynq._redis.cluster.visit import Elsewhere, Visit, visit
+from pyasynq._redis.cluster.visit import UnsettledCall, Visit, visit
 from pyasynq._redis.plan import Call, Replay
 from pyasynq._redis.reply_errors import ReplyError
 from pyasynq._redis.steps import Open, Received
@@ -52,7 +52,7 @@ def test_a_missing_script_is_loaded_on_that_node() -> None:
 def test_what_another_node_may_settle_is_given_back_at_once(code: str) -> None:
     """Without a rest: what the other calls have got need not wait for it here."""
     node = ScriptedNode([1, ReplyError(code, "why")])
-    assert [1, Elsewhere(code, f"{code} why", False)] == node.visit(call(), call())
+    assert [1, UnsettledCall(code, f"{code} why", False)] == node.visit(call(), call())
     assert 0 == node.pauses
 
 
@@ -70,7 +70,7 @@ def test_after_a_break_each_call_is_treated_by_its_replay() -> None:
     first, never, token = node.visit(call(), call(Replay.NEVER), call(Replay.BY_TOKEN))
     assert 1 == first
     assert isinstance(never, ReplyLostError)
-    assert Elsewhere("", "broken pipe", True) == token
+    assert UnsettledCall("", "broken pipe", True) == token
 
 
 def test_a_connection_that_was_closed_while_it_rested_is_made_anew() -> None:
@@ -82,7 +82,7 @@ def test_a_connection_that_was_closed_while_it_rested_is_made_anew() -> None:
 def test_a_node_that_cannot_be_reached_gives_all_back() -> None:
     """After one try, which may take half of the time: somebody else has to be asked in the rest."""
     node = ScriptedNode("nothing listens there", is_open=False)
-    assert [Elsewhere("", "nothing listens there", False)] * 2 == node.visit(call(), call(Replay.NEVER))
+    assert [UnsettledCall("", "nothing listens there", False)] * 2 == node.visit(call(), call(Replay.NEVER))
     assert ["close", "open", "close"] == node.asked
     assert 0 == node.pauses
 
@@ -120,7 +120,7 @@ def test_a_call_that_may_have_run_is_sent_with_its_flag() -> None:
 def test_leave_is_asked_before_each_call() -> None:
     """It holds for the one command that follows it."""
     node = ScriptedNode([b"OK", 1, b"OK", ReplyError("TRYAGAIN", "")])
-    assert [1, Elsewhere("TRYAGAIN", "TRYAGAIN ", False)] == node.visit(
+    assert [1, UnsettledCall("TRYAGAIN", "TRYAGAIN ", False)] == node.visit(
         call(arg="a"), call(arg="b"), asking=True
     )
     assert [[("ASKING",), evalsha(arg="a"), ("ASKING",), evalsha(arg="b")]] == node.asked
@@ -129,7 +129,7 @@ def test_leave_is_asked_before_each_call() -> None:
 def test_leave_and_call_may_be_parted_by_a_break() -> None:
     """The call may have run."""
     node = ScriptedNode(Received([b"OK", 1, b"OK"], "broken pipe"))
-    assert [1, Elsewhere("", "broken pipe", True)] == node.visit(call(), call(), asking=True)
+    assert [1, UnsettledCall("", "broken pipe", True)] == node.visit(call(), call(), asking=True)
 
 
 def test_who_may_not_ask_for_leave_is_told_so() -> None:

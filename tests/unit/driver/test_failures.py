@@ -15,7 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from pyasynq._redis.failures import cause_of, refusal_of, tls_fault, unlike_redis
+from pyasynq._redis.failures import failure_text, refusal_of, tls_fault, unlike_redis
 from pyasynq._redis.tls import TLSOptions
 from pyasynq._redis.url import RedisTarget
 from pyasynq.errors import RedisTLSError
@@ -175,7 +175,7 @@ def test_the_table_in_the_docs_has_each_of_these_messages_and_no_other() -> None
 )
 def test_each_alert_about_our_certificate_is_one(reason: str) -> None:
     """Servers choose among several; they come while connecting, or with the first reply (TLS 1.3)."""
-    assert "it refuses our certificate, or wants one" in cause_of(ssl_error(reason))
+    assert "it refuses our certificate, or wants one" in failure_text(ssl_error(reason))
     assert "it refuses our certificate, or wants one" in (tls_fault(ssl_error(reason)) or "")
 
 
@@ -199,7 +199,9 @@ def test_a_connection_that_only_ended_is_no_fault_of_tls(kind: type[ssl.SSLError
 
 def test_a_plain_url_on_a_tls_port_is_told_to_try_tls() -> None:
     """The server hangs up on what is no greeting of TLS."""
-    assert "It may want TLS (rediss://)" in unlike_redis(cause_of(RedisConnectionError("Connection closed")))
+    assert "It may want TLS (rediss://)" in unlike_redis(
+        failure_text(RedisConnectionError("Connection closed"))
+    )
     refusal = refusal_of(hiredis.ProtocolError("Protocol error, got \\x15"), PLAIN, 0.5)
     assert str(refusal).startswith("what answers is no Redis (Protocol error")
 
@@ -221,4 +223,4 @@ def test_a_plain_url_on_a_tls_port_is_told_to_try_tls() -> None:
 )
 def test_a_cause_is_words_of_ours_or_the_errors_own(error: BaseException, cause: str) -> None:
     """Asyncio tells of several addresses in one text; where they failed for several reasons, it is quoted."""
-    assert cause_of(error).startswith(cause)
+    assert failure_text(error).startswith(cause)

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from pyasynq._redis.redis_py import pack
+from pyasynq._redis.redis_py import pack_command
 
 INTERRUPTED = """
 import signal
-from pyasynq._redis.redis_py import pack
+from pyasynq._redis.redis_py import pack_command
 
 command = tuple(range(3_000))
 strikes = 0
@@ -30,7 +30,7 @@ while strikes < 100:
         signal.setitimer(signal.ITIMER_REAL, 0.001)
         before = strikes
         while strikes == before:
-            pack([command])
+            pack_command([command])
     except KeyboardInterrupt:
         pass
 print(strikes)
@@ -48,5 +48,5 @@ def test_d51_a_signal_handler_that_raises_while_a_command_is_packed_crashes_noth
 
 def test_numbers_are_packed_as_text() -> None:
     """This holds next to a name that is not UTF-8, too."""
-    assert b"*2\r\n$3\r\nGET\r\n$2\r\n-7\r\n" == pack([("GET", -7)])
-    assert b"*2\r\n$1\r\n\xff\r\n$1\r\n7\r\n" == pack([("\udcff", 7)])
+    assert b"*2\r\n$3\r\nGET\r\n$2\r\n-7\r\n" == pack_command([("GET", -7)])
+    assert b"*2\r\n$1\r\n\xff\r\n$1\r\n7\r\n" == pack_command([("\udcff", 7)])

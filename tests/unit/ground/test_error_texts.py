@@ -18,7 +18,7 @@ import pydantic
 import pytest
 
 from pyasynq import App, Archive, Cancel, Mux, Retry, Snooze, Task, errors
-from pyasynq._broker.enqueueing.chunks import result_of
+from pyasynq._broker.enqueueing.chunks import enqueue_result
 from pyasynq._engine.run.group_routes import declared
 from pyasynq._engine.run.middleware import check_middleware
 from pyasynq._engine.run.routes import router_of
@@ -183,7 +183,7 @@ ERRORS: list[PyasynqError] = [
     errors.HandlerExitError(SystemExit(SECRET)),
     errors.SchedulerStateError(),
     errors.ScheduleNotFoundError("entry"),
-    errors.EnqueueManyError([result_of(errors.PayloadTooLargeError(2, 1))]),
+    errors.EnqueueManyError([enqueue_result(errors.PayloadTooLargeError(2, 1))]),
     errors.ResultTooLargeError(2, 1),
     errors.RedisValueTooLargeError(),
     errors.ArchiveFullError("q", 2, 1, 1),
@@ -249,7 +249,7 @@ WITH_A_VALUE: dict[str, Callable[[Any], object]] = {
     "concurrency": lambda value: ServerConfig(concurrency=value),
     "queues": lambda value: ServerConfig(queues={"q": value}),
     "timeout": lambda value: ServerConfig(shutdown_timeout=value),
-    "client middleware": lambda value: raise_error(result_of([value]).error),
+    "client middleware": lambda value: raise_error(enqueue_result([value]).error),
     "message": message_with,
     "bytes": lambda value: decode_task_message(str(value).encode("utf-8", "replace")),
     # The names of headers are shown.

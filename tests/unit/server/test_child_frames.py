@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyasynq._engine.executor.frames import Frame, Unpacker, pack
+from pyasynq._engine.executor.frames import Frame, Unpacker, pack_frame
 
 FRAMES = [
     Frame("run", {"id": "a", "deadline_at": 1.5, "headers": {"k": "v"}}, b"\x00payload\xff"),
@@ -14,7 +14,7 @@ FRAMES = [
 @pytest.mark.parametrize("size", [1, 2, 7, 100_000])
 def test_frames_come_out_as_they_went_in_whatever_pieces_they_come_in(size: int) -> None:
     """A stream knows no bounds of messages."""
-    stream = b"".join(pack(*frame) for frame in FRAMES)
+    stream = b"".join(pack_frame(*frame) for frame in FRAMES)
     unpacker = Unpacker()
 
     heard = [
@@ -30,7 +30,7 @@ def test_a_large_body_is_carried_as_it_is() -> None:
     """Payloads are bytes, and not text in JSON."""
     body = bytes(range(256)) * 40_000
 
-    [frame] = Unpacker().feed(pack("run", {}, body))
+    [frame] = Unpacker().feed(pack_frame("run", {}, body))
 
     assert body == frame.body
 

@@ -75,7 +75,7 @@ class FakeChild:
 def fakes(monkeypatch: pytest.MonkeyPatch) -> type[FakeChild]:
     """Children that are no processes."""
     FakeChild.made, FakeChild.fails = [], False
-    monkeypatch.setattr(pool, "Child", FakeChild)
+    monkeypatch.setattr(pool, "ExecutorChild", FakeChild)
     return FakeChild
 
 

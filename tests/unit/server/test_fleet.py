@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from pyasynq._engine.supervisor.fleet import Fate, Fleet, Kill, Limits, Member, Phase, Stage, Start, Terminate
+from pyasynq._engine.supervisor.fleet import (
+    Fate,
+    Fleet,
+    Kill,
+    Limits,
+    Member,
+    MemberPhase,
+    Stage,
+    Start,
+    Terminate,
+)
 
 KILLED = -9
 
@@ -210,7 +220,7 @@ def test_a_follower_that_leaves_before_it_said_that_it_is_ready_has_still_follow
     play.fleet.reload(play.now)
     [new] = play.act()
     play.fleet.leaving(new, play.now)
-    assert Phase.LEAVING is new.phase
+    assert MemberPhase.LEAVING is new.phase
     play.act()
     assert [old] == play.terminated
     play.die(old, 0)
@@ -284,7 +294,7 @@ def test_a_dead_child_is_not_terminated() -> None:
     play.die(member, 0)
     assert [] == play.act()
     assert [] == play.terminated
-    assert Phase.READY is member.phase
+    assert MemberPhase.READY is member.phase
 
 
 def test_d17_a_child_that_gives_no_sign_of_life_is_killed_once_and_replaced() -> None:

@@ -13,7 +13,7 @@ import pytest
 from pyasynq._background.redis_time import RedisTime
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.engine import Engine
-from pyasynq._engine.run.attempt import Attempt, Phase, Report
+from pyasynq._engine.run.attempt import Attempt, Phase, ProgressReport
 from pyasynq._engine.services.progress_writer import ProgressWriter
 from pyasynq._engine.settings import EngineSettings
 from pyasynq.errors import RedisReplyError, RedisUnavailableError
@@ -59,7 +59,7 @@ def make_writer() -> tuple[ProgressWriter, FakeDriver]:
 
 def report(writer: ProgressWriter, one: Attempt, done: int) -> None:
     """Say something, as the engine hands it on."""
-    one.progress = Report(done, None, "", 0.0)
+    one.progress = ProgressReport(done, None, "", 0.0)
     if not one.progress_queued:
         one.progress_queued = True
         writer.report(one)
@@ -154,7 +154,7 @@ def test_a_report_is_dated_when_it_was_made() -> None:
     one = running()
     assert b"" == one.progress_json()
     one.started, one.started_at = 100.0, 2_000_000_000.0
-    one.progress = Report(1, 2, "x", 107.25)
+    one.progress = ProgressReport(1, 2, "x", 107.25)
     assert b'{"done":1,"at":2000000007.25,"total":2,"note":"x"}' == one.progress_json()
 
 

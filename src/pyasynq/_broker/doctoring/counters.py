@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq._broker.arguments import MAX_TASKS, chunks
 from pyasynq._broker.scripts import DOCTOR_RAISE_COUNTER
-from pyasynq._broker.stored import name_of
+from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 
@@ -56,7 +56,7 @@ def raise_counter(queue: str, counter: bytes, least: int | None) -> Plan[bool]:
     keys = queue_keys(queue)
     is_total = counter in {keys.processed.encode(), keys.failed.encode()}
     arguments = ("" if least is None else least, int(is_total))
-    return bool((yield ScriptCall(DOCTOR_RAISE_COUNTER, (name_of(counter),), arguments, Replay.SAFE)))
+    return bool((yield ScriptCall(DOCTOR_RAISE_COUNTER, (decode_name(counter),), arguments, Replay.SAFE)))
 
 
 def _read(names: list[bytes], key: str) -> CommandCall:

@@ -14,7 +14,7 @@ from pyasynq._broker.scripts import (
     SERVER_LIST,
 )
 from pyasynq._broker.settle import trim_rest
-from pyasynq._broker.stored import name_of, number_of
+from pyasynq._broker.stored import decode_name, number_of
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import ALL_QUEUES, SCHEDULERS, SERVERS, WORKERS, queue_keys, scheduler_history_key
 from pyasynq._wire.messages import SchedulerEntry, UndecodableMessageError
@@ -64,7 +64,7 @@ def database_size(at: Place = None) -> Plan[int]:
 def look_at_lock(queue: str, lock: bytes) -> Plan[LockFacts]:
     """Learn whose a lock is."""
     owner, message, state, digest, ttl = yield ScriptCall(
-        DOCTOR_LOOK_AT_LOCK, (name_of(lock),), (queue_keys(queue).task_prefix,), Replay.SAFE
+        DOCTOR_LOOK_AT_LOCK, (decode_name(lock),), (queue_keys(queue).task_prefix,), Replay.SAFE
     )
     return LockFacts(lock, owner, message, state.decode("utf-8", "backslashreplace"), digest, ttl)
 
@@ -73,7 +73,7 @@ def release_lock(queue: str, facts: LockFacts, *, seconds: int | None = None) ->
     """Release a lock, or with `seconds` give one that never ends an end; False if anything has changed."""
     done = yield ScriptCall(
         DOCTOR_RELEASE_LOCK,
-        (name_of(facts.key),),
+        (decode_name(facts.key),),
         (queue_keys(queue).task_prefix, facts.digest, "" if seconds is None else seconds),
         Replay.SAFE,
     )
@@ -82,12 +82,12 @@ def release_lock(queue: str, facts: LockFacts, *, seconds: int | None = None) ->
 
 def time_to_live(key: bytes) -> Plan[int]:
     """Return the seconds that a key still lives; -1 for ever, -2 if there is none."""
-    return int((yield CommandCall(("TTL", key), name_of(key), Replay.SAFE)))
+    return int((yield CommandCall(("TTL", key), decode_name(key), Replay.SAFE)))
 
 
 def expire_endless(key: bytes, *, seconds: int) -> Plan[bool]:
     """Give a key an end if it has none."""
-    return bool((yield ScriptCall(DOCTOR_EXPIRE_ENDLESS, (name_of(key),), (seconds,), Replay.SAFE)))
+    return bool((yield ScriptCall(DOCTOR_EXPIRE_ENDLESS, (decode_name(key),), (seconds,), Replay.SAFE)))
 
 
 def lapsed_records(index: str, *, before: int) -> Plan[list[bytes]]:
@@ -111,7 +111,7 @@ def record_lapse(key: str) -> Plan[tuple[float, float] | None]:
     return (float(score), left / 1_000) if score is not None and left > 0 else None
 
 
-def scheduler_entries(key: str) -> Plan[set[bytes]]:
+def list_scheduler_entries(key: str) -> Plan[set[bytes]]:
     """Return the keys of the histories of the entries that a scheduler's record lists."""
     found = set()
     for data in (yield CommandCall(("LRANGE", key, 0, -1), key, Replay.SAFE)):
@@ -123,7 +123,7 @@ def scheduler_entries(key: str) -> Plan[set[bytes]]:
 def last_event(history: bytes) -> Plan[int]:
     """Return when the newest enqueue in a history was, as Unix time; 0 if there is none."""
     command = ("ZRANGE", history, -1, -1, "WITHSCORES")
-    newest = yield CommandCall(command, name_of(history), Replay.SAFE)
+    newest = yield CommandCall(command, decode_name(history), Replay.SAFE)
     return int(float(newest[1])) if newest else 0
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 LIST_WALK: Final = 100_000
 """How many ids a script looks through from either end of a list; of one up to twice as long it sees all."""
-PAGE: Final = 10_000
+LIST_PAGE: Final = 10_000
 OVERLAP: Final = 1_000
 """How many ids of a page are read again with the next one, to know where it goes on."""
 _ROUNDS: Final = 3
@@ -31,15 +31,15 @@ def count_in_list(key: str, ids: Collection[bytes]) -> Plan[Counter[bytes] | Non
         before: list[bytes] = []
         start = 0
         while True:
-            page = yield CommandCall(("LRANGE", key, start, start + PAGE - 1), key, Replay.SAFE)
+            page = yield CommandCall(("LRANGE", key, start, start + LIST_PAGE - 1), key, Replay.SAFE)
             fresh = _continued(before, page)
             if fresh is None:
                 break
             counts.update(one for one in fresh if one in ids)
-            if len(page) < PAGE:
+            if len(page) < LIST_PAGE:
                 return counts
             before = page[-OVERLAP:]
-            start += PAGE - OVERLAP
+            start += LIST_PAGE - OVERLAP
     return None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS, chunks, time_arguments
 from pyasynq._broker.doctoring.lists import LIST_WALK, count_in_list
 from pyasynq._broker.scripts import DOCTOR_JUDGE, DOCTOR_READ_TASKS, DOCTOR_SETTLE, DOCTOR_WALK
-from pyasynq._broker.stored import name_of
+from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.constants import LEASE_SECONDS
 from pyasynq._wire.keys import queue_keys
@@ -29,7 +29,7 @@ _JUDGED_AT_ONCE: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class TaskFacts:
+class ExaminedTask:
     """What a task's hash says; what it does not hold is empty.
 
     Attributes:
@@ -86,7 +86,7 @@ class Settlement(NamedTuple):
         message: in place of the one that it has; empty to keep that.
     """
 
-    facts: TaskFacts
+    facts: ExaminedTask
     seen_in: bytes
     state: str
     place: str | bytes
@@ -111,10 +111,10 @@ def walk(
     return Walked(*reply)
 
 
-def read_tasks(queue: str, ids: Sequence[bytes]) -> Plan[list[TaskFacts]]:
+def read_tasks(queue: str, ids: Sequence[bytes]) -> Plan[list[ExaminedTask]]:
     """Read tasks, in calls of up to 1,000 tasks or 4 MB of messages."""
     keys = queue_keys(queue)
-    facts: list[TaskFacts] = []
+    facts: list[ExaminedTask] = []
     while len(facts) < len(ids):
         some = ids[len(facts) : len(facts) + MAX_TASKS]
         number, *reply = yield ScriptCall(
@@ -124,13 +124,13 @@ def read_tasks(queue: str, ids: Sequence[bytes]) -> Plan[list[TaskFacts]]:
             Replay.SAFE,
         )
         for task_id, score, values in zip(some[:number], reply[::2], reply[1::2], strict=True):
-            facts.append(TaskFacts(task_id, *_values(values), score=score))
+            facts.append(ExaminedTask(task_id, *_values(values), score=score))
     return facts
 
 
 def judge(
     queue: str, suspects: Mapping[bytes, bytes], *, now: Instant | None = None
-) -> Plan[list[TaskFacts]]:
+) -> Plan[list[ExaminedTask]]:
     """Learn all about tasks, given as ids and what each was seen in.
 
     An id is searched for at both ends of the lists, so one call judges fewer tasks the longer these are.
@@ -140,7 +140,7 @@ def judge(
     keys = queue_keys(queue)
     pending = yield from count_in_list(keys.pending, suspects)
     active = yield from count_in_list(keys.active, suspects)
-    facts: list[TaskFacts] = []
+    facts: list[ExaminedTask] = []
     if pending is None or active is None:
         return facts
     for chunk in chunks(list(suspects.items()), width=4, most=(yield from _at_once(keys))):
@@ -156,12 +156,12 @@ def judge(
         for at, (task_id, _) in enumerate(chunk):
             places, scores, values, lease, digest, has_hash = reply[at * 6 : at * 6 + 6]
             facts.append(
-                TaskFacts(
+                ExaminedTask(
                     task_id,
                     *_values(values),
                     places=tuple(places),
                     scores=tuple(scores),
-                    lease=name_of(lease),
+                    lease=decode_name(lease),
                     digest=digest,
                     has_hash=bool(has_hash),
                     listed=(pending[task_id], active[task_id]),
@@ -232,4 +232,4 @@ def _values(reply: Sequence[Reply]) -> tuple[bytes, str, bytes, bytes, bytes, by
 
 
 def _text(key: str | bytes) -> str:
-    return key if isinstance(key, str) else name_of(key)
+    return key if isinstance(key, str) else decode_name(key)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.arguments import chunks
 from pyasynq._broker.scripts import DOCTOR_READ_TYPES
-from pyasynq._broker.stored import name_of
+from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import ALL_QUEUES, SCHEDULERS, SERVERS, WORKERS, queue_keys, scheduler_history_key
 
@@ -85,10 +85,10 @@ def wrong_types(queue: str, names: Sequence[bytes]) -> Plan[dict[bytes, bytes]]:
 
 def wrong_type(key: bytes) -> Plan[bytes | None]:
     """Return the type of a key of no queue if it is wrong."""
-    expected = GLOBAL_TYPES.get(name_of(key))
+    expected = GLOBAL_TYPES.get(decode_name(key))
     for prefix, kind in _OF_GLOBAL_PREFIXES:
         if key.startswith(prefix):
             expected = kind
-    found = yield CommandCall(("TYPE", key), name_of(key), Replay.SAFE)
+    found = yield CommandCall(("TYPE", key), decode_name(key), Replay.SAFE)
     kind = found.encode() if isinstance(found, str) else bytes(found)
     return None if expected is None or kind in {GONE, expected} else kind

@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from pyasynq._clock import Clock
     from pyasynq.task import EnqueueResult, Task
 
-B = TypeVar("B", EnqueueBatcher, BlockingEnqueueBatcher)
+_B = TypeVar("_B", EnqueueBatcher, BlockingEnqueueBatcher)
 
 
-class _Composer(Generic[B]):
+class _Composer(Generic[_B]):
     """Makes chunks of tasks, and collects the results of those that were sent."""
 
     def __init__(
         self,
-        batchers: tuple[B, B],
+        batchers: tuple[_B, _B],
         options: Mapping[str, object],
         *,
         clock: Clock,
         max_payload: int,
     ) -> None:
-        self._batcher: B = batchers[0]
-        self._durable_batcher: B = batchers[1]
+        self._batcher: _B = batchers[0]
+        self._durable_batcher: _B = batchers[1]
         self._options = options
         self._clock = clock
         self._max_payload = max_payload
         self._results: list[EnqueueResult] = []
 
-    def _compose(self, tasks: Sequence[Task]) -> tuple[Chunk, B]:
+    def _compose(self, tasks: Sequence[Task]) -> tuple[Chunk, _B]:
         chunk = Chunk(tasks, self._options, now=self._clock.now(), max_payload=self._max_payload)
         return chunk, self._durable_batcher if chunk.is_durable else self._batcher
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
     from pyasynq._redis.plan import Plan
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 BlockingTasks: TypeAlias = Iterable[Task]
 OnError: TypeAlias = Literal["raise", "return"]
@@ -220,7 +220,7 @@ def failed(task_id: str | None, queue: str | None, error: PyasynqError) -> Enque
     return EnqueueResult(status, task_id, queue, error)
 
 
-def result_of(outcome: object) -> EnqueueResult:
+def enqueue_result(outcome: object) -> EnqueueResult:
     """Return the result of one task that went through client middleware, from what came out of it."""
     if isinstance(outcome, TaskInfo):
         status = outcome.enqueue_status
@@ -279,7 +279,9 @@ class _Collected:
         return tasks
 
 
-async def outcomes_async(call: Callable[[Task], Awaitable[T]], tasks: Sequence[Task]) -> list[T | Exception]:
+async def outcomes_async(
+    call: Callable[[Task], Awaitable[_T]], tasks: Sequence[Task]
+) -> list[_T | Exception]:
     """Make the calls at the same time, so that they coalesce; return a value or an exception for each."""
     import asyncio  # noqa: PLC0415 - the blocking client needs none of it
 
@@ -290,9 +292,9 @@ async def outcomes_async(call: Callable[[Task], Awaitable[T]], tasks: Sequence[T
     return outcomes  # type: ignore[return-value] # what else gather could return was raised
 
 
-def outcomes_blocking(call: Callable[[Task], T], tasks: Sequence[Task]) -> list[T | Exception]:
+def outcomes_blocking(call: Callable[[Task], _T], tasks: Sequence[Task]) -> list[_T | Exception]:
     """Make the calls one after another; the blocking counterpart of `outcomes_async`."""
-    outcomes: list[T | Exception] = []
+    outcomes: list[_T | Exception] = []
     for task in tasks:
         try:
             outcomes.append(call(task))

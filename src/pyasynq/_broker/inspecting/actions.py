@@ -14,7 +14,7 @@ from pyasynq._broker.scripts import (
     INSPECT_RUN,
 )
 from pyasynq._broker.settle import trim_rest
-from pyasynq._broker.stored import name_of
+from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import QueueKeys, queue_keys
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
@@ -218,5 +218,5 @@ def act_on_collection(
 
 def _first_ids(collection: str, number: int, *, is_list: bool) -> Plan[list[str]]:
     command = ("LRANGE", collection, -number, -1) if is_list else ("ZRANGE", collection, 0, number - 1)
-    ids = [name_of(task_id) for task_id in (yield CommandCall(command, collection, Replay.SAFE))]
+    ids = [decode_name(task_id) for task_id in (yield CommandCall(command, collection, Replay.SAFE))]
     return ids[::-1] if is_list else ids

@@ -10,7 +10,7 @@ from pyasynq._broker.inspecting import group_counts
 from pyasynq._broker.inspecting import queues as inspect_queues
 from pyasynq._broker.inspecting import removal as inspect_removal
 from pyasynq._broker.stored_limits import get_limits
-from pyasynq._checks import is_whole, name_of, seconds_of
+from pyasynq._checks import checked_name, is_whole, seconds_of
 from pyasynq._redis.plan import CommandCall, Plan, Replay
 from pyasynq._wire.keys import ALL_QUEUES
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError
@@ -27,7 +27,7 @@ _MAX_DAYS: Final = 366
 
 def require_queue(queue: str) -> Plan[None]:
     """Raise `QueueNotFoundError` for a queue that no task was ever enqueued to, or `InvalidOptionError`."""
-    name_of("queue", queue)
+    checked_name("queue", queue)
     if not (yield CommandCall(("SISMEMBER", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)):
         raise QueueNotFoundError(queue)
 
@@ -68,7 +68,7 @@ def groups(queue: str) -> Plan[list[GroupInfo]]:
 
 def pause_queue(queue: str, duration: Duration | None, *, now: Instant) -> Plan[None]:
     """Pause a queue for a time, or until it is ended; it need not exist yet."""
-    name_of("queue", queue)
+    checked_name("queue", queue)
     seconds = 0
     if duration is not None:
         seconds = math.ceil(seconds_of("duration", duration))
@@ -79,7 +79,7 @@ def pause_queue(queue: str, duration: Duration | None, *, now: Instant) -> Plan[
 
 def unpause_queue(queue: str) -> Plan[None]:
     """End the pause of a queue."""
-    name_of("queue", queue)
+    checked_name("queue", queue)
     yield from inspect_queues.unpause(queue)
 
 

@@ -12,7 +12,7 @@ from pyasynq._broker.inspecting.group_counts import forget_empty_groups, group_s
 from pyasynq._broker.inspecting.queues import collections, queue_info
 from pyasynq._broker.inspecting.tasks import collection_key
 from pyasynq._broker.scripts import INSPECT_REMOVE_QUEUE
-from pyasynq._broker.stored import name_of
+from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import ALL_QUEUES, QueueKeys, queue_keys
 from pyasynq.errors import QueueBusyError, QueueNotEmptyError
@@ -91,7 +91,7 @@ def _collections(keys: QueueKeys) -> Plan[list[tuple[str, TaskState, int]]]:
     found += [(keys.group(name), TaskState.AGGREGATING, size) for name, size in groups.items()]
     all_sets = ("ZRANGE", keys.aggregation_sets, 0, -1)
     for key in (yield CommandCall(all_sets, keys.aggregation_sets, Replay.SAFE)):
-        aggregation_set = name_of(key)
+        aggregation_set = decode_name(key)
         if not aggregation_set.startswith(keys.group_prefix):
             continue  # somebody else's, perhaps on another node
         size = yield CommandCall(("ZCARD", aggregation_set), aggregation_set, Replay.SAFE)

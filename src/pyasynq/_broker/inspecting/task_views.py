@@ -13,7 +13,7 @@ from pyasynq._broker.inspecting import updates as inspect_updates
 from pyasynq._broker.inspecting.group_counts import group_sizes
 from pyasynq._broker.inspecting.queue_views import require_queue
 from pyasynq._broker.inspecting.search import Wanted
-from pyasynq._checks import check_whole, instant_of, name_of, seconds_of
+from pyasynq._checks import check_whole, checked_name, instant_of, seconds_of
 from pyasynq.errors import ArchiveFullError, InvalidOptionError, UnknownOptionError
 from pyasynq.info import TaskFilters
 from pyasynq.task import TaskState
@@ -70,7 +70,7 @@ def task_info(queue: str, task_id: str, *, now: Instant) -> Plan[TaskInfo]:
     """Describe one task."""
     yield from require_queue(queue)
     record = yield from inspect_tasks.get_task(queue, task_id)
-    return task_records.task_info(record, now)
+    return task_records.decode_task_info(record, now)
 
 
 def search_tasks(
@@ -223,7 +223,7 @@ def update_process_at(queue: str, task_id: str, process_at: datetime, *, now: In
 
 def cancel(task_id: str, queue: str | None, outcome: str, *, now: Instant | None) -> Plan[list[CancelResult]]:
     """Ask the servers that run tasks of this id to cancel them."""
-    name_of("task_id", task_id)
+    checked_name("task_id", task_id)
     if outcome not in _OUTCOMES:
         raise InvalidOptionError("outcome", outcome, f"must be one of {', '.join(_OUTCOMES)}")
     if queue is not None:
@@ -236,7 +236,7 @@ def _state_of(state: str, group: str, allowed: tuple[TaskState, ...]) -> TaskSta
     if state not in names:
         raise InvalidOptionError("state", state, f"must be one of {', '.join(names)}")
     if state == TaskState.AGGREGATING:
-        name_of("group", group)
+        checked_name("group", group)
     elif group:
         raise InvalidOptionError("group", group, "only aggregating tasks are in a group")
     return TaskState(state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.inspecting.tasks import get_task
-from pyasynq._broker.task_records import task_info
+from pyasynq._broker.task_records import decode_task_info
 from pyasynq._redis.plan import CommandCall, Plan, Replay
 from pyasynq._wire.constants import RESULT_DROPPED
 from pyasynq._wire.keys import queue_keys
@@ -53,7 +53,7 @@ def look(queue: str, task_id: str, *, briefly: bool, clock: Clock) -> Plan[Look]
         record = yield from get_task(queue, task_id)
     except TaskNotFoundError:
         return Look(False)
-    return Look(True, task_info(record, clock.now()))
+    return Look(True, decode_task_info(record, clock.now()))
 
 
 def end_of_missing(retention: float | None, unseen: float) -> TaskEnd:
@@ -68,7 +68,7 @@ def end_of_missing(retention: float | None, unseen: float) -> TaskEnd:
     return TaskEnd.GONE
 
 
-def result_of(task: FinishedTask, retention: float | None) -> bytes | None:
+def decode_result(task: FinishedTask, retention: float | None) -> bytes | None:
     """Return the result of a task that has ended; None if its handler wrote none.
 
     `retention` is None when the task was not there at the first look.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyasynq._backoff import jittered_pause
 from pyasynq._broker.queue_registry import queue_names
-from pyasynq._broker.task_events import DROPPED, KINDS, MISSED, START, Mark, NewEvents, read_events
-from pyasynq._checks import name_of
+from pyasynq._broker.task_events import DROPPED, KINDS, MISSED, STREAM_START, Mark, NewEvents, read_events
+from pyasynq._checks import checked_name
 from pyasynq.errors import InvalidOptionError, RedisTLSError, RedisUnavailableError, ReplyLostError, nearest
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ class Follower:
                 raise InvalidOptionError("kinds", kind, f"there is no such event{remedy}")
         _check_is_mapping(after)
         self._kinds = frozenset(kinds)
-        self._types = frozenset(name_of("types", one) for one in types)
-        self._marks: dict[str, Mark | None] = dict.fromkeys(name_of("queue", queue) for queue in queues)
+        self._types = frozenset(checked_name("types", one) for one in types)
+        self._marks: dict[str, Mark | None] = dict.fromkeys(checked_name("queue", queue) for queue in queues)
         for queue, position in after.items():
-            self._marks[name_of("queue", queue)] = _mark(position)
+            self._marks[checked_name("queue", queue)] = _mark(position)
         self._follows_all = not queues
         self._knows_all = False
         self._look_for_queues_at = 0.0
@@ -102,7 +102,7 @@ class Follower:
 
     def _add(self, queues: Sequence[str], now: float) -> None:
         # All events of a queue that is new since are wanted.
-        mark = START if self._knows_all else None
+        mark = STREAM_START if self._knows_all else None
         for queue in queues:
             if queue not in self._marks:
                 self._marks[queue] = mark
@@ -127,4 +127,4 @@ def _check_is_mapping(after: object) -> None:
 def _mark(position: object) -> Mark:
     if not isinstance(position, str) or not _POSITION.fullmatch(position):
         raise InvalidOptionError("after", position, "must be the position of an event, or '0' for the oldest")
-    return START if position in {"0", "0-0"} else Mark(position, seen=True)
+    return STREAM_START if position in {"0", "0-0"} else Mark(position, seen=True)

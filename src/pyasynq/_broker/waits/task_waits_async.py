@@ -14,9 +14,9 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._broker.waits.endings import look, result_of
+from pyasynq._broker.waits.endings import decode_result, look
 from pyasynq._broker.waits.watched_task import Waiter, WatchedTask
-from pyasynq._checks import name_of, seconds_of
+from pyasynq._checks import checked_name, seconds_of
 from pyasynq._redis.key_watcher import Watcher
 from pyasynq._redis.loop_homes import LoopHomes
 from pyasynq._wire.keys import queue_keys
@@ -242,7 +242,7 @@ class TaskWaits:
 
     async def result(self, queue: str, task_id: str, timeout: Duration | None) -> bytes | None:
         """Wait for the end of a task, and return its result."""
-        return result_of(*await self._wait(queue, task_id, timeout, for_result=True))
+        return decode_result(*await self._wait(queue, task_id, timeout, for_result=True))
 
     async def close(self) -> None:
         """End all waits; they raise `ClientClosedError`."""
@@ -268,8 +268,8 @@ class TaskWaits:
         *,
         for_result: bool,
     ) -> tuple[FinishedTask, float | None]:
-        name_of("queue", queue)
-        name_of("task_id", task_id)
+        checked_name("queue", queue)
+        checked_name("task_id", task_id)
         seconds = None if timeout is None else seconds_of("timeout", timeout)
         self._driver.check_open()
         home = self._homes.here()

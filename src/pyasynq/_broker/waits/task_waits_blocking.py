@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyasynq._broker.waits.task_waits_async import TaskWaits
-from pyasynq._checks import name_of, seconds_of
+from pyasynq._checks import checked_name, seconds_of
 from pyasynq._redis.thread_waiter import ThreadWaiter, start_thread
 from pyasynq.errors import ClientClosedError, RedisUnavailableError, WaitTimeoutError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyasynq.options import Duration
     from pyasynq.task import FinishedTask
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _LOOK_AGAIN: Final = 0.5
 """Seconds after which a waiting thread looks for itself, in case its wake-up was lost."""
@@ -69,13 +69,13 @@ class BlockingTaskWaits:
 
     def _do(
         self,
-        wait: Callable[[TaskWaits, str, str, float | None], Coroutine[Any, Any, T]],
+        wait: Callable[[TaskWaits, str, str, float | None], Coroutine[Any, Any, _T]],
         queue: str,
         task_id: str,
         timeout: Duration | None,
-    ) -> T:
-        name_of("queue", queue)
-        name_of("task_id", task_id)
+    ) -> _T:
+        checked_name("queue", queue)
+        checked_name("task_id", task_id)
         seconds = None if timeout is None else seconds_of("timeout", timeout)
         self._driver.check_open()
         thread = self._thread
@@ -86,7 +86,7 @@ class BlockingTaskWaits:
             raise ClientClosedError("the client was closed before it could wait for a task")
         call = _Call(lambda waits: wait(waits, queue, task_id, seconds))
         call.late = WaitTimeoutError(queue, task_id, seconds or 0.0)
-        value: T = thread.perform(call, seconds)
+        value: _T = thread.perform(call, seconds)
         return value
 
 

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._engine.run.failure_text import Elsewhere, note_elsewhere, place_of, text_of, trace_of
+from pyasynq._engine.run.failure_text import RemoteFailure, note_elsewhere, place_of, text_of, trace_of
 from pyasynq._engine.run.outcome import cause_of
 from pyasynq.errors import RemoteError
 
@@ -77,7 +77,7 @@ def revive(fields: Mapping[str, Any]) -> BaseException:
     error.__suppress_context__ = fields["suppress"]
     trace = fields.get("trace", "").encode("utf-8", "replace")
     name = fields["name"].rpartition(".")[2]
-    note_elsewhere(error, Elsewhere(name, fields["text"], fields["place"], trace))
+    note_elsewhere(error, RemoteFailure(name, fields["text"], fields["place"], trace))
     return error
 
 

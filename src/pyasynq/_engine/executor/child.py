@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.carried_log import log_levels, write_record
-from pyasynq._engine.executor.frames import Frame, Unpacker, pack
+from pyasynq._engine.executor.frames import Frame, Unpacker, pack_frame
 from pyasynq._engine.executor.marks import MARK, kill_marked, new_mark
 from pyasynq.errors import ChildProcessDiedError, LeaseExpiredError
 
@@ -34,7 +34,7 @@ _LOOK_SECONDS: Final = 0.05
 _STANDARD_ERROR: Final = 2
 
 
-class Child(asyncio.Protocol):
+class ExecutorChild(asyncio.Protocol):
     """A process that runs one task at a time. All of it belongs to the event loop of the worker.
 
     It leads a session and a process group of its own, which is killed as a whole, also when it has ended by
@@ -51,7 +51,7 @@ class Child(asyncio.Protocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[int] = self._loop.create_future()
-        self.on_end: Callable[[Child], object] = lambda _: None
+        self.on_end: Callable[[ExecutorChild], object] = lambda _: None
         self.tasks = 0
         self.prepared: set[str] = set()
         self._killed_for = ""
@@ -286,7 +286,7 @@ class Child(asyncio.Protocol):
 
     def _say(self, kind: str, fields: dict[str, Any] | None = None, body: bytes = b"") -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(pack(kind, fields, body))
+            self._transport.write(pack_frame(kind, fields, body))
 
 
 def _name(number: int) -> str:

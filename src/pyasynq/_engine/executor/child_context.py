@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from pyasynq import errors
 from pyasynq._engine.executor import frames
-from pyasynq._engine.executor.frames import Unpacker, pack
+from pyasynq._engine.executor.frames import Unpacker, pack_frame
 from pyasynq.errors import LeaseExpiredError, PyasynqError, RedisError, TaskCanceledError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.executor.frames import Frame
     from pyasynq.context import Home, RunningTask
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _CHUNK: Final = 65_536
 _PROGRESS_SECONDS: Final = 0.1
 """A handler may report a million times a second, and the worker has other things to do."""
@@ -74,13 +74,13 @@ class Link:
 
     def log(self, fields: dict[str, Any]) -> None:
         """Send a log record."""
-        self.send(pack(frames.LOG, fields))
+        self.send(pack_frame(frames.LOG, fields))
 
     def write_result(self, task: int, data: bytes) -> Future[None]:
         """Let the worker store a result; the future tells when, or why not."""
         number = next(self._numbers)
         written = self._writes[number] = Future[None]()
-        self.send(pack(frames.WRITE_RESULT, {"task": task, "number": number}, data))
+        self.send(pack_frame(frames.WRITE_RESULT, {"task": task, "number": number}, data))
         return written
 
     def _written(self, fields: Mapping[str, Any]) -> None:
@@ -132,7 +132,7 @@ class Reports:
     def _send(self) -> None:
         fields, self._newest = self._newest, None
         if fields is not None:
-            self._link.send(pack(frames.PROGRESS, fields))
+            self._link.send(pack_frame(frames.PROGRESS, fields))
 
 
 class HostedMessage(NamedTuple):
@@ -200,7 +200,7 @@ class HostedHome:
             raise LeaseExpiredError
         await asyncio.wrap_future(self._link.write_result(hosted.number, data))
 
-    def finish_from_thread(self, work: Coroutine[Any, Any, T]) -> T:
+    def finish_from_thread(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine on the loop and block the calling thread, a handler's, until it has ended."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 

@@ -44,7 +44,7 @@ class Frame(NamedTuple):
     body: bytes = b""
 
 
-def pack(kind: str, fields: Mapping[str, Any] | None = None, body: bytes = b"") -> bytes:
+def pack_frame(kind: str, fields: Mapping[str, Any] | None = None, body: bytes = b"") -> bytes:
     """Return the bytes of a frame.
 
     Raises:

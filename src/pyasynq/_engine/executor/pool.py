@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from pyasynq._checks import seconds_of
 from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.carried_error import revive
-from pyasynq._engine.executor.child import Child
+from pyasynq._engine.executor.child import ExecutorChild
 from pyasynq._engine.executor.frames import Frame
 from pyasynq._engine.run.slot_table import RunningAttempts
 from pyasynq._engine.run.threads import in_thread
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyasynq.config import ServerConfig
     from pyasynq.task import Task
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _log = logging.getLogger("pyasynq")
 _KILL_SECONDS: Final = 5.0
 """How long killed processes are waited for; one that the kernel holds may take longer."""
@@ -54,9 +54,9 @@ class Children:
         self._clock = clock
         self._redis_time = redis_time
         self._free = asyncio.Semaphore(config.executor_processes or config.concurrency)
-        self._idle: list[Child] = []
-        self._busy: set[Child] = set()
-        self._spare_starts: list[asyncio.Task[Child]] = []
+        self._idle: list[ExecutorChild] = []
+        self._busy: set[ExecutorChild] = set()
+        self._spare_starts: list[asyncio.Task[ExecutorChild]] = []
         """Starts whose tasks were cancelled; the next task takes such a child."""
         self._tasks: set[asyncio.Task[Any]] = set()
         """Children that start, or leave."""
@@ -87,7 +87,7 @@ class Children:
             self._calls.remove(attempt)
         return _outcome(answer, attempt)
 
-    async def _take(self) -> Child:
+    async def _take(self) -> ExecutorChild:
         child = None
         while self._idle and child is None:
             # The one used last: what it needs is in memory. One that was killed may not have ended yet.
@@ -98,7 +98,7 @@ class Children:
         self._busy.add(child)
         return child
 
-    async def _wait_for_start(self) -> Child:
+    async def _wait_for_start(self) -> ExecutorChild:
         # A spare one first: else there would soon be more children than places.
         starting = self._spare_starts.pop() if self._spare_starts else self._beside(self._start())
         try:
@@ -108,8 +108,8 @@ class Children:
             starting.add_done_callback(self._keep)
             raise
 
-    async def _start(self) -> Child:
-        child = Child()
+    async def _start(self) -> ExecutorChild:
+        child = ExecutorChild()
         child.on_end = self._ended
         try:
             await child.set_up()
@@ -119,7 +119,7 @@ class Children:
         _log.debug("child process %d started", child.pid)
         return child
 
-    def _keep(self, starting: asyncio.Task[Child]) -> None:
+    def _keep(self, starting: asyncio.Task[ExecutorChild]) -> None:
         """Keep a child for later if its task is over, and no other task has taken it."""
         if starting not in self._spare_starts:
             return
@@ -127,14 +127,14 @@ class Children:
         if not starting.cancelled() and starting.exception() is None:
             self._give_back(starting.result())
 
-    def _beside(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def _beside(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         # Not in the context of an attempt, which would live as long as what is made there.
         task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _prepare(self, child: Child, attempt: Attempt, program: Program) -> Frame | None:
+    async def _prepare(self, child: ExecutorChild, attempt: Attempt, program: Program) -> Frame | None:
         """Let a child find a handler; return what it says if it does not."""
         reference = program.reference()
         if reference in child.prepared:
@@ -155,7 +155,7 @@ class Children:
         child.prepared.add(reference)
         return None
 
-    async def _run(self, child: Child, attempt: Attempt, program: Program, task: Task) -> Frame:
+    async def _run(self, child: ExecutorChild, attempt: Attempt, program: Program, task: Task) -> Frame:
         # What came before is no part of the time that the handler has.
         now = self._clock.monotonic()
         attempt.begin(monotonic=now, unix_time=self._redis_time.timestamp(now))
@@ -187,7 +187,7 @@ class Children:
             return 0.0
         return seconds_of("cancel_timeout", self._config.cancel_timeout)
 
-    def _give_back(self, child: Child) -> None:
+    def _give_back(self, child: ExecutorChild) -> None:
         self._busy.discard(child)
         if not child.is_usable:
             return
@@ -197,10 +197,10 @@ class Children:
         else:
             self._idle.append(child)
 
-    async def _leave(self, child: Child) -> None:
+    async def _leave(self, child: ExecutorChild) -> None:
         await child.leave(seconds_of("cancel_timeout", self._config.cancel_timeout))
 
-    def _ended(self, child: Child) -> None:
+    def _ended(self, child: ExecutorChild) -> None:
         if child in self._idle:
             self._idle.remove(child)
             _log.warning(

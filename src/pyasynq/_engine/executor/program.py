@@ -19,7 +19,7 @@ from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.carried_error import describe
 from pyasynq._engine.executor.carried_log import log_to
 from pyasynq._engine.executor.child_context import HostedHome, HostedTask, Link, Reports
-from pyasynq._engine.executor.frames import Frame, pack
+from pyasynq._engine.executor.frames import Frame, pack_frame
 from pyasynq._engine.executor.order import find_handler
 from pyasynq._engine.run.routes import Hosted, Route, awaited, is_coroutine_handler, result_bytes
 from pyasynq._engine.run.threads import HandlerThreads, current_threads
@@ -56,7 +56,7 @@ class Host:
                 answer = await self._answer(order, lifespans)
                 # The worker tells by these whether the answer belongs to its order, and is ours.
                 fields = {**answer.fields, "order": order.fields["order"], "pid": os.getpid()}
-                self._link.send(pack(answer.kind, fields, answer.body))
+                self._link.send(pack_frame(answer.kind, fields, answer.body))
         self._threads.close()
 
     def _heard(self, frame: Frame) -> None:

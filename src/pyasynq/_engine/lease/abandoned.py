@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from pyasynq._engine.lease.renewal import Found, Renewal
+from pyasynq._engine.lease.renewal import Renewal, RenewalResult
 from pyasynq._visible_text import visible
 from pyasynq.errors import PyasynqError
 
@@ -56,7 +56,7 @@ class AbandonedLeases:
                 # A request to cancel cannot be obeyed: nothing can stop what runs here.
                 found = self._renewal.renew(self._attempts)
             except PyasynqError as failure:
-                found = Found([], [], failure)
+                found = RenewalResult([], [], failure)
             if found.error is not None:
                 _log.warning("leases of abandoned tasks could not be renewed: %s", visible(found.error))
             self._attempts = [one for one in self._attempts if one not in found.lost]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Plan
 
 
-class Found(NamedTuple):
+class RenewalResult(NamedTuple):
     """What a renewal found.
 
     Attributes:
@@ -56,14 +56,14 @@ class Renewal:
         self._clock = clock
         self._redis_time = redis_time
 
-    def renew(self, attempts: Iterable[Attempt]) -> Found:
+    def renew(self, attempts: Iterable[Attempt]) -> RenewalResult:
         """Renew what can be renewed; a worker that missed the call for a cancel finds the request here."""
         asked_at = self._clock.monotonic()
         ours = [one for one in attempts if one.phase is Phase.SETTLING or one.has_lease(asked_at)]
         held = _by_queue(ours)
         due = _by_queue([one for one in ours if one.phase is Phase.SETTLING or one.renewed])
         if not held:
-            return Found([], [], None)
+            return RenewalResult([], [], None)
         plans: list[Plan[Any]] = [
             renew(
                 queue,
@@ -85,7 +85,7 @@ class Renewal:
             if not isinstance(requests, Exception):
                 canceled += _meant(group, requests)
         errors = (result for result in results if isinstance(result, Exception))
-        return Found(lost, canceled, next(errors, None))
+        return RenewalResult(lost, canceled, next(errors, None))
 
     def _lock_plans(self, queues: Mapping[str, Sequence[Attempt]]) -> list[Plan[int]]:
         plans = []

@@ -54,7 +54,7 @@ SETTLING: Final = Phase.SETTLING
 ABANDONED: Final = Phase.ABANDONED
 
 
-class Report(NamedTuple):
+class ProgressReport(NamedTuple):
     """What a handler said of its progress, and at what monotonic time. A plain value: there may be many."""
 
     done: float
@@ -166,7 +166,7 @@ class Attempt:
         self.thread_id = 0
         self.threads = 0
         self.dropped_result = ""
-        self.progress: Report | None = None
+        self.progress: ProgressReport | None = None
         self.progress_queued = False
         self.verdict: Verdict | None = None
         self._cancel_event: threading.Event | None = None

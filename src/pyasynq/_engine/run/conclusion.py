@@ -30,7 +30,7 @@ from pyasynq.events import Outcome, TaskFinished
 if TYPE_CHECKING:
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.run.attempt import Attempt
-    from pyasynq._engine.run.outcome import Decision, Ending, Rules
+    from pyasynq._engine.run.outcome import Decision, DecisionRules, Ending
     from pyasynq._engine.run.routes import Route
     from pyasynq._engine.settle.settle_record import Written
     from pyasynq.task import Task
@@ -93,7 +93,7 @@ def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> tupl
     return concluded.decision, concluded.written
 
 
-def _work_out(parts: Parts, attempt: Attempt, ending: Ending, rules: Rules) -> _Conclusion:
+def _work_out(parts: Parts, attempt: Attempt, ending: Ending, rules: DecisionRules) -> _Conclusion:
     now = parts.redis_time.now()
     decision = decide(attempt.message, ending, rules, now=now, unknown_pause=parts.settings.unknown_pause)
     error = ending.error if isinstance(ending, Failed | Unhandled) else None

@@ -34,7 +34,7 @@ _ELSEWHERE = "_pyasynq_elsewhere"
 _TRACEBACK = b"Traceback (most recent call last)"
 
 
-class Elsewhere(NamedTuple):
+class RemoteFailure(NamedTuple):
     """What is written down of an error that was raised in another process: nobody can read it off the error.
 
     Attributes:
@@ -50,16 +50,16 @@ class Elsewhere(NamedTuple):
     trace: bytes
 
 
-def note_elsewhere(error: BaseException, elsewhere: Elsewhere) -> None:
+def note_elsewhere(error: BaseException, elsewhere: RemoteFailure) -> None:
     """Remember with an error what is known of it from another process."""
     vars(error)[_ELSEWHERE] = elsewhere
     if elsewhere.trace:
         error.add_note(f"In the child process:\n{elsewhere.trace.decode().rstrip()}")
 
 
-def elsewhere_of(error: BaseException) -> Elsewhere | None:
+def elsewhere_of(error: BaseException) -> RemoteFailure | None:
     """Return what is known of an error from another process; None for one that was raised in this one."""
-    found: Elsewhere | None = vars(error).get(_ELSEWHERE)
+    found: RemoteFailure | None = vars(error).get(_ELSEWHERE)
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 
 from pyasynq._broker.groups import GroupLimits
-from pyasynq._checks import name_of, seconds_of
+from pyasynq._checks import checked_name, seconds_of
 from pyasynq._engine.run.routes import is_coroutine_handler
 from pyasynq.config import GroupRule
 from pyasynq.errors import ConfigurationError, describe_value
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyasynq.config import GroupAggregator, ServerConfig
     from pyasynq.options import Duration
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 ALL_GROUPS = "*"
 
@@ -59,7 +59,7 @@ def declared(
         InvalidOptionError: for a blank pattern.
         ConfigurationError: for what is no function.
     """
-    name_of("the name of a group", pattern)
+    checked_name("the name of a group", pattern)
     if not callable(function):
         raise ConfigurationError(
             f"the aggregator of {pattern!r} must be a function, and is {describe_value(type(function))}"
@@ -68,14 +68,14 @@ def declared(
     return DeclaredAggregator(pattern, function, plain=plain, rule=rule, max_payload=max_payload)
 
 
-class GroupPatterns(Generic[T]):
+class GroupPatterns(Generic[_T]):
     """Finds by a group's name: the exact name first, then the longest beginning, written with a `*`."""
 
-    def __init__(self, table: Mapping[str, T]) -> None:
+    def __init__(self, table: Mapping[str, _T]) -> None:
         self._table = table
         self._beginnings = sorted((name[:-1] for name in table if name.endswith("*")), key=len, reverse=True)
 
-    def find(self, group: str) -> T | None:
+    def find(self, group: str) -> _T | None:
         """Return what stands for this group."""
         if group in self._table:
             return self._table[group]

@@ -117,7 +117,7 @@ class TaskFacts(Protocol):
         """Seconds that a finished task is kept; 0 for not at all."""
 
 
-class Rules(Protocol):
+class DecisionRules(Protocol):
     """The user's part of a decision. Neither function raises."""
 
     def is_failure(self, error: BaseException) -> bool:
@@ -135,7 +135,7 @@ def leaves_nothing(task: TaskFacts, ending: Ending) -> bool:
 def decide(
     task: TaskFacts,
     ending: Ending,
-    rules: Rules,
+    rules: DecisionRules,
     *,
     now: Instant,
     unknown_pause: float = 5.0,
@@ -183,7 +183,7 @@ _OUTCOMES: dict[type, Outcome] = {
 }
 
 
-def _after_failure(task: TaskFacts, error: BaseException, rules: Rules, now: Instant) -> Decision:
+def _after_failure(task: TaskFacts, error: BaseException, rules: DecisionRules, now: Instant) -> Decision:
     # Not one that is wrapped: the caller's choice is the cause itself, never something that a handler raised.
     choice = error.outcome if isinstance(error, TaskCanceledError) else ""
     wish = wish_of(error)

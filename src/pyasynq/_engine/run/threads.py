@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyasynq._engine.run.attempt import Attempt
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 current_threads: ContextVar[HandlerThreads] = ContextVar("pyasynq.handler_threads")
 """The threads of the server whose handler runs here; set once for each server."""
@@ -54,7 +54,7 @@ class HandlerThreads:
         """How many threads there are, idle ones included."""
         return self._alive
 
-    async def call(self, function: Callable[..., T], *arguments: Any) -> T:
+    async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Run a function in a thread, within a copy of the caller's context, and wait until it has ended.
 
         A thread cannot be stopped. When the caller is cancelled, this still waits for the thread; it
@@ -86,7 +86,7 @@ class HandlerThreads:
             del result, error, ended
 
     def start(
-        self, function: Callable[..., T], *arguments: Any
+        self, function: Callable[..., _T], *arguments: Any
     ) -> asyncio.Future[tuple[Any, BaseException | None]]:
         """Run a function in a thread, within a copy of the caller's context.
 
@@ -156,10 +156,10 @@ def _finisher(
     return finish
 
 
-def in_thread(function: Callable[..., T]) -> Callable[..., Awaitable[T]]:
+def in_thread(function: Callable[..., _T]) -> Callable[..., Awaitable[_T]]:
     """Make a plain function awaitable: it runs in a thread of the server whose handler is running."""
 
-    async def call(*arguments: Any) -> T:
+    async def call(*arguments: Any) -> _T:
         threads = current_threads.get(None)
         if threads is None:
             raise ServerStateError(
@@ -167,6 +167,6 @@ def in_thread(function: Callable[..., T]) -> Callable[..., Awaitable[T]]:
             )
         result: Any = await threads.call(function, *arguments)
         # A plain wrapper around a coroutine function returns a coroutine, for the loop.
-        return cast("T", await awaited(result))
+        return cast("_T", await awaited(result))
 
     return call

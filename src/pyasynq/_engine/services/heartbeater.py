@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyasynq._background.service import Service
 from pyasynq._broker.servers import clear_server_state, count_servers, write_server_state
 from pyasynq._broker.settle import Claim, RequeueTask, settle_requeue
-from pyasynq._engine.lease.renewal import Found, Renewal
+from pyasynq._engine.lease.renewal import Renewal, RenewalResult
 from pyasynq._engine.run.attempt import TAKEN, Attempt, Phase
 from pyasynq._exit_codes import EXIT_OVERDUE
 from pyasynq.errors import LeaseExpiredError, TaskCanceledError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.lease.stuck_rule import OverdueRule
     from pyasynq._engine.loop_watch import LoopWatch
-    from pyasynq._engine.server_record import ServerRecord
+    from pyasynq._engine.server_record import ServerRecordBuilder
     from pyasynq._redis.driver import BlockingDriver
 
 _RETRY_SECONDS = 1.0
@@ -52,7 +52,7 @@ class Heartbeater(Service):
         self,
         parts: Parts,
         driver: BlockingDriver,
-        record: ServerRecord,
+        record: ServerRecordBuilder,
         rule: OverdueRule,
         watch: LoopWatch,
         *,
@@ -156,7 +156,7 @@ class Heartbeater(Service):
         """Renew, then record. Whatever goes wrong is an error of this beat: the thread must not end."""
         now = self._parts.clock.monotonic()
         attempts = self._parts.roster.snapshot()
-        found = Found([], [], None)
+        found = RenewalResult([], [], None)
         servers: int | None = None
         error: Exception | None = None
         try:

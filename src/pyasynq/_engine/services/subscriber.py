@@ -72,12 +72,12 @@ class Subscriber(Service):
             if isinstance(requests, Exception):
                 # The heartbeat will find a request that was written down.
                 raise requests
-            cause = cause_of(attempt.token, requests.get(task_id), now)
+            cause = cancellation_cause(attempt.token, requests.get(task_id), now)
             if cause is not None:
                 attempt.cancel(cause, monotonic=self._parts.clock.monotonic())
 
 
-def cause_of(token: str, request: CancelRequest | None, now: Instant) -> TaskCanceledError | None:
+def cancellation_cause(token: str, request: CancelRequest | None, now: Instant) -> TaskCanceledError | None:
     """Return why an attempt is to be cancelled that was called for, or None if the call is not for it.
 
     Peers in Go call without writing anything down. A request for another attempt that was written long

@@ -27,7 +27,7 @@ KILL_MARGIN: Final = 1.5
 """How much longer than its timeouts a child may take to end; its own guard ends it a little earlier."""
 
 
-class Phase(enum.StrEnum):
+class MemberPhase(enum.StrEnum):
     """How far a child's life has come, as its supervisor knows it."""
 
     STARTING = "starting"
@@ -50,7 +50,7 @@ class Member:
     worker: int
     number: int
     started_at: float
-    phase: Phase = Phase.STARTING
+    phase: MemberPhase = MemberPhase.STARTING
     patience: float = PATIENCE + KILL_MARGIN
     beat_at: float | None = None
     kill_at: float = float("inf")
@@ -197,8 +197,8 @@ class Fleet:
         for place in self._places:
             member = place.successor
             late = member is not None and now >= member.started_at + self._limits.start
-            if late and member is not None and member.phase is Phase.STARTING:
-                member.phase = Phase.LEAVING
+            if late and member is not None and member.phase is MemberPhase.STARTING:
+                member.phase = MemberPhase.LEAVING
                 self._to_terminate.append(member)
 
     def _kills(self, now: float) -> list[Kill]:
@@ -229,7 +229,7 @@ class Fleet:
             for place in self._places:
                 if place.current is None and not place.done and len(place.leaving) < 2:
                     times.append(place.start_at)
-                if place.successor is not None and place.successor.phase is Phase.STARTING:
+                if place.successor is not None and place.successor.phase is MemberPhase.STARTING:
                     times.append(place.successor.started_at + self._limits.start)
         return min(times, default=float("inf"))
 
@@ -244,9 +244,9 @@ class Fleet:
 
     def ready(self, member: Member) -> None:
         """Note that a child takes tasks; the one that it follows is told to end."""
-        if member.phase is not Phase.STARTING:
+        if member.phase is not MemberPhase.STARTING:
             return
-        member.phase = Phase.READY
+        member.phase = MemberPhase.READY
         place = self._places[member.worker - 1]
         if place.successor is member:
             old, place.current, place.successor = place.current, member, None
@@ -266,7 +266,7 @@ class Fleet:
 
     @staticmethod
     def _leave(place: _Place, member: Member) -> None:
-        member.phase = Phase.LEAVING
+        member.phase = MemberPhase.LEAVING
         place.leaving.append(member)
 
     def died(self, member: Member, code: int, now: float) -> Fate:
@@ -280,7 +280,7 @@ class Fleet:
         if was_successor:
             self._reload_up_to = 0
             return Fate.RELOAD_FAILED
-        if member.phase is Phase.LEAVING:
+        if member.phase is MemberPhase.LEAVING:
             return Fate.EXPECTED
         if self._burst and code in (EXIT_CLEAN, EXIT_UNFINISHED):
             place.done = True
@@ -296,7 +296,7 @@ class Fleet:
         self._deaths.append((now, place.worker))
         while self._deaths[0][0] <= now - DEATHS_WINDOW:
             self._deaths.popleft()
-        if code == EXIT_USAGE and member.phase is Phase.STARTING:
+        if code == EXIT_USAGE and member.phase is MemberPhase.STARTING:
             self.close()
             self.exit_code = EXIT_USAGE
             return Fate.HOPELESS
@@ -319,8 +319,8 @@ class Fleet:
             return []
         self.stage = Stage.STOPPED
         # One that is still starting has nobody to tell.
-        self._to_terminate += [member for member in self.members if member.phase is Phase.STARTING]
-        return [member for member in self.members if member.phase is Phase.READY]
+        self._to_terminate += [member for member in self.members if member.phase is MemberPhase.STARTING]
+        return [member for member in self.members if member.phase is MemberPhase.READY]
 
     def close(self) -> None:
         """Start no more children, and end all there are."""
@@ -337,9 +337,9 @@ class Fleet:
         if any(place.successor is not None for place in self._places):
             return None
         old = [one for one in self.members if one.number <= self._reload_up_to]
-        if any(member.phase is Phase.LEAVING for member in old):
+        if any(member.phase is MemberPhase.LEAVING for member in old):
             return None
-        ready = (member for member in old if member.phase is Phase.READY)
+        ready = (member for member in old if member.phase is MemberPhase.READY)
         first = next(ready, None)
         return None if first is None else self._places[first.worker - 1]
 
@@ -358,7 +358,7 @@ class Fleet:
             return  # why it ends matters more than how the others do
         # One that a signal ended had no tasks yet, or they are put back by us.
         if code < 0:
-            code = EXIT_CLEAN if member.phase is Phase.STARTING else EXIT_UNFINISHED
+            code = EXIT_CLEAN if member.phase is MemberPhase.STARTING else EXIT_UNFINISHED
         elif code not in (EXIT_CLEAN, EXIT_UNFINISHED, EXIT_OVERDUE):
             code = EXIT_UNFINISHED
         self.exit_code = max(self.exit_code, code)

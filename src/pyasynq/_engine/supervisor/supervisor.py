@@ -21,7 +21,7 @@ from pyasynq._engine.supervisor.fleet import (
     Fleet,
     Kill,
     Limits,
-    Phase,
+    MemberPhase,
     Stage,
     Start,
 )
@@ -206,7 +206,7 @@ class Supervisor:
     def _heard_state(self, child: Child, state: str) -> None:
         member = child.member
         child.vitals.state = state
-        if state == "active" and member.phase is Phase.STARTING:
+        if state == "active" and member.phase is MemberPhase.STARTING:
             self._fleet.ready(member)
             _log.info("worker %d (pid %d) takes tasks", member.worker, child.pid)
             limit, used = self._settings.max_memory, resident_bytes(child.pid)
@@ -217,7 +217,7 @@ class Supervisor:
             self._news.set()
 
     def _leave(self, child: Child, why: str) -> None:
-        if child.member.phase is Phase.LEAVING:
+        if child.member.phase is MemberPhase.LEAVING:
             return
         _log.info(
             "worker %d (pid %d) %s: it ends when those that run have ended, and is replaced",
@@ -233,7 +233,7 @@ class Supervisor:
         if limit is None or self._fleet.stage is not Stage.RUNNING:
             return
         for child in list(self._children.values()):
-            if child.member.phase is not Phase.READY or not child.recycles:
+            if child.member.phase is not MemberPhase.READY or not child.recycles:
                 continue
             used = resident_bytes(child.pid)
             if used > limit:

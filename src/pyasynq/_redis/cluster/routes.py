@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyasynq._backoff import jittered_pause
 from pyasynq._redis.addresses import format_address
 from pyasynq._redis.cluster.slot_map import guard_key, slot_of
-from pyasynq._redis.cluster.visit import NO_ANSWER, Elsewhere, Visit
-from pyasynq._redis.exchange import UNSETTLED, Outcome
+from pyasynq._redis.cluster.visit import NO_ANSWER, UnsettledCall, Visit
+from pyasynq._redis.exchange import UNSETTLED, CallResult
 from pyasynq._redis.plan import CommandCall, DurableCall, Replay, ScriptCall
 from pyasynq._redis.steps import Pause
 from pyasynq.errors import RedisReplyError, RedisUnavailableError, ReplyLostError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.session import DriverState
 
 RoutingStep: TypeAlias = "list[Visit] | Pause"
-Answers: TypeAlias = "list[list[Outcome | Elsewhere]]"
+Answers: TypeAlias = "list[list[CallResult | UnsettledCall]]"
 
 _LEARN: Final = CommandCall(("CLUSTER", "SLOTS"), None, Replay.SAFE)
 _SHORTEST_PAUSE: Final = 0.02
@@ -43,7 +43,7 @@ _FREE_REDIRECTS: Final = 3
 
 def route(
     calls: Sequence[Call], nodes: ClusterMap, state: DriverState
-) -> Generator[RoutingStep, Any, list[Outcome]]:
+) -> Generator[RoutingStep, Any, list[CallResult]]:
     """Send each call to the node that serves its key until each has an outcome or the time-out has passed."""
     one = _Routing(calls, nodes, state)
     yield from one.go_on()
@@ -54,7 +54,7 @@ class _Routing:
     """The calls of one round that are not settled yet, and where they have been."""
 
     def __init__(self, calls: Sequence[Call], nodes: ClusterMap, state: DriverState) -> None:
-        self.outcomes: list[Outcome] = [UNSETTLED] * len(calls)
+        self.outcomes: list[CallResult] = [UNSETTLED] * len(calls)
         self._nodes = nodes
         self._state = state
         self._deadline = state.monotonic() + state.timeout
@@ -128,11 +128,11 @@ class _Routing:
         return Visit(node, [self._calls[position] for position in some], self._deadline, replayed, asking)
 
     def _settle(
-        self, node: Address, generation: int, some: list[int], outcomes: list[Outcome | Elsewhere]
+        self, node: Address, generation: int, some: list[int], outcomes: list[CallResult | UnsettledCall]
     ) -> None:
         redirected = False
         for position, outcome in zip(some, outcomes, strict=True):
-            if not isinstance(outcome, Elsewhere):
+            if not isinstance(outcome, UnsettledCall):
                 self.outcomes[position] = outcome
                 continue
             self._waiting.append(position)
@@ -163,7 +163,7 @@ class _Routing:
             # One that does not answer must not take the time of those that do.
             deadline = (self._state.monotonic() + self._deadline) / 2
             [[answer]] = yield [Visit(node, [_LEARN], deadline)]
-            if isinstance(answer, Elsewhere):
+            if isinstance(answer, UnsettledCall):
                 self._silent.add(node)
                 self._cause = f"{format_address(node)}: {answer.cause}"
             elif isinstance(answer, Exception):

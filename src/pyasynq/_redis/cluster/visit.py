@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Sequence
 
     from pyasynq._redis.addresses import Address
-    from pyasynq._redis.exchange import Outcome
+    from pyasynq._redis.exchange import CallResult
     from pyasynq._redis.plan import Argument, Call, PlainCall
     from pyasynq._redis.session import DriverState, Session
     from pyasynq._redis.steps import Step
@@ -26,7 +26,7 @@ NO_ANSWER: Final = ""
 _ASKING: Final = ("ASKING",)
 
 
-class Elsewhere(NamedTuple):
+class UnsettledCall(NamedTuple):
     """What a node has not settled.
 
     Attributes:
@@ -65,16 +65,16 @@ class Visit:
 
 def visit(
     wanted: Visit, session: Session, state: DriverState
-) -> Generator[Step, Any, list[Outcome | Elsewhere]]:
-    """Send calls to a node once; return an outcome or an `Elsewhere` for each."""
+) -> Generator[Step, Any, list[CallResult | UnsettledCall]]:
+    """Send calls to a node once; return an outcome or an `UnsettledCall` for each."""
     calls = [call.call if isinstance(call, DurableCall) else call for call in wanted.calls]
     steps = _send_once(_NodeRound(wanted, calls, session, state))
     if DurableCall not in map(type, wanted.calls):
         return steps
-    return confirm(wanted.calls, steps, session, state, unsettled=Elsewhere)
+    return confirm(wanted.calls, steps, session, state, unsettled=UnsettledCall)
 
 
-def _send_once(one: _NodeRound) -> Generator[Step, Any, list[Outcome | Elsewhere]]:
+def _send_once(one: _NodeRound) -> Generator[Step, Any, list[CallResult | UnsettledCall]]:
     yield from one.go_on()
     return one.outcomes
 
@@ -91,9 +91,9 @@ class _NodeRound(Round):
         self._asking = wanted.asking
         self._left = False
 
-    def _judge(self, position: int, reply: ReplyError) -> Outcome:
+    def _judge(self, position: int, reply: ReplyError) -> CallResult:
         if reply.code in _ELSEWHERE:
-            return Elsewhere(reply.code, str(reply), position in self._replayed)
+            return UnsettledCall(reply.code, str(reply), position in self._replayed)
         return super()._judge(position, reply)
 
     def _after_break(self, unanswered: list[int], received: Received) -> list[int]:
@@ -118,7 +118,7 @@ class _NodeRound(Round):
             super()._give_up(reason)
             return
         for position in self._waiting:
-            self.outcomes[position] = Elsewhere(NO_ANSWER, self._cause, position in self._replayed)
+            self.outcomes[position] = UnsettledCall(NO_ANSWER, self._cause, position in self._replayed)
         self._waiting = []
 
     def _send(self, commands: list[tuple[Argument, ...]]) -> Generator[Step, Any, Received]:
