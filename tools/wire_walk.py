@@ -14,7 +14,7 @@ from pyasynq._broker.dequeue import Rules, Terms, dequeue
 from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import GroupLimits, check_groups
-from pyasynq._broker.inspecting.queues import pause
+from pyasynq._broker.inspecting.queues import pause_queue
 from pyasynq._broker.leases import OWN_SLACK_SECONDS, RecoverTask, recover, renew
 from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.results import write_progress, write_result
@@ -174,7 +174,7 @@ class Walk:
         deadline = self._now.seconds + 1800
         token = acquire_token("renderer", 4, TICK, deadline=deadline, now=self._now)
         yield "a handler takes a token of a semaphore", token
-        yield "an inspector pauses the queue", pause(QUEUE, duration=0, now=self._now)
+        yield "an inspector pauses the queue", pause_queue(QUEUE, now=self._now)
 
     def _records(self) -> Iterator[tuple[str, Plan[Any]]]:
         moment = self._now.to_datetime()

@@ -26,6 +26,17 @@ def check_whole(name: str, value: object, least: int) -> None:
         raise InvalidOptionError(name, value, f"must be a whole number of at least {least}")
 
 
+def page_bounds(page: int, page_size: int) -> tuple[int, int]:
+    """Return the positions of the first item of a page and of the first one after it.
+
+    Raises:
+        InvalidOptionError: when either is not a whole number of at least 1.
+    """
+    check_whole("page", page, 1)
+    check_whole("page_size", page_size, 1)
+    return page_size * (page - 1), page_size * page
+
+
 def check_switch(name: str, value: object) -> None:
     """Raise `InvalidOptionError` for anything but True and False."""
     if not isinstance(value, bool):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.inspecting.tasks import get_task, list_tasks
+from pyasynq._broker.inspecting.tasks import get_task, scan_tasks
 from pyasynq._broker.leases import PoisonTask, RecoverTask, archive_poison, recover
 from pyasynq._broker.results import write_progress
 from pyasynq._broker.settle import (
@@ -207,5 +207,7 @@ def test_the_description_of_a_task_shows_attempts_and_progress(perform: Perform,
     assert (1, datetime.fromtimestamp(NOW.seconds, UTC)) == (info.progress.done, info.progress.at)
     bare = decode_task_info(perform(get_task("default", "b")), NOW)
     assert ((), None) == (bare.attempts, bare.progress)
-    listed = [decode_task_info(one, NOW) for one in perform(list_tasks("default", TaskState.RETRY, 0, 9))]
+    listed = [
+        decode_task_info(one, NOW) for one in perform(scan_tasks("default", TaskState.RETRY, 0, 9)).records
+    ]
     assert [((), info.progress), ((), None)] == [(one.attempts, one.progress) for one in listed]

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.cancellation import CancelRequest, look_again, read_requests
-from pyasynq._broker.inspecting import task_views
+from pyasynq._broker.cancellation import CancelRequest, look_again, read_requests, request_cancelation
 from pyasynq._redis.plan import CommandCall, Replay
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError, TaskNotFoundError
 from pyasynq.info import CancelResult, CancelStatus
@@ -26,7 +25,7 @@ def cancel(
     task_id: str = "a", queue: str | None = None, outcome: str = "retry", *, after: int = 0
 ) -> Plan[list[CancelResult]]:
     """Ask for a cancel, some seconds later."""
-    return task_views.cancel(task_id, queue, outcome, now=NOW.plus(after))
+    return request_cancelation(task_id, queue, outcome, now=NOW.plus(after))
 
 
 def published(perform: BlockingPerformer) -> list[Any]:

@@ -123,7 +123,9 @@ DEEDS = {
         "6000 finish",
     ),
     "run by hand": Deed("retry", lambda _: run_tasks("default", ["a"], now=NOW)),
-    "rescheduled": Deed("scheduled", lambda _: update_process_at("default", "a", NOW.plus(500), now=NOW)),
+    "rescheduled": Deed(
+        "scheduled", lambda _: update_process_at("default", "a", NOW.plus(500).to_datetime(), now=NOW)
+    ),
     "changed": Deed("scheduled", lambda _: update_payload("default", "a", b"new", relock=True)),
     "replaced": Deed("archived", replace),
     "aggregated": Deed("in set", lambda name: finish(STAGED, locks=[("a", name)])),

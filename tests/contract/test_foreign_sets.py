@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._broker.inspecting.actions import delete_tasks, run_tasks
-from pyasynq._broker.inspecting.queues import queue_info
+from pyasynq._broker.inspecting.queues import count_tasks
 from pyasynq._broker.inspecting.removal import remove_queue
 from pyasynq._wire.keys import queue_keys
 from tests.contract.aggregating import STAGED
@@ -31,7 +31,7 @@ DEEDS: dict[str, Callable[[], Plan[Any]]] = {
     "run": lambda: run_tasks("default", ["a"], now=NOW),
     "deleted": lambda: delete_tasks("default", ["a"]),
     "settled by the doctor": lambda: settle_by_doctor(b"a", "pending", "pending"),
-    "counted": lambda: queue_info("default", NOW),
+    "counted": lambda: count_tasks("default", NOW),
     "removed": lambda: remove_queue("default", force=True, progress=None),
 }
 

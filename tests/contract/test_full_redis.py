@@ -20,11 +20,11 @@ from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.find_attempt import find_attempt
 from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
+from pyasynq._broker.inspecting.bulk import delete_all
 from pyasynq._broker.inspecting.group_counts import forget_empty_groups, group_sizes
-from pyasynq._broker.inspecting.queues import pause, queue_info, unpause
+from pyasynq._broker.inspecting.queues import count_tasks, pause_queue, unpause_queue
 from pyasynq._broker.inspecting.removal import remove_queue
-from pyasynq._broker.inspecting.task_views import delete_all
-from pyasynq._broker.inspecting.tasks import get_task, list_tasks
+from pyasynq._broker.inspecting.tasks import get_task, scan_tasks
 from pyasynq._broker.inspecting.updates import update_payload, update_process_at
 from pyasynq._broker.leases import (
     PoisonTask,
@@ -49,7 +49,6 @@ from pyasynq._broker.schedules import (
 from pyasynq._broker.semaphore import acquire_token, release_token
 from pyasynq._broker.servers import clear_server_state, list_servers, write_server_state
 from pyasynq._broker.stored_limits import set_limits
-from pyasynq._clock import Instant
 from pyasynq._redis.plan import CommandCall, Replay
 from pyasynq.errors import RedisOutOfMemoryError
 from pyasynq.limits import QueueLimits
@@ -209,8 +208,8 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "list_schedulers": lambda: list_schedulers(NOW),
     "record_enqueue_event": lambda: record_enqueue_event("e", event()),
     "forget_entries": lambda: forget_entries("default", before=10, keep=()),
-    "queue_info": lambda: queue_info("default", NOW),
-    "list_tasks": lambda: list_tasks("default", TaskState.ACTIVE, 0, 10),
+    "count_tasks": lambda: count_tasks("default", NOW),
+    "scan_tasks": lambda: scan_tasks("default", TaskState.ACTIVE, 0, 10),
     "get_task": lambda: get_task("default", "waiting"),
     "groups": lambda: group_sizes("default"),
     "read_types": lambda: wrong_types("default", [b"pending"]),
@@ -219,12 +218,12 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "archive_by_hand": lambda: archive_tasks("default", ["waiting"], limits=ARCHIVE, now=NOW),
     "delete": lambda: delete_tasks("default", ["due", "old"]),
     "update_payload": lambda: update_payload("default", "later", b"x" * 100, relock=True),
-    "update_process_at": lambda: update_process_at("default", "x", Instant(NOW.seconds + 9), now=NOW),
-    "pause": lambda: pause("default", duration=60, now=NOW),
+    "update_process_at": lambda: update_process_at("default", "x", NOW.plus(9).to_datetime(), now=NOW),
+    "pause": lambda: pause_queue("default", 60, now=NOW),
     "acquire_token": lambda: acquire_token("api", 2, "a", deadline=LEASE_SCORE, now=NOW),
     "release_token": lambda: release_token("api", "b"),
     "set_limits": lambda: set_limits("low", 5, 50.0, 1.0, 10),
-    "unpause": lambda: unpause("low"),
+    "unpause": lambda: unpause_queue("low"),
     "cancel": lambda: request_cancelation("a", None, "retry", now=NOW),
     "doctor_walk": lambda: walk("default", "asynq:{default}:pending", "pending", 0),
     "doctor_read_tasks": lambda: read_tasks("default", [b"waiting", b"due"]),

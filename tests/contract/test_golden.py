@@ -13,7 +13,7 @@ from pyasynq._broker.enqueueing.compose import compose, composed_task_info
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import GroupLimits, check_groups
 from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, run_tasks
-from pyasynq._broker.inspecting.queues import pause, unpause
+from pyasynq._broker.inspecting.queues import pause_queue, unpause_queue
 from pyasynq._broker.inspecting.schedulers import scheduler_entries, scheduler_events
 from pyasynq._broker.leases import renew
 from pyasynq._broker.queue_registry import QueueRegistry
@@ -244,14 +244,14 @@ def enqueue_three_and_pause(perform: Perform) -> Instant:
         since = int(golden[f"asynq:{{default}}:t:{task_id}"].parts["pending_since"])
         now = Instant(since // 10**9, since // 1000 % 10**6)
         enqueue(perform, Task("email:deliver", PAYLOAD, task_id=task_id), now)
-    perform(pause("default", duration=0, now=now))
+    perform(pause_queue("default", now=now))
     return now
 
 
 def test_a_task_archived_and_run_by_hand_is_as_asynqs(perform: Perform, redis_client: RedisClient) -> None:
     """At the other end of the queue, after the pause."""
     now = enqueue_three_and_pause(perform)
-    perform(unpause("default"))
+    perform(unpause_queue("default"))
     perform(archive_tasks("default", ["b"], limits=ArchiveLimits(9_999, 0), now=now))
     check("archive_pending_by_inspector", golden_snapshot("archive_pending_by_inspector"), redis_client)
     perform(run_tasks("default", ["b"], now=now))
@@ -272,7 +272,7 @@ def test_asynqs_scheduler_entries_and_history_are_read(perform: Perform, redis_c
     assert {"queue": "low", "timeout": timedelta(minutes=1)} == tick.task.options
     assert ("*/5 * * * *", "cron:five", None) == (five.spec, five.task.type, five.task.payload)
     assert (None, True) == (five.previous_enqueue_at, tick.previous_enqueue_at is not None)
-    events = perform(scheduler_events(tick.id, 0, 100))
+    events = perform(scheduler_events(tick.id, page=1, page_size=100))
     enqueued = {key.rpartition(":")[2] for key in golden if key.startswith("asynq:{low}:t:")}
     assert enqueued == {event.task_id for event in events}
     times = [event.enqueued_at for event in events if event.enqueued_at]

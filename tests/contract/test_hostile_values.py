@@ -10,7 +10,7 @@ import redis
 from pyasynq import App, TaskState, testing
 from pyasynq._broker.cancellation import request_cancelation
 from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
-from pyasynq._broker.inspecting.queues import queue_info
+from pyasynq._broker.inspecting.queues import count_tasks
 from pyasynq._broker.leases import RecoverTask, list_expired, list_unleased, recover
 from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._broker.schedules import begin_entries, forget_entries
@@ -130,7 +130,7 @@ def test_a_pending_time_that_is_no_number_gives_no_latency(
     """And the queue is described."""
     tasks.pending("one")
     redis_client.hset("asynq:{default}:t:one", "pending_since", hostile)
-    assert 0 == perform(queue_info("default", NOW)).latency
+    assert 0 == perform(count_tasks("default", NOW)).latency
 
 
 def test_a_lock_rule_of_very_many_digits_is_the_longest_there_is(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq._broker.inspecting.group_counts import group_sizes
-from pyasynq._broker.inspecting.queues import QueueCounts, history, memory_usage, queue_info
-from pyasynq._broker.inspecting.tasks import get_task, list_tasks
+from pyasynq._broker.inspecting.queues import QueueCounts, count_tasks, history, memory_usage
+from pyasynq._broker.inspecting.tasks import get_task, scan_tasks
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.task_records import TaskRecord, decode_task_info
 from pyasynq.errors import TaskNotFoundError, UnknownTaskStateError
@@ -30,7 +30,7 @@ def test_queues_are_listed_by_name(perform: Perform, redis_client: RedisClient) 
 
 def test_an_unknown_queue_is_an_empty_one(perform: Perform) -> None:
     """Nothing is there to count."""
-    assert EMPTY == perform(queue_info("default", NOW))
+    assert EMPTY == perform(count_tasks("default", NOW))
 
 
 def test_each_state_is_counted(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
@@ -52,7 +52,7 @@ def test_each_state_is_counted(perform: Perform, tasks: Tasks, redis_client: Red
     redis_client.set(f"{tasks.keys.processed}:{DAY}", 11, ex=60)
     redis_client.set(f"{tasks.keys.failed}:{DAY}", 8, ex=60)
     redis_client.set(tasks.keys.paused, 1)
-    counts = perform(queue_info("default", NOW.plus(1.5)))
+    counts = perform(count_tasks("default", NOW.plus(1.5)))
     assert QueueCounts("default", True, None, 1.5, 1, 2, 3, 4, 5, 6, 15, 2, 11, 8, 31, 13) == counts
     assert 36 == counts.size
 
@@ -60,7 +60,7 @@ def test_each_state_is_counted(perform: Perform, tasks: Tasks, redis_client: Red
 def test_w32_a_task_that_is_being_aggregated_is_counted_and_shown(perform: Perform, tasks: Tasks) -> None:
     """Asynq counts it nowhere."""
     tasks.in_set("g", "set", "a")
-    assert 1 == perform(queue_info("default", NOW)).aggregating
+    assert 1 == perform(count_tasks("default", NOW)).aggregating
     assert "g" == decode_task_info(perform(get_task("default", "a")), NOW).group
 
 
@@ -70,12 +70,12 @@ def test_latency_is_the_wait_of_the_next_task(
     """Sees the loss of the LINDEX and of the HGET; a clock that lags gives 0, and so does an unknown time."""
     tasks.pending("next", "last")
     redis_client.hset(tasks.keys.task("last"), "pending_since", f"{NOW.seconds + 5}000000000")
-    assert 2.0 == perform(queue_info("default", NOW.plus(2))).latency
-    assert 0.0 == perform(queue_info("default", NOW.plus(-2))).latency
+    assert 2.0 == perform(count_tasks("default", NOW.plus(2))).latency
+    assert 0.0 == perform(count_tasks("default", NOW.plus(-2))).latency
     redis_client.hdel(tasks.keys.task("next"), "pending_since")
-    assert 0.0 == perform(queue_info("default", NOW.plus(2))).latency
+    assert 0.0 == perform(count_tasks("default", NOW.plus(2))).latency
     redis_client.hset(tasks.keys.task("next"), "pending_since", f"{time.time_ns() - 10**11}")
-    assert 100 == pytest.approx(perform(queue_info("default")).latency, abs=5)
+    assert 100 == pytest.approx(perform(count_tasks("default")).latency, abs=5)
 
 
 def test_a_task_is_shown_with_all_that_is_known(perform: Perform, tasks: Tasks) -> None:
@@ -83,7 +83,7 @@ def test_a_task_is_shown_with_all_that_is_known(perform: Perform, tasks: Tasks) 
     tasks.active("a", crashes=1, extra={"result": b"r", "x:trace": b"t"})
     record = TaskRecord("a", message_bytes("a"), TaskState.ACTIVE, LEASE_SCORE, b"r", 1, b"t", TOKEN)
     assert record == perform(get_task("default", "a"))
-    assert [record] == perform(list_tasks("default", TaskState.ACTIVE, 0, 10))
+    assert [record] == perform(scan_tasks("default", TaskState.ACTIVE, 0, 10)).records
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_task_is_shown_with_its_score(perform: Perform, tasks: Tasks, state: T
     """What the score means depends on the state."""
     tasks.put(state, "a", score=NOW.seconds, completed_at=NOW.seconds - 60, retention=60)
     assert NOW.seconds == perform(get_task("default", "a")).score
-    assert [NOW.seconds] == [record.score for record in perform(list_tasks("default", state, 0, 10))]
+    assert [NOW.seconds] == [record.score for record in perform(scan_tasks("default", state, 0, 10)).records]
 
 
 @pytest.mark.parametrize(("score", "second"), [(10.0**19, 10**19), (1.5, 2), (float("inf"), None)])
@@ -103,7 +103,7 @@ def test_a_score_that_is_no_second_is_shown_rounded_up(
     """One odd task does not hide the others; it is described as far as datetimes reach."""
     tasks.put(TaskState.SCHEDULED, "odd", score=score)  # type: ignore[arg-type]
     tasks.put(TaskState.SCHEDULED, "a", score=NOW.seconds)
-    records = perform(list_tasks("default", TaskState.SCHEDULED, 0, 10))
+    records = perform(scan_tasks("default", TaskState.SCHEDULED, 0, 10)).records
     assert {"a": NOW.seconds, "odd": second} == {record.id: record.score for record in records}
     assert second == perform(get_task("default", "odd")).score
     assert {"a", "odd"} == {decode_task_info(record, NOW).id for record in records}
@@ -116,7 +116,7 @@ def test_a_pending_task_has_no_score(perform: Perform, tasks: Tasks) -> None:
     since = PENDING_SINCE
     record = TaskRecord("a", message_bytes("a"), TaskState.PENDING, None, None, 0, None, None, since)
     assert record == perform(get_task("default", "a"))
-    assert [record] == perform(list_tasks("default", TaskState.PENDING, 0, 10))
+    assert [record] == perform(scan_tasks("default", TaskState.PENDING, 0, 10)).records
 
 
 @pytest.mark.parametrize("remains", [{}, {"result": "r"}, {"msg": "m"}, {"state": "pending"}])
@@ -140,7 +140,7 @@ def test_pages_come_in_the_order_in_which_tasks_are_taken(
         tasks.put(state, task_id, score=NOW.seconds + position)
 
     def page(start: int, stop: int) -> str:
-        return "".join(record.id for record in perform(list_tasks("default", state, start, stop)))
+        return "".join(record.id for record in perform(scan_tasks("default", state, start, stop)).records)
 
     assert ["ab", "cd", "e", "", ""] == [page(0, 2), page(2, 4), page(4, 6), page(5, 9), page(3, 3)]
 
@@ -151,7 +151,7 @@ def test_w34_finished_tasks_come_oldest_first(perform: Perform, tasks: Tasks, st
     for position, task_id in enumerate("cab"):
         second = NOW.seconds + position
         tasks.put(state, task_id, score=second, retention=60, completed_at=second - 60)
-    assert "cab" == "".join(record.id for record in perform(list_tasks("default", state, 0, 9)))
+    assert "cab" == "".join(record.id for record in perform(scan_tasks("default", state, 0, 9)).records)
 
 
 def test_w30_ids_without_a_task_are_left_out(
@@ -161,14 +161,16 @@ def test_w30_ids_without_a_task_are_left_out(
     tasks.pending("a", "ghost", "b")
     saved = redis_client.dump(tasks.keys.task("ghost"))
     redis_client.delete(tasks.keys.task("ghost"))
-    assert ["a", "b"] == [record.id for record in perform(list_tasks("default", TaskState.PENDING, 0, 10))]
+    assert ["a", "b"] == [
+        record.id for record in perform(scan_tasks("default", TaskState.PENDING, 0, 10)).records
+    ]
     redis_client.restore(tasks.keys.task("ghost"), 0, saved)
 
 
 def test_an_empty_page_is_no_call(redis_client: RedisClient) -> None:
     """There is nothing to ask for."""
     perform = BlockingPerformer(redis_client)
-    assert [] == perform(list_tasks("default", TaskState.PENDING, 2, 2))
+    assert [] == perform(scan_tasks("default", TaskState.PENDING, 2, 2)).records
     assert [] == perform.calls
 
 
@@ -247,10 +249,11 @@ def test_groups_are_listed_with_their_sizes(perform: Perform, tasks: Tasks) -> N
 
 def test_history_goes_back_day_by_day(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
     """Today first; a day without a count is zero."""
+    redis_client.sadd("asynq:queues", "default")
     for day, processed, failed in ((DAY, 5, 2), ("2033-05-16", 7, 0)):
         redis_client.set(f"{tasks.keys.processed}:{day}", processed, ex=60)
         redis_client.set(f"{tasks.keys.failed}:{day}", failed, ex=60)
-    found = [(str(row.day), row.processed, row.failed) for row in perform(history("default", 3, NOW))]
+    found = [(str(row.day), row.processed, row.failed) for row in perform(history("default", 3, now=NOW))]
     assert [("2033-05-18", 5, 2), ("2033-05-17", 0, 0), ("2033-05-16", 7, 0)] == found
 
 
@@ -268,7 +271,7 @@ def test_tasks_of_a_group_are_listed(perform: Perform, tasks: Tasks) -> None:
     for number, task_id in enumerate("ba"):
         tasks.put(TaskState.AGGREGATING, task_id, group="g", score=NOW.seconds + number)
     tasks.put(TaskState.AGGREGATING, "c", group="h")
-    records = perform(list_tasks("default", TaskState.AGGREGATING, 0, 10, group="g"))
+    records = perform(scan_tasks("default", TaskState.AGGREGATING, 0, 10, group="g")).records
     assert [("b", NOW.seconds), ("a", NOW.seconds + 1)] == [(record.id, record.score) for record in records]
 
 

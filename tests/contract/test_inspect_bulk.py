@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.inspecting import actions as inspect_actions
-from pyasynq._broker.inspecting import task_views
-from pyasynq._broker.inspecting.actions import ArchiveLimits
+from pyasynq._broker.inspecting import bulk
+from pyasynq._broker.inspecting.actions import ArchiveLimits, delete_tasks
 from pyasynq.errors import ArchiveFullError, InvalidOptionError, QueueNotFoundError
 from pyasynq.info import BulkResult
 from pyasynq.task import TaskState
@@ -29,7 +28,7 @@ LONGEST_CALL_SECONDS = 0.050
 
 def run_all(state: str, *, group: str = "", progress: Any = None) -> Plan[BulkResult]:
     """Run all tasks of a state."""
-    return task_views.run_all("default", state, group=group, progress=progress, now=LATER)
+    return bulk.run_all("default", state, group=group, progress=progress, now=LATER)
 
 
 def archive_all(
@@ -41,14 +40,14 @@ def archive_all(
     trim: bool = False,
 ) -> Plan[BulkResult]:
     """Archive all tasks of a state."""
-    return task_views.archive_all(
+    return bulk.archive_all(
         "default", state, group=group, progress=progress, limits=limits, trim=trim, now=LATER
     )
 
 
 def delete_all(state: str, *, group: str = "", progress: Any = None) -> Plan[BulkResult]:
     """Delete all tasks of a state."""
-    return task_views.delete_all("default", state, group=group, progress=progress)
+    return bulk.delete_all("default", state, group=group, progress=progress)
 
 
 def group_of(state: str) -> str:
@@ -298,6 +297,6 @@ def test_an_operation_on_nothing_asks_for_a_number_only(redis_client: RedisClien
     """There is nothing to do."""
     tasks.pending("a")
     perform = BlockingPerformer(redis_client)
-    act = functools.partial(inspect_actions.delete_tasks, "default")
-    assert BulkResult(0, 0) == perform(inspect_actions.act_on_all("default", TaskState.RETRY, act))
+    act = functools.partial(delete_tasks, "default")
+    assert BulkResult(0, 0) == perform(bulk.act_on_all("default", TaskState.RETRY, act))
     assert 1 == len(perform.calls)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.inspecting import queue_views
+from pyasynq._broker.inspecting import removal
 from pyasynq.errors import QueueBusyError, QueueNotEmptyError, QueueNotFoundError
 from pyasynq.task import TaskState
 from tests.contract.test_inspect_actions import aggregate, put
@@ -24,7 +24,7 @@ EVERY_STATE = tuple(TaskState)
 
 def remove(queue: str = "default", *, force: bool = False, progress: Any = None) -> Plan[int]:
     """Remove a queue."""
-    return queue_views.remove_queue(queue, force=force, progress=progress)
+    return removal.remove_queue(queue, force=force, progress=progress)
 
 
 def leave_traces(tasks: Tasks) -> None:

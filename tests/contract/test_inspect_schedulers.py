@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.inspecting.schedulers import scheduler_entries
-from pyasynq._broker.inspecting.server_views import scheduler_events
+from pyasynq._broker.inspecting.schedulers import scheduler_entries, scheduler_events
 from pyasynq._wire.keys import SCHEDULERS, scheduler_history_key, scheduler_key
 from pyasynq._wire.messages import SchedulerEnqueueEvent, SchedulerEntry
 from pyasynq.errors import InvalidOptionError

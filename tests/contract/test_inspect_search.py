@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
-from pyasynq._broker.inspecting import task_views
-from pyasynq._broker.inspecting.search import error_signature
+from pyasynq._broker.inspecting.search import error_report, error_signature, search_tasks, type_report
 from pyasynq._broker.inspecting.tasks import scan_tasks
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError, UnknownOptionError
 from pyasynq.task import TaskState
@@ -34,7 +33,7 @@ def search(
     **filters: Unpack[TaskFilters],
 ) -> Plan[SearchPage]:
     """Search the queue."""
-    return task_views.search_tasks("default", state, filters, group=group, cursor=cursor, scan=scan, now=NOW)
+    return search_tasks("default", state, filters, group=group, cursor=cursor, scan=scan, now=NOW)
 
 
 def ids(page: SearchPage) -> str:
@@ -156,8 +155,8 @@ def test_searches_need_a_queue(perform: Perform) -> None:
     """A misspelt name must not look like an empty queue."""
     for plan in (
         search(),
-        task_views.error_report("default", "retry", scan=1, now=NOW),
-        task_views.type_report("default", scan=1, now=NOW),
+        error_report("default", "retry", scan=1, now=NOW),
+        type_report("default", scan=1, now=NOW),
     ):
         with pytest.raises(QueueNotFoundError):
             perform(plan)
@@ -250,7 +249,7 @@ def test_errors_are_grouped_by_what_is_alike(perform: Perform, tasks: Tasks) -> 
         )
     tasks.put(TaskState.ARCHIVED, "b", error_msg="refused")
     tasks.put(TaskState.ARCHIVED, "c", error_msg="")
-    report = perform(task_views.error_report("default", "archived", scan=100, now=NOW))
+    report = perform(error_report("default", "archived", scan=100, now=NOW))
     first, second = report.groups
     assert ("user <n> not found", 3, {"email": 2, "image": 1}) == (first.signature, first.count, first.types)
     assert ("a2", datetime.fromtimestamp(NOW.seconds - 98, UTC)) == (first.sample.id, first.latest)
@@ -261,11 +260,11 @@ def test_errors_are_grouped_by_what_is_alike(perform: Perform, tasks: Tasks) -> 
 def test_a_report_of_errors_is_bounded(perform: Perform, tasks: Tasks) -> None:
     """It says when it has not seen all, and is only for states with errors."""
     tasks.put(TaskState.RETRY, *"abc", error_msg="x")
-    report = perform(task_views.error_report("default", "retry", scan=2, now=NOW))
+    report = perform(error_report("default", "retry", scan=2, now=NOW))
     assert (2, 2, False) == (report.scanned, report.groups[0].count, report.is_complete)
     for state, scan in (("pending", 1), ("retry", 0)):
         with pytest.raises(InvalidOptionError):
-            perform(task_views.error_report("default", state, scan=scan, now=NOW))
+            perform(error_report("default", state, scan=scan, now=NOW))
 
 
 def test_types_are_counted_by_state(perform: Perform, tasks: Tasks) -> None:
@@ -274,7 +273,7 @@ def test_types_are_counted_by_state(perform: Perform, tasks: Tasks) -> None:
     tasks.put(TaskState.RETRY, "b", type="email", retried=2)
     tasks.put(TaskState.AGGREGATING, "c", "d", type="image", group="g")
     tasks.put(TaskState.AGGREGATING, "e", type="image", group="h")
-    report = perform(task_views.type_report("default", scan=10, now=NOW))
+    report = perform(type_report("default", scan=10, now=NOW))
     image, email = report.types
     assert ("image", {TaskState.AGGREGATING: 3}, 3, 0) == (
         image.type,
@@ -284,9 +283,9 @@ def test_types_are_counted_by_state(perform: Perform, tasks: Tasks) -> None:
     )
     assert ({TaskState.PENDING: 1, TaskState.RETRY: 1}, 2) == (email.counts, email.retried)
     assert (5, True) == (report.scanned, report.is_complete)
-    assert not perform(task_views.type_report("default", scan=1, now=NOW)).is_complete
+    assert not perform(type_report("default", scan=1, now=NOW)).is_complete
     with pytest.raises(InvalidOptionError):
-        perform(task_views.type_report("default", scan=0, now=NOW))
+        perform(type_report("default", scan=0, now=NOW))
 
 
 def test_the_bytes_of_a_message_hold_its_texts_as_they_are() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.inspecting import task_views
+from pyasynq._broker.inspecting import updates
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.errors import DuplicateTaskError, InvalidOptionError, TaskNotFoundError, TaskStateError
 from pyasynq.task import TaskState
@@ -28,12 +28,12 @@ DUE = datetime.fromtimestamp(NOW.seconds + 500, UTC)
 
 def update(payload: bytes | None = b"new", *, relock: bool = False, task_id: str = "a") -> Plan[None]:
     """Update the payload of a task."""
-    return task_views.update_payload("default", task_id, payload, relock=relock)
+    return updates.update_payload("default", task_id, payload, relock=relock)
 
 
 def reschedule(when: datetime = DUE, task_id: str = "a") -> Plan[None]:
     """Give a task another time, five seconds later."""
-    return task_views.update_process_at("default", task_id, when, now=LATER)
+    return updates.update_process_at("default", task_id, when, now=LATER)
 
 
 @pytest.mark.parametrize("state", CHANGEABLE)
@@ -226,7 +226,7 @@ def test_a_payload_must_be_bytes(perform: Perform, tasks: Tasks) -> None:
     """Text has more than one encoding."""
     tasks.put(TaskState.RETRY, "a")
     with pytest.raises(InvalidOptionError, match=r"^payload="):
-        perform(task_views.update_payload("default", "a", "text", relock=False))  # type: ignore[arg-type]
+        perform(updates.update_payload("default", "a", "text", relock=False))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("state", CHANGEABLE)

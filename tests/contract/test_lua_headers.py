@@ -11,8 +11,8 @@ import pytest
 from pyasynq._broker.aggregation_sets import release_locks
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.inspecting.actions import delete_tasks
+from pyasynq._broker.inspecting.bulk import delete_all
 from pyasynq._broker.inspecting.queues import memory_usage
-from pyasynq._broker.inspecting.task_views import delete_all
 from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.schedules import begin_entries
 from pyasynq._broker.scripts import ALL_SCRIPTS, load_script

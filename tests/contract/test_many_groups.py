@@ -8,9 +8,9 @@ import pytest
 
 from pyasynq._broker.doctoring.groups import known_groups
 from pyasynq._broker.groups import list_groups
-from pyasynq._broker.inspecting import queue_views
-from pyasynq._broker.inspecting.group_counts import GroupCounts, group_sizes
-from pyasynq._broker.inspecting.queues import queue_info
+from pyasynq._broker.inspecting.group_counts import GroupCounts, describe_groups, group_sizes
+from pyasynq._broker.inspecting.queues import count_tasks, queue_info
+from pyasynq._broker.inspecting.removal import remove_queue
 from pyasynq.errors import QueueNotEmptyError
 from tests.factories import NOW
 from tests.fix_broker import BlockingPerformer
@@ -65,7 +65,7 @@ def put_groups(tasks: Tasks, number: int, *, members: int = 1) -> None:
 def test_d24_up_to_1_000_groups_are_counted_at_once(counting: CountingPerformer, tasks: Tasks) -> None:
     """And the number is of this moment."""
     put_groups(tasks, 1_000, members=2)
-    counts = counting(queue_info("default", NOW))
+    counts = counting(count_tasks("default", NOW))
     assert (2_000, 1_000, None) == (counts.aggregating, counts.groups, counts.aggregating_at)
 
 
@@ -77,14 +77,14 @@ def test_d24_more_groups_are_counted_in_parts_and_the_number_has_its_time(
     put_groups(tasks, MANY, members=2)
     memory = GroupCounts()
 
-    first = counting(queue_info("default", NOW, memory))
+    first = counting(count_tasks("default", NOW, memory))
     assert (2 * MANY, MANY, NOW) == (first.aggregating, first.groups, first.aggregating_at)
 
-    answers = [counting(queue_info("default", NOW.plus(at), memory)) for at in range(1, 3)]
+    answers = [counting(count_tasks("default", NOW.plus(at), memory)) for at in range(1, 3)]
     assert (2 * MANY, NOW) == (answers[-1].aggregating, answers[-1].aggregating_at)
 
     tasks.client.zadd(tasks.keys.group("g7"), dict.fromkeys(map(str, range(100)), 1))
-    answers = [counting(queue_info("default", NOW.plus(at), memory)) for at in range(3, 6)]
+    answers = [counting(count_tasks("default", NOW.plus(at), memory)) for at in range(3, 6)]
     assert (2 * MANY, NOW) == (answers[0].aggregating, answers[0].aggregating_at)
     assert (2 * MANY + 100, NOW.plus(3)) == (answers[-1].aggregating, answers[-1].aggregating_at)
 
@@ -93,9 +93,9 @@ def test_d24_more_groups_are_counted_in_parts_and_the_number_has_its_time(
 def test_d24_the_inspector_tells_when_it_counted(counting: CountingPerformer, tasks: Tasks) -> None:
     """A dashboard can show how old the number is; the memory goes by it."""
     put_groups(tasks, MANY)
-    info = counting(queue_views.queue_info("default", now=NOW))
+    info = counting(queue_info("default", now=NOW))
     assert (NOW.to_datetime(), MANY) == (info.aggregating_at, info.aggregating)
-    assert MANY == len(counting(queue_views.groups("default")))
+    assert MANY == len(counting(describe_groups("default")))
 
 
 @pytest.mark.usefixtures("damage_allowed")
@@ -113,7 +113,7 @@ def test_d24_a_queue_with_many_names_of_empty_groups_is_removed(
 ) -> None:
     """The names are forgotten in parts."""
     put_groups(tasks, MANY, members=0)
-    assert 0 == counting(queue_views.remove_queue("default", force=False, progress=None))
+    assert 0 == counting(remove_queue("default", force=False, progress=None))
     assert [] == tasks.client.keys("*")
 
 
@@ -122,5 +122,5 @@ def test_d24_a_queue_with_tasks_in_many_groups_is_kept(counting: CountingPerform
     """The error says how many there are."""
     put_groups(tasks, MANY)
     with pytest.raises(QueueNotEmptyError, match=f"{MANY:,}|{MANY}"):
-        counting(queue_views.remove_queue("default", force=False, progress=None))
+        counting(remove_queue("default", force=False, progress=None))
     assert MANY == tasks.client.scard(tasks.keys.groups)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq._broker.dequeue import dequeue
-from pyasynq._broker.inspecting import queue_views
+from pyasynq._broker.inspecting import queues
 from pyasynq.errors import InvalidOptionError, QueueNotPausedError, QueuePausedError
 from tests.factories import NOW, Tasks
 from tests.fix_broker import BlockingPerformer
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def pause(duration: Duration | None = None, *, after: int = 0) -> Plan[None]:
     """Pause the queue."""
-    return queue_views.pause_queue("default", duration, now=NOW.plus(after))
+    return queues.pause_queue("default", duration, now=NOW.plus(after))
 
 
 def test_a_paused_queue_gives_no_tasks(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
@@ -31,7 +31,7 @@ def test_a_paused_queue_gives_no_tasks(perform: Perform, tasks: Tasks, redis_cli
     perform(pause())
     assert (b"2000000000", -1) == (redis_client.get(tasks.keys.paused), redis_client.ttl(tasks.keys.paused))
     assert [] == perform(dequeue("default", limit=1, token="t", now=NOW)).tasks
-    perform(queue_views.unpause_queue("default"))
+    perform(queues.unpause_queue("default"))
     assert 1 == len(perform(dequeue("default", limit=1, token="t", now=NOW)).tasks)
 
 
@@ -43,7 +43,7 @@ def test_a_pause_may_end_by_itself(
     tasks.pending("a")
     perform(pause(duration))
     assert seconds - 5 < redis_client.ttl(tasks.keys.paused) <= seconds
-    info = perform(queue_views.queue_info("default", now=NOW))
+    info = perform(queues.queue_info("default", now=NOW))
     assert info.paused_until is not None
     left = info.paused_until - NOW.to_datetime()
     assert timedelta(seconds=seconds - 5) < left <= timedelta(seconds=seconds)
@@ -58,7 +58,7 @@ def test_a_pause_without_an_end_tells_none(perform: Perform, tasks: Tasks) -> No
 
 
 def _pause_of(perform: Perform) -> tuple[bool, object]:
-    info = perform(queue_views.queue_info("default", now=NOW))
+    info = perform(queues.queue_info("default", now=NOW))
     return info.paused, info.paused_until
 
 
@@ -73,14 +73,14 @@ def test_a_queue_is_paused_once(perform: Perform, redis_client: RedisClient, tas
 def test_a_queue_that_is_not_paused_cannot_go_on(perform: Perform) -> None:
     """As in Asynq."""
     with pytest.raises(QueueNotPausedError, match="'default' is not paused"):
-        perform(queue_views.unpause_queue("default"))
+        perform(queues.unpause_queue("default"))
 
 
 def test_calls_that_are_sent_again_find_their_own_work(redis_client: RedisClient) -> None:
     """They are no errors then."""
     again = BlockingPerformer(redis_client, replay=True)
     again(pause())
-    again(queue_views.unpause_queue("default"))
+    again(queues.unpause_queue("default"))
     BlockingPerformer(redis_client)(pause())
     with pytest.raises(QueuePausedError):
         again(pause(after=1))
@@ -96,9 +96,9 @@ def test_a_pause_lasts_some_time(perform: Perform, duration: float) -> None:
 def test_a_queue_has_a_name(perform: Perform) -> None:
     """Asynq's rule; the queue need not exist."""
     for plan in (
-        queue_views.pause_queue(" ", None, now=NOW),
-        queue_views.unpause_queue(" "),
-        queue_views.queue_info(" ", now=NOW),
+        queues.pause_queue(" ", None, now=NOW),
+        queues.unpause_queue(" "),
+        queues.queue_info(" ", now=NOW),
     ):
         with pytest.raises(InvalidOptionError, match="one or more characters"):
             perform(plan)

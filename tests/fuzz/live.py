@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyasynq import sync
 from pyasynq._broker.cancellation import read_requests, request_cancelation
 from pyasynq._broker.dequeue import dequeue
-from pyasynq._broker.inspecting.tasks import list_tasks
+from pyasynq._broker.inspecting.tasks import Scanned, scan_tasks
 from pyasynq._broker.leases import list_expired, list_unleased
 from pyasynq._broker.stored_limits import get_limits
 from pyasynq._broker.task_records import task_infos
@@ -150,7 +150,7 @@ def _looks() -> list[Plan[Any]]:
         read_requests("default", ["a", "e"]),
         list_expired("default", now=NOW),
         list_unleased("default"),
-        *(list_tasks("default", state, 0, 50) for state in TaskState if state is not TaskState.AGGREGATING),
+        *(scan_tasks("default", state, 0, 50) for state in TaskState if state is not TaskState.AGGREGATING),
     ]
 
 
@@ -169,8 +169,8 @@ def live_damage(damages: list[tuple[str, str, Any, bytes]]) -> None:
             raise
         except PyasynqError:
             continue
-        if isinstance(found, list):
-            list(task_infos([one for one in found if hasattr(one, "progress")], NOW))
+        if isinstance(found, Scanned):
+            list(task_infos(found.records, NOW))
     for name in inspector.queues():
         try:
             inspector.queue_info(name)

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from pyasynq._broker.cancellation import read_requests
 from pyasynq._broker.inspecting.group_counts import group_sizes
 from pyasynq._broker.inspecting.queues import history
-from pyasynq._broker.inspecting.schedulers import scheduler_entries
-from pyasynq._broker.inspecting.server_views import scheduler_events, servers
+from pyasynq._broker.inspecting.schedulers import scheduler_entries, scheduler_events
+from pyasynq._broker.inspecting.servers import describe_servers
 from pyasynq._broker.inspecting.tasks import get_task, list_tasks
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.stored_limits import get_limits
 from pyasynq._broker.task_events import STREAM_START, Mark, decode_event, read_events
-from pyasynq._broker.task_records import decode_task_info, task_infos
+from pyasynq._broker.task_records import decode_task_info
 from pyasynq._clock import Instant
 from pyasynq._redis.facts import server_facts
 from pyasynq._redis.session import redis_version, version_numbers
@@ -90,8 +90,8 @@ def task_hash(fields: tuple[tuple[Any, ...], tuple[Any, ...]]) -> None:
 def task_list(rows: list[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> None:
     """One damaged task does not hide the others: a list raises nothing."""
     found = [[*first, *rest] for first, rest in rows]
-    records: Any = answer(list_tasks("default", TaskState.PENDING, 0, 10), [[10, 0, *found]])
-    list(task_infos(records, NOW))
+    plan = list_tasks("default", TaskState.PENDING, group="", page=1, page_size=10, now=NOW)
+    answer(plan, [1, [10, 0, *found]])
 
 
 @fuzzer(JSON_BYTES, from_bytes=bytes)
@@ -103,8 +103,7 @@ def task_history(data: bytes) -> None:
 
 @fuzzer(
     st.tuples(
-        st.sampled_from([ServerInfo, WorkerInfo, SchedulerEntry, SchedulerEnqueueEvent]),
-        BYTES | MESSAGES,
+        st.sampled_from([ServerInfo, WorkerInfo, SchedulerEntry, SchedulerEnqueueEvent]), BYTES | MESSAGES
     )
 )
 def record(case: tuple[type[ServerInfo], bytes]) -> None:
@@ -141,8 +140,8 @@ SERVER = ServerInfo(
 def server_list(case: tuple[bytes, bytes, list[bytes]]) -> None:
     """Records of servers, and of what they are working on, that cannot be read are left out."""
     key, record, workers = case
-    answer(servers(None, now=NOW), [[key], record, workers])
-    answer(servers(None, now=NOW), [[key], SERVER.encode(), workers])
+    answer(describe_servers(None, now=NOW), [[key], record, workers])
+    answer(describe_servers(None, now=NOW), [[key], SERVER.encode(), workers])
 
 
 @fuzzer(st.lists(st.lists(BYTES, max_size=3), max_size=6))
@@ -165,7 +164,7 @@ def names(found: list[bytes]) -> None:
     """Names of queues and groups, and counters, that cannot be read do not hide the others."""
     answer(queue_names(), [found])
     answer(group_sizes("default"), [[b"0", *(part for name in found for part in (name, 1))]])
-    answer(history("default", 1, NOW), [[*found, None, None][:2]])
+    answer(history("default", 1, now=NOW), [1, [*found, None, None][:2]])
 
 
 @fuzzer(st.lists(st.none() | BYTES, min_size=5, max_size=5))

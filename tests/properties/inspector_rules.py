@@ -11,15 +11,21 @@ from hypothesis import strategies as st
 from pyasynq._broker.inspecting.actions import (
     ArchiveLimits,
     Moved,
-    act_on_all,
     archive_tasks,
     delete_tasks,
     run_tasks,
 )
-from pyasynq._broker.inspecting.queues import pause, unpause
+from pyasynq._broker.inspecting.bulk import act_on_all
+from pyasynq._broker.inspecting.queues import pause_queue, unpause_queue
 from pyasynq._broker.inspecting.removal import remove_queue
 from pyasynq._broker.inspecting.updates import update_process_at
-from pyasynq.errors import QueueBusyError, QueueNotEmptyError, TaskNotFoundError, TaskStateError
+from pyasynq.errors import (
+    QueueBusyError,
+    QueueNotEmptyError,
+    QueueNotFoundError,
+    TaskNotFoundError,
+    TaskStateError,
+)
 from pyasynq.info import BulkResult
 from pyasynq.task import TaskState
 from tests.properties.group_rules import GroupRules
@@ -36,9 +42,9 @@ class InspectorRules(GroupRules):
     def pause_or_go_on(self) -> None:
         self.model.paused = not self.model.paused
         if self.model.paused:
-            self.perform(pause("default", duration=0, now=self.now))
+            self.perform(pause_queue("default", now=self.now))
         else:
-            self.perform(unpause("default"))
+            self.perform(unpause_queue("default"))
 
     def by_hand(self, task_ids: list[str], forbidden: set[TaskState]) -> tuple[list[str], dict[str, str]]:
         """Return which tasks an inspector may touch, and why it may not touch the others."""
@@ -88,19 +94,22 @@ class InspectorRules(GroupRules):
     @operation(task_id=st.sampled_from(IDS), delay=st.sampled_from([-5, 10]))
     def reschedule(self, task_id: str, delay: int) -> None:
         task, at = self.model.tasks.get(task_id), self.now.plus(delay)
-        plan = update_process_at("default", task_id, at, now=self.now)
+        plan = update_process_at("default", task_id, at.to_datetime(), now=self.now)
         if task and task.state in {TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED}:
             self.perform(plan)
             self.model.reschedule(task_id, at.seconds)
         else:
-            with pytest.raises((TaskStateError, TaskNotFoundError)):
+            with pytest.raises((TaskStateError, TaskNotFoundError, QueueNotFoundError)):
                 self.perform(plan)
 
     @operation(force=st.booleans())
     def remove_queue(self, force: bool) -> None:
         states = Counter(task.state for task in self.model.tasks.values())
         plan = remove_queue("default", force=force, progress=None)
-        if states[TaskState.ACTIVE] and force:
+        if not self.client.sismember("asynq:queues", "default"):
+            with pytest.raises(QueueNotFoundError):
+                self.perform(plan)
+        elif states[TaskState.ACTIVE] and force:
             with pytest.raises(QueueBusyError):
                 self.perform(plan)
         elif states and not force:

@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import chunks, time_arguments
-from pyasynq._broker.queue_registry import queue_names
+from pyasynq._broker.queue_registry import queue_names, require_queue
 from pyasynq._broker.scripts import INSPECT_CANCEL
 from pyasynq._broker.stored import decode_name
+from pyasynq._checks import checked_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import CANCEL_CHANNEL, queue_keys
-from pyasynq.errors import TaskNotFoundError
+from pyasynq.errors import InvalidOptionError, TaskNotFoundError
 from pyasynq.info import CancelResult, CancelStatus
 from pyasynq.task import TaskState
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _STATES: Final = {state.value.encode(): state for state in TaskState}
+_OUTCOMES: Final = ("retry", "archive", "delete")
 _REQUEST: Final = re.compile(rb"([0-9]{1,18}) (retry|archive|delete) (.*)", re.DOTALL)
 """Anything else was written by nobody of us, and asks for nothing."""
 
@@ -60,6 +62,11 @@ def request_cancelation(
     Raises:
         TaskNotFoundError: when a queue is named and has no such task; nothing is called out then.
     """
+    checked_name("task_id", task_id)
+    if outcome not in _OUTCOMES:
+        raise InvalidOptionError("outcome", outcome, f"must be one of {', '.join(_OUTCOMES)}")
+    if queue is not None:
+        yield from require_queue(queue)
     results = []
     for name in [queue] if queue is not None else (yield from queue_names()):
         keys = queue_keys(name)

@@ -6,8 +6,10 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.stored import readable_names
+from pyasynq._checks import checked_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay
 from pyasynq._wire.keys import ALL_QUEUES
+from pyasynq.errors import QueueNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,3 +59,10 @@ def queue_names() -> Plan[list[str]]:
     """Return the names of all queues, sorted."""
     names = yield CommandCall(("SMEMBERS", ALL_QUEUES), ALL_QUEUES, Replay.SAFE)
     return sorted(readable_names(names))
+
+
+def require_queue(queue: str) -> Plan[None]:
+    """Raise `QueueNotFoundError` for a queue that no task was ever enqueued to, or `InvalidOptionError`."""
+    checked_name("queue", queue)
+    if not (yield CommandCall(("SISMEMBER", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)):
+        raise QueueNotFoundError(queue)

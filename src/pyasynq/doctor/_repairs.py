@@ -17,7 +17,7 @@ from pyasynq._broker.doctoring.keys import (
 )
 from pyasynq._broker.doctoring.tasks import judge, settle_damaged
 from pyasynq._broker.doctoring.ticks import reset_tick
-from pyasynq._broker.inspecting.removal import remove_queue
+from pyasynq._broker.inspecting.removal import remove_empty_queue
 from pyasynq._redis.facts import server_facts
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.keys import queue_keys
@@ -129,7 +129,7 @@ class Repairs:
             await self._pace.run(register(queue))
         else:
             try:
-                await self._pace.run(remove_queue(queue, force=False, progress=None))
+                await self._pace.run(remove_empty_queue(queue))
             except QueueNotEmptyError:
                 return False
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.inspecting import task_views
+from pyasynq._broker.inspecting import bulk
 
 from ._base import InspectorBase
 
@@ -34,7 +34,7 @@ class BulkInspector(InspectorBase):
 
         Those that were due or archived first will run first.
         """
-        plan = task_views.run_all(queue, state, group=group, progress=progress, now=self._now())
+        plan = bulk.run_all(queue, state, group=group, progress=progress, now=self._now())
         return await self._run_in_steps(plan)
 
     async def archive_all(
@@ -54,7 +54,7 @@ class BulkInspector(InspectorBase):
         Raises:
             ArchiveFullError: without `trim`, when the archive has not room for all; nothing was changed.
         """
-        plan = task_views.archive_all(
+        plan = bulk.archive_all(
             queue, state, group=group, progress=progress, limits=self._limits(), trim=trim, now=self._now()
         )
         return await self._run_in_steps(plan)
@@ -71,5 +71,5 @@ class BulkInspector(InspectorBase):
 
         The locks that they own are released.
         """
-        plan = task_views.delete_all(queue, state, group=group, progress=progress)
+        plan = bulk.delete_all(queue, state, group=group, progress=progress)
         return await self._run_in_steps(plan)

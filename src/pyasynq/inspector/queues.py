@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.inspecting import queue_views
+from pyasynq._broker.inspecting import queues, removal
+from pyasynq._broker.inspecting.group_counts import describe_groups
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.stored_limits import set_limits
 from pyasynq.limits import UNCHANGED, Unchanged
@@ -31,16 +32,16 @@ class QueueInspector(InspectorBase):
 
         Above 1,000 groups each call counts 5,000 of them: `aggregating` is then as old as `aggregating_at`.
         """
-        plan = queue_views.queue_info(queue, now=self._now(), counts_of_groups=self._group_counts)
+        plan = queues.queue_info(queue, now=self._now(), group_counts=self._group_counts)
         return await self._run(plan)
 
     async def history(self, queue: str, days: int) -> list[DailyStatistics]:
         """Return what was processed on each of the last 1 to 366 `days`, in UTC, today first."""
-        return await self._run(queue_views.history(queue, days, now=self._now()))
+        return await self._run(queues.history(queue, days, now=self._now()))
 
     async def groups(self, queue: str) -> list[GroupInfo]:
         """Return the groups of a queue, by name."""
-        return await self._run(queue_views.groups(queue))
+        return await self._run(describe_groups(queue))
 
     async def pause_queue(self, queue: str, duration: Duration | None = None) -> None:
         """Let no worker take tasks from a queue, which need not exist yet, until `unpause_queue`.
@@ -51,11 +52,11 @@ class QueueInspector(InspectorBase):
         Raises:
             QueuePausedError: when it is paused already; that pause stays as it is.
         """
-        await self._run(queue_views.pause_queue(queue, duration, now=self._now()))
+        await self._run(queues.pause_queue(queue, duration, now=self._now()))
 
     async def unpause_queue(self, queue: str) -> None:
         """Let workers take tasks from a queue again. Raises `QueueNotPausedError` when it is not paused."""
-        await self._run(queue_views.unpause_queue(queue))
+        await self._run(queues.unpause_queue(queue))
 
     async def set_queue_limits(
         self,
@@ -105,4 +106,4 @@ class QueueInspector(InspectorBase):
             QueueNotEmptyError: without `force`, when it has tasks; with it, when more came meanwhile.
             QueueBusyError: with `force`, when tasks are active.
         """
-        return await self._run_in_steps(queue_views.remove_queue(queue, force=force, progress=progress))
+        return await self._run_in_steps(removal.remove_queue(queue, force=force, progress=progress))

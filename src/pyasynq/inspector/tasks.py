@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.cancellation import is_open, look_again
-from pyasynq._broker.inspecting import task_views
+from pyasynq._broker.cancellation import is_open, look_again, request_cancelation
+from pyasynq._broker.inspecting import actions, search, tasks, updates
 from pyasynq._broker.waiting import sleep_async
 from pyasynq._checks import seconds_of
 from pyasynq.task import TaskState
@@ -40,9 +40,7 @@ class TaskInspector(InspectorBase):
         Raises:
             InvalidOptionError: for another state, and for a `page` or `page_size` below 1.
         """
-        plan = task_views.list_tasks(
-            queue, state, group=group, page=page, page_size=page_size, now=self._now()
-        )
+        plan = tasks.list_tasks(queue, state, group=group, page=page, page_size=page_size, now=self._now())
         return await self._run(plan)
 
     async def task_info(self, queue: str, task_id: str) -> TaskInfo:
@@ -53,7 +51,7 @@ class TaskInspector(InspectorBase):
             UnknownTaskStateError: when its state is a word that pyasynq does not know.
             UndecodableMessageError: when its message is none.
         """
-        return await self._run(task_views.task_info(queue, task_id, now=self._now()))
+        return await self._run(tasks.describe_task(queue, task_id, now=self._now()))
 
     async def search_tasks(
         self,
@@ -74,7 +72,7 @@ class TaskInspector(InspectorBase):
             InvalidOptionError: also for a filter by age in the states `scheduled` and `active`: Redis does
                 not tell since when tasks are in them.
         """
-        plan = task_views.search_tasks(
+        plan = search.search_tasks(
             queue, state, filters, group=group, cursor=cursor, scan=scan, now=self._now()
         )
         return await self._run_in_steps(plan)
@@ -86,12 +84,12 @@ class TaskInspector(InspectorBase):
 
         Errors are alike when their first lines are, numbers, ids and quotations aside.
         """
-        plan = task_views.error_report(queue, state, scan=scan, now=self._now())
+        plan = search.error_report(queue, state, scan=scan, now=self._now())
         return await self._run_in_steps(plan)
 
     async def type_report(self, queue: str, *, scan: int = 10_000) -> TypeReport:
         """Count the task types of a queue, looking at the first `scan` tasks of each state and each group."""
-        return await self._run_in_steps(task_views.type_report(queue, scan=scan, now=self._now()))
+        return await self._run_in_steps(search.type_report(queue, scan=scan, now=self._now()))
 
     async def run_task(self, queue: str, task_id: str) -> None:
         """Put a scheduled, retry, archived, completed or aggregating task at the end of its queue.
@@ -102,7 +100,7 @@ class TaskInspector(InspectorBase):
             TaskNotFoundError: when there is no such task.
             TaskStateError: when it is active, pending, or on its way into an aggregate.
         """
-        await self._run(task_views.run_task(queue, task_id, now=self._now()))
+        await self._run(actions.run_task(queue, task_id, now=self._now()))
 
     async def archive_task(self, queue: str, task_id: str) -> int:
         """Archive a task, whatever it waits for; return how many others were deleted to make room.
@@ -111,7 +109,7 @@ class TaskInspector(InspectorBase):
             TaskNotFoundError: when there is no such task.
             TaskStateError: when it is active, archived, or on its way into an aggregate.
         """
-        plan = task_views.archive_task(queue, task_id, limits=self._limits(), now=self._now())
+        plan = actions.archive_task(queue, task_id, limits=self._limits(), now=self._now())
         return await self._run(plan)
 
     async def delete_task(self, queue: str, task_id: str) -> None:
@@ -121,7 +119,7 @@ class TaskInspector(InspectorBase):
             TaskNotFoundError: when there is no such task.
             TaskStateError: when it is active or on its way into an aggregate.
         """
-        await self._run(task_views.delete_task(queue, task_id))
+        await self._run(actions.delete_task(queue, task_id))
 
     async def update_payload(
         self, queue: str, task_id: str, payload: bytes | None, *, relock: bool = False
@@ -136,7 +134,7 @@ class TaskInspector(InspectorBase):
             TaskStateError: when it is in another state.
             DuplicateTaskError: with `relock`, when another task holds the lock; nothing was changed.
         """
-        await self._run(task_views.update_payload(queue, task_id, payload, relock=relock))
+        await self._run(updates.update_payload(queue, task_id, payload, relock=relock))
 
     async def update_process_at(self, queue: str, task_id: str, process_at: datetime) -> None:
         """Set when a scheduled or retry task is due; an archived one becomes scheduled.
@@ -147,7 +145,7 @@ class TaskInspector(InspectorBase):
             TaskNotFoundError: when there is no such task.
             TaskStateError: when it is in another state.
         """
-        await self._run(task_views.update_process_at(queue, task_id, process_at, now=self._now()))
+        await self._run(updates.update_process_at(queue, task_id, process_at, now=self._now()))
 
     async def cancel(
         self,
@@ -178,7 +176,7 @@ class TaskInspector(InspectorBase):
         """
         # Not the clock of the inspector: that of a test stands still meanwhile.
         until = time.monotonic() + seconds_of("wait", wait)
-        results = await self._run(task_views.cancel(task_id, queue, outcome, now=self._clock.redis_now()))
+        results = await self._run(request_cancelation(task_id, queue, outcome, now=self._clock.redis_now()))
         while any(map(is_open, results)) and time.monotonic() < until:
             await sleep_async(_LOOK_SECONDS)
             results = await self._run(look_again(results))

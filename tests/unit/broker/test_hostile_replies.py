@@ -97,7 +97,7 @@ def test_names_that_are_no_utf8_do_not_hide_the_others(plan: Any, reply: Any) ->
 
 def test_a_counter_that_is_no_number_counts_as_zero() -> None:
     """The history of the other days is told."""
-    days: Any = answer(history("default", 1, NOW), [[b"many", b"3"]])
+    days: Any = answer(history("default", 1, now=NOW), [1, [b"many", b"3"]])
     [day] = days
     assert (0, 3) == (day.processed, day.failed)
 

@@ -1,25 +1,23 @@
-"""Running, archiving and deleting tasks by hand: by their ids, or all of one state in many short calls."""
+"""Running, archiving and deleting tasks by their ids."""
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
-from pyasynq._broker.inspecting.tasks import collection_key
+from pyasynq._broker.queue_registry import require_queue
 from pyasynq._broker.scripts import (
     INSPECT_ARCHIVE,
     INSPECT_DELETE,
-    INSPECT_DROP_GHOSTS,
     INSPECT_RELEASE_LOCK,
     INSPECT_RUN,
 )
 from pyasynq._broker.settle import trim_rest
-from pyasynq._broker.stored import decode_name
-from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.keys import QueueKeys, queue_keys
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import TaskNotFoundError, TaskStateError
-from pyasynq.info import BulkResult
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
 
     from pyasynq._clock import Instant
     from pyasynq._redis.plan import Reply
-
-    Progress: TypeAlias = Callable[[int, int], object]
-    """Is told how many tasks have been dealt with, of how many."""
 
 _MISSING = "missing"
 _AGGREGATED = "aggregated"
@@ -140,6 +135,25 @@ def _release_locks(keys: QueueKeys, grouped: Sequence[bytes]) -> Plan[None]:
             yield ScriptCall(INSPECT_RELEASE_LOCK, (keys.task(message.id),), args, Replay.SAFE)
 
 
+def run_task(queue: str, task_id: str, *, now: Instant) -> Plan[None]:
+    """Put one task at the end of its queue."""
+    yield from require_queue(queue)
+    yield from act_on_one("run", queue, task_id, functools.partial(run_tasks, queue, now=now))
+
+
+def archive_task(queue: str, task_id: str, *, limits: ArchiveLimits, now: Instant) -> Plan[int]:
+    """Archive one task; return how many others were trimmed."""
+    yield from require_queue(queue)
+    act = functools.partial(archive_tasks, queue, limits=limits, now=now)
+    return (yield from act_on_one("archive", queue, task_id, act)).trimmed
+
+
+def delete_task(queue: str, task_id: str) -> Plan[None]:
+    """Delete one task."""
+    yield from require_queue(queue)
+    yield from act_on_one("delete", queue, task_id, functools.partial(delete_tasks, queue))
+
+
 def act_on_one(action: str, queue: str, task_id: str, act: Act) -> Plan[Moved]:
     """Do something with one task.
 
@@ -159,64 +173,3 @@ def refuse(action: str, queue: str, task_id: str, reason: str) -> NoReturn:
         raise TaskNotFoundError(queue, task_id)
     state = TaskState.AGGREGATING.value if reason == _AGGREGATED else reason
     raise TaskStateError(action, queue, task_id, state)
-
-
-def act_on_all(
-    queue: str, state: TaskState, act: Act, *, group: str = "", progress: Progress | None = None
-) -> Plan[BulkResult]:
-    """Do something with all tasks of a state, or of a group, up to 1,000 in one call.
-
-    It ends after as many tasks as there were at its start; those that join meanwhile may be among them. Ids
-    without a task are dropped. What `progress` raises ends it between two calls.
-    """
-    keys = queue_keys(queue)
-    return (yield from act_on_collection(keys, collection_key(keys, state, group), state, act, progress))
-
-
-def archive_surplus(queue: str, state: TaskState, group: str, limits: ArchiveLimits) -> Plan[tuple[int, int]]:
-    """Return how many tasks a state has, and how many archived ones would go if they were archived too."""
-    keys = queue_keys(queue)
-    total = yield from _size(collection_key(keys, state, group), state)
-    # Tasks that are too old go in any case.
-    command = ("ZCOUNT", keys.archived, f"({limits.cutoff}", "+inf")
-    archived = yield CommandCall(command, keys.archived, Replay.SAFE)
-    return total, max(0, archived + total - limits.max_size) if total else 0
-
-
-def _size(collection: str, state: TaskState) -> Plan[int]:
-    command = ("LLEN" if state is TaskState.PENDING else "ZCARD", collection)
-    return int((yield CommandCall(command, collection, Replay.SAFE)))
-
-
-def act_on_collection(
-    keys: QueueKeys, collection: str, state: TaskState, act: Act, progress: Progress | None
-) -> Plan[BulkResult]:
-    """Do something with all tasks of a collection, as `act_on_all` does."""
-    is_list = state is TaskState.PENDING
-    total = yield from _size(collection, state)
-    seen = done = skipped = trimmed = 0
-    while seen < total:
-        ids = yield from _first_ids(collection, min(MAX_TASKS, total - seen), is_list=is_list)
-        if not ids:
-            break
-        moved = yield from act(ids, state.value)
-        if moved.refused:
-            yield ScriptCall(
-                INSPECT_DROP_GHOSTS,
-                (collection,),
-                (keys.task_prefix, state.value, *moved.refused),
-                Replay.SAFE,
-            )
-        seen += len(ids)
-        done += moved.done
-        skipped += len(moved.refused)
-        trimmed += moved.trimmed
-        if progress is not None:
-            progress(seen, total)
-    return BulkResult(done, skipped, trimmed)
-
-
-def _first_ids(collection: str, number: int, *, is_list: bool) -> Plan[list[str]]:
-    command = ("LRANGE", collection, -number, -1) if is_list else ("ZRANGE", collection, 0, number - 1)
-    ids = [decode_name(task_id) for task_id in (yield CommandCall(command, collection, Replay.SAFE))]
-    return ids[::-1] if is_list else ids

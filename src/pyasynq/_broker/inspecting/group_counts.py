@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyasynq._broker.queue_registry import require_queue
 from pyasynq._broker.scripts import INSPECT_FORGET_GROUPS, INSPECT_GROUPS
 from pyasynq._broker.stored import shown
 from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
+from pyasynq.info import GroupInfo
 
 if TYPE_CHECKING:
     from pyasynq._clock import Instant
@@ -81,6 +83,13 @@ def read_page(queue: str, cursor: bytes) -> Plan[tuple[bytes, dict[bytes, int]]]
     args = (keys.group_prefix, cursor, PAGE)
     following, *reply = yield ScriptCall(INSPECT_GROUPS, (keys.groups,), args, Replay.SAFE)
     return following, dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def describe_groups(queue: str) -> Plan[list[GroupInfo]]:
+    """Describe the groups of a queue, by name."""
+    yield from require_queue(queue)
+    sizes = yield from group_sizes(queue)
+    return [GroupInfo(name, size) for name, size in sizes.items()]
 
 
 def group_sizes(queue: str) -> Plan[dict[str, int]]:

@@ -1,28 +1,29 @@
-"""Looking at queues, pausing them."""
+"""Looking at queues, and pausing them."""
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import FIRST_SEND, time_arguments
 from pyasynq._broker.inspecting.group_counts import GroupCounts
-from pyasynq._broker.scripts import (
-    INSPECT_MEMORY,
-    INSPECT_PAUSE,
-    INSPECT_QUEUE,
-    INSPECT_UNPAUSE,
-)
+from pyasynq._broker.queue_registry import require_queue
+from pyasynq._broker.scripts import INSPECT_MEMORY, INSPECT_PAUSE, INSPECT_QUEUE, INSPECT_UNPAUSE
 from pyasynq._broker.stored import number_of
+from pyasynq._broker.stored_limits import get_limits
+from pyasynq._checks import checked_name, is_whole, seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import QueueKeys, queue_keys
-from pyasynq.errors import QueueNotPausedError, QueuePausedError
+from pyasynq.errors import InvalidOptionError, QueueNotPausedError, QueuePausedError
+from pyasynq.info import DailyStatistics, QueueInfo
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from pyasynq._clock import Instant
+    from pyasynq.options import Duration
+
+_MAX_DAYS: Final = 366
 
 
 class QueueCounts(NamedTuple):
@@ -62,15 +63,25 @@ class QueueCounts(NamedTuple):
         return waiting + self.active + self.archived + self.completed
 
 
-class DayCounts(NamedTuple):
-    """What a queue processed on one day, in UTC; failed attempts are counted in both."""
+def queue_info(queue: str, *, now: Instant, group_counts: GroupCounts | None = None) -> Plan[QueueInfo]:
+    """Describe a queue."""
+    yield from require_queue(queue)
+    counts = (yield from count_tasks(queue, now, group_counts))._asdict()
+    memory = yield from memory_usage(queue, counts["aggregating"])
+    counted_at = counts.pop("aggregating_at")
+    limits = yield from get_limits(queue)
+    left = counts.pop("pause_left")
+    return QueueInfo(
+        **counts | {"latency": timedelta(seconds=counts["latency"])},
+        timestamp=now.to_datetime(),
+        paused_until=None if left is None else now.plus(left).to_datetime(),
+        aggregating_at=counted_at and counted_at.to_datetime(),
+        memory_usage=memory,
+        limits=limits,
+    )
 
-    day: date
-    processed: int
-    failed: int
 
-
-def queue_info(
+def count_tasks(
     queue: str, now: Instant | None = None, group_counts: GroupCounts | None = None
 ) -> Plan[QueueCounts]:
     """Return the counts of a queue, all zero for one that does not exist. None: today is this host's.
@@ -145,31 +156,41 @@ def memory_usage(queue: str, grouped: int) -> Plan[int]:
     return int(size)
 
 
-def history(queue: str, days: int, now: Instant) -> Plan[list[DayCounts]]:
+def history(queue: str, days: int, *, now: Instant) -> Plan[list[DailyStatistics]]:
     """Return what was counted on each of the last `days` days, in UTC, today first."""
+    if not is_whole(days, 1) or days > _MAX_DAYS:
+        raise InvalidOptionError("days", days, f"must be a whole number from 1 to {_MAX_DAYS}")
+    yield from require_queue(queue)
     keys = queue_keys(queue)
     today = now.to_datetime().date()
     dates = [today - timedelta(days=number) for number in range(days)]
     names = [name for day in dates for name in (keys.processed_on(day), keys.failed_on(day))]
     reply = yield CommandCall(("MGET", *names), keys.processed, Replay.SAFE)
     numbers = [number_of(value) for value in reply]
-    return [DayCounts(*row) for row in zip(dates, numbers[::2], numbers[1::2], strict=True)]
+    return [DailyStatistics(queue, *row) for row in zip(dates, numbers[::2], numbers[1::2], strict=True)]
 
 
-def pause(queue: str, *, duration: int, now: Instant) -> Plan[None]:
-    """Let nothing be taken from a queue, for `duration` seconds; 0 is until `unpause`.
+def pause_queue(queue: str, duration: Duration | None = None, *, now: Instant) -> Plan[None]:
+    """Pause a queue for a time, or until `unpause_queue`; it need not exist yet.
 
     Raises:
         QueuePausedError: when it is paused already; its pause stays as it is.
     """
+    checked_name("queue", queue)
+    seconds = 0
+    if duration is not None:
+        seconds = math.ceil(seconds_of("duration", duration))
+        if not seconds:
+            raise InvalidOptionError("duration", duration, "must be more than 0 seconds; None has no end")
     paused = queue_keys(queue).paused
-    args = (FIRST_SEND, now.seconds, duration)
+    args = (FIRST_SEND, now.seconds, seconds)
     if not (yield ScriptCall(INSPECT_PAUSE, (paused,), args, Replay.BY_TOKEN)):
         raise QueuePausedError(queue)
 
 
-def unpause(queue: str) -> Plan[None]:
-    """Let tasks be taken from a queue again. Raises `QueueNotPausedError`."""
+def unpause_queue(queue: str) -> Plan[None]:
+    """End the pause of a queue. Raises `QueueNotPausedError`."""
+    checked_name("queue", queue)
     paused = queue_keys(queue).paused
     if not (yield ScriptCall(INSPECT_UNPAUSE, (paused,), (FIRST_SEND,), Replay.BY_TOKEN)):
         raise QueueNotPausedError(queue)

@@ -7,10 +7,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.arguments import chunks
-from pyasynq._broker.inspecting.actions import act_on_collection, delete_tasks
+from pyasynq._broker.inspecting.actions import delete_tasks
+from pyasynq._broker.inspecting.bulk import act_on_collection
 from pyasynq._broker.inspecting.group_counts import forget_empty_groups, group_sizes
-from pyasynq._broker.inspecting.queues import collections, queue_info
+from pyasynq._broker.inspecting.queues import collections, count_tasks
 from pyasynq._broker.inspecting.tasks import collection_key
+from pyasynq._broker.queue_registry import require_queue
 from pyasynq._broker.scripts import INSPECT_REMOVE_QUEUE
 from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
@@ -21,7 +23,8 @@ from pyasynq.task import TaskState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyasynq._broker.inspecting.actions import Moved, Progress
+    from pyasynq._broker.inspecting.actions import Moved
+    from pyasynq._broker.inspecting.bulk import Progress
 
 _KEYS_AT_ONCE: Final = 1_000
 _GLOB: Final = re.compile(r"([\\*?\[\]])")
@@ -45,21 +48,33 @@ def remove_queue(queue: str, *, force: bool, progress: Progress | None) -> Plan[
         QueueNotEmptyError: when it has tasks, or with `force`, when more came while it was emptied.
         QueueBusyError: with `force`, when tasks are active.
     """
+    yield from require_queue(queue)
+    if not force:
+        yield from remove_empty_queue(queue)
+        return 0
+    if active := (yield from count_tasks(queue)).active:
+        raise QueueBusyError(queue, active)
+    deleted = yield from _delete_tasks(queue_keys(queue), progress)
+    yield from remove_empty_queue(queue, is_forced=True)
+    return deleted
+
+
+def remove_empty_queue(queue: str, *, is_forced: bool = False) -> Plan[None]:
+    """Remove a queue that has no tasks, whether its name is registered or not.
+
+    Raises:
+        QueueNotEmptyError: when it has tasks.
+        QueueBusyError: with `is_forced`, when tasks are active.
+    """
     keys = queue_keys(queue)
-    deleted = 0
-    if force:
-        if active := (yield from queue_info(queue)).active:
-            raise QueueBusyError(queue, active)
-        deleted = yield from _delete_tasks(keys, progress)
     active, tasks = yield from _delete_keys(keys)
-    if force and active:
+    if is_forced and active:
         raise QueueBusyError(queue, active)
     if tasks:
         raise QueueNotEmptyError(queue, tasks)
     yield CommandCall(("SREM", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)
     if not (yield from _sweep(keys)):
         yield CommandCall(("SADD", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)
-    return deleted
 
 
 def _delete_tasks(keys: QueueKeys, progress: Progress | None) -> Plan[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.schedules import list_enqueue_events, list_schedulers
+from pyasynq._checks import page_bounds
 from pyasynq._wire.options_text import Option, OptionName, parse_option
 from pyasynq.errors import InvalidOptionError
 from pyasynq.info import SchedulerEntryInfo, SchedulerEvent
@@ -68,7 +69,8 @@ def _options(texts: Iterable[str]) -> dict[str, object]:
     return options | ({"headers": headers} if headers else {})
 
 
-def scheduler_events(entry_id: str, start: int, stop: int) -> Plan[list[SchedulerEvent]]:
-    """Return what an entry has enqueued, newest first, from position `start` to before `stop`."""
+def scheduler_events(entry_id: str, *, page: int, page_size: int) -> Plan[list[SchedulerEvent]]:
+    """Return one page of what an entry has enqueued, newest first."""
+    start, stop = page_bounds(page, page_size)
     events = yield from list_enqueue_events(entry_id, start, stop - 1)
     return [SchedulerEvent(event.task_id, event.enqueue_time) for event in events]

@@ -6,9 +6,13 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq._broker.inspecting.tasks import scan_tasks
+from pyasynq._broker.inspecting.group_counts import group_sizes
+from pyasynq._broker.inspecting.tasks import parse_state, scan_tasks
+from pyasynq._broker.queue_registry import require_queue
 from pyasynq._broker.task_records import task_infos
-from pyasynq.info import ErrorGroup, ErrorReport, SearchPage, TypeReport, TypeStatistics
+from pyasynq._checks import check_whole, seconds_of
+from pyasynq.errors import InvalidOptionError, UnknownOptionError
+from pyasynq.info import ErrorGroup, ErrorReport, SearchPage, TaskFilters, TypeReport, TypeStatistics
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
@@ -19,6 +23,14 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Plan
     from pyasynq.task import TaskInfo
 
+_ERROR_STATES: Final = (TaskState.RETRY, TaskState.ARCHIVED)
+_DATED_STATES: Final = (
+    TaskState.PENDING,
+    TaskState.RETRY,
+    TaskState.ARCHIVED,
+    TaskState.COMPLETED,
+    TaskState.AGGREGATING,
+)
 _SIGNATURE_CHARACTERS: Final = 200
 _VARIABLE_PARTS: Final = tuple(
     (re.compile(pattern), name)
@@ -70,25 +82,53 @@ class Wanted(NamedTuple):
 
 def search_tasks(
     queue: str,
-    state: TaskState,
-    wanted: Wanted,
+    state: str,
+    filters: TaskFilters,
     *,
-    group: str = "",
-    cursor: int = 0,
+    group: str,
+    cursor: int,
     scan: int,
     now: Instant,
 ) -> Plan[SearchPage]:
     """Return the matching tasks among the `scan` tasks of a state from position `cursor` on."""
+    known = parse_state(state, group, tuple(TaskState))
+    wanted = _parse_filters(filters, known, now)
+    check_whole("cursor", cursor, 0)
+    check_whole("scan", scan, 1)
+    yield from require_queue(queue)
     stop = cursor + scan
-    found = yield from scan_tasks(queue, state, cursor, stop, group=group, texts=wanted.texts)
+    found = yield from scan_tasks(queue, known, cursor, stop, group=group, texts=wanted.texts)
     tasks = tuple(task for task in task_infos(found.records, now) if wanted.matches(task))
     next_cursor = stop if found.positions == scan else None
     return SearchPage(tasks, next_cursor, found.positions)
 
 
-def error_report(queue: str, state: TaskState, *, scan: int, now: Instant) -> Plan[ErrorReport]:
+def _parse_filters(filters: TaskFilters, state: TaskState, now: Instant) -> Wanted:
+    for name in filters:
+        if name not in TaskFilters.__annotations__:
+            raise UnknownOptionError(name, TaskFilters.__annotations__)
+    times = {}
+    for name in ("older_than", "newer_than"):
+        age = filters.get(name)
+        if age is not None and state not in _DATED_STATES:
+            raise InvalidOptionError(name, age, f"Redis does not tell since when a task is {state}")
+        times[name] = None if age is None else now.plus(-seconds_of(name, age)).to_datetime()
+    payload = filters.get("payload")
+    return Wanted(
+        type=filters.get("type"),
+        payload=payload.encode() if isinstance(payload, str) else payload,
+        error=filters.get("error"),
+        before=times["older_than"],
+        after=times["newer_than"],
+    )
+
+
+def error_report(queue: str, state: str, *, scan: int, now: Instant) -> Plan[ErrorReport]:
     """Group the first `scan` tasks of a state by what is alike in their errors."""
-    found = yield from scan_tasks(queue, state, 0, scan)
+    known = parse_state(state, "", _ERROR_STATES)
+    check_whole("scan", scan, 1)
+    yield from require_queue(queue)
+    found = yield from scan_tasks(queue, known, 0, scan)
     groups: defaultdict[str, list[TaskInfo]] = defaultdict(list)
     for task in task_infos(found.records, now):
         if task.last_error:
@@ -112,8 +152,11 @@ def error_signature(error: str) -> str:
     return line[:_SIGNATURE_CHARACTERS]
 
 
-def type_report(queue: str, groups: Sequence[str], *, scan: int, now: Instant) -> Plan[TypeReport]:
+def type_report(queue: str, *, scan: int, now: Instant) -> Plan[TypeReport]:
     """Count types over all states, looking at up to `scan` tasks of each, and of each group."""
+    check_whole("scan", scan, 1)
+    yield from require_queue(queue)
+    groups = yield from group_sizes(queue)
     counts: defaultdict[str, Counter[TaskState]] = defaultdict(Counter)
     retried: Counter[str] = Counter()
     scanned, is_complete = 0, True

@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS
+from pyasynq._broker.queue_registry import require_queue
 from pyasynq._broker.scripts import INSPECT_GET_TASK, INSPECT_LIST_TASKS
-from pyasynq._broker.task_records import STATES, TaskRecord, read_record
+from pyasynq._broker.task_records import STATES, TaskRecord, decode_task_info, read_record, task_infos
+from pyasynq._checks import checked_name, page_bounds
 from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.keys import QueueKeys, queue_keys
-from pyasynq.errors import TaskNotFoundError, UnknownTaskStateError
+from pyasynq.errors import InvalidOptionError, TaskNotFoundError, UnknownTaskStateError
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+
+    from pyasynq._clock import Instant
+    from pyasynq.task import TaskInfo
 
 
 class Scanned(NamedTuple):
@@ -21,6 +26,22 @@ class Scanned(NamedTuple):
 
     records: list[TaskRecord]
     positions: int
+
+
+def parse_state(state: str, group: str, allowed: Collection[TaskState]) -> TaskState:
+    """Return the state of this name.
+
+    Raises:
+        InvalidOptionError: unless it is allowed, and a group is given for aggregating tasks only.
+    """
+    names = [one.value for one in allowed]
+    if state not in names:
+        raise InvalidOptionError("state", state, f"must be one of {', '.join(names)}")
+    if state == TaskState.AGGREGATING:
+        checked_name("group", group)
+    elif group:
+        raise InvalidOptionError("group", group, "only aggregating tasks are in a group")
+    return TaskState(state)
 
 
 def collection_key(keys: QueueKeys, state: TaskState, group: str = "") -> str:
@@ -57,10 +78,20 @@ def scan_tasks(
 
 
 def list_tasks(
-    queue: str, state: TaskState, start: int, stop: int, *, group: str = ""
-) -> Plan[list[TaskRecord]]:
-    """Return the tasks of one state, or of one group, from position `start` to before `stop`."""
-    return (yield from scan_tasks(queue, state, start, stop, group=group)).records
+    queue: str, state: str, *, group: str, page: int, page_size: int, now: Instant
+) -> Plan[list[TaskInfo]]:
+    """Describe one page of the tasks of one state; messages that cannot be decoded are left out."""
+    known = parse_state(state, group, tuple(TaskState))
+    start, stop = page_bounds(page, page_size)
+    yield from require_queue(queue)
+    found = yield from scan_tasks(queue, known, start, stop, group=group)
+    return list(task_infos(found.records, now))
+
+
+def describe_task(queue: str, task_id: str, *, now: Instant) -> Plan[TaskInfo]:
+    """Describe one task, as `get_task` finds it."""
+    yield from require_queue(queue)
+    return decode_task_info((yield from get_task(queue, task_id)), now)
 
 
 def get_task(queue: str, task_id: str) -> Plan[TaskRecord]:

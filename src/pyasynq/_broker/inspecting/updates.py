@@ -8,13 +8,17 @@ from pyasynq._broker.arguments import time_arguments
 from pyasynq._broker.inspecting.actions import refuse
 from pyasynq._broker.inspecting.tasks import get_task
 from pyasynq._broker.locks import find_holder
+from pyasynq._broker.queue_registry import require_queue
 from pyasynq._broker.scripts import INSPECT_RESCHEDULE, INSPECT_REWRITE
+from pyasynq._checks import instant_of
 from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import decode_task_message, encode_task_message
-from pyasynq.errors import DuplicateTaskError
+from pyasynq.errors import DuplicateTaskError, InvalidOptionError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyasynq._clock import Instant
 
 _DONE = "done"
@@ -34,6 +38,9 @@ def update_payload(queue: str, task_id: str, payload: bytes | None, *, relock: b
         DuplicateTaskError: when another task holds the lock of the new payload; nothing was changed.
         UndecodableMessageError: when its message is none.
     """
+    if not isinstance(payload, bytes | None):
+        raise InvalidOptionError("payload", payload, "must be bytes; encode text or JSON first")
+    yield from require_queue(queue)
     keys = queue_keys(queue)
     outcome = _CHANGED
     # Somebody may change the task between the look at it and the write; then it is looked at again.
@@ -55,7 +62,7 @@ def update_payload(queue: str, task_id: str, payload: bytes | None, *, relock: b
         refuse("update the payload of", queue, task_id, outcome)
 
 
-def update_process_at(queue: str, task_id: str, process_at: Instant, *, now: Instant) -> Plan[None]:
+def update_process_at(queue: str, task_id: str, process_at: datetime, *, now: Instant) -> Plan[None]:
     """Set when a scheduled or retry task is due; an archived one becomes scheduled.
 
     A lock that the task owns holds longer by as much as the task waits longer.
@@ -64,11 +71,13 @@ def update_process_at(queue: str, task_id: str, process_at: Instant, *, now: Ins
         TaskNotFoundError: when there is no such task.
         TaskStateError: when it is in another state.
     """
+    due = instant_of("process_at", process_at)
+    yield from require_queue(queue)
     keys = queue_keys(queue)
     reply = yield ScriptCall(
         INSPECT_RESCHEDULE,
         (keys.task(task_id), keys.scheduled, keys.retry, keys.archived),
-        (task_id, process_at.ceiling, *time_arguments(now)),
+        (task_id, due.ceiling, *time_arguments(now)),
         Replay.SAFE,
     )
     outcome = reply.decode("utf-8", "replace")

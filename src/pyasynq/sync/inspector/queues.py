@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.inspecting import queue_views
+from pyasynq._broker.inspecting import queues, removal
+from pyasynq._broker.inspecting.group_counts import describe_groups
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.stored_limits import set_limits
 from pyasynq.limits import UNCHANGED, Unchanged
@@ -32,16 +33,16 @@ class QueueInspector(InspectorBase):
 
         Above 1,000 groups each call counts 5,000 of them: `aggregating` is then as old as `aggregating_at`.
         """
-        plan = queue_views.queue_info(queue, now=self._now(), counts_of_groups=self._group_counts)
+        plan = queues.queue_info(queue, now=self._now(), group_counts=self._group_counts)
         return self._run(plan)
 
     def history(self, queue: str, days: int) -> list[DailyStatistics]:
         """Return what was processed on each of the last 1 to 366 `days`, in UTC, today first."""
-        return self._run(queue_views.history(queue, days, now=self._now()))
+        return self._run(queues.history(queue, days, now=self._now()))
 
     def groups(self, queue: str) -> list[GroupInfo]:
         """Return the groups of a queue, by name."""
-        return self._run(queue_views.groups(queue))
+        return self._run(describe_groups(queue))
 
     def pause_queue(self, queue: str, duration: Duration | None = None) -> None:
         """Let no worker take tasks from a queue, which need not exist yet, until `unpause_queue`.
@@ -52,11 +53,11 @@ class QueueInspector(InspectorBase):
         Raises:
             QueuePausedError: when it is paused already; that pause stays as it is.
         """
-        self._run(queue_views.pause_queue(queue, duration, now=self._now()))
+        self._run(queues.pause_queue(queue, duration, now=self._now()))
 
     def unpause_queue(self, queue: str) -> None:
         """Let workers take tasks from a queue again. Raises `QueueNotPausedError` when it is not paused."""
-        self._run(queue_views.unpause_queue(queue))
+        self._run(queues.unpause_queue(queue))
 
     def set_queue_limits(
         self,
@@ -106,4 +107,4 @@ class QueueInspector(InspectorBase):
             QueueNotEmptyError: without `force`, when it has tasks; with it, when more came meanwhile.
             QueueBusyError: with `force`, when tasks are active.
         """
-        return self._run_in_steps(queue_views.remove_queue(queue, force=force, progress=progress))
+        return self._run_in_steps(removal.remove_queue(queue, force=force, progress=progress))

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.inspecting import cluster as inspect_cluster
-from pyasynq._broker.inspecting import schedulers as inspect_schedulers
-from pyasynq._broker.inspecting import server_views
+from pyasynq._broker.inspecting import cluster, schedulers
+from pyasynq._broker.inspecting.servers import describe_servers
 
 from ._base import InspectorBase
 
@@ -20,11 +19,11 @@ class ServerInspector(InspectorBase):
 
     def servers(self, queue: str | None = None) -> list[ServerInfo]:
         """Return the live servers, or those that serve a queue, with what each ran at its last heartbeat."""
-        return self._run(server_views.servers(queue, now=self._clock.redis_now()))
+        return self._run(describe_servers(queue, now=self._clock.redis_now()))
 
     def scheduler_entries(self) -> list[SchedulerEntryInfo]:
         """Return the periodic tasks of all running schedulers, each one's in the order of registration."""
-        return self._run(inspect_schedulers.scheduler_entries(self._clock.redis_now()))
+        return self._run(schedulers.scheduler_entries(self._clock.redis_now()))
 
     def scheduler_events(
         self,
@@ -33,11 +32,11 @@ class ServerInspector(InspectorBase):
         page_size: int = 30,
     ) -> list[SchedulerEvent]:
         """Return a page of what a scheduler entry enqueued, newest first; nothing for an unknown one."""
-        return self._run(server_views.scheduler_events(entry_id, page=page, page_size=page_size))
+        return self._run(schedulers.scheduler_events(entry_id, page=page, page_size=page_size))
 
     def redis_info(self) -> dict[str, str]:
         """Return what Redis tells of itself: the fields of INFO; of a cluster, those of CLUSTER INFO."""
-        return self._run(inspect_cluster.redis_info(of_cluster=self._driver.target.is_cluster))
+        return self._run(cluster.redis_info(of_cluster=self._driver.target.is_cluster))
 
     def cluster_keyslot(self, queue: str) -> int:
         """Return the slot of Redis Cluster that all keys of a queue are in; it need not exist.
@@ -45,7 +44,7 @@ class ServerInspector(InspectorBase):
         Raises:
             RedisReplyError: when Redis is no cluster.
         """
-        return self._run(inspect_cluster.cluster_keyslot(queue))
+        return self._run(cluster.cluster_keyslot(queue))
 
     def cluster_nodes(self, queue: str) -> list[ClusterNode]:
         """Return the nodes of the cluster that have a queue's slot: its primary, then the replicas.
@@ -53,4 +52,4 @@ class ServerInspector(InspectorBase):
         Raises:
             RedisReplyError: when no node has it, or Redis is no cluster.
         """
-        return self._run(inspect_cluster.cluster_nodes(queue))
+        return self._run(cluster.cluster_nodes(queue))

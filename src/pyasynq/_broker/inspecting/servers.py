@@ -1,11 +1,9 @@
-"""Plans of the inspector about servers and schedulers; results are of the ground floor's types."""
+"""Looking at the servers that run, and at what they are working on."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.inspecting import schedulers as inspect_schedulers
-from pyasynq._broker.inspecting.task_views import page_bounds
 from pyasynq._broker.servers import ServerRecord, list_servers
 from pyasynq._wire.engine_text import decode_engine
 from pyasynq.info import ServerInfo, WorkerInfo
@@ -16,10 +14,9 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
     from pyasynq._redis.plan import Plan
     from pyasynq._wire.messages import WorkerInfo as WorkerRecord
-    from pyasynq.info import SchedulerEvent
 
 
-def servers(queue: str | None, *, now: Instant | None) -> Plan[list[ServerInfo]]:
+def describe_servers(queue: str | None, *, now: Instant | None) -> Plan[list[ServerInfo]]:
     """Describe the servers whose last record is still valid, or those of them that serve a queue."""
     records = yield from list_servers(now)
     infos = [_server_info(record) for record in records]
@@ -57,8 +54,3 @@ def _workers(records: Sequence[WorkerRecord]) -> tuple[WorkerInfo, ...]:
         )
         for record in records
     )
-
-
-def scheduler_events(entry_id: str, *, page: int, page_size: int) -> Plan[list[SchedulerEvent]]:
-    """Describe one page of what a scheduler entry has enqueued, newest first."""
-    return (yield from inspect_schedulers.scheduler_events(entry_id, *page_bounds(page, page_size)))
