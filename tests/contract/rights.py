@@ -17,7 +17,7 @@ from pyasynq._broker.doctoring.keys import (
     has_tasks,
     is_registered,
     last_event,
-    list_scheduler_entries,
+    list_histories,
     look_at_lock,
     record_lapse,
     register,
@@ -56,7 +56,7 @@ from pyasynq._broker.schedules import (
 )
 from pyasynq._broker.servers import clear_server_state, list_server_keys, read_server, write_server_state
 from pyasynq._broker.stored_limits import get_limits
-from pyasynq._broker.task_events import STREAM_START, encode_event, publish_events, read_events
+from pyasynq._broker.task_events import FIRST_MARK, encode_event, publish_events, read_events
 from pyasynq._broker.waits.endings import look
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.facts import server_facts
@@ -208,7 +208,7 @@ def publisher_work() -> list[Plan[Any]]:
 
 def follower_work() -> list[Plan[Any]]:
     """Find the queues, and read their events."""
-    return [queue_names(), read_events("default", None), read_events("default", STREAM_START)]
+    return [queue_names(), read_events("default", None), read_events("default", FIRST_MARK)]
 
 
 def doctor_work() -> list[Plan[Any]]:
@@ -264,7 +264,7 @@ def doctor_work() -> list[Plan[Any]]:
         wrong_counters(queue, [b"asynq:{default}:processed:2033-05-18"]),
         raise_counter(queue, b"asynq:{default}:processed", 10**6),
         raise_counter(queue, b"asynq:{default}:paused", None),
-        list_scheduler_entries("asynq:schedulers:{s}"),
+        list_histories("asynq:schedulers:{s}"),
         last_event(b"asynq:scheduler_history:e"),
         count_in_list("asynq:{default}:pending", [b"a"]),
         expire_endless(waiting, seconds=60),

@@ -9,7 +9,7 @@ import pytest
 
 from pyasynq._broker.aggregation_sets import AggregationSet, Finish, finish_set
 from pyasynq._broker.dequeue import dequeue
-from pyasynq._broker.enqueueing.compose import compose, composed_task_info
+from pyasynq._broker.enqueueing.compose import compose, new_task_info
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import GroupLimits, check_groups
 from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, run_tasks
@@ -126,7 +126,7 @@ def test_a_client_call_leaves_what_asynq_leaves(
 def test_a_client_call_tells_what_asynq_tells(name: str) -> None:
     """The description of the task; a due time is that of Redis, in whole seconds."""
     now, theirs = call_time(name), VECTORS[name]["task_info"]
-    ours = composed_task_info(compose(CLIENT_CALLS[name], {}, now=now), now)
+    ours = new_task_info(compose(CLIENT_CALLS[name], {}, now=now), now)
     deadline = None if theirs["Deadline"].startswith("0001") else datetime.fromisoformat(theirs["Deadline"])
     assert (theirs["ID"], theirs["Queue"], theirs["Type"]) == (ours.id, ours.queue, ours.type)
     assert (theirs["State"], theirs["MaxRetry"], deadline) == (ours.state, ours.max_retry, ours.deadline)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.enqueueing.compose import composed_task_info
+from pyasynq._broker.enqueueing.compose import new_task_info
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._wire.keys import queue_keys
@@ -138,9 +138,9 @@ def test_h15_without_a_time_redis_tells_when_a_member_joined(perform: Perform, t
 
 def test_a_member_of_a_group_has_no_process_time_yet() -> None:
     """Whoever enqueued it is told so; a scheduled one is told the time at which it joins."""
-    info = composed_task_info(composed("a", group="g"), NOW)
+    info = new_task_info(composed("a", group="g"), NOW)
     assert ("aggregating", "g", None) == (info.state.value, info.group, info.next_process_at)
-    later = composed_task_info(composed("a", group="g", **LATER), NOW)
+    later = new_task_info(composed("a", group="g", **LATER), NOW)
     assert later.next_process_at is not None
     assert ("scheduled", "g", NOW.ceiling + 60) == (
         later.state.value,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.cancellation import publish_cancelation
 from pyasynq._broker.servers import (
-    ServerRecord,
+    LiveServer,
     clear_server_state,
     count_servers,
     list_servers,
@@ -123,7 +123,7 @@ def test_running_servers_are_listed_with_their_tasks(perform: Perform, redis_cli
     """Sees the loss of the ZREMRANGEBYSCORE and of the ZRANGE: a record of this second still counts."""
     perform(write_server_state(server(), [worker("a")], now=NOW))
     redis_client.zadd("asynq:servers", {"asynq:servers:{gone}": NOW.seconds - 1, SERVER: NOW.seconds})
-    assert [ServerRecord(server(), [worker("a")])] == perform(list_servers(NOW))
+    assert [LiveServer(server(), [worker("a")])] == perform(list_servers(NOW))
     assert [SERVER.encode()] == redis_client.zrange("asynq:servers", 0, -1)
 
 
@@ -135,7 +135,7 @@ def test_records_that_cannot_be_read_are_left_out(perform: Perform, redis_client
     redis_client.zadd(
         "asynq:servers", dict.fromkeys(("asynq:servers:{bad}", "asynq:servers:{x}"), NOW.ceiling)
     )
-    assert [ServerRecord(server(), [worker("a")])] == perform(list_servers(NOW))
+    assert [LiveServer(server(), [worker("a")])] == perform(list_servers(NOW))
 
 
 def test_a_cancelation_reaches_all_who_listen(perform: Perform, redis_client: RedisClient) -> None:

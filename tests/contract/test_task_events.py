@@ -15,7 +15,7 @@ from pyasynq._broker.enqueueing.enqueue_and_publish import enqueue_and_publish
 from pyasynq._broker.inspecting.removal import remove_queue
 from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.task_events import (
-    STREAM_START,
+    FIRST_MARK,
     NewEvents,
     decode_event,
     encode_event,
@@ -73,7 +73,7 @@ def test_events_are_appended_and_read_in_order(perform: Perform, redis_client: R
     """With the time at which they happened; the stream goes a day after the last one."""
     events = [event_bytes(task_id=name, type="t", seconds=0.5) for name in "abc"]
     perform(publish_events("default", events, max_length=10))
-    found = perform(read_events("default", STREAM_START))
+    found = perform(read_events("default", FIRST_MARK))
     assert ["a", "b", "c"] == [event.task_id for event in found.events]
     first = found.events[0]
     assert ("started", "default", NOW.to_datetime(), "t", 0.5) == (
@@ -101,7 +101,7 @@ def test_the_oldest_events_go_when_a_stream_is_long(perform: Perform, redis_clie
 def test_many_events_are_read_in_pieces(perform: Perform) -> None:
     """500 at a time, none of them twice."""
     perform(publish_events("default", [event_bytes(task_id=str(n)) for n in range(1_201)], max_length=5_000))
-    seen, mark, sizes = [], STREAM_START, []
+    seen, mark, sizes = [], FIRST_MARK, []
     while True:
         found = perform(read_events("default", mark))
         seen += [event.task_id for event in found.events]
@@ -116,7 +116,7 @@ def test_many_events_are_read_in_pieces(perform: Perform) -> None:
 def test_a_reader_is_told_when_events_may_be_missing(perform: Perform, redis_client: RedisClient) -> None:
     """What it saw last is gone, so others may be gone too; the events that are kept follow."""
     perform(publish_events("default", [event_bytes(task_id="a")], max_length=10))
-    mark = perform(read_events("default", STREAM_START)).mark
+    mark = perform(read_events("default", FIRST_MARK)).mark
     redis_client.xtrim(STREAM, maxlen=0, approximate=False)
     assert [] == perform(read_events("default", mark)).events
     perform(publish_events("default", [event_bytes(task_id="b")], max_length=10))
@@ -143,7 +143,7 @@ def test_what_is_no_event_is_passed_over(
         assert decode_event("default", "1-1", data) is None
     redis_client.xadd(STREAM, {"other": b'{"kind":"x","at":1}'})
     redis_client.xadd(STREAM, {"event": b'{"kind":"of tomorrow","at":1,"more":2}'})
-    assert ["of tomorrow"] == [event.kind for event in perform(read_events("default", STREAM_START)).events]
+    assert ["of tomorrow"] == [event.kind for event in perform(read_events("default", FIRST_MARK)).events]
 
 
 def test_an_event_is_small_json() -> None:
@@ -555,7 +555,7 @@ def test_a_follower_rests_longer_while_nothing_happens() -> None:
 
 def read_nothing() -> Any:
     """Return the answer of a stream without news."""
-    return NewEvents([], STREAM_START, full=False)
+    return NewEvents([], FIRST_MARK, full=False)
 
 
 def test_events_are_not_written_into_a_full_redis(own_server: OwnServer) -> None:

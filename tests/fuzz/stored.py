@@ -15,7 +15,7 @@ from pyasynq._broker.inspecting.servers import describe_servers
 from pyasynq._broker.inspecting.tasks import get_task, list_tasks
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.stored_limits import get_limits
-from pyasynq._broker.task_events import STREAM_START, Mark, decode_event, read_events
+from pyasynq._broker.task_events import FIRST_MARK, Mark, decode_event, read_events
 from pyasynq._broker.task_records import decode_task_info
 from pyasynq._clock import Instant
 from pyasynq._redis.facts import server_facts
@@ -155,7 +155,7 @@ def scheduler_list(replies: list[Any]) -> None:
 def task_event(data: bytes) -> None:
     """An event that cannot be read is none."""
     decode_event("default", "1-0", data)
-    answer(read_events("default", STREAM_START), [[(b"1-0", [b"event", data]), (b"2-0", [data])]])
+    answer(read_events("default", FIRST_MARK), [[(b"1-0", [b"event", data]), (b"2-0", [data])]])
     answer(read_events("default", Mark("1-0", seen=True)), [[(b"2-0", [b"event", data])]])
 
 

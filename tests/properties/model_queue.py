@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.enqueueing.compose import ComposeRules
+from pyasynq._broker.enqueueing.compose import ConflictRules
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class ModelQueue:
 
     def enqueue_by_rules(self, item: Composed, until: str, now: int) -> tuple[str, str]:
         """Add a task, or do what its rules say about those in its way; return a word and an id."""
-        rules = item.rules or ComposeRules("raise", "raise", None, b"")
+        rules = item.rules or ConflictRules("raise", "raise", None, b"")
         task_id = item.id
         task, holder = self.tasks.get(task_id), self.locks.get(item.lock)
         goes = task and rules.on_conflict == "replace_finished" and task.state in _FINISHED
@@ -114,7 +114,7 @@ class ModelQueue:
         self.tasks[task_id].payload = item.payload
         return word, task_id
 
-    def _meet(self, item: Composed, rules: ComposeRules, holder: str, now: int) -> tuple[str, str]:
+    def _meet(self, item: Composed, rules: ConflictRules, holder: str, now: int) -> tuple[str, str]:
         task = self.tasks.get(holder)
         waits = task and not task.set_id and task.state not in {TaskState.ACTIVE, *_FINISHED}
         if rules.on_duplicate == "ignore":

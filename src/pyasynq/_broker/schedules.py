@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyasynq._broker.queue_registry import QueueRegistry
     from pyasynq.task import EnqueueResult
 
-Record = TypeVar("Record", SchedulerEntry, SchedulerEnqueueEvent)
+T = TypeVar("T", SchedulerEntry, SchedulerEnqueueEvent)
 
 TICK_SLACK_SECONDS: Final = 300
 """How far a stored tick may lie in the future and be believed.
@@ -222,7 +222,7 @@ def list_enqueue_events(entry_id: str, start: int, stop: int) -> Plan[list[Sched
     return _decoded(SchedulerEnqueueEvent, members)
 
 
-def _decoded(kind: type[Record], values: Sequence[bytes]) -> list[Record]:
+def _decoded(kind: type[T], values: Sequence[bytes]) -> list[T]:
     records = []
     for data in values:
         try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
 
-class ServerRecord(NamedTuple):
+class LiveServer(NamedTuple):
     """A running server, and the tasks it is working on."""
 
     info: ServerInfo
@@ -53,7 +53,7 @@ def clear_server_state(host: str, pid: int, server_id: str) -> Plan[None]:
     yield CommandCall(("DEL", server, running), server, Replay.SAFE)
 
 
-def list_servers(now: Instant | None = None) -> Plan[list[ServerRecord]]:
+def list_servers(now: Instant | None = None) -> Plan[list[LiveServer]]:
     """Return the servers whose heartbeat has not lapsed; records that cannot be decoded are left out."""
     servers = []
     for key in (yield ScriptCall(SERVER_LIST, (SERVERS,), time_arguments(now), Replay.SAFE)):
@@ -62,7 +62,7 @@ def list_servers(now: Instant | None = None) -> Plan[list[ServerRecord]]:
             continue
         running = workers_key(info.host, info.pid, info.server_id)
         values = yield CommandCall(("HVALS", running), running, Replay.SAFE)
-        servers.append(ServerRecord(info, _workers(values)))
+        servers.append(LiveServer(info, _workers(values)))
     return servers
 
 

@@ -137,7 +137,7 @@ class Settled(NamedTuple):
     trimmed: int = 0
 
 
-SettleDecision = TypeVar("SettleDecision")
+T = TypeVar("T")
 
 
 def settle_done(
@@ -299,11 +299,11 @@ def _settle(
     script: Script,
     keys: tuple[str, ...],
     head: tuple[Argument, ...],
-    tasks: Sequence[SettleDecision],
-    arguments_of: Callable[[SettleDecision], tuple[Argument, ...]],
+    tasks: Sequence[T],
+    arguments_of: Callable[[T], tuple[Argument, ...]],
     *,
     width: int,
-    size_of: Callable[[SettleDecision], int] | None = None,
+    size_of: Callable[[T], int] | None = None,
 ) -> Plan[Settled]:
     refused: list[str] = []
     for chunk in chunks(tasks, width=width, size_of=size_of):

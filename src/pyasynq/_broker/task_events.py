@@ -89,7 +89,7 @@ class Mark(NamedTuple):
     seen: bool
 
 
-STREAM_START: Final = Mark(_BEGINNING, seen=False)
+FIRST_MARK: Final = Mark(_BEGINNING, seen=False)
 """Before the oldest event that is kept."""
 
 
@@ -114,7 +114,7 @@ def read_events(queue: str, mark: Mark | None) -> Plan[NewEvents]:
     key = queue_keys(queue).events
     if mark is None:
         newest = yield CommandCall(("XREVRANGE", key, "+", "-", "COUNT", 1), key, Replay.SAFE)
-        return NewEvents([], Mark(newest[0][0].decode(), seen=True) if newest else STREAM_START, full=False)
+        return NewEvents([], Mark(newest[0][0].decode(), seen=True) if newest else FIRST_MARK, full=False)
     # Read with the last one before: if that is gone, others after it may be gone too.
     command = ("XRANGE", key, mark.position, "+", "COUNT", READ_AT_ONCE + 1)
     entries = yield CommandCall(command, key, Replay.SAFE)

@@ -13,9 +13,9 @@ from pyasynq._broker.doctoring.keys import (
     is_registered,
     lapsed_records,
     last_event,
+    list_histories,
     look_at_lock,
     record_lapse,
-    list_scheduler_entries,
     slow_scripts,
     time_to_live,
     waiting_work,
@@ -227,7 +227,7 @@ class ServerChecks:
     ) -> list[tuple[FindingKind, bytes, bytes]]:
         """Look at the histories of scheduler entries; a scheduler that has just begun has no record yet."""
         schedulers = [decode_name(key) for key in records if key.startswith(SCHEDULERS.encode())]
-        live = set[bytes]().union(*await self._pace.run_all([list_scheduler_entries(key) for key in schedulers]))
+        live = set[bytes]().union(*await self._pace.run_all([list_histories(key) for key in schedulers]))
         old = sorted(set(histories) - live)
         events = await self._pace.run_all([last_event(key) for key in old])
         before = self._redis_now.seconds - PATIENCE_SECONDS

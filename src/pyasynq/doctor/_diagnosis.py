@@ -14,7 +14,7 @@ from ._mending import mend, own_message
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from pyasynq._broker.doctoring.tasks import ExaminedTask
+    from pyasynq._broker.doctoring.tasks import StoredTask
     from pyasynq._wire.keys import QueueKeys
     from pyasynq._wire.messages import TaskMessage
 
@@ -30,7 +30,7 @@ class Diagnosis(NamedTuple):
     settlement: Settlement | None
 
 
-def looks_sound(facts: ExaminedTask, queue: str) -> bool:
+def looks_sound(facts: StoredTask, queue: str) -> bool:
     """Return whether nothing is wrong with a task's hash and its score."""
     if not facts.message or has_stale_fields(facts, facts.state):
         return False
@@ -43,7 +43,7 @@ def looks_sound(facts: ExaminedTask, queue: str) -> bool:
     return is_mended and _is_own(facts, message, queue)
 
 
-def has_stale_fields(facts: ExaminedTask, state: str) -> bool:
+def has_stale_fields(facts: StoredTask, state: str) -> bool:
     """Return whether a hash has fields that a task in this state has not, or lacks one that it has."""
     return (
         (state == "pending") != bool(facts.pending_since)
@@ -54,7 +54,7 @@ def has_stale_fields(facts: ExaminedTask, state: str) -> bool:
 
 
 def diagnose(
-    facts: ExaminedTask, keys: QueueKeys, *, seen_in: bytes, sets: Collection[bytes]
+    facts: StoredTask, keys: QueueKeys, *, seen_in: bytes, sets: Collection[bytes]
 ) -> Diagnosis | None:
     """Return what is wrong with a task that was judged; None if nothing is.
 
@@ -80,7 +80,7 @@ def diagnose(
 
 
 def _misplaced(
-    facts: ExaminedTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage | None, sets: Collection[bytes]
+    facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage | None, sets: Collection[bytes]
 ) -> Diagnosis | None:
     """Return what is wrong with where a task is, or with what it says of that."""
     place = _right_place(facts, keys)
@@ -107,7 +107,7 @@ def _misplaced(
     )
 
 
-def _without_message(facts: ExaminedTask, seen_in: bytes) -> Diagnosis | None:
+def _without_message(facts: StoredTask, seen_in: bytes) -> Diagnosis | None:
     delete = Settlement(facts, seen_in, "", "")
     if facts.places:
         return Diagnosis(FindingKind.GHOST, delete)
@@ -116,7 +116,7 @@ def _without_message(facts: ExaminedTask, seen_in: bytes) -> Diagnosis | None:
     return Diagnosis(FindingKind.BLANK_TASK, delete) if facts.has_hash else None
 
 
-def _kind(facts: ExaminedTask, state: str) -> FindingKind | None:
+def _kind(facts: StoredTask, state: str) -> FindingKind | None:
     if len(facts.places) > 1:
         return FindingKind.IN_TWO_PLACES
     if facts.state != state:
@@ -128,7 +128,7 @@ def _kind(facts: ExaminedTask, state: str) -> FindingKind | None:
     return None
 
 
-def _renamed(facts: ExaminedTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage) -> Settlement | None:
+def _renamed(facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage) -> Settlement | None:
     """Return how a task whose message names another one is put aside under its own name."""
     if facts.lease == "held":
         return None
@@ -147,7 +147,7 @@ def _renamed(facts: ExaminedTask, keys: QueueKeys, seen_in: bytes, message: Task
     )
 
 
-def _orphan(facts: ExaminedTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage | None) -> Settlement:
+def _orphan(facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage | None) -> Settlement:
     """Return what a task in no collection is to be."""
     group = facts.group or (message.group_key.encode() if message else b"")
     # A worker may still have an active task, and its lease brings it back if not.
@@ -164,11 +164,11 @@ def _orphan(facts: ExaminedTask, keys: QueueKeys, seen_in: bytes, message: TaskM
     return _archived(facts, keys, seen_in, reason)
 
 
-def _archived(facts: ExaminedTask, keys: QueueKeys, seen_in: bytes, reason: str) -> Settlement:
+def _archived(facts: StoredTask, keys: QueueKeys, seen_in: bytes, reason: str) -> Settlement:
     return Settlement(facts, seen_in, "archived", keys.archived, reason=reason)
 
 
-def _right_place(facts: ExaminedTask, keys: QueueKeys) -> bytes:
+def _right_place(facts: StoredTask, keys: QueueKeys) -> bytes:
     active = keys.active.encode()
     if active in facts.places and facts.lease == "held":
         return active
@@ -190,5 +190,5 @@ def _group_of(place: bytes, keys: QueueKeys, sets: Collection[bytes]) -> bytes:
     return name.rpartition(b":")[0] if place in sets else name
 
 
-def _is_own(facts: ExaminedTask, message: TaskMessage, queue: str) -> bool:
+def _is_own(facts: StoredTask, message: TaskMessage, queue: str) -> bool:
     return message.id.encode() == facts.id and message.queue == queue

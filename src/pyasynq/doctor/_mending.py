@@ -11,7 +11,7 @@ from pyasynq._wire.messages import copy_task_message, encode_task_message
 from ._findings import FindingKind
 
 if TYPE_CHECKING:
-    from pyasynq._broker.doctoring.tasks import ExaminedTask
+    from pyasynq._broker.doctoring.tasks import StoredTask
     from pyasynq._wire.keys import QueueKeys
     from pyasynq._wire.messages import TaskMessage
 
@@ -38,7 +38,7 @@ class Mended(NamedTuple):
 
 
 def mend(
-    facts: ExaminedTask, message: TaskMessage | None, state: str, group: bytes | None, score: bytes
+    facts: StoredTask, message: TaskMessage | None, state: str, group: bytes | None, score: bytes
 ) -> Mended:
     """Return what a task in this state is to say; of an undecodable one (None), as much as can be told.
 
@@ -72,7 +72,7 @@ def mend(
     return Mended(kind, changed, wanted_score, wanted_group, unique_key)
 
 
-def own_message(message: TaskMessage, facts: ExaminedTask, keys: QueueKeys) -> TaskMessage:
+def own_message(message: TaskMessage, facts: StoredTask, keys: QueueKeys) -> TaskMessage:
     """Return a copy that names the task by which it is kept."""
     copy = copy_task_message(message)
     copy.id, copy.queue = facts.id.decode("utf-8", "replace"), keys.queue
@@ -82,7 +82,7 @@ def own_message(message: TaskMessage, facts: ExaminedTask, keys: QueueKeys) -> T
 
 
 def _kind(
-    facts: ExaminedTask, message: TaskMessage, copy: TaskMessage, group: bytes | None
+    facts: StoredTask, message: TaskMessage, copy: TaskMessage, group: bytes | None
 ) -> FindingKind | None:
     named = {facts.group, facts.scheduled_group} - {b""}
     is_named = named <= {message.group_key.encode()} if group is None else named == {group}
@@ -95,7 +95,7 @@ def _kind(
     return None
 
 
-def _group(facts: ExaminedTask, message: TaskMessage | None) -> bytes:
+def _group(facts: StoredTask, message: TaskMessage | None) -> bytes:
     """Return the group that the hash of a task in no group names: none, or that of its message."""
     named = facts.group or facts.scheduled_group
     return message.group_key.encode() if named and message else named

@@ -22,7 +22,7 @@ from ._diagnosis import looks_sound
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pyasynq._broker.doctoring.tasks import ExaminedTask, Walked
+    from pyasynq._broker.doctoring.tasks import StoredTask, Walked
 
     from ._pace import Pace
 
@@ -101,7 +101,7 @@ class QueueSurvey:
         except RedisReplyError as error:
             self.refusal = str(error)
 
-    def _note_tasks(self, tasks: Iterable[ExaminedTask]) -> None:
+    def _note_tasks(self, tasks: Iterable[StoredTask]) -> None:
         for facts in tasks:
             if not looks_sound(facts, self.keys.queue):
                 self.suspects.setdefault(facts.id, b"")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.enqueueing.compose import Composed, compose, composed_task_info, new_task_id
+from pyasynq._broker.enqueueing.compose import Composed, compose, new_task_id, new_task_info
 from pyasynq._clock import Instant
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import decode_task_message
@@ -180,21 +180,21 @@ def test_a_task_that_was_just_enqueued_is_described() -> None:
         "headers": {"k": "v"},
         "deadline": datetime(2040, 1, 1, tzinfo=UTC),
     }
-    pending = composed_task_info(composed(Task("t", b"p", **options)), NOW)
+    pending = new_task_info(composed(Task("t", b"p", **options)), NOW)
     assert (NOW.to_datetime(), timedelta(minutes=1), {"k": "v"}) == (
         pending.next_process_at,
         pending.retention,
         pending.headers,
     )
     assert (None, datetime(2040, 1, 1, tzinfo=UTC)) == (pending.timeout, pending.deadline)
-    scheduled = composed_task_info(composed(Task("t", process_in=60)), NOW)
+    scheduled = new_task_info(composed(Task("t", process_in=60)), NOW)
     assert datetime.fromtimestamp(NOW.ceiling + 60, UTC) == scheduled.next_process_at
     assert (timedelta(minutes=30), None) == (scheduled.timeout, scheduled.deadline)
 
 
 def test_a_description_is_like_one_that_was_constructed() -> None:
     """It is made without the constructor, for speed; nobody can tell."""
-    info = composed_task_info(composed(Task("t", b"p", queue="low", headers={"a": "1"}, retention=60)), NOW)
+    info = new_task_info(composed(Task("t", b"p", queue="low", headers={"a": "1"}, retention=60)), NOW)
     values = {field.name: getattr(info, field.name) for field in dataclasses.fields(TaskInfo)}
     assert TaskInfo(**values) == info == pickle.loads(pickle.dumps(info)) == copy.copy(info)
     assert repr(TaskInfo(**values)) == repr(info)

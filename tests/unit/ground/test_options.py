@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pyasynq._broker.enqueueing.chunks import as_task
-from pyasynq._broker.enqueueing.compose import compose, composed_task_info
+from pyasynq._broker.enqueueing.compose import compose, new_task_info
 from pyasynq._clock import Instant
 from pyasynq.errors import InvalidOptionError
 from pyasynq.options import merge_options, resolve_options
@@ -85,7 +85,7 @@ def test_a_delay_beyond_the_year_9999_is_refused() -> None:
     longest = 253_402_300_799 - NOW.seconds
     with pytest.raises(InvalidOptionError, match="process_in"):
         compose(Task("t", process_in=longest + 1), {}, now=NOW)
-    info = composed_task_info(compose(Task("t", process_in=longest), {}, now=NOW), NOW)
+    info = new_task_info(compose(Task("t", process_in=longest), {}, now=NOW), NOW)
     assert datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC) == info.next_process_at
 
 

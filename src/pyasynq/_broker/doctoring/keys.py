@@ -111,7 +111,7 @@ def record_lapse(key: str) -> Plan[tuple[float, float] | None]:
     return (float(score), left / 1_000) if score is not None and left > 0 else None
 
 
-def list_scheduler_entries(key: str) -> Plan[set[bytes]]:
+def list_histories(key: str) -> Plan[set[bytes]]:
     """Return the keys of the histories of the entries that a scheduler's record lists."""
     found = set()
     for data in (yield CommandCall(("LRANGE", key, 0, -1), key, Replay.SAFE)):

@@ -29,7 +29,7 @@ _JUDGED_AT_ONCE: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class ExaminedTask:
+class StoredTask:
     """What a task's hash says; what it does not hold is empty.
 
     Attributes:
@@ -86,7 +86,7 @@ class Settlement(NamedTuple):
         message: in place of the one that it has; empty to keep that.
     """
 
-    facts: ExaminedTask
+    facts: StoredTask
     seen_in: bytes
     state: str
     place: str | bytes
@@ -111,10 +111,10 @@ def walk(
     return Walked(*reply)
 
 
-def read_tasks(queue: str, ids: Sequence[bytes]) -> Plan[list[ExaminedTask]]:
+def read_tasks(queue: str, ids: Sequence[bytes]) -> Plan[list[StoredTask]]:
     """Read tasks, in calls of up to 1,000 tasks or 4 MB of messages."""
     keys = queue_keys(queue)
-    facts: list[ExaminedTask] = []
+    facts: list[StoredTask] = []
     while len(facts) < len(ids):
         some = ids[len(facts) : len(facts) + MAX_TASKS]
         number, *reply = yield ScriptCall(
@@ -124,13 +124,13 @@ def read_tasks(queue: str, ids: Sequence[bytes]) -> Plan[list[ExaminedTask]]:
             Replay.SAFE,
         )
         for task_id, score, values in zip(some[:number], reply[::2], reply[1::2], strict=True):
-            facts.append(ExaminedTask(task_id, *_values(values), score=score))
+            facts.append(StoredTask(task_id, *_values(values), score=score))
     return facts
 
 
 def judge(
     queue: str, suspects: Mapping[bytes, bytes], *, now: Instant | None = None
-) -> Plan[list[ExaminedTask]]:
+) -> Plan[list[StoredTask]]:
     """Learn all about tasks, given as ids and what each was seen in.
 
     An id is searched for at both ends of the lists, so one call judges fewer tasks the longer these are.
@@ -140,7 +140,7 @@ def judge(
     keys = queue_keys(queue)
     pending = yield from count_in_list(keys.pending, suspects)
     active = yield from count_in_list(keys.active, suspects)
-    facts: list[ExaminedTask] = []
+    facts: list[StoredTask] = []
     if pending is None or active is None:
         return facts
     for chunk in chunks(list(suspects.items()), width=4, most=(yield from _at_once(keys))):
@@ -156,7 +156,7 @@ def judge(
         for at, (task_id, _) in enumerate(chunk):
             places, scores, values, lease, digest, has_hash = reply[at * 6 : at * 6 + 6]
             facts.append(
-                ExaminedTask(
+                StoredTask(
                     task_id,
                     *_values(values),
                     places=tuple(places),

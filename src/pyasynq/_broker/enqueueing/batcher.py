@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from pyasynq._clock import Clock
     from pyasynq._redis.driver import AsyncDriver, BlockingDriver
 
-_D = TypeVar("_D", bound="AsyncDriver | BlockingDriver")
+D = TypeVar("D", bound="AsyncDriver | BlockingDriver")
 
 MAX_CALLS: Final = 10_000
-MAX_WAITING_BYTES: Final = 16_000_000
+MAX_BATCH_BYTES: Final = 16_000_000
 
 
-class Batcher(Generic[_D]):
+class Batcher(Generic[D]):
     """A driver, the limits of what may wait for it, and what makes a batch of that."""
 
     def __init__(
         self,
-        driver: _D,
+        driver: D,
         clock: Clock,
         *,
         max_calls: int = MAX_CALLS,
-        max_bytes: int = MAX_WAITING_BYTES,
+        max_bytes: int = MAX_BATCH_BYTES,
         events_kept: int = 0,
         durable: bool = False,
     ) -> None:

@@ -58,7 +58,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_ids.clear)
 
 
-class ComposeRules(NamedTuple):
+class ConflictRules(NamedTuple):
     """What an enqueue is to do about a task that stands in its way, where that is not to refuse.
 
     Attributes:
@@ -102,7 +102,7 @@ class Composed(NamedTuple):
     lock: str = ""
     lock_ttl: int = 0
     lock_rule: str = ""
-    rules: ComposeRules | None = None
+    rules: ConflictRules | None = None
 
 
 def compose(
@@ -185,18 +185,18 @@ def _lock_rule(settings: EnqueueSettings) -> str:
     )
 
 
-def _rules(settings: EnqueueSettings, payload: bytes | None, process_at: int | None) -> ComposeRules:
+def _rules(settings: EnqueueSettings, payload: bytes | None, process_at: int | None) -> ConflictRules:
     fields = b""
     if settings.on_duplicate == "replace_payload":
         fields = encode_task_message(new_task_message(payload=payload, headers=settings.headers))
-    return ComposeRules(settings.on_duplicate, settings.on_conflict, process_at, fields)
+    return ConflictRules(settings.on_duplicate, settings.on_conflict, process_at, fields)
 
 
 def _whole_seconds_between(earlier: Instant, later: Instant) -> int:
     return later.seconds - earlier.seconds + (later.microseconds > earlier.microseconds)
 
 
-def composed_task_info(
+def new_task_info(
     composed: Composed,
     now: Instant,
     *,

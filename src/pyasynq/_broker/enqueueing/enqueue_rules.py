@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq._broker.enqueueing.compose import ComposeRules, composed_task_info
+from pyasynq._broker.enqueueing.compose import ConflictRules, new_task_info
 from pyasynq._broker.stored import shown
-from pyasynq._broker.task_records import decode_task_info, read_record
+from pyasynq._broker.task_records import read_record, decode_task_info
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.errors import DuplicateTaskError, TaskIDConflictError, UndecodableMessageError
 from pyasynq.task import EnqueueResult, EnqueueStatus, TaskInfo
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
     from pyasynq._redis.plan import Argument, Reply
 
-_REFUSE: Final = ComposeRules("raise", "raise", None, b"")
+_REFUSE: Final = ConflictRules("raise", "raise", None, b"")
 _ENQUEUED: Final = EnqueueStatus.ENQUEUED  # Python 3.11 takes long to find a member of an enumeration
 _CONFLICT: Final = 0
 _CREATED: Final = 1
@@ -92,10 +92,10 @@ def result_of_tick(item: Composed, code: int, holder: str) -> EnqueueResult:
 def info_of_result(item: Composed, result: EnqueueResult | None, now: Instant) -> TaskInfo:
     """Return what a caller is told of a task that was not refused; the result is None if it was enqueued."""
     if result is None:
-        return composed_task_info(item, now)
+        return new_task_info(item, now)
     if result.holder is not None:
         return result.holder
-    return composed_task_info(item, now, task_id=result.task_id, status=result.status)
+    return new_task_info(item, now, task_id=result.task_id, status=result.status)
 
 
 class _Holder(NamedTuple):

@@ -15,7 +15,7 @@ from pyasynq.info import GroupInfo
 if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
-PAGE: Final = 500
+_PAGE_SIZE: Final = 500
 """Groups in one call: about a millisecond of Redis' time."""
 
 PAGES_AT_ONCE: Final = 10
@@ -80,7 +80,7 @@ class GroupCounts:
 def read_page(queue: str, cursor: bytes) -> Plan[tuple[bytes, dict[bytes, int]]]:
     """Return the next cursor, `0` after the last page, and the sizes of about 500 groups by their names."""
     keys = queue_keys(queue)
-    args = (keys.group_prefix, cursor, PAGE)
+    args = (keys.group_prefix, cursor, _PAGE_SIZE)
     following, *reply = yield ScriptCall(INSPECT_GROUPS, (keys.groups,), args, Replay.SAFE)
     return following, dict(zip(reply[::2], reply[1::2], strict=True))
 
@@ -108,7 +108,7 @@ def forget_empty_groups(queue: str) -> Plan[int]:
     keys = queue_keys(queue)
     cursor, tasks = FIRST_PAGE, 0
     while True:
-        args = (keys.group_prefix, cursor, PAGE)
+        args = (keys.group_prefix, cursor, _PAGE_SIZE)
         cursor, found = yield ScriptCall(INSPECT_FORGET_GROUPS, (keys.groups,), args, Replay.SAFE)
         tasks += int(found)
         if cursor == FIRST_PAGE:

@@ -45,7 +45,7 @@ _VARIABLE_PARTS: Final = tuple(
 )
 
 
-class Wanted(NamedTuple):
+class _Matcher(NamedTuple):
     """What a search looks for; None matches everything.
 
     Attributes:
@@ -103,7 +103,7 @@ def search_tasks(
     return SearchPage(tasks, next_cursor, found.positions)
 
 
-def _parse_filters(filters: TaskFilters, state: TaskState, now: Instant) -> Wanted:
+def _parse_filters(filters: TaskFilters, state: TaskState, now: Instant) -> _Matcher:
     for name in filters:
         if name not in TaskFilters.__annotations__:
             raise UnknownOptionError(name, TaskFilters.__annotations__)
@@ -114,7 +114,7 @@ def _parse_filters(filters: TaskFilters, state: TaskState, now: Instant) -> Want
             raise InvalidOptionError(name, age, f"Redis does not tell since when a task is {state}")
         times[name] = None if age is None else now.plus(-seconds_of(name, age)).to_datetime()
     payload = filters.get("payload")
-    return Wanted(
+    return _Matcher(
         type=filters.get("type"),
         payload=payload.encode() if isinstance(payload, str) else payload,
         error=filters.get("error"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.servers import ServerRecord, list_servers
+from pyasynq._broker.servers import LiveServer, list_servers
 from pyasynq._wire.engine_text import decode_engine
 from pyasynq.info import ServerInfo, WorkerInfo
 
@@ -24,7 +24,7 @@ def describe_servers(queue: str | None, *, now: Instant | None) -> Plan[list[Ser
     return [info for info in infos if queue is None or queue in info.queues]
 
 
-def _server_info(record: ServerRecord) -> ServerInfo:
+def _server_info(record: LiveServer) -> ServerInfo:
     info = record.info
     engine, limits = decode_engine(info.engine)
     return ServerInfo(

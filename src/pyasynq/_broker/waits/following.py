@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyasynq._backoff import jittered_pause
 from pyasynq._broker.queue_registry import queue_names
-from pyasynq._broker.task_events import DROPPED, KINDS, MISSED, STREAM_START, Mark, NewEvents, read_events
+from pyasynq._broker.task_events import DROPPED, FIRST_MARK, KINDS, MISSED, Mark, NewEvents, read_events
 from pyasynq._checks import checked_name
 from pyasynq.errors import InvalidOptionError, RedisTLSError, RedisUnavailableError, ReplyLostError, nearest
 
@@ -102,7 +102,7 @@ class Follower:
 
     def _add(self, queues: Sequence[str], now: float) -> None:
         # All events of a queue that is new since are wanted.
-        mark = STREAM_START if self._knows_all else None
+        mark = FIRST_MARK if self._knows_all else None
         for queue in queues:
             if queue not in self._marks:
                 self._marks[queue] = mark
@@ -127,4 +127,4 @@ def _check_is_mapping(after: object) -> None:
 def _mark(position: object) -> Mark:
     if not isinstance(position, str) or not _POSITION.fullmatch(position):
         raise InvalidOptionError("after", position, "must be the position of an event, or '0' for the oldest")
-    return STREAM_START if position in {"0", "0-0"} else Mark(position, seen=True)
+    return FIRST_MARK if position in {"0", "0-0"} else Mark(position, seen=True)
