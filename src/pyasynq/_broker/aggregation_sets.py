@@ -60,7 +60,7 @@ class AggregationSet(NamedTuple):
         return queue_keys(self.queue).aggregation_set(self.group, self.id)
 
 
-class Member(NamedTuple):
+class SetMember(NamedTuple):
     """A task of a set, its message not decoded."""
 
     id: str
@@ -90,10 +90,10 @@ class Reclaimed(NamedTuple):
     members: int
 
 
-def read_set(one: AggregationSet) -> Plan[list[Member] | None]:
+def read_set(one: AggregationSet) -> Plan[list[SetMember] | None]:
     """Return the members of a set, oldest first, ids without a task left out; None if the set is no more."""
     keys = queue_keys(one.queue)
-    members: list[Member] = []
+    members: list[SetMember] = []
     start: int | bytes = 0
     while start != b"":
         reply = yield ScriptCall(
@@ -106,7 +106,7 @@ def read_set(one: AggregationSet) -> Plan[list[Member] | None]:
             return None
         start = reply[0]
         members += [
-            Member(decode_name(task_id), message)
+            SetMember(decode_name(task_id), message)
             for task_id, message in zip(reply[1::2], reply[2::2], strict=True)
         ]
     return members

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.enqueueing.compose import ConflictRules, new_task_info
 from pyasynq._broker.stored import shown
-from pyasynq._broker.task_records import read_record, decode_task_info
+from pyasynq._broker.task_records import decode_task_info, read_record
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.errors import DuplicateTaskError, TaskIDConflictError, UndecodableMessageError
 from pyasynq.task import EnqueueResult, EnqueueStatus, TaskInfo
