@@ -76,8 +76,8 @@ class Processor(Service):
             await self._wait_for_side()
         self._raise_side_error()
         quiet = self._is_quiet
-        if quiet and not self._was_quiet:
-            # The handlers that have just ended may have enqueued: in burst mode nothing may be missed.
+        if quiet and not self._was_quiet and self._parts.config.burst:
+            # A burst watches no queue, and the handlers that have just ended may have enqueued.
             intake.board.ask_all_again()
         self._was_quiet = quiet
         await self._renew_watches()
