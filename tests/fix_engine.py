@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyasynq import events as all_events
 from pyasynq._engine.settings import EngineSettings
+from pyasynq._engine.take.queue_state import QueuePhase, Watch
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.server import Server
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from pyasynq._engine.run.routes import Handler, Router
+    from pyasynq._engine.take.queue_board import ServedQueue
     from pyasynq.events import Events
     from pyasynq.task import Task
 
@@ -108,6 +110,13 @@ class Running:
                 new=True,
             )
 
+    @property
+    def queues(self) -> list[ServedQueue]:
+        """The queues of the server."""
+        engine = self.server._engine
+        assert engine is not None
+        return engine._intake.board.queues
+
     async def next_round(self, service: str) -> None:
         """Wait until a service has finished one more round."""
         await self.recorder.wait(
@@ -122,6 +131,11 @@ def make_server(url: str, config: ServerConfig | None = None, settings: EngineSe
     server = Server(url, config or ServerConfig(concurrency=10, shutdown_timeout=5))
     server._settings = settings
     return server
+
+
+def is_watched(queue: ServedQueue) -> bool:
+    """Return whether a queue is empty and Redis reports its next task."""
+    return queue.state.phase is QueuePhase.EMPTY and queue.state.watch is Watch.TASKS
 
 
 @asynccontextmanager

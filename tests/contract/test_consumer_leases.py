@@ -26,7 +26,7 @@ from pyasynq.events import LeaseLost, Outcome, TaskPoisoned, TaskRecovered, Task
 from pyasynq.inspector import Inspector
 from tests.contract.test_consumer_settles import break_calls
 from tests.fix_consumer import be_impatient, consuming
-from tests.fix_engine import QUICK, serving
+from tests.fix_engine import QUICK, is_watched, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -402,8 +402,8 @@ async def test_a_call_whose_reply_is_lost_hands_out_what_it_took(
     """Once: the one who waits gets it."""
     async with consuming(redis_url) as c:
         waiting = asyncio.create_task(c.consumer.lease(limit=2))
-        view = c.engine._intake.board.views[0]
-        while not (view.armed and view.empty):
+        queue = c.engine._intake.board.queues[0]
+        while not is_watched(queue):
             await c.next_round("deadlines")
         break_calls(c, "dequeue:after")
         tasks.pending("a")

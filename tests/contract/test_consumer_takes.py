@@ -17,7 +17,7 @@ from pyasynq.limits import Queue
 from pyasynq.task import TaskState
 from tests.factories import Tasks
 from tests.fix_consumer import be_impatient, consuming
-from tests.fix_engine import QUICK
+from tests.fix_engine import QUICK, is_watched
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ async def test_h14_a_take_that_waits_is_woken_by_an_enqueue(redis_url: str) -> N
     settings = dataclasses.replace(QUICK, safety_poll=1_000)
     async with consuming(redis_url, settings=settings) as c:
         waiting = asyncio.create_task(c.consumer.lease(limit=5))
-        view = c.engine._intake.board.views[0]
-        while not (view.armed and view.empty):
+        queue = c.engine._intake.board.queues[0]
+        while not is_watched(queue):
             await c.next_round("deadlines")
         await c.enqueue("a")
         [attempt] = await asyncio.wait_for(waiting, 10)
@@ -173,8 +173,8 @@ async def test_who_stops_waiting_gets_nothing_and_loses_nothing(proxy: Proxy, ta
     """The call was on its way: what it brings is put back in front."""
     async with consuming(proxy.url) as c:
         waiting = asyncio.create_task(c.consumer.lease(limit=2))
-        view = c.engine._intake.board.views[0]
-        while not (view.armed and view.empty):
+        queue = c.engine._intake.board.queues[0]
+        while not is_watched(queue):
             await c.next_round("deadlines")
         proxy.hold()
         again = asyncio.create_task(c.consumer.lease(limit=2))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq import Client, Inspector, Queue, ServerConfig, Task, context
+from pyasynq._engine.take.queue_state import QueuePhase, Watch
 from pyasynq._wire.keys import SERVERS
 from pyasynq._wire.messages import ServerInfo
 from pyasynq.events import LimitsIgnored, Outcome, TaskFinished
@@ -83,9 +84,9 @@ async def test_two_servers_share_a_limit_and_the_second_is_woken_when_the_first_
                 await one.next_round("processor")
         async with serving(redis_url, second, config, PATIENT) as other:
             async with asyncio.timeout(5):
-                while not (view := other.server._engine._intake.board.views[0]).leases_armed:  # type: ignore[union-attr]
+                while (queue := other.queues[0]).state.watch is not Watch.HOLDERS:
                     await other.next_round("processor")
-            assert (0, "concurrency") == (second.running, view.held)
+            assert (0, QueuePhase.CONCURRENCY) == (second.running, queue.state.phase)
             one.server.stop()
             first.let_go.release()
             second.let_go.release()
@@ -170,14 +171,14 @@ async def test_an_override_is_obeyed_by_servers_that_were_started_without_limits
         crowd.let_go.release()
         await all_finished(running.recorder, 1)
         async with asyncio.timeout(5):
-            while not (view := running.server._engine._intake.board.views[0]).leases_armed:  # type: ignore[union-attr]
+            while (queue := running.queues[0]).state.watch is not Watch.HOLDERS:
                 await running.next_round("processor")
-        assert (1, 1, True) == (crowd.running, crowd.most, view.limited)
+        assert (1, 1, True) == (crowd.running, crowd.most, queue.state.is_limited)
         await inspector.set_queue_limits("one", concurrency=None)
         async with asyncio.timeout(5):
             while crowd.running < 3:
                 await running.next_round("processor")
-        assert not view.limited
+        assert not queue.state.is_limited
         for _ in range(3):
             crowd.let_go.release()
         await all_finished(running.recorder, 4)

@@ -40,7 +40,7 @@ async def all_watched(running: Running) -> None:
     """Wait until the server has nothing to ask and nothing to watch."""
     assert running.server._engine is not None
     board = running.server._engine._intake.board
-    while board.to_watch() or board.worth_asking(running.server._engine._clock.monotonic()):
+    while board.to_watch() or board.to_ask(running.server._engine._clock.monotonic()):
         await running.recorder.wait(RoundFinished, new=True)
 
 

@@ -11,7 +11,7 @@ from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.take.intake import Intake
 from pyasynq._redis.key_watcher import ServerWatcher
 from pyasynq.events import HeartbeatWritten, RoundFinished, TaskStarted
-from tests.fix_engine import Running, do_nothing, serving
+from tests.fix_engine import Running, do_nothing, is_watched, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import redis
 
     from pyasynq._engine.take.intake import Ask
-    from pyasynq._engine.take.queue_view import QueueView
+    from pyasynq._engine.take.queue_board import ServedQueue
     from pyasynq.task import Task
     from tests.factories import Tasks
 
@@ -30,13 +30,12 @@ NEVER = 1_000.0
 """Seconds between safety polls: far more than a test may take, so that only Redis can have told."""
 
 
-async def idle(running: Running) -> QueueView:
-    """Wait until the server watches its empty queue; return the view of it."""
-    assert running.server._engine is not None
-    [view] = running.server._engine._intake.board.views
-    while not (view.empty and view.armed):
+async def idle(running: Running) -> ServedQueue:
+    """Wait until the server watches its empty queue; return it."""
+    [queue] = running.queues
+    while not is_watched(queue):
         await running.recorder.wait(RoundFinished, new=True)
-    return view
+    return queue
 
 
 def wake_in_vain(redis_client: redis.Redis, tasks: Tasks) -> None:
@@ -143,11 +142,11 @@ async def test_a_server_that_is_told_in_vain_asks_once(
 ) -> None:
     """The watch that it renews shows that nothing has come meanwhile."""
     async with serving(redis_url, do_nothing, settings=EngineSettings()) as running:
-        view = await idle(running)
+        queue = await idle(running)
         asked_at = note_asks(monkeypatch)
-        changes = view.changes
+        changes = queue.state.changes
         wake_in_vain(redis_client, tasks)
-        while view.changes == changes:
+        while queue.state.changes == changes:
             await running.recorder.wait(RoundFinished, new=True)
         await idle(running)
     assert 1 == len(asked_at)

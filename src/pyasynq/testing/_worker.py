@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._broker.dequeue import LimitedBy
 from pyasynq._broker.leases import renew
 from pyasynq._broker.settle import Claim
 from pyasynq._clock import Instant
@@ -19,6 +18,7 @@ from pyasynq._engine.engine import Engine
 from pyasynq._engine.run.attempt import Phase, expect_renewals
 from pyasynq._engine.run.conclusion import ServerStopping
 from pyasynq._engine.settings import EngineSettings
+from pyasynq._engine.take.queue_state import QueuePhase
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.facts import server_facts
 from pyasynq.errors import DrainTimeoutError, EndlessDrainError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.run.routes import Router
     from pyasynq._engine.run.threads import HandlerThreads
-    from pyasynq._engine.take.queue_view import QueueView
+    from pyasynq._engine.take.queue_board import ServedQueue
     from pyasynq._redis.url import RedisTarget
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
@@ -241,18 +241,18 @@ class HandWorker(Engine):
 
     def _ask_again(self) -> None:
         self._intake.board.ask_all_again()
-        for view in self._held_by_rate():
+        for queue in self._held_by_rate():
             # Its turn is told in microseconds, and floats come close to them.
-            if view.look_at - self._clock.monotonic() < _MICROSECOND:
-                view.release()
+            if queue.state.look_at - self._clock.monotonic() < _MICROSECOND:
+                queue.state = queue.state.doubted()
 
     def _turns(self) -> list[Instant]:
         """Return when queues that their rates hold back will give a task: to the microsecond."""
-        rests = [view.look_at - self._clock.monotonic() for view in self._held_by_rate()]
+        rests = [queue.state.look_at - self._clock.monotonic() for queue in self._held_by_rate()]
         return [self._clock.now().plus(max(rest, _MICROSECOND)) for rest in rests]
 
-    def _held_by_rate(self) -> list[QueueView]:
-        return [view for view in self._intake.board.views if view.held is LimitedBy.RATE]
+    def _held_by_rate(self) -> list[ServedQueue]:
+        return [queue for queue in self._intake.board.queues if queue.state.phase is QueuePhase.RATE]
 
     def hold_leases(self, seconds: float) -> None:
         """Renew the leases of what runs, over the time that is about to pass. From any thread."""

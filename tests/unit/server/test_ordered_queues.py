@@ -1,4 +1,4 @@
-"""The board's view of an ordered queue."""
+"""Ordered queues."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 from pyasynq._broker.dequeue import Dequeued, DequeuedTask, LimitedBy, Rules, Terms
 from pyasynq._clock import Instant
 from pyasynq._engine.take.queue_board import QueueBoard
+from pyasynq._engine.take.queue_state import Key, Watch
 from pyasynq.limits import Queue, QueueLimits
 
 if TYPE_CHECKING:
-    from pyasynq._engine.take.queue_view import QueueView
+    from pyasynq._engine.take.queue_board import ServedQueue
 
 HELD = Dequeued([], 0, False, False, 30, Instant(10), Rules.ORDERED, LimitedBy.ORDER)
 TAKEN = HELD._replace(tasks=[DequeuedTask("a", b"", 0, 30)])
@@ -27,20 +28,20 @@ def board() -> QueueBoard:
 
 
 @pytest.fixture
-def view(board: QueueBoard) -> QueueView:
+def queue(board: QueueBoard) -> ServedQueue:
     """The ordered one."""
-    return board.views[0]
+    return board.queues[0]
 
 
-def answer(board: QueueBoard, view: QueueView, reply: Dequeued, *, changes: int | None = None) -> None:
+def answer(board: QueueBoard, queue: ServedQueue, reply: Dequeued, *, changes: int | None = None) -> None:
     """Let Redis answer a question of second 100; the safety poll is five seconds later."""
-    changes = view.changes if changes is None else changes
-    board.answered(view, reply, changes=changes, now=100.0, look_at=105.0)
+    changes = queue.state.changes if changes is None else changes
+    board.answered(queue, reply, changes=changes, now=100.0, look_at=105.0)
 
 
 def test_a_queue_is_asked_as_an_ordered_one_if_somebody_said_so(board: QueueBoard) -> None:
     """This server, or any other."""
-    one, two = board.views
+    one, two = board.queues
     assert Terms(Rules.ORDERED, QueueLimits(ordered=True)) == one.terms
     assert [True, False] == [board.is_ordered("one"), board.is_ordered("two")]
     answer(board, two, HELD._replace(limited_by=LimitedBy.NOTHING))
@@ -50,70 +51,70 @@ def test_a_queue_is_asked_as_an_ordered_one_if_somebody_said_so(board: QueueBoar
     assert {"one"} == board.limited_queues()
 
 
-def test_an_inspectors_word_wins_over_the_servers(board: QueueBoard, view: QueueView) -> None:
+def test_an_inspectors_word_wins_over_the_servers(board: QueueBoard, queue: ServedQueue) -> None:
     """And the server's counts again when nothing is stored any more."""
-    answer(board, view, EMPTY._replace(rules=Rules.UNORDERED, empty=False))
-    assert (Rules.UNORDERED, True) == (view.rules, view.limited)
+    answer(board, queue, EMPTY._replace(rules=Rules.UNORDERED, empty=False))
+    assert (Rules.UNORDERED, True) == (queue.state.rules, queue.state.is_limited)
     assert not board.is_ordered("one")
     for rules in (Rules.LIMITED, Rules.PLAIN):
-        answer(board, view, EMPTY._replace(rules=Rules.UNORDERED))
-        answer(board, view, EMPTY._replace(rules=rules))
-        assert Rules.ORDERED is view.rules
+        answer(board, queue, EMPTY._replace(rules=Rules.UNORDERED))
+        answer(board, queue, EMPTY._replace(rules=rules))
+        assert Rules.ORDERED is queue.state.rules
 
 
 def test_while_its_own_task_is_the_head_the_server_asks_and_watches_nothing(
-    board: QueueBoard, view: QueueView
+    board: QueueBoard, queue: ServedQueue
 ) -> None:
     """What it changes itself is reported to it too; only the end of its task counts, or the safety poll."""
-    view.leases_armed = True
-    answer(board, view, TAKEN)
-    for key in (view.active_key, view.retry_key, view.pending_key, view.limits_key):
-        assert not board.changed(key)
-    assert not view.leases_armed
-    assert [] == board.due(104.9)
-    assert [view] == board.due(105.0)
+    queue.state = queue.state._replace(watch=Watch.HOLDERS)
+    answer(board, queue, TAKEN)
+    for key in (Key.ACTIVE, Key.RETRY, Key.PENDING, Key.LIMITS):
+        assert not board.changed(queue.keys[key])
+    assert Watch.NOTHING is queue.state.watch
+    assert [] == board.to_watch_again(104.9)
+    assert [queue] == board.to_watch_again(105.0)
     board.slot_freed("one")
-    assert view in board.worth_asking(100.0)
+    assert queue in board.to_ask(100.0)
 
 
 def test_a_change_between_question_and_answer_does_not_matter_to_the_owner_of_the_head(
-    board: QueueBoard, view: QueueView
+    board: QueueBoard, queue: ServedQueue
 ) -> None:
     """The report of its own dequeue may overtake the reply."""
-    board.changed(view.active_key)
-    answer(board, view, TAKEN, changes=0)
-    assert 105.0 == view.look_at
+    board.changed(queue.keys[Key.ACTIVE])
+    answer(board, queue, TAKEN, changes=0)
+    assert 105.0 == queue.state.look_at
 
 
-def test_a_head_of_others_is_watched_after_a_gap(board: QueueBoard, view: QueueView) -> None:
+def test_a_head_of_others_is_watched_after_a_gap(board: QueueBoard, queue: ServedQueue) -> None:
     """The lists that hold the queue; then it is asked once more, and left alone until one of them changes."""
-    answer(board, view, HELD)
-    assert (view.active_key, view.retry_key, view.paused_key, view.limits_key) == view.watched_keys
-    assert 100.01 <= view.look_at <= 100.02
-    assert [view] == board.due(100.02)
-    board.watched(view, changes=0)
-    answer(board, view, HELD)
-    assert 105.0 == view.look_at
-    assert not board.changed(view.pending_key)
-    assert board.changed(view.retry_key)
-    assert view.look_at <= 100.04
+    answer(board, queue, HELD)
+    assert (Key.ACTIVE, Key.RETRY, Key.PAUSED, Key.LIMITS) == queue.state.watched_keys
+    assert 100.01 <= queue.state.look_at <= 100.02
+    assert [queue] == board.to_watch_again(100.02)
+    board.watched(queue, changes=0)
+    answer(board, queue, HELD)
+    assert 105.0 == queue.state.look_at
+    assert not board.changed(queue.keys[Key.PENDING])
+    assert board.changed(queue.keys[Key.RETRY])
+    assert queue.state.look_at <= 100.04
 
 
 @pytest.mark.parametrize("key", ["asynq:{one}:active", "asynq:{one}:retry"])
 def test_no_end_of_a_head_is_lost_between_question_and_answer(
-    board: QueueBoard, view: QueueView, key: str
+    board: QueueBoard, queue: ServedQueue, key: str
 ) -> None:
     """The answer is older than the report."""
     assert board.changed(key)
-    view.leases_armed = True
-    answer(board, view, HELD, changes=0)
-    assert view.look_at <= 100.02
+    queue.state = queue.state._replace(watch=Watch.HOLDERS)
+    answer(board, queue, HELD, changes=0)
+    assert queue.state.look_at <= 100.02
 
 
 @pytest.mark.parametrize("key", ["asynq:{two}:active", "asynq:{two}:retry"])
 def test_queues_without_order_do_not_care_for_these_lists(board: QueueBoard, key: str) -> None:
     """The forwarder watches `retry` over the same connection."""
-    two = board.views[1]
+    two = board.queues[1]
     answer(board, two, EMPTY._replace(rules=Rules.PLAIN))
     assert not board.changed(key)
-    assert two.empty
+    assert two.state.is_empty

@@ -12,11 +12,12 @@ from pyasynq._clock import Instant
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.take.poison_guard import SuspectWatch, suspect_threshold
 from pyasynq._engine.take.queue_board import QueueBoard
-from pyasynq._engine.take.wake_herd import Rivals
+from pyasynq._engine.take.queue_state import Key, QueuePhase, Watch
+from pyasynq._engine.take.wake_herd import Herd
 from tests.attempts import attempt
 
 if TYPE_CHECKING:
-    from pyasynq._engine.take.queue_view import QueueView
+    from pyasynq._engine.take.queue_board import ServedQueue
 
 
 def test_w17_the_roster_keeps_equal_ids_of_two_queues_apart() -> None:
@@ -42,40 +43,41 @@ def board() -> QueueBoard:
 
 def test_an_empty_queue_is_watched_asked_once_more_and_then_left_alone(board: QueueBoard) -> None:
     """Until Redis reports a change or the safety poll is due."""
-    view = board.views[0]
-    board.answered(view, EMPTY, changes=0, now=100.0, look_at=105.0)
-    assert [view] == board.to_watch()
-    board.watched(view, changes=0)
-    assert view in board.worth_asking(100.0)
-    board.answered(view, EMPTY, changes=0, now=100.0, look_at=105.0)
+    queue = board.queues[0]
+    board.answered(queue, EMPTY, changes=0, now=100.0, look_at=105.0)
+    assert [queue] == board.to_watch()
+    board.watched(queue, changes=0)
+    assert queue in board.to_ask(100.0)
+    board.answered(queue, EMPTY, changes=0, now=100.0, look_at=105.0)
     assert [] == board.to_watch()
-    assert view not in board.worth_asking(104.0)
-    assert board.changed(view.pending_key)
-    assert view in board.worth_asking(104.0)
+    assert queue not in board.to_ask(104.0)
+    assert board.changed(queue.keys[Key.PENDING])
+    assert queue in board.to_ask(104.0)
 
 
 def test_the_safety_poll_asks_and_watches_anew(board: QueueBoard) -> None:
     """A watch that has gone deaf does not stay so."""
-    view = board.views[0]
-    board.answered(view, EMPTY, changes=0, now=100.0, look_at=0.0)
-    board.watched(view, changes=0)
-    board.answered(view, EMPTY, changes=0, now=100.0, look_at=105.0)
-    assert view in board.worth_asking(105.0)
-    board.answered(view, EMPTY, changes=0, now=100.0, look_at=110.0)
-    assert [view] == board.to_watch()
+    queue = board.queues[0]
+    board.answered(queue, EMPTY, changes=0, now=100.0, look_at=0.0)
+    board.watched(queue, changes=0)
+    board.answered(queue, EMPTY, changes=0, now=100.0, look_at=105.0)
+    assert queue in board.to_ask(105.0)
+    board.asked(queue, 105.0)
+    board.answered(queue, EMPTY, changes=0, now=100.0, look_at=110.0)
+    assert [queue] == board.to_watch()
 
 
 def test_a_queue_that_cannot_be_watched_is_polled_after_every_answer(board: QueueBoard) -> None:
     """Also after it was asked for another reason; rounds in between do not put the poll off."""
-    view = board.views[0]
+    queue = board.queues[0]
     for now in (100.0, 101.0):
         board.ask_all_again()
-        board.answered(view, EMPTY, changes=0, now=100.0, look_at=now + 5)
-        assert [view] == board.to_watch()
-        board.unwatchable(view, look_at=now + 1)
-        board.unwatchable(view, look_at=now + 2)
-        assert view not in board.worth_asking(now + 0.9)
-        assert view in board.worth_asking(now + 1)
+        board.answered(queue, EMPTY, changes=0, now=100.0, look_at=now + 5)
+        assert [queue] == board.to_watch()
+        board.unwatchable(queue, look_at=now + 1)
+        board.unwatchable(queue, look_at=now + 2)
+        assert queue not in board.to_ask(now + 0.9)
+        assert queue in board.to_ask(now + 1)
 
 
 @pytest.mark.parametrize("key", ["asynq:{one}:pending", "asynq:{one}:paused"])
@@ -83,55 +85,55 @@ def test_after_an_answer_that_is_older_than_a_change_the_queue_is_looked_at_agai
     board: QueueBoard, key: str
 ) -> None:
     """No wake-up is lost between question and answer, nor between look and answer."""
-    view = board.views[0]
-    board.answered(view, EMPTY, changes=0, now=100.0, look_at=105.0)
-    board.watched_empty(view, changes=0, look_at=105.0)
+    queue = board.queues[0]
+    board.answered(queue, EMPTY, changes=0, now=100.0, look_at=105.0)
+    board.watched(queue, changes=0, rest_until=105.0)
     assert board.changed(key)
-    board.answered(view, EMPTY, changes=0, now=100.0, look_at=105.0)
-    assert [view] == board.to_watch()
-    board.watched_empty(view, changes=0, look_at=105.0)
-    assert not view.armed
-    board.watched(view, changes=0)
-    assert not view.armed
-    board.watched(view, changes=1)
-    assert view in board.worth_asking(100.0)
+    board.answered(queue, EMPTY, changes=0, now=100.0, look_at=105.0)
+    assert [queue] == board.to_watch()
+    board.watched(queue, changes=0, rest_until=105.0)
+    assert Watch.NOTHING is queue.state.watch
+    board.watched(queue, changes=0)
+    assert Watch.NOTHING is queue.state.watch
+    board.watched(queue, changes=1)
+    assert queue in board.to_ask(100.0)
 
 
 def test_h19_a_queue_with_tasks_for_others_is_left_to_them_first(board: QueueBoard) -> None:
     """What comes into it while it is empty is asked for late, and watched again only then."""
-    view, other = board.views
-    for one in (view, other):
+    queue, other = board.queues
+    for one in (queue, other):
         board.answered(one, EMPTY, changes=0, now=100.0, look_at=105.0)
         board.watched(one, changes=0)
         board.answered(one, EMPTY, changes=0, now=100.0, look_at=105.0)
-    view.give_way(2.0, until=160.0)
-    assert board.changed(view.pending_key, 101.0)
-    assert ([], [], 103.0) == (board.worth_asking(102.9), board.to_watch(), board.next_look())
-    assert [view] == board.due(103.0)
-    board.watched(view, changes=1)
-    assert [view] == board.worth_asking(103.0)
-    assert board.changed(other.pending_key, 103.0)
-    assert [view, other] == board.worth_asking(103.0)
+    board.give_way("one", 2.0, until=160.0)
+    assert board.changed(queue.keys[Key.PENDING], 101.0)
+    assert ([], [], 103.0) == (board.to_ask(102.9), board.to_watch(), board.next_look())
+    assert [queue] == board.to_watch_again(103.0)
+    board.watched(queue, changes=1)
+    assert [queue] == board.to_ask(103.0)
+    assert board.changed(other.keys[Key.PENDING], 103.0)
+    assert [queue, other] == board.to_ask(103.0)
 
 
 def test_h19_the_courtesy_is_over_after_a_while_and_not_for_a_queue_that_is_being_emptied(
     board: QueueBoard,
 ) -> None:
     """Then the next change is asked about at once."""
-    view = board.views[0]
-    view.give_way(2.0, until=160.0)
-    assert board.changed(view.pending_key, 101.0)
-    assert view in board.worth_asking(101.0)
-    board.answered(view, EMPTY, changes=1, now=101.0, look_at=199.0)
-    assert board.changed(view.pending_key, 160.0)
-    assert view in board.worth_asking(160.0)
+    queue = board.queues[0]
+    board.give_way("one", 2.0, until=160.0)
+    assert board.changed(queue.keys[Key.PENDING], 101.0)
+    assert queue in board.to_ask(101.0)
+    board.answered(queue, EMPTY, changes=1, now=101.0, look_at=199.0)
+    assert board.changed(queue.keys[Key.PENDING], 160.0)
+    assert queue in board.to_ask(160.0)
 
 
 def test_a_queue_that_failed_is_held_off_and_not_taken_for_empty(board: QueueBoard) -> None:
     """Burst must not end because Redis was away."""
-    for view in board.views:
-        board.failed(view, look_at=101.0)
-    assert [] == board.worth_asking(100.0)
+    for queue in board.queues:
+        board.failed(queue, look_at=101.0)
+    assert [] == board.to_ask(100.0)
     assert not board.all_empty
     assert 101.0 == board.next_look()
 
@@ -169,7 +171,7 @@ def test_h06_a_waiting_suspect_stops_the_taking_until_all_others_are_old() -> No
     watch = SuspectWatch(2, age=10.0)
     young, old = attempt("young"), attempt("old")
     young.started, old.started = 100.0, 80.0
-    watch.waiting = QueueBoard(["one"]).views[0]
+    watch.waiting = QueueBoard(["one"]).queues[0]
     assert watch.blocked([young, old], 105.0)
     assert not watch.blocked([old], 105.0)
 
@@ -177,46 +179,47 @@ def test_h06_a_waiting_suspect_stops_the_taking_until_all_others_are_old() -> No
 SERVERS = 200
 
 
-def rest(board: QueueBoard, view: QueueView) -> None:
+def rest(board: QueueBoard, queue: ServedQueue) -> None:
     """Let a queue be empty and watched, on a board of one of many servers."""
     board.note_servers(SERVERS)
-    board.answered(view, EMPTY, changes=view.changes, now=100.0, look_at=105.0)
-    board.watched_empty(view, changes=view.changes, look_at=105.0)
+    board.answered(queue, EMPTY, changes=queue.state.changes, now=100.0, look_at=105.0)
+    board.watched(queue, changes=queue.state.changes, rest_until=105.0)
 
 
-def report(board: QueueBoard, view: QueueView) -> float:
+def report(board: QueueBoard, queue: ServedQueue) -> float:
     """Let Redis report a task; return after how many seconds the server looks for it."""
-    assert board.changed(view.pending_key, 100.0)
-    return view.look_at - 100.0 if view.deferred else 0.0
+    assert board.changed(queue.keys[Key.PENDING], 100.0)
+    return queue.state.look_at - 100.0 if queue.state.phase is QueuePhase.DEFERRED else 0.0
 
 
-def lose(board: QueueBoard, view: QueueView) -> None:
+def lose(board: QueueBoard, queue: ServedQueue) -> None:
     """Let somebody else have got the task, whether the server asks or looks for it."""
-    if not view.deferred:
-        board.answered(view, EMPTY, changes=view.changes, now=100.0, look_at=105.0)
-    board.watched_empty(view, changes=view.changes, look_at=105.0)
+    if queue.state.phase is not QueuePhase.DEFERRED:
+        board.answered(queue, EMPTY, changes=queue.state.changes, now=100.0, look_at=105.0)
+    board.watched(queue, changes=queue.state.changes, rest_until=105.0)
 
 
-def win(board: QueueBoard, view: QueueView) -> None:
+def win(board: QueueBoard, queue: ServedQueue) -> None:
     """Let the server get the task."""
-    board.watched(view, changes=view.changes)
+    board.watched(queue, changes=queue.state.changes)
     task = DequeuedTask("a", b"", 0, 30)
-    board.answered(view, EMPTY._replace(tasks=[task]), changes=view.changes, now=100.0, look_at=105.0)
+    board.answered(queue, EMPTY._replace(tasks=[task]), changes=queue.state.changes, now=100.0, look_at=105.0)
     # To take the task is a change of the queue as well.
-    report(board, view)
-    lose(board, view)
+    report(board, queue)
+    lose(board, queue)
 
 
 def test_one_of_many_servers_leaves_a_task_to_others_for_a_random_while(board: QueueBoard) -> None:
     """One task wakes all those that watch, and one of them gets it: most look so late that it is gone."""
-    view = board.views[0]
-    rest(board, view)
+    queue = board.queues[0]
+    rest(board, queue)
     waits = []
     for _ in range(1_000):
-        waits.append(report(board, view))
-        assert (waits[-1] > 0) is view.deferred is (view not in board.worth_asking(100.0))
-        assert [] == board.to_watch() == board.due(100.0)
-        lose(board, view)
+        waits.append(report(board, queue))
+        is_deferred = queue.state.phase is QueuePhase.DEFERRED
+        assert (waits[-1] > 0) is is_deferred is (queue not in board.to_ask(100.0))
+        assert [] == board.to_watch() == board.to_watch_again(100.0)
+        lose(board, queue)
     assert 3 < sum(wait == 0 for wait in waits) < 60, "four of two hundred ask at once"
     assert 0.05 < sum(waits) / len(waits) < 0.15
     assert 0.2 < max(waits) <= 0.25
@@ -224,53 +227,52 @@ def test_one_of_many_servers_leaves_a_task_to_others_for_a_random_while(board: Q
 
 def test_a_look_that_shows_a_task_is_followed_by_the_question(board: QueueBoard) -> None:
     """Nobody else was quicker."""
-    view = board.views[0]
-    rest(board, view)
-    while not report(board, view):
-        lose(board, view)
-    [due] = board.due(view.look_at)
-    board.watched(due, changes=due.changes)
-    assert view in board.worth_asking(100.0)
+    queue = board.queues[0]
+    rest(board, queue)
+    while not report(board, queue):
+        lose(board, queue)
+    [due] = board.to_watch_again(queue.state.look_at)
+    board.watched(due, changes=due.state.changes)
+    assert queue in board.to_ask(100.0)
 
 
 def test_where_servers_are_few_a_task_is_asked_for_at_once(board: QueueBoard) -> None:
     """As also where nobody knows yet how many there are."""
-    view = board.views[0]
-    rest(board, view)
+    queue = board.queues[0]
+    rest(board, queue)
     board.note_servers(4)
     for _ in range(100):
-        assert 0 == report(board, view)
-        assert view in board.worth_asking(100.0)
-        lose(board, view)
+        assert 0 == report(board, queue)
+        assert queue in board.to_ask(100.0)
+        lose(board, queue)
 
 
 def test_the_only_idle_server_of_many_soon_asks_at_once(board: QueueBoard) -> None:
     """All others are busy, so that nobody is in its way; when they are not any more, it waits again."""
-    view = board.views[0]
-    rest(board, view)
+    queue = board.queues[0]
+    rest(board, queue)
     for _ in range(100):
-        report(board, view)
-        win(board, view)
+        report(board, queue)
+        win(board, queue)
     for _ in range(50):
-        assert 0 == report(board, view)
-        win(board, view)
+        assert 0 == report(board, queue)
+        win(board, queue)
     waits = []
     for _ in range(100):
-        waits.append(report(board, view))
-        lose(board, view)
+        waits.append(report(board, queue))
+        lose(board, queue)
     assert max(waits) > 0.1
 
 
 def test_no_server_gets_more_and_more_of_the_tasks() -> None:
     """As it would if whoever gets one looked sooner for the next."""
-    servers = [Rivals() for _ in range(SERVERS)]
+    herds = [Herd()] * SERVERS
     got = [0] * SERVERS
     for _ in range(5_000):
-        waits = [(server.told(SERVERS), random.random()) for server in servers]
+        reports = [herd.report(SERVERS, random.random()) for herd in herds]
+        waits = [(wait, random.random()) for _, wait in reports]
         first = waits.index(min(waits))
         got[first] += 1
-        for number, server in enumerate(servers):
-            server.looked(found=number == first)
-        servers[first].told(SERVERS)
-        servers[first].looked(found=False)
+        herds = [herd.look(found=number == first) for number, (herd, _) in enumerate(reports)]
+        herds[first] = herds[first].report(SERVERS, random.random())[0].look(found=False)
     assert max(got) < 100

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyasynq._background.service import Service
 from pyasynq._backoff import Backoff
 from pyasynq._checks import seconds_of
+from pyasynq._engine.take.queue_state import Key, QueuePhase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.settle.settle_entry import Batch
     from pyasynq._engine.take.demand import Demand
     from pyasynq._engine.take.intake import Ask, Intake, Unclear, Unreadable
-    from pyasynq._engine.take.queue_view import QueueView
+    from pyasynq._engine.take.queue_board import ServedQueue
     from pyasynq._engine.take.wake_up import WakeUp
     from pyasynq._redis.plan import Plan
 
@@ -217,10 +218,10 @@ class Processor(Service):
         if self._parts.config.burst or not self._intake.room:
             return
         board = self._intake.board
-        for view in board.due(self._parts.clock.monotonic()):
-            changes = view.changes
-            if await self._wake_up.watch(*view.watched_keys):
-                self._watched(view, changes, may_rest=view.deferred)
+        for queue in board.to_watch_again(self._parts.clock.monotonic()):
+            changes = queue.state.changes
+            if await self._wake_up.watch(*queue.watched_keys):
+                self._watched(queue, changes, may_rest=queue.state.phase is QueuePhase.DEFERRED)
 
     async def _watch_empty_queues(self) -> None:
         if self._parts.config.burst:
@@ -229,23 +230,21 @@ class Processor(Service):
         if board.to_watch():
             # What this round has brought begins first; nothing waits for the watch.
             await asyncio.sleep(0)
-        for view in board.to_watch():
-            changes = view.changes
-            if await self._wake_up.watch(*view.watched_keys):
-                self._watched(view, changes, may_rest=True)
+        for queue in board.to_watch():
+            changes = queue.state.changes
+            if await self._wake_up.watch(*queue.watched_keys):
+                self._watched(queue, changes, may_rest=True)
             else:
                 # Without a push from Redis, a queue is looked at after a jittered interval, as Asynq does.
                 rest = self._poll * random.uniform(0.5, 1.5)  # noqa: S311 - spreads load, guards nothing
-                board.unwatchable(view, look_at=self._parts.clock.monotonic() + rest)
+                board.unwatchable(queue, look_at=self._parts.clock.monotonic() + rest)
 
-    def _watched(self, view: QueueView, changes: int, *, may_rest: bool) -> None:
-        """Note a new watch; without need of another look if it has shown that there is nothing to take."""
-        exists = self._wake_up.exists
-        if may_rest and (not exists(view.pending_key) or exists(view.paused_key)):
-            look_at = self._parts.clock.monotonic() + self._parts.settings.safety_poll
-            self._intake.board.watched_empty(view, changes=changes, look_at=look_at)
-        else:
-            self._intake.board.watched(view, changes=changes)
+    def _watched(self, queue: ServedQueue, changes: int, *, may_rest: bool) -> None:
+        """Note a new watch; the queue rests if the watch has shown that there is nothing to take."""
+        exists, keys, rest_until = self._wake_up.exists, queue.keys, None
+        if may_rest and (not exists(keys[Key.PENDING]) or exists(keys[Key.PAUSED])):
+            rest_until = self._parts.clock.monotonic() + self._parts.settings.safety_poll
+        self._intake.board.watched(queue, changes=changes, rest_until=rest_until)
 
     def _seconds_to_rest(self) -> float:
         if self._parts.settles.fresh or self._intake.unclear or self._intake.unreadable:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyasynq._broker.dequeue import Dequeued, DequeuedTask
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.take.demand import Demand, Want
-    from pyasynq._engine.take.queue_view import QueueView
+    from pyasynq._engine.take.queue_board import ServedQueue
     from pyasynq._redis.plan import Plan
     from pyasynq.context import Home
 
@@ -41,7 +41,7 @@ _ASKS_AT_ONCE = 16
 class Ask(NamedTuple):
     """One dequeue call, and what was known when it was sent."""
 
-    view: QueueView
+    queue: ServedQueue
     want: Want
     limit: int
     token: str
@@ -177,7 +177,7 @@ class Intake:
         """Let others be first at a queue for a while: it has tasks for which there is no handler here."""
         settings = self._parts.settings
         until = self._parts.clock.monotonic() + settings.unknown_memory
-        self.board.view(queue).give_way(settings.unknown_courtesy, until=until)
+        self.board.give_way(queue, settings.unknown_courtesy, until=until)
 
     def asks(self) -> list[Ask]:
         """Return the dequeue calls of this round."""
@@ -191,16 +191,16 @@ class Intake:
         waiting, want = self._suspects.waiting, self._wants_suspect(wants)
         if waiting is not None and want is not None:
             return [self._ask(want, waiting, want.limit, now, suspect_room=True)]
-        views = {view.name: view for view in self.board.worth_asking(now)}
+        to_ask = [queue.name for queue in self.board.to_ask(now)]
         asks: list[Ask] = []
         times: dict[str, int] = defaultdict(int)
         for want in wants:
-            queues = [queue for queue in views if want.accepts(queue) and times[queue] < _ASKS_AT_ONCE]
+            queues = [queue for queue in to_ask if want.accepts(queue) and times[queue] < _ASKS_AT_ONCE]
             queues += [queue for queue in want.unasked if queue not in queues]
             shares = self._order.split(want.limit, queues) if queues else {}
             for queue in shares:
                 times[queue] += 1
-            asks += [self._ask(want, self.board.view(queue), share, now) for queue, share in shares.items()]
+            asks += [self._ask(want, self.board.queue(queue), share, now) for queue, share in shares.items()]
         return asks
 
     def _is_blocked(self, now: float) -> bool:
@@ -218,22 +218,25 @@ class Intake:
         if self._suspects.waiting is not None and self._suspects.waiting.name not in queues:
             self._suspects.waiting = None
 
-    def _ask(self, want: Want, view: QueueView, limit: int, now: float, *, suspect_room: bool = False) -> Ask:
+    def _ask(
+        self, want: Want, queue: ServedQueue, limit: int, now: float, *, suspect_room: bool = False
+    ) -> Ask:
         ending = self._token_ending if want.renewed else LEASED
         token = f"{self._parts.server_id}/{next(self._calls)}{ending}"
         plan = dequeue(
-            view.name,
+            queue.name,
             limit=limit,
             token=token,
             lease_seconds=want.lease,
             suspect_from=self._suspects.threshold,
             suspect_room=suspect_room,
-            terms=view.terms,
+            terms=queue.terms,
             now=self._parts.clock.redis_now(),
         )
-        want.asked(view.name)
+        want.asked(queue.name)
+        self.board.asked(queue, now)
         self._demand.reserved += limit
-        return Ask(view, want, limit, token, view.changes, now, plan)
+        return Ask(queue, want, limit, token, queue.state.changes, now, plan)
 
     def answered(self, ask: Ask, answer: Dequeued) -> None:
         """Start what a dequeue brought, and note what it says of the queue."""
@@ -242,7 +245,7 @@ class Intake:
         self._plenty = len(answer.tasks) == ask.limit
         parts.redis_time.learn(answer.redis_now)
         now = parts.clock.monotonic()
-        attempts = self._attempts(ask.view.name, answer.tasks, ask, now)
+        attempts = self._attempts(ask.queue.name, answer.tasks, ask, now)
         if self.taking:
             self._start(attempts, ask.want)
         else:
@@ -251,25 +254,25 @@ class Intake:
             self._late += attempts
         ask.want.heard(None)
         if answer.suspect_waiting:
-            self._suspects.waiting = ask.view
-        elif self._suspects.waiting is ask.view:
+            self._suspects.waiting = ask.queue
+        elif self._suspects.waiting is ask.queue:
             self._suspects.waiting = None
         if answer.empty or answer.limited_by:
             # The others get what it could not use, and it has no claim to more later.
-            self._order.forget(ask.view.name)
+            self._order.forget(ask.queue.name)
         look_at = now + parts.settings.safety_poll
-        self.board.answered(ask.view, answer, changes=ask.changes, now=now, look_at=look_at)
+        self.board.answered(ask.queue, answer, changes=ask.changes, now=now, look_at=look_at)
         self._demand.may_prefetch = self._is_plain
         if answer.ghosts:
-            parts.events.emit(GhostsDropped(ask.view.name, answer.ghosts))
+            parts.events.emit(GhostsDropped(ask.queue.name, answer.ghosts))
 
     def failed(self, ask: Ask, error: Exception, until: float) -> None:
         """Leave a queue alone for a while after an error; remember a call that may have taken tasks."""
         self._demand.reserved -= ask.limit
         if isinstance(error, ReplyLostError):
-            self.unclear.append(Unclear(ask.view.name, ask.want, ask.token, ask.asked_at))
+            self.unclear.append(Unclear(ask.queue.name, ask.want, ask.token, ask.asked_at))
             self._demand.may_prefetch = False
-        self.board.failed(ask.view, look_at=until)
+        self.board.failed(ask.queue, look_at=until)
         ask.want.heard(error)
 
     def finds(self) -> list[tuple[Unclear, Plan[list[DequeuedTask]]]]:

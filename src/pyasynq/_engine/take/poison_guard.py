@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from pyasynq._engine.run.attempt import Attempt
-    from pyasynq._engine.take.queue_view import QueueView
+    from pyasynq._engine.take.queue_board import ServedQueue
 
 
 def suspect_threshold(limits: Iterable[int]) -> int:
@@ -30,7 +30,7 @@ class SuspectWatch:
         self.threshold = threshold
         self._age = age
         self._alone: Attempt | None = None
-        self.waiting: QueueView | None = None
+        self.waiting: ServedQueue | None = None
         """The queue at whose front a suspect waits."""
 
     def took(self, attempts: Iterable[Attempt]) -> None:

@@ -1,11 +1,16 @@
-"""The queues of a server: which of them to ask, and which to have watched."""
+"""The queues of an engine: which to ask now, which to watch, and when to look next.
+
+Queries change nothing. Each command passes one event on to the state machine of one queue.
+"""
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.dequeue import LimitedBy, Rules
-from pyasynq._engine.take.queue_view import QueueView
+from pyasynq._broker.dequeue import Rules, Terms
+from pyasynq._engine.take.queue_state import Key, QueuePhase, QueueState, Watch
+from pyasynq._wire.keys import queue_keys
 from pyasynq.limits import Queue
 
 if TYPE_CHECKING:
@@ -14,151 +19,166 @@ if TYPE_CHECKING:
     from pyasynq._broker.dequeue import Dequeued
 
 
+class ServedQueue:
+    """One queue, and what is known of it.
+
+    Attributes:
+        name: the queue's name.
+        keys: names of the keys whose changes are reported.
+        state: its current state; a new object after each event that matters.
+    """
+
+    __slots__ = ("_limits", "keys", "name", "state")
+
+    def __init__(self, name: str, settings: Queue) -> None:
+        keys = queue_keys(name)
+        self.name = name
+        self.keys = {key: str(getattr(keys, key.value)) for key in Key}
+        self._limits = settings.limits
+        rules = _declared_rules(settings)
+        self.state = QueueState(declared=rules, rules=rules)
+
+    @property
+    def terms(self) -> Terms:
+        """How the next question is put."""
+        state = self.state
+        return Terms(state.rules, self._limits, state.turn)
+
+    @property
+    def watched_keys(self) -> list[str]:
+        """The keys whose changes may end the rest."""
+        return [self.keys[key] for key in self.state.watched_keys]
+
+
 class QueueBoard:
-    """The queues of a server.
+    """The queues of an engine.
 
     Args:
         queues: their names.
-        settings: gives what is set for one of them.
+        settings: returns what is set for one of them.
     """
 
     def __init__(
         self, queues: Iterable[str], settings: Callable[[str], Queue] = lambda _name: Queue()
     ) -> None:
-        self.views = [QueueView(name, settings(name)) for name in queues]
-        self._wanted = self.views
+        self.queues = [ServedQueue(name, settings(name)) for name in queues]
+        self._wanted = self.queues
         self._servers = 1
         self.all_plain = not self.limited_queues()
         """Whether no queue has limits or an order, as far as this server knows."""
-        self._by_name = {view.name: view for view in self.views}
-        self._by_key = {
-            key: view
-            for view in self.views
-            for key in (
-                view.pending_key,
-                view.paused_key,
-                view.lease_key,
-                view.limits_key,
-                view.active_key,
-                view.retry_key,
-            )
-        }
+        self._by_name = {queue.name: queue for queue in self.queues}
+        self._by_key = {name: (queue, key) for queue in self.queues for key, name in queue.keys.items()}
 
-    def view(self, queue: str) -> QueueView:
-        """Return the view of a queue."""
-        return self._by_name[queue]
+    # Queries.
 
-    def only(self, queues: Collection[str]) -> None:
-        """Ask and watch these queues alone; what Redis reports of the others is still noted."""
-        self._wanted = [view for view in self.views if view.name in queues]
+    def queue(self, name: str) -> ServedQueue:
+        """Return a queue."""
+        return self._by_name[name]
 
-    def note_servers(self, servers: int) -> None:
-        """Note how many servers there are, of whatever queues."""
-        self._servers = servers
-
-    def is_ordered(self, queue: str) -> bool:
+    def is_ordered(self, name: str) -> bool:
         """Return whether a queue is ordered, as far as this server knows."""
-        return self._by_name[queue].rules is Rules.ORDERED
+        return self._by_name[name].state.rules is Rules.ORDERED
 
     def limited_queues(self) -> frozenset[str]:
         """Return the queues that have limits or an order, as far as this server knows."""
-        return frozenset(view.name for view in self.views if view.limited)
+        return frozenset(queue.name for queue in self.queues if queue.state.is_limited)
 
-    def worth_asking(self, now: float) -> list[QueueView]:
+    def to_ask(self, now: float) -> list[ServedQueue]:
         """Return the queues that may have tasks, or have rested long enough."""
-        views = [view for view in self._wanted if not view.resting or view.look_at <= now]
-        for view in views:
-            if view.resting:
-                # A watch can go deaf unnoticed (a slot that moves while it is empty), so it is renewed.
-                view.armed = view.leases_armed = False
-        return views
+        return [queue for queue in self._wanted if queue.state.look_at <= now]
 
-    def due(self, now: float) -> list[QueueView]:
-        """Return the queues that are to be watched again and asked: those that others may have changed."""
+    def to_watch_again(self, now: float) -> list[ServedQueue]:
+        """Return the queues that are to be watched before they are asked: others may have changed them."""
         return [
-            view
-            for view in self._wanted
-            if (view.empty or view.waits_for_others) and not view.unsure and view.look_at <= now
+            queue
+            for queue in self._wanted
+            if queue.state.look_at <= now
+            and queue.state.phase not in (QueuePhase.UNKNOWN, QueuePhase.FAILED, QueuePhase.RATE)
         ]
 
-    def to_watch(self) -> list[QueueView]:
+    def to_watch(self) -> list[ServedQueue]:
         """Return the queues that are empty and not watched."""
-        return [view for view in self._wanted if view.empty and not (view.armed or view.deferred)]
-
-    def changed(self, key: str, now: float = 0.0) -> bool:
-        """Note that Redis reported a change of a key; return whether a queue is to be asked because of it."""
-        view = self._by_key.get(key)
-        if view is None:
-            return False
-        if view.ignores(key):
-            view.disarm(key)
-            return False
-        if view.held is LimitedBy.NOTHING:
-            view.fill(now, self._servers)
-        else:
-            view.stir()
-        return True
-
-    def answered(
-        self, view: QueueView, answer: Dequeued, *, changes: int, now: float, look_at: float
-    ) -> None:
-        """Note a queue's answer to a question that was asked when it had seen so many changes."""
-        view.unsure = view.deferred = False
-        was_limited = view.limited
-        view.adopt(answer)
-        if view.limited is not was_limited:
-            self.all_plain = not self.limited_queues()
-        if answer.limited_by is not LimitedBy.NOTHING:
-            view.hold(answer, now, look_at)
-            if view.changes != changes:
-                view.stir()
-        else:
-            # After a report the queue is not watched, so whatever the answer says, it is looked at again.
-            view.rest(answer, look_at)
-
-    def slot_freed(self, queue: str) -> None:
-        """Note that an attempt of this server has ended; what it held is free once that is written."""
-        view = self._by_name[queue]
-        if view.waits_for_others:
-            view.release()
-
-    def watched(self, view: QueueView, *, changes: int) -> None:
-        """Note that Redis will report the next change; the queue is asked once more."""
-        if view.changes != changes:
-            return
-        if view.held is LimitedBy.NOTHING:
-            view.armed = True
-            view.empty = view.deferred = False
-        else:
-            view.leases_armed = True
-            view.release()
-
-    def watched_empty(self, view: QueueView, *, changes: int, look_at: float) -> None:
-        """Note that Redis will report the next change, and has said that there is nothing to take by now."""
-        if view.held is not LimitedBy.NOTHING:
-            self.watched(view, changes=changes)
-        elif view.changes == changes:
-            view.rest_watched(look_at)
-
-    def unwatchable(self, view: QueueView, *, look_at: float) -> None:
-        """Note that Redis cannot report changes: an empty queue is asked again later."""
-        view.look_at = min(view.look_at, look_at)
-
-    def failed(self, view: QueueView, *, look_at: float) -> None:
-        """Leave a queue alone for a while after an error, whatever it may have."""
-        view.unsure = True
-        view.look_at = look_at
-
-    def ask_all_again(self) -> None:
-        """Forget which queues are empty."""
-        for view in self.views:
-            view.empty = view.deferred = False
-
-    @property
-    def all_empty(self) -> bool:
-        """Whether every queue has said that it is empty."""
-        return all(view.empty and not view.unsure for view in self.views)
+        return [
+            queue
+            for queue in self._wanted
+            if queue.state.phase is QueuePhase.EMPTY and queue.state.watch is not Watch.TASKS
+        ]
 
     def next_look(self) -> float:
         """Return the monotonic time at which a queue is to be asked; it is past when one may have tasks."""
-        return min(view.look_at if view.resting else 0.0 for view in self._wanted)
+        return min([queue.state.look_at for queue in self._wanted])
+
+    @property
+    def all_empty(self) -> bool:
+        """Whether every queue has answered that it is empty."""
+        return all(queue.state.is_empty for queue in self.queues)
+
+    # Commands.
+
+    def only(self, names: Collection[str]) -> None:
+        """Ask and watch these queues alone; what Redis reports of the others is still noted."""
+        self._wanted = [queue for queue in self.queues if queue.name in names]
+
+    def note_servers(self, servers: int) -> None:
+        """Note how many servers there are, whatever queues they have."""
+        self._servers = servers
+
+    def changed(self, name: str, now: float = 0.0) -> bool:
+        """Note that Redis reported a change of a key; return whether a queue is to be asked because of it."""
+        found = self._by_key.get(name)
+        if found is None:
+            return False
+        queue, key = found
+        before = queue.state
+        draw = random.uniform(0.0, 1.0)  # noqa: S311 - spreads load, guards nothing
+        queue.state = before.key_changed(key, now=now, servers=self._servers, draw=draw)
+        return queue.state.changes != before.changes
+
+    def asked(self, queue: ServedQueue, now: float) -> None:
+        """Note that a dequeue call is sent."""
+        if queue.state.phase is not QueuePhase.UNKNOWN:
+            queue.state = queue.state.asked(now=now)
+
+    def answered(
+        self, queue: ServedQueue, answer: Dequeued, *, changes: int, now: float, look_at: float
+    ) -> None:
+        """Note the answer to a dequeue call that was sent after so many changes."""
+        before = queue.state
+        draw = random.uniform(0.0, 1.0) if answer.limited_by else 0.0  # noqa: S311 - spreads load
+        queue.state = before.answered(answer, changes=changes, now=now, look_at=look_at, draw=draw)
+        if queue.state.rules is not before.rules:
+            self.all_plain = not self.limited_queues()
+
+    def watched(self, queue: ServedQueue, *, changes: int, rest_until: float | None = None) -> None:
+        """Note that Redis has confirmed a watch; see `QueueState.watched`."""
+        queue.state = queue.state.watched(changes=changes, rest_until=rest_until)
+
+    def unwatchable(self, queue: ServedQueue, *, look_at: float) -> None:
+        """Note that Redis cannot report changes: an empty queue is polled."""
+        queue.state = queue.state.unwatchable(look_at=look_at)
+
+    def failed(self, queue: ServedQueue, *, look_at: float) -> None:
+        """Leave a queue alone for a while after an error, whatever it may have."""
+        queue.state = queue.state.failed(look_at=look_at)
+
+    def slot_freed(self, name: str) -> None:
+        """Note that an attempt of this server has ended; what it held is free once that is written."""
+        queue = self._by_name[name]
+        queue.state = queue.state.slot_freed()
+
+    def give_way(self, name: str, courtesy: float, *, until: float) -> None:
+        """Let other servers be first at a queue by so many seconds, until a monotonic time."""
+        queue = self._by_name[name]
+        queue.state = queue.state.gave_way(courtesy, until=until)
+
+    def ask_all_again(self) -> None:
+        """Forget which queues are empty."""
+        for queue in self.queues:
+            if queue.state.is_empty:
+                queue.state = queue.state.doubted()
+
+
+def _declared_rules(settings: Queue) -> Rules:
+    if settings.ordered:
+        return Rules.ORDERED
+    return Rules.LIMITED if settings.limits else Rules.PLAIN

@@ -1,65 +1,58 @@
-"""Many idle servers are told of one task, and one of them gets it: when to look for it."""
+"""Thundering herd: when each of many idle servers looks for a task that Redis has reported to all of them."""
 
 from __future__ import annotations
 
 import math
-import random
-from typing import Final
+from typing import Final, NamedTuple
 
 _AT_ONCE: Final = 4
-"""So many ask at once, of however many there are: enough that one of them soon has the task."""
+"""Number of servers that ask at once after a report; the others wait a random delay."""
 _FIRST_LOOK: Final = 0.001
+"""Shortest delay of the other servers, in seconds."""
 _LAST_LOOK: Final = 0.25
+"""Longest delay, in seconds."""
 _LAST_LOOK_A_SERVER: Final = 0.01
-"""Where they are fewer, the last one looks sooner; in seconds, like the others."""
+"""Longest delay in seconds for each server, where this is shorter."""
 
 
-class Rivals:
-    """How long a server lets others be first at a task that all of them were told of.
+class Herd(NamedTuple):
+    """Estimate of how many idle servers hear of the same task (thundering herd).
 
-    Each draws a place in a row. The first few ask for the task at once. The others look for it ever later,
-    since it is most likely gone, and until they look they are not told of the next one: a task wakes a small
-    part of those who are idle.
+    Each server draws a place in a row. The first few ask at once. The others wait, longer for later places.
+    While they wait they are not watching, so one task wakes only a small part of the idle servers.
 
-    The row is as long as there are servers, but nobody knows how many of them are busy. Whoever has stood
-    behind the first quarter and still finds the task has fewer rivals, and takes the row to be half as long
-    next time; who finds nothing takes it to be twice as long. To get a task from a place in front proves
-    nothing, or one server would get ever more of them.
+    The row is at most the number of servers, but an unknown number of these are busy. A server behind the
+    first quarter that still finds the task halves its row. A server that finds nothing doubles it.
+    Finding a task from a place in front proves nothing; otherwise one server would get more and more tasks.
     """
 
-    __slots__ = ("_in_front", "_own_change", "_row", "_told")
+    row: float = math.inf
+    in_front: bool = True
+    told: bool = False
+    """Whether a report has not been followed by a look."""
+    own_change: bool = False
+    """Whether the next report may be of this server's own dequeue."""
 
-    def __init__(self) -> None:
-        self._row = math.inf
-        self._in_front = True
-        self._told = False
-        self._own_change = False
-
-    def told(self, servers: int) -> float:
-        """Note a report of a task; return how many seconds to let pass before looking for it.
+    def report(self, servers: int, draw: float) -> tuple[Herd, float]:
+        """Return the herd after a report, and for how many seconds to leave the task to others.
 
         Args:
-            servers: how many there are, with those that are busy or have other queues.
+            servers: how many there are, including busy ones and ones with other queues.
+            draw: a random number from 0 to 1.
         """
-        self._told = not self._own_change
-        self._own_change = False
-        self._row = row = max(_AT_ONCE, min(self._row, servers))
-        place = random.uniform(0.0, row)  # noqa: S311 - spreads load
-        self._in_front = place <= max(_AT_ONCE, row / 4)
+        row = max(_AT_ONCE, min(self.row, servers))
+        place = draw * row
+        herd = Herd(row, place <= max(_AT_ONCE, row / 4), not self.own_change)
         if place <= _AT_ONCE:
-            return 0.0
+            return herd, 0.0
         last = min(_LAST_LOOK, row * _LAST_LOOK_A_SERVER)
-        return _FIRST_LOOK * math.pow(last / _FIRST_LOOK, math.log(place / _AT_ONCE, row / _AT_ONCE))
+        exponent = math.log(place / _AT_ONCE, row / _AT_ONCE)
+        return herd, _FIRST_LOOK * math.pow(last / _FIRST_LOOK, exponent)
 
-    def looked(self, *, found: bool) -> None:
-        """Note whether there was a task, if one was reported."""
-        if not self._told:
-            return
-        self._told = False
+    def look(self, *, found: bool) -> Herd:
+        """Return the herd after a look for the reported task."""
+        if not self.told:
+            return self
         if not found:
-            self._row *= 2
-            return
-        if not self._in_front:
-            self._row /= 2
-        # To take it has changed the queue, too, and that may be reported next.
-        self._own_change = True
+            return Herd(self.row * 2, self.in_front)
+        return Herd(self.row if self.in_front else self.row / 2, self.in_front, own_change=True)

@@ -1,0 +1,263 @@
+"""State machine of one queue: whether to ask it for tasks, to watch it, or to leave it alone.
+
+Each event is a method of `QueueState` that returns the next state. It is a pure function of the state and its
+arguments: the time is a monotonic time, and `draw` a random number from 0 to 1.
+tests/unit/server/test_queue_state.py has the table of events and states.
+
+A queue is asked until it answers that it is empty. Then Redis is told to report its next change (a watch).
+The queue is asked once more, unless the watch has shown that nothing came meanwhile.
+After that it rests until a report or `look_at`.
+
+A limit may hold tasks back. A queue held by its rate rests until the turn that Redis has given this server.
+A queue held by its concurrency or its order is watched for changes of what holds it.
+It is asked after a report, but not before a gap that doubles with each vain call (exponential back-off).
+It is asked at once when a task of this server ends.
+
+A report for an empty queue may be deferred for two reasons. Many idle servers hear of one task (see `Herd`).
+Or the queue holds tasks without a handler here: other servers, which may poll, get them first (a courtesy).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._broker.dequeue import LimitedBy, Rules
+from pyasynq._engine.take.wake_herd import Herd
+
+if TYPE_CHECKING:
+    from pyasynq._broker.dequeue import Dequeued
+
+_SHORTEST_GAP: Final = 0.01
+_LONGEST_GAP: Final = 0.25
+
+
+class QueuePhase(enum.Enum):
+    """What is known of a queue."""
+
+    UNKNOWN = "unknown"
+    """It may have tasks; it is asked now."""
+    EMPTY = "empty"
+    DEFERRED = "deferred"
+    """It was empty, a report came, and other servers go first until `look_at`."""
+    RATE = "rate"
+    """Its rate holds tasks back until `look_at`."""
+    CONCURRENCY = "concurrency"
+    """Its concurrency holds tasks back."""
+    ORDER = "order"
+    """Its order holds tasks back; the task in front belongs to another server."""
+    HEAD = "head"
+    """Its order holds tasks back; the task in front belongs to this server."""
+    FAILED = "failed"
+    """The last call failed, so that nothing is known until `look_at`."""
+
+
+class Watch(enum.Enum):
+    """Which change of a queue Redis reports next."""
+
+    NOTHING = "nothing"
+    TASKS = "tasks"
+    """A new task, or a pause."""
+    HOLDERS = "holders"
+    """A change of what holds tasks back, of a pause, or of the stored settings."""
+
+
+class Key(enum.Enum):
+    """A key of a queue whose changes are reported; the value is its name in `QueueKeys`."""
+
+    PENDING = "pending"
+    PAUSED = "paused"
+    LEASE = "lease"
+    LIMITS = "limits"
+    ACTIVE = "active"
+    RETRY = "retry"
+
+
+_EMPTY: Final = (QueuePhase.EMPTY, QueuePhase.DEFERRED)
+_HELD_BY_TASKS: Final = (QueuePhase.CONCURRENCY, QueuePhase.ORDER, QueuePhase.HEAD)
+"""Phases that end when a running task ends."""
+_HELD: Final = (QueuePhase.RATE, *_HELD_BY_TASKS)
+_TASK_KEYS: Final = (Key.PENDING, Key.PAUSED)
+_ORDER_KEYS: Final = (Key.ACTIVE, Key.RETRY)
+_WATCHED: Final = {
+    QueuePhase.CONCURRENCY: (Key.LEASE, Key.PAUSED, Key.LIMITS),
+    QueuePhase.ORDER: (*_ORDER_KEYS, Key.PAUSED, Key.LIMITS),
+    QueuePhase.HEAD: (*_ORDER_KEYS, Key.PAUSED, Key.LIMITS),
+}
+
+
+class QueueState(NamedTuple):
+    """What one engine knows of one queue, and how events change it.
+
+    Attributes:
+        phase: what is known.
+        look_at: monotonic time from which the queue is asked; 0 if and only if the phase is unknown.
+        watch: what Redis reports next.
+        changes: number of reports; an answer or a watch that is older than a report says nothing of now.
+        declared: the rules that this server declares.
+        rules: the effective ones; stored rules override declared ones.
+        gap: current back-off between vain calls, in seconds.
+        not_before: monotonic time before which a report does not cause a call, while the queue is held.
+        turn: Unix time in microseconds that Redis has given this server to come back; 0 for none.
+        courtesy: by how many seconds others are let be first, until `courteous_until`.
+    """
+
+    phase: QueuePhase = QueuePhase.UNKNOWN
+    look_at: float = 0.0
+    watch: Watch = Watch.NOTHING
+    changes: int = 0
+    declared: Rules = Rules.PLAIN
+    rules: Rules = Rules.PLAIN
+    gap: float = _SHORTEST_GAP
+    not_before: float = 0.0
+    turn: int = 0
+    courtesy: float = 0.0
+    courteous_until: float = 0.0
+    herd: Herd = Herd()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the queue has answered that it is empty, and has not been asked since."""
+        return self.phase in _EMPTY
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether limits or an order apply, so that no task may be taken before it can run."""
+        return self.rules is not Rules.PLAIN
+
+    @property
+    def watched_keys(self) -> tuple[Key, ...]:
+        """The keys whose changes may end the rest."""
+        return _WATCHED.get(self.phase, _TASK_KEYS)
+
+    def answered(
+        self, answer: Dequeued, *, changes: int, now: float, look_at: float, draw: float
+    ) -> QueueState:
+        """Apply the answer to a dequeue call.
+
+        Args:
+            answer: what the call brought.
+            changes: the number of reports when it was sent.
+            now: the time of the answer.
+            look_at: time of the next safety poll.
+            draw: spreads the calls of servers that wait for the same slot.
+        """
+        rules = answer.rules
+        if rules is not Rules.UNORDERED and rules < self.declared:
+            rules = self.declared
+        if answer.limited_by is not LimitedBy.NOTHING:
+            held = _hold(self._replace(rules=rules), answer, now, look_at, draw)
+            return held if changes == self.changes else _stir(held)
+        herd = self.herd
+        if herd.told:
+            herd = herd.look(found=bool(answer.tasks))
+        if answer.empty:
+            return self._replace(phase=QueuePhase.EMPTY, look_at=look_at, rules=rules, herd=herd)
+        if self.phase is QueuePhase.UNKNOWN and rules is self.rules and herd is self.herd:
+            return self
+        return self._replace(phase=QueuePhase.UNKNOWN, look_at=0.0, rules=rules, herd=herd)
+
+    def key_changed(self, key: Key, *, now: float, servers: int, draw: float) -> QueueState:
+        """Apply a report of Redis to this many servers at most; `draw` is this server's place among them."""
+        phase = self.phase
+        if phase in _HELD:
+            # New tasks are held back too, and the end of this server's own task in front is not news.
+            is_news = key is not Key.PENDING and phase is not QueuePhase.HEAD
+            return _stir(self) if is_news else _unwatch(self, key)
+        if key in _ORDER_KEYS and self.rules is not Rules.ORDERED:
+            return _unwatch(self, key)
+        pause, herd = 0.0, self.herd
+        if phase is not QueuePhase.UNKNOWN:
+            if now < self.courteous_until:
+                pause = self.courtesy
+            else:
+                herd, pause = herd.report(servers, draw)
+        told = self._replace(changes=self.changes + 1, watch=Watch.NOTHING, herd=herd)
+        if not pause:
+            return _open(told, Watch.NOTHING)
+        # After a failure it is unknown whether the queue was empty.
+        phase = phase if phase is QueuePhase.FAILED else QueuePhase.DEFERRED
+        return told._replace(phase=phase, look_at=min(self.look_at, now + pause))
+
+    def watched(self, *, changes: int, rest_until: float | None = None) -> QueueState:
+        """Apply the confirmation of a watch of `watched_keys`.
+
+        Args:
+            changes: the number of reports when the watch was begun.
+            rest_until: time of the next safety poll if the watch has shown that there is nothing to take;
+                None if there may be something, so that the queue is asked once more.
+        """
+        if changes != self.changes:
+            return self
+        if self.phase in _HELD_BY_TASKS:
+            return _open(self, Watch.HOLDERS)
+        if self.phase not in _EMPTY:
+            return self._replace(watch=Watch.TASKS)
+        if rest_until is None:
+            return _open(self, Watch.TASKS)
+        herd = self.herd.look(found=False)
+        return self._replace(phase=QueuePhase.EMPTY, watch=Watch.TASKS, look_at=rest_until, herd=herd)
+
+    def unwatchable(self, *, look_at: float) -> QueueState:
+        """Poll an empty queue at this time, because Redis cannot report changes."""
+        if self.phase is not QueuePhase.EMPTY:
+            return self
+        return self._replace(look_at=min(self.look_at, look_at))
+
+    def failed(self, *, look_at: float) -> QueueState:
+        """Leave the queue alone until this time, because a dequeue call has failed."""
+        return self._replace(phase=QueuePhase.FAILED, look_at=look_at)
+
+    def slot_freed(self) -> QueueState:
+        """Ask at once if tasks held the queue: one of this server's has ended."""
+        return _open(self, self.watch) if self.phase in _HELD_BY_TASKS else self
+
+    def asked(self, *, now: float) -> QueueState:
+        """Apply the sending of a dequeue call.
+
+        A safety poll drops the watch, because it may be lost unnoticed (a slot that moves while it is empty).
+        """
+        is_poll = self.phase is not QueuePhase.UNKNOWN and self.look_at <= now
+        return self._replace(watch=Watch.NOTHING) if is_poll else self
+
+    def doubted(self) -> QueueState:
+        """Ask at once, because what is known may be out of date."""
+        return _open(self, self.watch)
+
+    def gave_way(self, courtesy: float, *, until: float) -> QueueState:
+        """Let other servers be first by this many seconds, until a time."""
+        return self._replace(courtesy=courtesy, courteous_until=until)
+
+
+def _open(state: QueueState, watch: Watch) -> QueueState:
+    """Return the state of a queue that is asked now."""
+    return state._replace(phase=QueuePhase.UNKNOWN, look_at=0.0, watch=watch)
+
+
+def _hold(state: QueueState, answer: Dequeued, now: float, look_at: float, draw: float) -> QueueState:
+    """Return the state of a queue that a limit keeps from giving more."""
+    gap = _SHORTEST_GAP if answer.tasks else min(2 * state.gap, _LONGEST_GAP)
+    not_before = now + gap * (0.5 + draw / 2)
+    if answer.limited_by is LimitedBy.RATE:
+        until = min(look_at, now + answer.wait)
+        turn = answer.redis_now.plus(answer.wait).to_microseconds()
+        return state._replace(phase=QueuePhase.RATE, look_at=until, gap=gap, not_before=until, turn=turn)
+    if answer.limited_by is LimitedBy.CONCURRENCY:
+        phase, look_at = QueuePhase.CONCURRENCY, min(look_at, now + answer.wait)
+    else:
+        phase = QueuePhase.HEAD if answer.tasks else QueuePhase.ORDER
+    if phase is not QueuePhase.HEAD and state.watch is not Watch.HOLDERS:
+        look_at = min(look_at, not_before)
+    return state._replace(phase=phase, look_at=look_at, gap=gap, not_before=not_before)
+
+
+def _stir(state: QueueState) -> QueueState:
+    """Return a held state after a change of what holds the queue."""
+    look_at = state.look_at if state.phase is QueuePhase.HEAD else min(state.look_at, state.not_before)
+    return state._replace(changes=state.changes + 1, watch=Watch.NOTHING, look_at=look_at)
+
+
+def _unwatch(state: QueueState, key: Key) -> QueueState:
+    """Return a state after a report that says nothing: Redis reports no second change of the key."""
+    ended = key in _TASK_KEYS if state.watch is Watch.TASKS else key is not Key.PENDING
+    return state._replace(watch=Watch.NOTHING) if ended else state
