@@ -164,6 +164,11 @@ def test_h06_nothing_is_taken_beside_a_young_suspect() -> None:
     assert not watch.blocked([suspect], 110.0)
     watch.took([suspect])
     assert not watch.blocked([], 105.0)
+    assert watch.blocked([suspect], 105.0), "a question changes nothing"
+    watch.forget_proven([suspect], 105.0)
+    assert watch.is_wary
+    watch.forget_proven([], 105.0)
+    assert not watch.is_wary
 
 
 def test_h06_a_waiting_suspect_stops_the_taking_until_all_others_are_old() -> None:
@@ -276,3 +281,18 @@ def test_no_server_gets_more_and_more_of_the_tasks() -> None:
         herds = [herd.look(found=number == first) for number, (herd, _) in enumerate(reports)]
         herds[first] = herds[first].report(SERVERS, random.random())[0].look(found=False)
     assert max(got) < 100
+
+
+def test_questions_to_the_board_change_nothing(board: QueueBoard) -> None:
+    """Whatever is known of the queues, and however late it is."""
+    empty, told = board.queues
+    board.answered(empty, EMPTY, changes=0, now=100.0, look_at=105.0)
+    board.watched(empty, changes=0, rest_until=105.0)
+    board.failed(told, look_at=101.0)
+    before = [queue.state for queue in board.queues]
+    for now in (100.0, 110.0):
+        for _ in range(2):
+            asked = (board.to_ask(now), board.to_watch_again(now), board.to_watch(), board.next_look())
+        assert asked == (board.to_ask(now), board.to_watch_again(now), board.to_watch(), board.next_look())
+    assert (board.all_empty, board.limited_queues(), board.is_ordered("one")) == (False, frozenset(), False)
+    assert before == [queue.state for queue in board.queues]

@@ -128,7 +128,7 @@ class Processor(Service):
             # The batch goes before the question: whoever frees a slot may take it.
             if not batch.in_steps:
                 intake.board.slot_freed(batch.queue)
-        return Parcel(batches, intake.asks(), intake.finds(), intake.quarantines())
+        return Parcel(batches, intake.reserve_asks(), intake.finds(), intake.quarantines())
 
     async def _exchange(self, parcel: Parcel) -> list[Exception]:
         """Send it, hand each result to its caller, and return the errors that remain.
@@ -218,9 +218,9 @@ class Processor(Service):
         if self._parts.config.burst or not self._intake.room:
             return
         board = self._intake.board
-        for queue in board.to_watch_again(self._parts.clock.monotonic()):
-            changes = queue.state.changes
-            if await self._wake_up.watch(*queue.watched_keys):
+        queues = board.to_watch_again(self._parts.clock.monotonic())
+        for queue, changes, is_watched in await self._watch(queues):
+            if is_watched:
                 self._watched(queue, changes, may_rest=queue.state.phase is QueuePhase.DEFERRED)
 
     async def _watch_empty_queues(self) -> None:
@@ -230,14 +230,26 @@ class Processor(Service):
         if board.to_watch():
             # What this round has brought begins first; nothing waits for the watch.
             await asyncio.sleep(0)
-        for queue in board.to_watch():
-            changes = queue.state.changes
-            if await self._wake_up.watch(*queue.watched_keys):
+        for queue, changes, is_watched in await self._watch(board.to_watch()):
+            if is_watched:
                 self._watched(queue, changes, may_rest=True)
             else:
                 # Without a push from Redis, a queue is looked at after a jittered interval, as Asynq does.
                 rest = self._poll * random.uniform(0.5, 1.5)  # noqa: S311 - spreads load, guards nothing
                 board.unwatchable(queue, look_at=self._parts.clock.monotonic() + rest)
+
+    async def _watch(self, queues: Sequence[ServedQueue]) -> list[tuple[ServedQueue, int, bool]]:
+        """Watch queues; return each with its number of reports before, and whether it is watched."""
+        if not queues:
+            return []
+        changes = [queue.state.changes for queue in queues]
+        watched = [await self._wake_up.watch(*[key for queue in queues for key in queue.watched_keys])]
+        if watched[0] or len(queues) == 1:
+            watched *= len(queues)
+        else:
+            # One node of a cluster may be away. A key that is watched by now costs no second exchange.
+            watched = [await self._wake_up.watch(*queue.watched_keys) for queue in queues]
+        return list(zip(queues, changes, watched, strict=True))
 
     def _watched(self, queue: ServedQueue, changes: int, *, may_rest: bool) -> None:
         """Note a new watch; the queue rests if the watch has shown that there is nothing to take."""

@@ -179,13 +179,15 @@ class Intake:
         until = self._parts.clock.monotonic() + settings.unknown_memory
         self.board.give_way(queue, settings.unknown_courtesy, until=until)
 
-    def asks(self) -> list[Ask]:
-        """Return the dequeue calls of this round."""
+    def reserve_asks(self) -> list[Ask]:
+        """Reserve room for the tasks of this round; return its dequeue calls."""
         # What an unclear call has taken needs the slots that it was asked for.
         wants = self._demand.wants() if self.taking and not self.unclear else ()
         if not wants:
             return []
         now = self._parts.clock.monotonic()
+        if self._suspects.is_wary:
+            self._suspects.forget_proven(self._demand.taken, now)
         if self._is_blocked(now):
             return []
         waiting, want = self._suspects.waiting, self._wants_suspect(wants)

@@ -46,14 +46,17 @@ class SuspectWatch:
         return self._alone is not None or self.waiting is not None
 
     def blocked(self, taken: Collection[Attempt], now: float) -> bool:
-        """Return whether nothing may be taken now, beside these that have not ended."""
-        alone = self._alone
-        if alone is not None:
-            if alone in taken and now - alone.started < self._age:
-                return True
-            self._alone = None
-        return self.waiting is not None and not self.has_room(taken, now)
+        """Return whether nothing may be taken now, besides these attempts that have not ended."""
+        if self._must_run_alone(taken, now):
+            return True
+        # A waiting suspect may be taken when no attempt is young.
+        return self.waiting is not None and any(now - attempt.started < self._age for attempt in taken)
 
-    def has_room(self, taken: Collection[Attempt], now: float) -> bool:
-        """Return whether a suspect may be taken: no attempt is young."""
-        return all(now - attempt.started >= self._age for attempt in taken)
+    def forget_proven(self, taken: Collection[Attempt], now: float) -> None:
+        """Forget the suspect if it has ended or is old enough; nothing refers to its message then."""
+        if not self._must_run_alone(taken, now):
+            self._alone = None
+
+    def _must_run_alone(self, taken: Collection[Attempt], now: float) -> bool:
+        alone = self._alone
+        return alone is not None and alone in taken and now - alone.started < self._age
