@@ -117,6 +117,9 @@ class Desk:
         """How many tasks may be taken now."""
         return sum(want.limit for want in self.wants())
 
+    def resize(self) -> None:
+        """Do nothing: the room is as large as the configuration says."""
+
     def wants(self) -> Sequence[Take]:
         """Return the takes that wait and have room, the oldest first."""
         left = self._parts.config.concurrency - len(self.running)

@@ -97,6 +97,7 @@ class Processor(Service):
         # Quiet before and after: this round may have started what it took.
         if quiet and self._is_quiet and self._is_finished():
             self.on_idle()
+        self._demand.resize()
         return self._seconds_to_rest()
 
     def close_when_idle(self) -> None:
@@ -128,6 +129,7 @@ class Processor(Service):
             # The batch goes before the question: whoever frees a slot may take it.
             if not batch.in_steps:
                 intake.board.slot_freed(batch.queue)
+        self._demand.resize()
         return Parcel(batches, intake.reserve_asks(), intake.finds(), intake.quarantines())
 
     async def _exchange(self, parcel: Parcel) -> list[Exception]:

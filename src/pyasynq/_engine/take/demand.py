@@ -87,6 +87,9 @@ class Demand(Protocol):
     def room(self) -> int:
         """How many tasks may be taken now."""
 
+    def resize(self) -> None:
+        """Learn from the attempts that have ended how much room there is."""
+
     def wants(self) -> Sequence[Want]:
         """Return what is wanted now, most urgent first; together no more than there is room for."""
 
@@ -148,7 +151,7 @@ class Slots:
         self.on_end: Callable[[], None] = lambda: None
         """Called when a handler has ended."""
         runner.on_end = self._ended
-        self._resize()
+        self.resize()
 
     @property
     def running(self) -> Collection[Attempt]:
@@ -183,7 +186,6 @@ class Slots:
 
     def wants(self) -> Sequence[Want]:
         """Return one want, for as much room as one call may fill."""
-        self._resize()
         room = min(self.room, self._most)
         return (Want(room, self._parts.settings.lease),) if room else ()
 
@@ -232,9 +234,10 @@ class Slots:
                 self._runner.start(attempt)
         return returned
 
-    def _resize(self) -> None:
-        """Look how many tasks may be here at a time, and how many of them one call may ask for."""
-        self._prefetch.learn(self._clock.monotonic())
+    def resize(self) -> None:
+        """Set how many tasks may be here at a time, and how many of them one call may ask for."""
+        if self._prefetch.unlearnt:
+            self._prefetch.learn(self._clock.monotonic())
         ahead = self._prefetch.allowed if self.may_prefetch and self._prefetches else 0
         self._capacity = self._most = self._concurrency + ahead
         self.may_overlap = self._capacity >= _LEAST_OVERLAPPED

@@ -33,7 +33,6 @@ class Prefetch:
 
     __slots__ = (
         "_bytes",
-        "_ends",
         "_learnt_at",
         "_least_paid",
         "_mean",
@@ -47,6 +46,7 @@ class Prefetch:
         "_span",
         "_waiting",
         "number",
+        "unlearnt",
     )
 
     def __init__(self, most: int, settings: EngineSettings, weights: Mapping[str, int]) -> None:
@@ -56,8 +56,10 @@ class Prefetch:
         self._patience = settings.prefetch_patience
         self._mean = self._mean_gap = _LONGEST
         self._learnt_at = -math.inf
-        self._ends, self._seconds = 0, 0.0
-        """How many handlers have ended since then, and how long those have run together."""
+        self.unlearnt = 0
+        """How many handlers have ended since `learn` was called."""
+        self._seconds = 0.0
+        """How long these have run together."""
         self._bytes = 0
         self.number = 0
         """How many tasks wait."""
@@ -84,24 +86,24 @@ class Prefetch:
 
     def ended(self, seconds: float) -> None:
         """Note how long a handler has run, to be learnt."""
-        self._ends += 1
+        self.unlearnt += 1
         self._seconds += seconds if seconds < _LONGEST else _LONGEST
 
     def learn(self, now: float) -> None:
         """Learn from the handlers that have ended since the last time; now is a monotonic time."""
-        number = self._ends
+        number = self.unlearnt
         if not number:
             return
         weight = 1.0 - (1.0 - _WEIGHT) ** number
         self._mean += weight * (self._seconds / number - self._mean)
         self._mean_gap += weight * (min(now - self._learnt_at, _LONGEST) / number - self._mean_gap)
         self._learnt_at = now
-        self._ends, self._seconds = 0, 0.0
+        self.unlearnt, self._seconds = 0, 0.0
 
     def forget(self) -> None:
         """Assume that tasks are long, until some hundred of them have been short."""
         self._mean = _LONGEST
-        self._ends, self._seconds = 0, 0.0
+        self.unlearnt, self._seconds = 0, 0.0
 
     def add(self, queue: str, attempts: Sequence[Attempt]) -> None:
         """Let attempts of a queue wait behind its others."""
