@@ -244,7 +244,7 @@ class HandWorker(Engine):
         for queue in self._held_by_rate():
             # Its turn is told in microseconds, and floats come close to them.
             if queue.state.look_at - self._clock.monotonic() < _MICROSECOND:
-                queue.state = queue.state.doubted()
+                self._intake.board.ask_again(queue)
 
     def _turns(self) -> list[Instant]:
         """Return when queues that their rates hold back will give a task: to the microsecond."""

@@ -245,9 +245,9 @@ class Processor(Service):
         if not queues:
             return []
         changes = [queue.state.changes for queue in queues]
-        watched = [await self._wake_up.watch(*[key for queue in queues for key in queue.watched_keys])]
-        if watched[0] or len(queues) == 1:
-            watched *= len(queues)
+        is_watched = await self._wake_up.watch(*[key for queue in queues for key in queue.watched_keys])
+        if is_watched or len(queues) == 1:
+            watched = [is_watched] * len(queues)
         else:
             # One node of a cluster may be away. A key that is watched by now costs no second exchange.
             watched = [await self._wake_up.watch(*queue.watched_keys) for queue in queues]

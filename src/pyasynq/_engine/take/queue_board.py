@@ -171,11 +171,15 @@ class QueueBoard:
         queue = self._by_name[name]
         queue.state = queue.state.gave_way(courtesy, until=until)
 
+    def ask_again(self, queue: ServedQueue) -> None:
+        """Forget what is known of a queue."""
+        queue.state = queue.state.doubted()
+
     def ask_all_again(self) -> None:
         """Forget which queues are empty."""
         for queue in self.queues:
             if queue.state.is_empty:
-                queue.state = queue.state.doubted()
+                self.ask_again(queue)
 
 
 def _declared_rules(settings: Queue) -> Rules:
