@@ -8,13 +8,15 @@ import pytest
 
 from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.take.intake import Intake
+from pyasynq._redis.key_watcher import ServerWatcher
 from pyasynq.config import ServerConfig
 from pyasynq.events import RoundFinished
-from tests.fix_engine import Running, do_nothing, serving
+from tests.fix_engine import Running, do_nothing, is_watched, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
     from pyasynq._engine.take.intake import Ask
+    from pyasynq._redis.connection_async import AsyncConnection
 
 QUEUES = 40
 TASKS = 30
@@ -62,3 +64,24 @@ async def test_d61_a_task_costs_few_dequeue_calls_however_many_queues_are_empty(
             await running.settled()
         await all_watched(running)
     assert TASKS <= len(asks) <= MOST_ASKS_PER_TASK * TASKS
+
+
+@run_async
+async def test_empty_queues_are_watched_together(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task does not wait until each of the other queues has had a round trip of its own."""
+    exchanges: list[int] = []
+    read_tracked = ServerWatcher._read_tracked
+
+    async def count(watcher: ServerWatcher, connection: AsyncConnection, keys: list[str]) -> bool:
+        exchanges.append(len(keys))
+        return await read_tracked(watcher, connection, keys)
+
+    monkeypatch.setattr(ServerWatcher, "_read_tracked", count)
+    config = ServerConfig(queues={f"q{number}": 1 for number in range(QUEUES)}, concurrency=100)
+    async with serving(redis_url, do_nothing, config, NO_POLLS) as running:
+        await running.client.enqueue("t", task_id="a", queue="q0")
+        await running.finished("a")
+        await all_watched(running)
+        assert all(is_watched(queue) for queue in running.queues)
+    assert sum(exchanges) >= 2 * QUEUES
+    assert len(exchanges) < QUEUES
