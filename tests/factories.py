@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from pyasynq._broker.queue_registry import register_queues
 from pyasynq._broker.settle import Claim
 from pyasynq._clock import Instant
 from pyasynq._wire.keys import ALL_QUEUES, queue_keys
@@ -11,7 +12,10 @@ from pyasynq._wire.messages import TaskMessageFields, encode_task_message, new_t
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
+    from pyasynq._redis.plan import Plan
     from tests.invariants import RedisClient
+
+T = TypeVar("T")
 
 NOW = Instant(2_000_000_000, 250_000)
 """The present of contract tests: it has a fraction, to show who rounds which way, and lies in the future, so
@@ -34,6 +38,13 @@ def message_bytes(task_id: str, in_queue: str = "default", /, **fields: Unpack[T
 def claim(task_id: str, *, token: str = TOKEN, lease_score: int = LEASE_SCORE) -> Claim:
     """Return what the attempt of a task that `put_active` made would show."""
     return Claim(task_id, token, lease_score)
+
+
+def registered(plan: Plan[T], queue: str) -> Plan[T]:
+    """Return a plan that also writes the name of the queue that it puts tasks into, as a registrar does."""
+    result = yield from plan
+    yield from register_queues([queue])
+    return result
 
 
 class Tasks:

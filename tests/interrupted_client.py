@@ -21,6 +21,7 @@ from collections import Counter
 
 from pyasynq import Task, sync
 from pyasynq.errors import PyasynqError
+from tests.waiting import wait_until
 
 THREADS = 4
 PATIENCE = 30.0
@@ -160,6 +161,7 @@ def main(url: str, interrupts: int, seed: int) -> None:
         lambda: workload.call(0.0),
         client.close,
     )
+    wait_until(lambda: threading.active_count() == 1 or not have_ended, "threads end with the client")
     left = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
     if not have_ended or works < 3:
         faulthandler.dump_traceback(all_threads=True)

@@ -16,7 +16,7 @@ from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import GroupLimits, check_groups
 from pyasynq._broker.inspecting.queues import pause_queue
 from pyasynq._broker.leases import OWN_SLACK_SECONDS, RecoverTask, recover, renew
-from pyasynq._broker.queue_registry import QueueRegistry
+from pyasynq._broker.queue_registry import register_queues
 from pyasynq._broker.results import write_progress, write_result
 from pyasynq._broker.schedules import begin_entries, fire, record_enqueue_event, write_scheduler_entries
 from pyasynq._broker.semaphore import acquire_token
@@ -82,7 +82,6 @@ class Walk:
 
     def __init__(self, message_of: Callable[[str], bytes]) -> None:
         self._message_of = message_of
-        self._registry = QueueRegistry()
         self._now = NOW
 
     def steps(self) -> Iterator[Step]:
@@ -146,7 +145,7 @@ class Walk:
         yield "an aggregator finds the group due", check
         digest = compose(Task("digest", b"a", task_id="digest"), {}, now=self._now)
         one = AggregationSet(QUEUE, "user:1", SET)
-        finish = finish_set(one, digest, locks=(), registry=self._registry, now=self._now)
+        finish = finish_set(one, digest, locks=(), now=self._now)
         yield "its function makes `digest` of it", finish
 
     def _cancel(self) -> Iterator[tuple[str, Plan[Any]]]:
@@ -164,7 +163,7 @@ class Walk:
         begin = begin_entries(QUEUE, ["entry"], now=self._now)
         yield "a scheduler sees an entry for the first time", begin
         tick = compose(Task("tick", b"", task_id=TICK, unique=60), {}, now=self._now)
-        fired = fire(tick, entry_id="entry", tick=4_000_000_160, now=self._now, registry=self._registry)
+        fired = fire(tick, entry_id="entry", tick=4_000_000_160, now=self._now)
         yield "it fires a tick", fired
         terms = Terms(Rules.LIMITED)
         taking = dequeue(QUEUE, limit=5, token=f"{SERVER}/5", terms=terms, now=self._now)
@@ -217,7 +216,9 @@ class Walk:
 
     def _put(self, task: Task) -> Plan[Any]:
         [run] = split_runs([compose(task, {}, now=self._now)])
-        return enqueue_run(run, now=self._now, registry=self._registry)
+        others = yield from enqueue_run(run, now=self._now)
+        yield from register_queues([run.queue])
+        return others
 
     def _take(self, call: int) -> Plan[Any]:
         return dequeue(QUEUE, limit=1, token=f"{SERVER}/{call}", now=self._now)

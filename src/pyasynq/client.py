@@ -261,6 +261,8 @@ class Client:
         """
         await self._waits.close()
         await self._driver.close()
+        await self._batcher.close()
+        await self._durable_batcher.close()
 
     async def __aenter__(self) -> Self:
         """Connect with the first call, not yet here."""

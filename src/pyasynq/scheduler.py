@@ -97,6 +97,7 @@ class Scheduler(Runnable):
         self._state = ServerState.NEW
         self._driver: AsyncDriver | None = None
         self._ticker: Ticker | None = None
+        self._firing: Firing | None = None
         self._heartbeat: EntriesHeartbeat | None = None
         self._is_logged = False
 
@@ -232,7 +233,7 @@ class Scheduler(Runnable):
         parts = SchedulerParts(
             self.id, self.config, self.events, self._clock, redis_time, driver, self._book, self.calls
         )
-        firing = Firing(
+        self._firing = Firing(
             self.config,
             self._middleware,
             driver=driver,
@@ -241,7 +242,7 @@ class Scheduler(Runnable):
             events=self.events,
             calls=self.calls,
         )
-        ticker = Ticker(parts, firing)
+        ticker = Ticker(parts, self._firing)
         return ticker, EntriesHeartbeat(parts, ticker)
 
     async def stop(self) -> None:
@@ -274,6 +275,8 @@ class Scheduler(Runnable):
                 self.exit_code = EXIT_UNFINISHED
         if self._driver is not None:
             await self._driver.close()
+        if self._firing is not None:
+            await self._firing.close()
 
     def _set_state(self, state: ServerState) -> None:
         self._state = state

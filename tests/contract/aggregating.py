@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._broker.aggregation_sets import AggregationSet, finish_set
 from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._broker.groups import Checked, GroupLimits, check_groups
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq.task import Task
 from tests.factories import NOW
 
@@ -30,7 +29,7 @@ def finish(
     aggregate = compose(
         Task("digest", payload, **options), {"queue": one.queue}, now=NOW, new_id=lambda: one.id
     )
-    return finish_set(one, aggregate, locks=locks, registry=QueueRegistry(), now=NOW)
+    return finish_set(one, aggregate, locks=locks, now=NOW)
 
 
 def check(perform: Perform, **limits: GroupLimits) -> Checked:

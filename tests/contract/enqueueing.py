@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._broker.enqueueing.compose import Composed, compose
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.enqueueing.enqueue_rules import enqueued
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq.task import EnqueueResult, Task
-from tests.factories import NOW
+from tests.factories import NOW, registered
 
 if TYPE_CHECKING:
     from pyasynq._broker.enqueueing.enqueue import EnqueueRun, OtherResults
@@ -24,7 +23,7 @@ def composed(task_id: str, payload: bytes = b"{}", **options: Any) -> Composed:
 def enqueue(perform: Perform, *items: Composed) -> list[EnqueueResult]:
     """Enqueue tasks of one kind with one call."""
     [run] = split_runs(items)
-    return results_of(run, perform(enqueue_run(run, now=NOW, registry=QueueRegistry())))
+    return results_of(run, perform(registered(enqueue_run(run, now=NOW), run.queue)))
 
 
 def results_of(run: EnqueueRun, others: OtherResults) -> list[EnqueueResult]:

@@ -44,7 +44,7 @@ from pyasynq._broker.leases import (
     recover,
     renew,
 )
-from pyasynq._broker.queue_registry import QueueRegistry, queue_names
+from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
     begin_entries,
@@ -68,7 +68,7 @@ from tests.contract.aggregating import LIMITS, STAGED, finish
 from tests.contract.enqueueing import composed
 from tests.contract.test_schedules import entry, event, fire_tick
 from tests.contract.test_servers import server, worker
-from tests.factories import LEASE_SCORE, NOW, Tasks, claim, message_bytes
+from tests.factories import LEASE_SCORE, NOW, Tasks, claim, message_bytes, registered
 
 if TYPE_CHECKING:
     import redis
@@ -117,10 +117,9 @@ def producer_work() -> list[Plan[Any]]:
         # Payloads differ so that locks do; a second task of the last payload meets its lock.
         for name, payload in ((f"p{number}", b"%d" % number), (f"q{number}", b"%d" % number)):
             [run] = split_runs([composed(name, payload, **options)])
-            plans.append(replayed(enqueue_run(run, now=NOW, registry=QueueRegistry())))
+            plans.append(replayed(registered(enqueue_run(run, now=NOW), run.queue)))
     return plans + [
-        replayed(enqueue_run(split_runs([composed(name, **options)])[0], now=NOW, registry=QueueRegistry()))
-        for name, options in RULES
+        replayed(enqueue_run(split_runs([composed(name, **options)])[0], now=NOW)) for name, options in RULES
     ]
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from pyasynq._broker.dequeue import dequeue, find_dequeued
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.errors import RedisUnavailableError, ReplyLostError
 from pyasynq.task import EnqueueStatus, Task
 from tests.contract.enqueueing import composed
 from tests.contract.test_driver_run import increment
+from tests.factories import registered
 from tests.fix_proxy import Cut, Proxy
 from tests.waiting import PATIENCE
 
@@ -34,7 +34,7 @@ EVERYWHERE = pytest.mark.parametrize("cut", list(Cut))
 def enqueue(*ids: str) -> Plan[OtherResults]:
     """Enqueue tasks by a client that knows nothing yet."""
     [run] = split_runs([composed(one) for one in ids])
-    return enqueue_run(run, now=SYSTEM_CLOCK.now(), registry=QueueRegistry())
+    return registered(enqueue_run(run, now=SYSTEM_CLOCK.now()), run.queue)
 
 
 def take(token: str) -> Plan[Dequeued]:
@@ -63,7 +63,7 @@ def test_w25_a_real_conflict_stays_one(make_driver: MakeDriver, proxy: Proxy, ta
     driver.run(increment())
     proxy.cut(cut, containing=b"EVALSHA")
     [run] = split_runs([composed("a", b"another payload")])
-    others = driver.run(enqueue_run(run, now=SYSTEM_CLOCK.now(), registry=QueueRegistry()))
+    others = driver.run(registered(enqueue_run(run, now=SYSTEM_CLOCK.now()), run.queue))
     assert EnqueueStatus.CONFLICT is others[0].status
     assert ["a"] == tasks.ids("pending")
 
@@ -100,10 +100,8 @@ def test_the_plans_of_a_batch_are_resent_each_by_its_own_rule(
 
 def enqueue_again(task_id: str) -> Plan[OtherResults]:
     """Enqueue a task by a client that knows the queue, so that it is one call."""
-    registry = QueueRegistry()
-    registry.remember("default")
     [run] = split_runs([composed(task_id)])
-    return enqueue_run(run, now=SYSTEM_CLOCK.now(), registry=registry)
+    return enqueue_run(run, now=SYSTEM_CLOCK.now())
 
 
 def test_several_breaks_in_a_row_are_survived(make_driver: MakeDriver, proxy: Proxy, tasks: Tasks) -> None:

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
-from pyasynq._broker.queue_registry import QueueRegistry
-from pyasynq._redis.plan import CommandCall
 from pyasynq._wire.messages import decode_task_message, encode_task_message
 from pyasynq.errors import TaskIDConflictError
 from pyasynq.task import TaskState
 from tests.contract.enqueueing import composed, enqueue, statuses
-from tests.factories import NOW, PENDING_SINCE, Tasks
+from tests.factories import NOW, PENDING_SINCE, Tasks, registered
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ def test_a_pending_task_is_a_hash_of_message_state_and_time(perform: Perform, ta
 def test_microseconds_are_padded_in_pending_since(perform: Perform, tasks: Tasks) -> None:
     """7 microseconds after the second are 000007000 nanoseconds."""
     [run] = split_runs([composed("a")])
-    perform(enqueue_run(run, now=NOW._replace(microseconds=7), registry=QueueRegistry()))
+    perform(registered(enqueue_run(run, now=NOW._replace(microseconds=7)), run.queue))
     assert b"2000000000000007000" == tasks.fields("a")["pending_since"]
 
 
@@ -46,7 +44,7 @@ def test_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: the time written lies between before and after the call on this host."""
     [run] = split_runs([composed("a")])
     before = time.time_ns()
-    perform(enqueue_run(run, now=None, registry=QueueRegistry()))
+    perform(registered(enqueue_run(run, now=None), run.queue))
     assert before // 1000 <= int(tasks.fields("a")["pending_since"]) // 1000 <= time.time_ns() // 1000
 
 
@@ -114,61 +112,6 @@ def test_w25_a_task_that_has_been_tried_before_the_replay_is_enqueued(
     replaying = BlockingPerformer(redis_client, replay=True)
     assert ["enqueued"] == statuses(enqueue(replaying, item))
     assert ["enqueued"] != statuses(enqueue(replaying, other))
-
-
-def test_a_queue_is_registered_before_its_first_task(perform: Perform, redis_client: RedisClient) -> None:
-    """Sees the loss of the SADD."""
-    enqueue(perform, composed("a", queue="critical"))
-    assert {b"critical"} == redis_client.smembers("asynq:queues")
-
-
-class _Time:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_w08_w38_a_queue_that_was_removed_is_registered_again(
-    perform: Perform, redis_client: RedisClient
-) -> None:
-    """Within 60 seconds the registration is believed; then it is written again."""
-    clock = _Time()
-    registry = QueueRegistry(clock)
-
-    def enqueue_one(task_id: str) -> None:
-        [run] = split_runs([composed(task_id)])
-        perform(enqueue_run(run, now=NOW, registry=registry))
-
-    enqueue_one("a")
-    redis_client.delete("asynq:queues")
-    clock.now += 59.9
-    enqueue_one("b")
-    assert set() == redis_client.smembers("asynq:queues")
-    clock.now += 0.1
-    enqueue_one("c")
-    assert {b"default"} == redis_client.smembers("asynq:queues")
-
-
-def test_w08_a_registration_that_failed_is_not_believed() -> None:
-    """The registry is filled after Redis has confirmed, not before."""
-    registry = QueueRegistry()
-    [run] = split_runs([composed("a")])
-    plan = enqueue_run(run, now=NOW, registry=registry)
-    assert isinstance(next(plan), CommandCall)
-    with pytest.raises(OSError, match="away"):
-        plan.throw(OSError("away"))
-    assert not registry.knows("default")
-
-
-def test_w08_a_forgotten_queue_is_registered_with_the_next_task() -> None:
-    """For the process that removes a queue itself."""
-    registry = QueueRegistry()
-    registry.remember("default")
-    assert registry.knows("default")
-    registry.forget("default")
-    registry.forget("unknown")
-    assert not registry.knows("default")
 
 
 def test_a_thousand_tasks_go_with_one_call(redis_client: RedisClient, tasks: Tasks) -> None:

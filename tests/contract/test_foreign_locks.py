@@ -18,7 +18,6 @@ from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, del
 from pyasynq._broker.inspecting.updates import update_payload, update_process_at
 from pyasynq._broker.leases import PoisonTask, RecoverTask, archive_poison, recover
 from pyasynq._broker.locks import HeldLock, renew_locks
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.settle import (
     ArchiveTask,
     CompleteTask,
@@ -35,7 +34,7 @@ from tests.contract.aggregating import STAGED, finish
 from tests.contract.enqueueing import composed
 from tests.contract.settling import CUTOFF, EXPIRES_AT, RETENTION, done
 from tests.contract.test_full_redis import settle_by_doctor
-from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, claim, message_bytes
+from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, claim, message_bytes, registered
 from tests.snapshots import snapshot
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def poison(_: str) -> Plan[Any]:
 def replace(_: str) -> Plan[Any]:
     """Enqueue a task with the same id."""
     [run] = split_runs([composed("a", on_conflict="replace_finished")])
-    return enqueue_run(run, now=NOW, registry=QueueRegistry())
+    return registered(enqueue_run(run, now=NOW), run.queue)
 
 
 def quarantine(_: str) -> Plan[Any]:

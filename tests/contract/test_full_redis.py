@@ -37,7 +37,6 @@ from pyasynq._broker.leases import (
     renew,
 )
 from pyasynq._broker.locks import HeldLock, renew_locks
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
     clear_scheduler_entries,
@@ -284,12 +283,10 @@ def test_h25_a_full_redis_refuses_new_tasks(
     options: dict[str, Any],
 ) -> None:
     """With an error of its own class, and nothing is written."""
-    registry = QueueRegistry()
-    registry.remember("default")
     [run] = split_runs([composed("a", **options), composed("b", b"b", **options)])
     full()
     with pytest.raises(RedisOutOfMemoryError):
-        perform_when_full(enqueue_run(run, now=NOW, registry=registry))
+        perform_when_full(enqueue_run(run, now=NOW))
     assert [] == redis_client.keys("*")
 
 
@@ -297,11 +294,9 @@ def test_h25_a_full_redis_refuses_ticks(
     redis_client: RedisClient, perform_when_full: Perform, full: Callable[[], None]
 ) -> None:
     """So the tick is not lost: it has not been fired."""
-    registry = QueueRegistry()
-    registry.remember("default")
     full()
     with pytest.raises(RedisOutOfMemoryError):
-        perform_when_full(fire_tick(registry=registry))
+        perform_when_full(fire_tick())
     assert [] == redis_client.keys("*")
 
 

@@ -16,7 +16,6 @@ from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, run
 from pyasynq._broker.inspecting.queues import pause_queue, unpause_queue
 from pyasynq._broker.inspecting.schedulers import scheduler_entries, scheduler_events
 from pyasynq._broker.leases import renew
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
     clear_scheduler_entries,
@@ -42,6 +41,7 @@ from pyasynq.task import Task
 from tests.contract.golden import VECTORS, Entry, Snapshot, differences, golden_snapshot, live_snapshot
 from tests.contract.intended_differences import INTENDED
 from tests.contract.settling import DoneTask
+from tests.factories import registered
 
 if TYPE_CHECKING:
     from pyasynq.options import EnqueueOptions
@@ -110,7 +110,7 @@ def call_time(name: str) -> Instant:
 def enqueue(perform: Perform, task: Task, now: Instant) -> None:
     """Enqueue one task."""
     [run] = split_runs([compose(task, {}, now=now)])
-    assert not perform(enqueue_run(run, now=now, registry=QueueRegistry()))
+    assert not perform(registered(enqueue_run(run, now=now), run.queue))
 
 
 @pytest.mark.parametrize("name", CLIENT_CALLS)
@@ -328,7 +328,7 @@ class Scheduler:
         options: EnqueueOptions = {"queue": "low", "timeout": 60, "max_retry": 1, "task_id": event.task_id}
         composed = compose(Task(entry.task_type, entry.task_payload, **options), {}, now=now)
         self._perform(
-            fire(composed, entry_id=entry.id, tick=now.seconds, now=now, registry=QueueRegistry()),
+            registered(fire(composed, entry_id=entry.id, tick=now.seconds, now=now), composed.settings.queue),
         )
         self._perform(record_enqueue_event(entry.id, event))
 
@@ -370,7 +370,7 @@ def test_an_aggregation_is_as_asynqs(perform: Perform, redis_client: RedisClient
     check("aggregation_set_staged", golden_snapshot("aggregation_set_staged"), redis_client)
 
     aggregate = compose(Task("notes", b"user:13", task_id="aggregated"), {}, now=staged)
-    assert Finish.DONE is perform(finish_set(one, aggregate, locks=(), registry=QueueRegistry(), now=staged))
+    assert Finish.DONE is perform(finish_set(one, aggregate, locks=(), now=staged))
     perform(dequeue("default", limit=1, token="server/1", now=taken))
     write_state(perform, "aggregated", Instant(1795168610))
     check("aggregated", golden_snapshot("aggregated"), redis_client)

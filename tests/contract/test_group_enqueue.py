@@ -6,11 +6,10 @@ import pytest
 
 from pyasynq._broker.enqueueing.compose import new_task_info
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import DuplicateTaskError, TaskIDConflictError
 from tests.contract.enqueueing import composed, enqueue, statuses
-from tests.factories import NOW, Tasks
+from tests.factories import NOW, Tasks, registered
 from tests.fix_broker import BlockingPerformer, Perform
 from tests.waiting import set_to
 
@@ -132,7 +131,7 @@ def test_w25_a_lock_of_the_same_id_counts_for_a_group_only_on_a_replay(
 def test_h15_without_a_time_redis_tells_when_a_member_joined(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: NOW lies in its future."""
     [run] = split_runs([composed("a", group="g")])
-    perform(enqueue_run(run, now=None, registry=QueueRegistry()))
+    perform(registered(enqueue_run(run, now=None), run.queue))
     assert 1_700_000_000 < tasks.members("g")["a"] < NOW.seconds
 
 

@@ -6,12 +6,11 @@ import pytest
 
 from pyasynq._broker.aggregation_sets import Finish, finish_set, read_set, release_locks
 from pyasynq._broker.enqueueing.compose import compose
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._wire.keys import ALL_QUEUES, queue_keys
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.task import Task, TaskState
 from tests.contract.aggregating import STAGED, finish
-from tests.factories import NOW, PENDING_SINCE, Tasks
+from tests.factories import NOW, PENDING_SINCE, Tasks, registered
 from tests.fix_broker import BlockingPerformer, Perform
 from tests.waiting import set_to
 
@@ -191,7 +190,7 @@ def test_i18_the_queue_is_registered_again_if_it_was_removed(perform: Perform, t
 def test_h15_without_a_time_redis_tells_when_the_aggregate_came(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: NOW lies in its future."""
     aggregate = compose(Task("digest"), {}, now=NOW, new_id=lambda: NEW)
-    perform(finish_set(STAGED, aggregate, locks=(), registry=QueueRegistry()))
+    perform(registered(finish_set(STAGED, aggregate, locks=()), STAGED.queue))
     since = int(tasks.fields(NEW)["pending_since"])
     assert 1_700_000_000 * 10**9 < since < NOW.seconds * 10**9
 

@@ -13,7 +13,6 @@ from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.inspecting.actions import delete_tasks
 from pyasynq._broker.inspecting.bulk import delete_all
 from pyasynq._broker.inspecting.queues import memory_usage
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.schedules import begin_entries
 from pyasynq._broker.scripts import ALL_SCRIPTS, load_script
 from pyasynq._broker.task_events import publish_events
@@ -24,7 +23,7 @@ from tests.contract.enqueueing import composed
 from tests.contract.settling import archive
 from tests.contract.test_full_redis import DRAINING, prepare, put_locked_as_go_does
 from tests.contract.test_schedules import fire_tick
-from tests.factories import NOW, Tasks, claim
+from tests.factories import NOW, Tasks, claim, registered
 from tests.fix_broker import BlockingPerformer
 
 if TYPE_CHECKING:
@@ -184,7 +183,7 @@ def test_the_two_forms_differ_in_the_flags_line(name: str) -> None:
 
 def _enqueue(**options: Any) -> Plan[Any]:
     [run] = split_runs([composed("x", **options), composed("y", b"y", **options)])
-    return enqueue_run(run, now=NOW, registry=QueueRegistry())
+    return registered(enqueue_run(run, now=NOW), run.queue)
 
 
 @pytest.fixture

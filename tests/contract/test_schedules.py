@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.schedules import (
     EntryTicks,
     Fired,
@@ -25,7 +24,7 @@ from pyasynq._wire.messages import SchedulerEnqueueEvent, SchedulerEntry
 from pyasynq.errors import DuplicateTaskError, RedisReplyError
 from pyasynq.task import EnqueueResult, EnqueueStatus, TaskState
 from tests.contract.enqueueing import composed
-from tests.factories import NOW, PENDING_SINCE, Tasks
+from tests.factories import NOW, PENDING_SINCE, Tasks, registered
 from tests.fix_broker import BlockingPerformer
 from tests.waiting import set_to
 
@@ -63,17 +62,11 @@ def fire_tick(
     task_id: str = "a",
     *,
     entry_id: str = "e",
-    registry: QueueRegistry | None = None,
     **options: Any,
 ) -> Plan[Fired]:
     """Fire a tick whose task has that id and options."""
-    return fire(
-        composed(task_id, **options),
-        entry_id=entry_id,
-        tick=tick,
-        now=NOW,
-        registry=registry or QueueRegistry(),
-    )
+    task = composed(task_id, **options)
+    return registered(fire(task, entry_id=entry_id, tick=tick, now=NOW), task.settings.queue)
 
 
 def status(fired: Fired) -> str | None:

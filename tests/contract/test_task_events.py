@@ -13,7 +13,6 @@ import pyasynq.sync
 from pyasynq._broker.enqueueing.enqueue import split_runs
 from pyasynq._broker.enqueueing.enqueue_and_publish import enqueue_and_publish
 from pyasynq._broker.inspecting.removal import remove_queue
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.task_events import (
     FIRST_MARK,
     NewEvents,
@@ -42,7 +41,7 @@ from pyasynq.inspector import Inspector
 from pyasynq.task import Task
 from tests.contract.enqueueing import composed
 from tests.contract.test_task_waits import until
-from tests.factories import NOW, Tasks
+from tests.factories import NOW, Tasks, registered
 from tests.fix_consumer import consuming
 from tests.fix_engine import QUICK, Recorder, Running, do_nothing, make_server, serving
 from tests.run_async import run_async
@@ -161,7 +160,7 @@ def test_enqueued_tasks_are_published_by_clients_that_were_told_to(
     """Those that were enqueued, in their order; a conflict is none of them."""
     tasks.pending("b")
     [run] = split_runs([composed("a"), composed("b"), composed("c")])
-    others = perform(enqueue_and_publish(run, now=NOW, registry=QueueRegistry(), max_length=10))
+    others = perform(registered(enqueue_and_publish(run, now=NOW, max_length=10), run.queue))
     assert {1: "conflict"} == {position: result.status for position, result in others.items()}
     events = [json.loads(fields[b"event"]) for _, fields in redis_client.xrange(STREAM)]
     assert ["a", "c"] == [event["task_id"] for event in events]
@@ -176,7 +175,7 @@ def test_that_publishing_fails_changes_nothing_for_the_enqueued(
     """Something else stands where the stream should be."""
     redis_client.set(STREAM, "in the way")
     [run] = split_runs([composed("a")])
-    assert not perform(enqueue_and_publish(run, now=NOW, registry=QueueRegistry(), max_length=10))
+    assert not perform(registered(enqueue_and_publish(run, now=NOW, max_length=10), run.queue))
     redis_client.delete(STREAM)
 
 

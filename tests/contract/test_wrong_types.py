@@ -10,7 +10,6 @@ from pyasynq._broker.delayed import forward
 from pyasynq._broker.dequeue import dequeue
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.leases import RecoverTask, recover
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.verdicts import VerdictNote
 from pyasynq._wire.keys import ALL_QUEUES
 from pyasynq.errors import RedisReplyError
@@ -53,10 +52,8 @@ GROUPS: dict[str, dict[str, Any]] = {
 
 def enqueue(options: dict[str, Any]) -> Plan[Any]:
     """Enqueue two tasks with one call."""
-    registry = QueueRegistry()
-    registry.remember("default")
     [run] = split_runs([composed("x", **options), composed("y", b"y", **options)])
-    return enqueue_run(run, now=NOW, registry=registry)
+    return enqueue_run(run, now=NOW)
 
 
 def settled(settle: Any, **options: Any) -> Callable[[], Plan[Any]]:
@@ -148,13 +145,11 @@ def test_a_group_of_the_wrong_type_keeps_all_tasks_of_the_call_out(
     damage_allowed: None, perform: Perform, redis_client: RedisClient
 ) -> None:
     """Also those that had joined another group before: the error is that of all of them."""
-    registry = QueueRegistry()
-    registry.remember("default")
     tasks = [composed("x", group="f", unique=60), composed("y", b"y", group="g", unique=60)]
     [run] = split_runs(tasks)
     redis_client.xadd("asynq:{default}:g:g", {"not": "what belongs here"})
     with pytest.raises(RedisReplyError, match="WRONGTYPE"):
-        perform(enqueue_run(run, now=NOW, registry=registry))
+        perform(enqueue_run(run, now=NOW))
     assert [b"asynq:{default}:g:g"] == redis_client.keys("*")
 
 
@@ -204,11 +199,9 @@ def test_a_replay_meets_an_id_of_the_wrong_type_as_a_conflict(
 ) -> None:
     """The other tasks of the call are enqueued."""
     redis_client.xadd("asynq:{default}:t:x", {"not": "what belongs here"})
-    registry = QueueRegistry()
-    registry.remember("default")
     [run] = split_runs([composed("w"), composed("x")])
     performer = BlockingPerformer(redis_client, replay=True)
-    assert [1] == list(performer(enqueue_run(run, now=NOW, registry=registry)))
+    assert [1] == list(performer(enqueue_run(run, now=NOW)))
     assert [b"w"] == redis_client.lrange("asynq:{default}:pending", 0, -1)
 
 

@@ -77,7 +77,6 @@ def live_names(names: tuple[str, str, str, str]) -> None:
     queue, task_id, group, task_type = names
     raw, driver, client, inspector = _place()
     raw.flushall()
-    client._batcher._registry.forget(queue)
     client.enqueue(task_type, b"{}", queue=queue, task_id=task_id, headers={group: queue}, unique=60)
     client.enqueue(task_type, b"1", queue=queue, task_id=f"{task_id}2", group=group)
     assert [queue] == inspector.queues()

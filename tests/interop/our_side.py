@@ -235,9 +235,6 @@ class OurSide:
     def _new_client(self) -> None:
         self._client.close()
         self._client = Client(self._url, timeout=PATIENCE)
-        registry = self._grouping.engine._aggregator._registry
-        for queue in QUEUES:
-            registry.forget(queue)
 
     def _enqueue(self, task_type: str, payload: bytes | None, options: dict[str, Any]) -> Any:
         given: Any = {name: _moment(value) if name in _MOMENTS else value for name, value in options.items()}

@@ -16,11 +16,10 @@ from pyasynq._broker.aggregation_sets import (
 )
 from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._broker.groups import GroupLimits, check_groups
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._clock import Instant
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.task import Task
-from tests.factories import Tasks
+from tests.factories import Tasks, registered
 from tests.properties.model_queue import ModelQueue
 from tests.properties.operations import operation
 
@@ -89,7 +88,7 @@ class GroupRules(RuleBasedStateMachine):
         item = compose(Task("t", b"1", **options), {}, now=self.now, new_id=lambda: one.id)
         members = self.perform(read_set(one)) or []
         locks = [(member.id, decode_task_message(member.message).unique_key) for member in members]
-        plan = finish_set(one, item, locks=locks, now=self.now, registry=QueueRegistry())
+        plan = registered(finish_set(one, item, locks=locks, now=self.now), one.queue)
         expected = self.model.aggregate(one.id, item.lock, item.score, item.settings.group, self.now.seconds)
         assert expected == self.perform(plan).name
 

@@ -22,7 +22,6 @@ from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.leases import RecoverTask, list_expired, recover, renew
 from pyasynq._broker.order import retry_in_order
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.settle import (
     ArchiveTask,
     Claim,
@@ -40,6 +39,7 @@ from pyasynq._wire.messages import copy_task_message, decode_task_message, encod
 from pyasynq.task import Task, TaskState
 from tests.contract.enqueueing import results_of
 from tests.contract.settling import DoneTask
+from tests.factories import registered
 from tests.invariants import RedisClient, check_invariants
 from tests.properties.group_rules import GROUPS, OPTIONS
 from tests.properties.inspector_rules import MAX_ARCHIVED
@@ -76,7 +76,7 @@ class QueueMachine(UniqueRules):
         for task_id, payload, options in news:
             item = compose(Task("t", payload, task_id=task_id, **options), {}, now=self.now)
             [run] = split_runs([item])
-            others = self.perform(enqueue_run(run, now=self.now, registry=QueueRegistry()))
+            others = self.perform(registered(enqueue_run(run, now=self.now), run.queue))
             [result] = results_of(run, others)
             expected = self.model.enqueue(
                 task_id, item.lock, item.score, item.settings.group, self.now.seconds

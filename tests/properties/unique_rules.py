@@ -10,10 +10,10 @@ from hypothesis.stateful import invariant, precondition
 from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.locks import HeldLock, renew_locks
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.task import Task, TaskState
 from tests.contract.enqueueing import results_of
+from tests.factories import registered
 from tests.properties.group_rules import GROUPS
 from tests.properties.inspector_rules import IDS
 from tests.properties.operations import operation
@@ -46,7 +46,7 @@ class UniqueRules(OrderRules):
         options = lock | place
         item = compose(Task("t", payload, task_id=task_id, **options), {}, now=self.now)
         [run] = split_runs([item])
-        others = self.perform(enqueue_run(run, now=self.now, registry=QueueRegistry()))
+        others = self.perform(registered(enqueue_run(run, now=self.now), run.queue))
         [result] = results_of(run, others)
         expected, holder = self.model.enqueue_by_rules(item, lock["until"], self.now.seconds)
         assert (expected, holder) == (result.status.value, result.task_id)

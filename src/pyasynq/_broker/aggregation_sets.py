@@ -9,12 +9,10 @@ owner, should it live after all, is refused, so nothing is aggregated twice.
 from __future__ import annotations
 
 import enum
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_BYTES, MAX_TASKS, chunks, time_arguments
 from pyasynq._broker.enqueueing.enqueue_rules import new_task_arguments
-from pyasynq._broker.queue_registry import register_queue
 from pyasynq._broker.scripts import (
     GROUP_FINISH,
     GROUP_QUARANTINE,
@@ -28,13 +26,11 @@ from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
 from pyasynq._wire.keys import queue_keys
-from pyasynq.errors import RedisOutOfMemoryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pyasynq._broker.enqueueing.compose import Composed
-    from pyasynq._broker.queue_registry import QueueRegistry
     from pyasynq._clock import Instant
 
 _SETS_AT_ONCE: Final = 100
@@ -142,7 +138,6 @@ def finish_set(
     aggregate: Composed,
     *,
     locks: Iterable[tuple[str, str]],
-    registry: QueueRegistry,
     again: bool = False,
     now: Instant | None = None,
 ) -> Plan[Finish]:
@@ -153,15 +148,10 @@ def finish_set(
         aggregate: pending, scheduled, or the member of a group; unique or not.
         locks: id and lock key of each member that is unique; the locks that they own are released, those that
             do not fit into the call right after it.
-        registry: for the queue's name.
         again: a call before this one may have taken effect.
         now: the present; None is Redis' own.
     """
     keys = queue_keys(one.queue)
-    # The name stands there already unless somebody has just removed the queue; what makes room in a full
-    # Redis does not fail because of it, and the next call tries again.
-    with suppress(RedisOutOfMemoryError):
-        yield from register_queue(one.queue, registry)
     first, *rest = list(chunks(list(locks), width=2)) or [()]
     code = yield ScriptCall(
         GROUP_FINISH,

@@ -1,58 +1,156 @@
-"""The names of all queues, which stand in `asynq:queues`."""
+"""The names of all queues, in the set `asynq:queues`, and which of them are still to be written there.
+
+In a cluster the set is on one node and most queues are on others. So a task and the name of its queue are
+never written in one step. The task comes first. Then the name is owed until Redis has confirmed it.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._broker.stored import readable_names
 from pyasynq._checks import checked_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay
-from pyasynq._wire.keys import ALL_QUEUES
-from pyasynq.errors import QueueNotFoundError
+from pyasynq._wire.keys import ALL_QUEUES, queue_keys
+from pyasynq.errors import (
+    QueueNotFoundError,
+    RedisError,
+    RedisOutOfMemoryError,
+    RedisUnavailableError,
+    ReplyLostError,
+)
+from pyasynq.events import ServerWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
-_KNOWN_SECONDS: Final = 60.0
-_SWEEP_AT: Final = 1_000
+    from pyasynq._redis.driver_base import DriverBase
+
+PAUSE: Final = 0.5
+"""Seconds between two calls that write owed names, so that a removed queue is seen within a second."""
+LONGEST_PAUSE: Final = 1.0
+"""Seconds between two tries to write names that Redis does not take."""
+FIRST_WAIT: Final = 0.1
+"""Seconds that the first tasks of a queue wait for its name, which may be on another node."""
+_GAP: Final = 0.01
+"""Seconds in which the token bucket gets one token."""
+_BURST: Final = 1.0
+"""Seconds in which the empty bucket is filled."""
+_MOST_NAMES: Final = 1_000
+_MOST_KNOWN: Final = 10_000
+_TRANSIENT: Final = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryError)
 
 
 class QueueRegistry:
-    """Which queues are known to stand in `asynq:queues`.
+    """Names of queues that are owed to `asynq:queues`; any thread may call it.
 
-    An entry is believed for 60 seconds, so a queue that another process removed is registered again.
+    A name travels in the pipeline of its tasks while a token bucket has tokens: 100, and 100 more a second.
+    So a queue that was removed is listed again at once, and a busy client does not pay for it each time.
+    https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._known_until: dict[str, float] = {}
-        self._sweep_at = _SWEEP_AT
-        """At how many names those that are not believed any more are dropped."""
+        self._owed: dict[str, None] = {}
+        self._known: set[str] = set()
+        self._spent_until = 0.0
+        self.is_answered = True
+        """Whether the last names were confirmed, and in time; if not, no task waits for them."""
 
-    def knows(self, queue: str) -> bool:
-        """Was the queue registered within the last 60 seconds?"""
-        return self._monotonic() < self._known_until.get(queue, 0.0)
-
-    def remember(self, queue: str) -> None:
-        """Note that Redis has just confirmed the registration."""
+    def may_travel(self) -> bool:
+        """Take a token for names that travel with their tasks; return False if there is none."""
         now = self._monotonic()
-        self._known_until[queue] = now + _KNOWN_SECONDS
-        if len(self._known_until) >= self._sweep_at:
-            # Programs may make up queue names; twice as many as now makes the sweep cost next to nothing.
-            self._known_until = {name: until for name, until in self._known_until.items() if until > now}
-            self._sweep_at = max(_SWEEP_AT, 2 * len(self._known_until))
+        if self._spent_until > now:
+            return False
+        self._spent_until = max(self._spent_until, now - _BURST) + _GAP
+        return True
 
-    def forget(self, queue: str) -> None:
-        """Register the queue again with the next task, whatever was known."""
-        self._known_until.pop(queue, None)
+    def owe(self, queues: Iterable[str]) -> None:
+        """Note that tasks were written to these queues, and their names not confirmed since."""
+        for queue in queues:
+            self._owed[queue] = None
+
+    def take(self) -> list[str]:
+        """Return names that are owed, to be written now; they are not owed any more."""
+        names = list(self._owed)[:_MOST_NAMES]
+        for name in names:
+            self._owed.pop(name, None)
+        return names
+
+    @property
+    def owes(self) -> bool:
+        """Whether any names are owed."""
+        return bool(self._owed)
+
+    def is_new(self, queues: Iterable[str]) -> bool:
+        """Return whether one of the names has not been confirmed yet."""
+        return not self._known.issuperset(queues)
+
+    def confirm(self, queues: Iterable[str]) -> None:
+        """Note that Redis has the names."""
+        if len(self._known) > _MOST_KNOWN:
+            # Programs may make up names for ever.
+            self._known = set()
+        self._known.update(queues)
+        self.is_answered = True
 
 
-def register_queue(queue: str, registry: QueueRegistry) -> Plan[None]:
-    """Put the queue's name into `asynq:queues`, unless that was done a short while ago."""
-    if not registry.knows(queue):
-        yield CommandCall(("SADD", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)
-        registry.remember(queue)
+class RegistrarBase:
+    """What the registrars for asyncio and for threads have in common.
+
+    Args:
+        driver: runs the plans.
+    """
+
+    def __init__(self, driver: DriverBase) -> None:
+        self.registry = QueueRegistry()
+        self._base = driver
+        self._is_cluster = driver.target.is_cluster
+        self._is_closed = False
+
+    def _settle(self, queues: Sequence[str], outcomes: Sequence[Any]) -> bool:
+        """Owe the names of queues that were written to, unless they travelled; return whether any are owed.
+
+        Args:
+            queues: the queue of each plan.
+            outcomes: of each plan, then of the names if they travelled; none if the batch was broken off.
+        """
+        registry = self.registry
+        if len(outcomes) > len(queues):
+            confirmation = outcomes[-1]
+            if not isinstance(confirmation, Exception) or self._is_refused(confirmation):
+                return registry.owes
+        if outcomes:
+            pairs = zip(queues, outcomes, strict=False)
+            queues = [queue for queue, outcome in pairs if _may_be_written(outcome)]
+        registry.owe(queues)
+        return registry.owes
+
+    def _is_refused(self, error: Exception) -> bool:
+        """Return whether Redis refuses the names for good, and warn of it once."""
+        if not isinstance(error, RedisError) or isinstance(error, _TRANSIENT):
+            return False
+        text = f"tasks are enqueued, but the names of their queues cannot be written to {ALL_QUEUES}: {error}"
+        self._base.warn_once(ServerWarning("queue_names", text))
+        return True
+
+
+def _may_be_written(outcome: object) -> bool:
+    return not isinstance(outcome, Exception) or isinstance(outcome, ReplyLostError)
+
+
+def register_queues(queues: Iterable[str]) -> Plan[None]:
+    """Write the names of queues that have tasks."""
+    yield CommandCall(("SADD", ALL_QUEUES, *dict.fromkeys(queues)), ALL_QUEUES, Replay.SAFE)
+
+
+def queue_exists(queue: str) -> Plan[bool]:
+    """Return whether a queue has tasks, groups or a history, whether it is registered or not."""
+    keys = queue_keys(queue)
+    states = (keys.pending, keys.active, keys.scheduled, keys.retry, keys.archived, keys.completed)
+    command = ("EXISTS", *states, keys.groups, keys.processed)
+    return bool((yield CommandCall(command, keys.pending, Replay.SAFE)))
 
 
 def queue_names() -> Plan[list[str]]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
 from pyasynq._broker.enqueueing.enqueue_rules import new_task_arguments, result_of_tick
-from pyasynq._broker.queue_registry import register_queue
 from pyasynq._broker.scripts import (
     SCHEDULE_BEGIN,
     SCHEDULE_FIRE,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from pyasynq._broker.enqueueing.compose import Composed
-    from pyasynq._broker.queue_registry import QueueRegistry
     from pyasynq.task import EnqueueResult
 
 T = TypeVar("T", SchedulerEntry, SchedulerEnqueueEvent)
@@ -117,7 +115,6 @@ def fire(
     entry_id: str,
     tick: int,
     now: Instant | None,
-    registry: QueueRegistry,
 ) -> Plan[Fired]:
     """Enqueue the task of a tick, unless this tick or a later one of the entry has been fired.
 
@@ -125,9 +122,7 @@ def fire(
     otherwise each scheduler would try again. A call that is sent again after a lost reply enqueues nothing
     twice; if the task is gone by then, its tick is reported as fired before.
     """
-    queue = composed.settings.queue
-    keys = queue_keys(queue)
-    yield from register_queue(queue, registry)
+    keys = queue_keys(composed.settings.queue)
     head = (FIRST_SEND, keys.task_prefix, keys.group_prefix, *time_arguments(now))
     code, last, holder = yield ScriptCall(
         SCHEDULE_FIRE,

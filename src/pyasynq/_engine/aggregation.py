@@ -38,7 +38,7 @@ from pyasynq.task import Task
 if TYPE_CHECKING:
     from pyasynq._broker.aggregation_sets import AggregationSet, SetMember
     from pyasynq._broker.enqueueing.compose import Composed
-    from pyasynq._broker.queue_registry import QueueRegistry
+    from pyasynq._broker.registrar_async import AsyncRegistrar
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.run.group_routes import DeclaredAggregator
     from pyasynq._engine.run.threads import HandlerThreads
@@ -66,13 +66,13 @@ class Aggregation:
         one: AggregationSet,
         aggregator: DeclaredAggregator,
         threads: HandlerThreads,
-        registry: QueueRegistry,
+        registrar: AsyncRegistrar,
     ) -> None:
         self._parts = parts
         self._set = one
         self._aggregator = aggregator
         self._threads = threads
-        self._registry = registry
+        self._registrar = registrar
         self.can_be_cut = not aggregator.plain
         self.called_at: float | None = None
         self.thread_id = 0
@@ -192,12 +192,11 @@ class Aggregation:
                 self._set,
                 aggregate,
                 locks=locks,
-                registry=self._registry,
                 again=again,
                 now=parts.clock.redis_now(),
             )
             try:
-                return await parts.driver.run(plan)
+                return await self._registrar.run_one(plan, self._set.queue)
             except _WORTH_ANOTHER_TRY as error:
                 if len(aggregate.encoded) >= SUSPECT_BYTES and isinstance(error, ReplyLostError):
                     breaks += await answers(parts.driver, self._set.queue)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.enqueueing.chunks import compose_checked
 from pyasynq._broker.enqueueing.enqueue_rules import info_of_result
-from pyasynq._broker.queue_registry import QueueRegistry
+from pyasynq._broker.registrar_async import AsyncRegistrar
 from pyasynq._broker.schedules import fire, record_enqueue_event
 from pyasynq._clock import Instant
 from pyasynq._wire.constants import STATISTICS_SECONDS
@@ -58,7 +58,7 @@ class Firing:
         self._time = redis_time
         self._events = events
         self._calls = calls
-        self._registry = QueueRegistry(clock.monotonic)
+        self._registrar = AsyncRegistrar(driver)
         self.unreachable = False
         self._failing: dict[str, datetime] = {}
         """Entry id and the tick of it that has been reported as failed and is tried again."""
@@ -89,6 +89,10 @@ class Firing:
         self._failing.pop(entry.id, None)
         return True
 
+    async def close(self) -> None:
+        """Register no more queues; call it when the driver is closed."""
+        await self._registrar.close()
+
     async def _send(self, entry: ScheduleEntry, tick: datetime, task: Task) -> TaskInfo:
         if not self._middleware:
             return await self._enqueue(entry, tick, task)
@@ -110,15 +114,8 @@ class Firing:
         now = self._time.now()
         composed = compose_checked(task, {}, now=now, max_payload=DEFAULT_MAX_PAYLOAD)
         seconds = int(tick.timestamp())
-        fired = await self._driver.run(
-            fire(
-                composed,
-                entry_id=entry.id,
-                tick=seconds,
-                now=self._clock.redis_now(),
-                registry=self._registry,
-            ),
-        )
+        plan = fire(composed, entry_id=entry.id, tick=seconds, now=self._clock.redis_now())
+        fired = await self._registrar.run_one(plan, composed.settings.queue)
         if fired.result is None:
             raise TickTakenError(entry.id, seconds, fired.last)
         if fired.result.error is not None:

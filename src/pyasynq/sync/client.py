@@ -262,6 +262,8 @@ class Client:
         """
         self._waits.close()
         self._driver.close()
+        self._batcher.close()
+        self._durable_batcher.close()
 
     def __enter__(self) -> Self:
         """Connect with the first call, not yet here."""

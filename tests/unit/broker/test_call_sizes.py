@@ -13,7 +13,6 @@ from pyasynq._broker.groups import GroupLimits, check_groups
 from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
 from pyasynq._broker.leases import PoisonTask, RecoverTask, archive_poison, recover, renew
 from pyasynq._broker.locks import HeldLock, renew_locks
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq._broker.schedules import begin_entries
 from pyasynq._broker.servers import write_server_state
 from pyasynq._broker.settle import (
@@ -103,7 +102,7 @@ def finish(number: int) -> Plan[Any]:
     """Finish a set with this many unique members."""
     one = AggregationSet("q", "g", "set")
     aggregate = compose(Task("t", b""), {"queue": "q"}, now=NOW)
-    return finish_set(one, aggregate, locks=[("id", "lock")] * number, registry=QueueRegistry(), now=NOW)
+    return finish_set(one, aggregate, locks=[("id", "lock")] * number, now=NOW)
 
 
 def nothing(_: ScriptCall) -> list[Any]:
@@ -180,7 +179,7 @@ def test_d47_no_enqueue_has_more_arguments_than_a_managed_server_takes(
     """This holds for each kind of task."""
     extra = {"durable": True} if durable else {}
     items = [compose(Task("t", b""), {**options, **extra}, now=NOW) for _ in range(2_000)]
-    batch = RunBatch(items, now=NOW, registry=QueueRegistry(), durable=durable)
+    batch = RunBatch(items, now=NOW, durable=durable)
     found = []
     for plan in batch.plans:
         call: Any = next(plan)

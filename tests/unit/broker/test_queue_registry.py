@@ -1,4 +1,4 @@
-"""Which queues are known to be registered."""
+"""Names of queues that are owed to `asynq:queues`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,44 @@ from pyasynq._broker.queue_registry import QueueRegistry
 from tests.fake_clock import FakeClock
 
 
-def test_d29_names_that_are_not_believed_any_more_are_forgotten() -> None:
-    """A program that makes up names for ever needs no more memory for them than a minute's."""
+def test_d48_names_travel_with_a_hundred_batches_at_once_and_a_hundred_each_second() -> None:
+    """A busy client pays for one batch in many; others have their queues listed at once."""
     clock = FakeClock()
     registry = QueueRegistry(clock.monotonic)
-    for number in range(50_000):
-        registry.remember(f"q{number}")
-        clock.move(0.1)
-    registry.remember("last")
+    clock.move(1_000.0)
 
-    assert registry.knows("last")
-    assert registry.knows("q49999")
-    assert not registry.knows("q0")
-    assert len(registry._known_until) < 2_000
+    def count(batches: int) -> int:
+        return sum(registry.may_travel() for _ in range(batches))
+
+    assert 99 <= count(1_000) <= 101
+    assert 0 == count(10)
+    clock.move(0.5)
+    assert 49 <= count(1_000) <= 51
+
+
+def test_names_that_are_owed_are_taken_once() -> None:
+    """Whoever takes them owes them again if Redis does not take them."""
+    registry = QueueRegistry()
+    registry.owe(["a", "b", "a"])
+
+    assert [["a", "b"], []] == [registry.take(), registry.take()]
+    assert not registry.owes
+
+
+def test_a_call_takes_a_thousand_names() -> None:
+    """The rest is owed to the next call."""
+    registry = QueueRegistry()
+    registry.owe(f"q{number}" for number in range(1_500))
+
+    assert [1_000, 500, 0] == [len(registry.take()) for _ in range(3)]
+
+
+def test_d29_a_program_may_make_up_names_for_ever() -> None:
+    """It needs no more memory for them than for ten thousand."""
+    registry = QueueRegistry()
+    for number in range(50_000):
+        registry.confirm([f"q{number}"])
+
+    assert not registry.is_new(["q49999"])
+    assert registry.is_new(["q0"])
+    assert len(registry._known) <= 10_001

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pyasynq._broker.enqueueing.chunks import RunBatch
-from pyasynq._broker.queue_registry import QueueRegistry
 from pyasynq.errors import RedisUnavailableError
 
 if TYPE_CHECKING:
@@ -40,13 +39,11 @@ class Batcher(Generic[D]):
         self._max_bytes = max_bytes
         self._events_kept = events_kept
         self._durable = durable
-        self._registry = QueueRegistry()
 
     def _batch(self, composed: Sequence[Composed]) -> RunBatch:
         return RunBatch(
             composed,
             now=self._clock.now(),
-            registry=self._registry,
             events_kept=self._events_kept,
             durable=self._durable,
         )

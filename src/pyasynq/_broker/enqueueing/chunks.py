@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq._broker.enqueueing.enqueue import OtherResults
-    from pyasynq._broker.queue_registry import QueueRegistry
     from pyasynq._clock import Instant
     from pyasynq._redis.plan import Plan
 
@@ -57,18 +56,19 @@ class RunBatch:
         composed: Sequence[Composed],
         *,
         now: Instant,
-        registry: QueueRegistry,
         events_kept: int = 0,
         durable: bool = False,
     ) -> None:
         self._composed = composed
         self._runs = split_runs(composed)
-        enqueue = partial(enqueue_run, now=now, registry=registry)
+        enqueue = partial(enqueue_run, now=now)
         if events_kept:
-            enqueue = partial(enqueue_and_publish, now=now, registry=registry, max_length=events_kept)
+            enqueue = partial(enqueue_and_publish, now=now, max_length=events_kept)
         if durable:
             enqueue = partial(enqueue_durably, enqueue, now=now)
         self.plans: list[Plan[OtherResults]] = [enqueue(run) for run in self._runs]
+        self.queues = [run.queue for run in self._runs]
+        """The queue of each plan."""
 
     def other_results(self, outcomes: Sequence[OtherResults | Exception]) -> OtherResults:
         """Return what became of tasks that were not simply enqueued, by their positions among those given.

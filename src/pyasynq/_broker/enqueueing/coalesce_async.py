@@ -16,6 +16,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyasynq._broker.enqueueing.batcher import Batcher
+from pyasynq._broker.registrar_async import AsyncRegistrar
 from pyasynq._redis.loop_homes import LoopHomes
 from pyasynq.errors import RedisUnavailableError, ReplyLostError
 
@@ -95,6 +96,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
 
     def __init__(self, driver: AsyncDriver, clock: Clock, **settings: Any) -> None:
         super().__init__(driver, clock, **settings)
+        self._registrar = AsyncRegistrar(driver)
         self._batches_at_once = 1 if self._durable else 2
         room = partial(_Room, self._max_calls, self._max_bytes)
         self._queues = LoopHomes(lambda: _AsyncQueue(room()), lambda _: None)
@@ -123,11 +125,15 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
         """Wait for what `start_all` has started. Cancelled, it leaves that on its way."""
         return await self._driver.wait_for(started)
 
+    async def close(self) -> None:
+        """Register no more queues; call it when the driver is closed."""
+        await self._registrar.close()
+
     async def _send_all(self, composed: Sequence[Composed]) -> list[EnqueueResult]:
         if not composed:
             return []
         batch = self._batch(composed)
-        return batch.results(await self._driver.run_unshielded(batch.plans))
+        return batch.results(await self._registrar.run(batch.plans, batch.queues))
 
     async def _flush(self, queue: _AsyncQueue) -> None:
         try:
@@ -144,7 +150,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
         wanted = [waiting for waiting in calls if not waiting[1].done()]
         try:
             batch = self._batch([composed for composed, _ in wanted])
-            others = batch.other_results(await self._driver.run_unshielded(batch.plans))
+            others = batch.other_results(await self._registrar.run(batch.plans, batch.queues))
         except asyncio.CancelledError:
             _fail(wanted, ReplyLostError(self._driver.target.address, _CLOSED))
             raise

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._broker.enqueueing.batcher import Batcher
+from pyasynq._broker.registrar_blocking import BlockingRegistrar
 from pyasynq._redis.thread_waiter import ThreadWaiter
 from pyasynq.errors import PyasynqError, ReplyLostError
 
@@ -122,6 +123,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
 
     def __init__(self, driver: BlockingDriver, clock: Clock, **settings: Any) -> None:
         super().__init__(driver, clock, **settings)
+        self._registrar = BlockingRegistrar(driver)
         self._queue = _ThreadQueue()
         self._largest = 0
         """Bytes of the largest call so far; while there is room for many of these, no sizes are added up."""
@@ -165,7 +167,11 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
         if not composed:
             return []
         batch = self._batch(composed)
-        return batch.results(self._driver.run_batch(batch.plans))
+        return batch.results(self._registrar.run(batch.plans, batch.queues))
+
+    def close(self) -> None:
+        """Register no more queues; call it when the driver is closed."""
+        self._registrar.close()
 
     def _wait_for_room(self, queue: _ThreadQueue, size: int) -> None:
         if self._has_room(queue, size):
@@ -235,7 +241,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
         try:
             batch = self._batch([ticket.composed for ticket in tickets])
             others: Mapping[int, EnqueueResult | Exception] = batch.other_results(
-                self._driver.run_batch(batch.plans)
+                self._registrar.run(batch.plans, batch.queues)
             )
         except PyasynqError as error:
             others = dict.fromkeys(range(len(tickets)), error)

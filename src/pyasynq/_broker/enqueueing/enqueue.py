@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_ARGUMENTS, MAX_BYTES, MAX_TASKS, time_arguments
 from pyasynq._broker.enqueueing.enqueue_rules import new_task_arguments, refusal, result_by_rules
-from pyasynq._broker.queue_registry import register_queue
 from pyasynq._broker.scripts import (
     GROUP_ADD,
     GROUP_SCHEDULE,
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyasynq._broker.enqueueing.compose import Composed
-    from pyasynq._broker.queue_registry import QueueRegistry
     from pyasynq._clock import Instant
     from pyasynq._redis.script import Script
 
@@ -100,20 +98,13 @@ def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
     return runs
 
 
-def enqueue_run(
-    run: EnqueueRun,
-    *,
-    now: Instant | None,
-    registry: QueueRegistry,
-) -> Plan[OtherResults]:
+def enqueue_run(run: EnqueueRun, *, now: Instant | None) -> Plan[OtherResults]:
     """Put the tasks of a run into their queue; return what else became of some, by their places in the run.
 
     Of a task that is refused nothing is written. After a lost reply the call is sent again, and a task that
-    stands in Redis as it was sent is enqueued, not in conflict.
+    stands in Redis as it was sent is enqueued, not in conflict. A registrar writes the name of the queue.
     """
-    queue = run.queue
-    keys = queue_keys(queue)
-    yield from register_queue(queue, registry)
+    keys = queue_keys(run.queue)
     if run.script is TASK_ENQUEUE_BY_RULES:
         return (yield from _enqueue_by_rules(run, now))
     args: list[Argument] = [FIRST_SEND, keys.task_prefix]

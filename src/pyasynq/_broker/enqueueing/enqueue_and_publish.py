@@ -10,16 +10,13 @@ from pyasynq.errors import RedisError
 
 if TYPE_CHECKING:
     from pyasynq._broker.enqueueing.enqueue import EnqueueRun, OtherResults
-    from pyasynq._broker.queue_registry import QueueRegistry
     from pyasynq._clock import Instant
     from pyasynq._redis.plan import Plan
 
 
-def enqueue_and_publish(
-    run: EnqueueRun, *, now: Instant, registry: QueueRegistry, max_length: int
-) -> Plan[OtherResults]:
+def enqueue_and_publish(run: EnqueueRun, *, now: Instant, max_length: int) -> Plan[OtherResults]:
     """Put tasks into their queue, then publish which ones were; that this fails changes nothing for them."""
-    others = yield from enqueue_run(run, now=now, registry=registry)
+    others = yield from enqueue_run(run, now=now)
     events = [
         encode_event("enqueued", run.queue, now, task_id=item.id, type=item.type)
         for position, item in enumerate(run.tasks)

@@ -13,7 +13,7 @@ from pyasynq._background.time_limits import report_place
 from pyasynq._backoff import Backoff
 from pyasynq._broker.aggregation_sets import release_sets, renew_sets
 from pyasynq._broker.groups import check_groups, list_groups
-from pyasynq._broker.queue_registry import QueueRegistry
+from pyasynq._broker.registrar_async import AsyncRegistrar
 from pyasynq._checks import seconds_of
 from pyasynq._engine.aggregation import Aggregation
 from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
@@ -71,7 +71,7 @@ class Aggregator(Service):
         self._parts = parts
         self._routes = routes
         self._threads = threads
-        self._registry = QueueRegistry()
+        self._registrar = AsyncRegistrar(parts.driver)
         self.interval = min(parts.settings.aggregation_interval, routes.shortest_grace)
         self._running: dict[tuple[str, str], _Run] = {}
         self._pauses: dict[tuple[str, str], _Pause] = {}
@@ -104,6 +104,7 @@ class Aggregator(Service):
         except PyasynqError as error:
             # Their deadlines bring them back.
             self.events.emit(RoundFailed(self.name, error, AGGREGATION_SET_SECONDS))
+        await self._registrar.close()
 
     async def wait_until_idle(self, timeout: float) -> None:
         """Wait until nothing is being aggregated, for `timeout` seconds at most."""
@@ -215,7 +216,7 @@ class Aggregator(Service):
         }
 
     def _start(self, one: AggregationSet, aggregator: DeclaredAggregator) -> None:
-        aggregation = Aggregation(self._parts, one, aggregator, self._threads, self._registry)
+        aggregation = Aggregation(self._parts, one, aggregator, self._threads, self._registrar)
         task = asyncio.create_task(
             self._aggregate(one, aggregation), name=f"pyasynq aggregation of {one.group}"
         )

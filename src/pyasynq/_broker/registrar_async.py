@@ -1,0 +1,132 @@
+"""Registration of queues for asyncio: with their tasks, or later, until Redis has confirmed it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pyasynq._backoff import Backoff
+from pyasynq._broker.queue_registry import FIRST_WAIT, LONGEST_PAUSE, PAUSE, RegistrarBase, register_queues
+from pyasynq._redis.loop_homes import LoopHomes
+from pyasynq.errors import ClientClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from pyasynq._redis.driver import AsyncDriver
+    from pyasynq._redis.plan import Plan
+
+T = TypeVar("T")
+
+_NO_CONTEXT: Final = contextvars.Context()
+"""A timer must not keep what a handler has in its context."""
+
+
+class _Home:
+    """What one event loop has under way."""
+
+    def __init__(self) -> None:
+        self.timer: asyncio.TimerHandle | None = None
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.backoff = Backoff(PAUSE, LONGEST_PAUSE)
+
+    def abandon(self) -> None:
+        """Forget the timer of a loop that has ended."""
+        self.timer = None
+
+
+class AsyncRegistrar(RegistrarBase):
+    """Runs plans that put tasks into queues, and registers the queues.
+
+    On one server, both go in one pipeline. In a cluster the name follows its task: the first tasks of a queue
+    wait for it at most 0.1 s, all others do not wait. A name that Redis does not take is sent again.
+    """
+
+    def __init__(self, driver: AsyncDriver) -> None:
+        super().__init__(driver)
+        self._driver = driver
+        self._homes = LoopHomes(_Home, _Home.abandon)
+
+    async def run(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
+        """Run plans in the caller's own task, as `run_unshielded` does; each has its queue in `queues`."""
+        driver, registry = self._driver, self.registry
+        travels = bool(queues) and not self._is_cluster and (registry.may_travel() or not driver.stays_open)
+        sent: list[Plan[Any]] = [*plans, register_queues(queues)] if travels else list(plans)
+        outcomes: list[Any] = []
+        try:
+            outcomes = await driver.run_unshielded(sent)
+        finally:
+            if self._settle(queues, outcomes):
+                self._carry_soon()
+        if self._is_cluster and registry.owes and registry.is_answered and registry.is_new(queues):
+            await self._wait_for_names(queues)
+        return outcomes[: len(plans)]
+
+    async def run_one(self, plan: Plan[T], queue: str) -> T:
+        """Run one plan and return what it returns, or raise it. Cancelled, it leaves the plan on its way."""
+        self._driver.check_open()
+        [outcome] = await self._driver.wait_for(self._driver.start_task(self.run([plan], [queue])))
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def close(self) -> None:
+        """Send no more names, and break off what is under way."""
+        self._is_closed = True
+        home = self._homes.own()
+        if home is None:
+            return
+        if home.timer is not None:
+            home.timer.cancel()
+        if tasks := list(home.tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _wait_for_names(self, queues: Sequence[str]) -> None:
+        task = self._start(self._homes.here())
+        await asyncio.wait({task}, timeout=FIRST_WAIT)
+        self.registry.is_answered = not self.registry.is_new(queues)
+
+    def _carry_soon(self, pause: float = PAUSE) -> None:
+        home = self._homes.here()
+        if home.timer is None and not self._is_closed:
+            loop = asyncio.get_running_loop()
+            home.timer = loop.call_later(pause, self._begin, home, context=_NO_CONTEXT)
+
+    def _begin(self, home: _Home) -> None:
+        home.timer = None
+        if not self._is_closed:
+            self._start(home)
+
+    def _start(self, home: _Home) -> asyncio.Task[None]:
+        name = "pyasynq registration of queues"
+        task = asyncio.get_running_loop().create_task(self._carry(home), name=name)
+        home.tasks.add(task)
+        task.add_done_callback(home.tasks.discard)
+        return task
+
+    async def _carry(self, home: _Home) -> None:
+        """Send the names that are owed; those that Redis does not take are owed again."""
+        registry = self.registry
+        names = registry.take()
+        if not names:
+            return
+        outcomes: Sequence[Exception | None] = ()
+        try:
+            self._driver.check_open()
+            outcomes = await self._driver.run_unshielded([register_queues(names)])
+        except ClientClosedError:
+            return
+        finally:
+            error = next((one for one in outcomes if one is not None), None)
+            if outcomes and error is None:
+                registry.confirm(names)
+                home.backoff.reset()
+            elif error is None or not self._is_refused(error):
+                registry.is_answered = False
+                registry.owe(names)
+        if registry.owes:
+            self._carry_soon(PAUSE if error is None else home.backoff.next())

@@ -1,0 +1,131 @@
+"""Registration of queues for threads: with their tasks, or from a thread until Redis has confirmed it.
+
+As in `coalesce_blocking`, nothing here holds a lock: a signal handler may enqueue between any two steps.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from pyasynq._backoff import Backoff
+from pyasynq._broker.queue_registry import FIRST_WAIT, LONGEST_PAUSE, PAUSE, RegistrarBase, register_queues
+from pyasynq._redis.thread_waiter import ThreadWaiter, start_thread
+from pyasynq.errors import ClientClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from pyasynq._redis.driver import BlockingDriver
+    from pyasynq._redis.plan import Plan
+
+T = TypeVar("T")
+
+
+class BlockingRegistrar(RegistrarBase):
+    """Runs plans that put tasks into queues, and registers the queues; the counterpart of `AsyncRegistrar`.
+
+    A daemon thread sends the names that do not travel with their tasks. It ends when none is owed.
+    """
+
+    def __init__(self, driver: BlockingDriver) -> None:
+        super().__init__(driver)
+        self._driver = driver
+        self._home = 0
+        """The process whose thread is at work; written by that thread and by the one that starts it."""
+        self._bell = ThreadWaiter()
+        self._waiting: dict[ThreadWaiter, None] = {}
+        """Threads that wait for the names of queues with their first tasks."""
+
+    def run(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
+        """Run plans as one batch; each has its queue in `queues`."""
+        registry = self.registry
+        travels = bool(queues) and not self._is_cluster and registry.may_travel()
+        sent: list[Plan[Any]] = [*plans, register_queues(queues)] if travels else list(plans)
+        outcomes: list[Any] = []
+        try:
+            outcomes = self._driver.run_batch(sent)
+        finally:
+            if self._settle(queues, outcomes):
+                self._carry_soon()
+        if self._is_cluster and registry.owes and registry.is_answered and registry.is_new(queues):
+            self._wait_for_names(queues)
+        return outcomes[: len(plans)]
+
+    def close(self) -> None:
+        """Send no more names; wait 0.1 s for the call under way, which ends by itself."""
+        self._is_closed = True
+        if self._home == os.getpid():
+            waiter = ThreadWaiter()
+            self._waiting[waiter] = None
+            self._bell.wake()
+            if self._home:
+                waiter.wait(FIRST_WAIT)
+
+    def _wait_for_names(self, queues: Sequence[str]) -> None:
+        registry, waiter = self.registry, ThreadWaiter()
+        deadline = time.monotonic() + FIRST_WAIT
+        try:
+            self._waiting[waiter] = None
+            self._bell.wake()
+            while registry.is_new(queues) and (remaining := deadline - time.monotonic()) > 0:
+                waiter.wait(remaining)
+        finally:
+            self._waiting.pop(waiter, None)
+        registry.is_answered = not registry.is_new(queues)
+
+    def _carry_soon(self) -> None:
+        """Have a thread send what is owed, unless one is at work."""
+        if self._home == os.getpid() or self._is_closed:
+            return
+        self._home = os.getpid()
+        try:
+            start_thread(self._carry, "pyasynq registration of queues")
+        except BaseException as error:
+            self._home = 0
+            # The interpreter is ending and starts no threads; workers register the queue.
+            if not isinstance(error, RuntimeError):
+                raise
+
+    def _carry(self) -> None:
+        """Send the names that are owed, every half second, until there are none."""
+        registry, backoff = self.registry, Backoff(PAUSE, LONGEST_PAUSE)
+        try:
+            if not self._is_cluster:
+                # The names of the last batches have travelled with their tasks.
+                self._bell.wait(PAUSE)
+            while registry.owes and not self._is_closed:
+                is_done = self._send(registry.take())
+                if is_done:
+                    backoff.reset()
+                self._bell.wait(PAUSE if is_done else backoff.next())
+        finally:
+            self._home = 0
+            self._wake_all()
+        if registry.owes:
+            self._carry_soon()
+
+    def _send(self, names: Sequence[str]) -> bool:
+        """Write names; return whether Redis has them, or refuses them for good."""
+        registry = self.registry
+        outcomes: Sequence[Exception | None] = ()
+        try:
+            outcomes = self._driver.run_batch([register_queues(names)])
+        except ClientClosedError:
+            return True
+        finally:
+            error = next((one for one in outcomes if one is not None), None)
+            is_done = bool(outcomes) and (error is None or self._is_refused(error))
+            if outcomes and error is None:
+                registry.confirm(names)
+            elif not is_done:
+                registry.is_answered = False
+                registry.owe(names)
+            self._wake_all()
+        return is_done
+
+    def _wake_all(self) -> None:
+        for waiter in list(self._waiting):
+            waiter.wake()
