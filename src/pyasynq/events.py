@@ -234,6 +234,26 @@ class HeartbeatWritten(NamedTuple):
     server_id: str
 
 
+class SignOfLife(NamedTuple):
+    """The thread that renews leases and the event loop turn, whether or not Redis answers."""
+
+    server_id: str
+
+
+class QueuesAsked(NamedTuple):
+    """A server has asked each of its queues for a sign of life.
+
+    Attributes:
+        server_id: of the server.
+        queues: how many it asked.
+        unreachable: the names of those that did not answer, or answered with an error.
+    """
+
+    server_id: str
+    queues: int
+    unreachable: tuple[str, ...]
+
+
 class ShutdownWaiting(NamedTuple):
     """A server that shuts down waits for running tasks, at most so many seconds."""
 

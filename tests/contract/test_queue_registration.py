@@ -16,10 +16,12 @@ from pyasynq._redis.cluster.slot_map import slot_of
 from pyasynq._redis.driver import AsyncDriver, BlockingDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.keys import ALL_QUEUES, queue_keys
-from pyasynq.task import Task
+from pyasynq.config import ServerConfig
+from pyasynq.task import Task, TaskState
 from tests.contract.enqueueing import composed
 from tests.factories import NOW
 from tests.fix_cluster import Cluster
+from tests.fix_engine import do_nothing, serving
 from tests.run_async import run_async
 from tests.waiting import wait_until
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from pyasynq._redis.plan import Plan
     from pyasynq.events import ServerWarning
+    from tests.factories import Tasks
     from tests.fix_cluster import Node
     from tests.fix_drivers import ClientFace, OwnServer
     from tests.invariants import RedisClient
@@ -103,6 +106,19 @@ def test_a_name_that_redis_refuses_is_a_warning_and_the_task_is_enqueued(own_ser
         assert ["queue_names"] == [warning.code for warning in warnings]
         driver.close()
         registrar.close()
+
+
+@run_async
+async def test_d45_a_worker_registers_its_queues_that_have_tasks(redis_url: str, tasks: Tasks) -> None:
+    """For a client that died before it could; a queue without tasks or history is not made up."""
+    tasks.put(TaskState.SCHEDULED, "a", score=NOW.seconds + 3_600)
+    tasks.client.delete(ALL_QUEUES)
+    config = ServerConfig(queues={"default": 1, "empty": 1})
+    async with serving(redis_url, do_nothing, config) as running:
+        while not listed(tasks.client):
+            await running.next_round("queue_watch")
+        await running.next_round("queue_watch")
+    assert {b"default"} == listed(tasks.client)
 
 
 @pytest.fixture

@@ -15,7 +15,15 @@ from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.supervisor.vitals import Vitals
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
-from pyasynq.events import HeartbeatWritten, Outcome, RoundFailed, SettleDelayed, TaskFinished, TaskRecovered
+from pyasynq.events import (
+    HeartbeatWritten,
+    Outcome,
+    QueuesAsked,
+    RoundFailed,
+    SettleDelayed,
+    TaskFinished,
+    TaskRecovered,
+)
 from pyasynq.task import Task
 from tests.factories import Tasks
 from tests.fix_engine import QUICK, do_nothing, serving
@@ -129,20 +137,21 @@ async def test_d18_a_worker_is_ready_within_two_seconds_of_the_first_good_answer
     own_server: OwnServer,
 ) -> None:
     """Although Redis has answered every call with an error, and far more beats failed than rounds."""
-    vitals = Vitals(1, 42)
+    vitals = Vitals(1, 42, "active")
     with own_server.connect() as admin:
         async with serving(own_server.url, do_nothing) as running:
             vitals.watch(running.server.events)
-            await running.recorder.wait(HeartbeatWritten)
+            await running.recorder.wait(QueuesAsked, lambda asked: not asked.unreachable, new=True)
             admin.config_set("requirepass", "rotated")
             admin.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             for _ in range(6):
                 await running.recorder.wait(
                     RoundFailed, lambda failed: failed.service == "heartbeater", new=True
                 )
-            good_again = time.monotonic()
+            await running.recorder.wait(QueuesAsked, lambda asked: asked.unreachable == ("default",))
+            assert not vitals.is_ready(time.monotonic())
             admin.config_set("requirepass", "")
             async with asyncio.timeout(2):
                 await running.recorder.wait(HeartbeatWritten, new=True)
-    assert vitals.beat_at is not None
-    assert vitals.beat_at > good_again
+                await running.recorder.wait(QueuesAsked, lambda asked: not asked.unreachable, new=True)
+            assert vitals.is_ready(time.monotonic())

@@ -72,6 +72,12 @@ class AsyncRegistrar(RegistrarBase):
             raise outcome
         return outcome
 
+    def register(self, queues: Sequence[str]) -> None:
+        """Have names written that do not follow a task, and do not wait for it."""
+        self.registry.owe(queues)
+        if self.registry.owes:
+            self._carry_soon(0.0)
+
     async def close(self) -> None:
         """Send no more names, and break off what is under way."""
         self._is_closed = True

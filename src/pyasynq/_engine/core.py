@@ -33,6 +33,7 @@ from pyasynq._engine.services.peer_watch import PeerWatch
 from pyasynq._engine.services.processor import Processor
 from pyasynq._engine.services.progress_writer import ProgressWriter
 from pyasynq._engine.services.publisher import Publisher
+from pyasynq._engine.services.queue_watch import QueueWatch
 from pyasynq._engine.services.recoverer import Recoverer
 from pyasynq._engine.services.subscriber import Subscriber
 from pyasynq._engine.services.syncer import Syncer
@@ -225,6 +226,7 @@ class EngineCore:
             Recoverer(parts, facts),
             Janitor(parts),
             PeerWatch(parts, self._intake.board.limited_queues),
+            QueueWatch(parts),
             forwarder,
             self._processor,
             *self._senders(),

@@ -14,7 +14,7 @@ import pytest
 from pyasynq._engine.supervisor.health import Health, HealthSettings
 from pyasynq._engine.supervisor.vitals import Vitals, answer
 from pyasynq.errors import ConfigurationError
-from pyasynq.events import Events, HeartbeatWritten, ServerStateChanged
+from pyasynq.events import Events, QueuesAsked, ServerStateChanged, SignOfLife
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,8 +23,8 @@ NOW = 1_000.0
 
 
 def worker(state: str, silent: float | None) -> Vitals:
-    """Return a worker that was heard of so many seconds ago."""
-    return Vitals(1, 42, state, None if silent is None else NOW - silent)
+    """Return a worker that was heard of so many seconds ago, with one queue that it can ask."""
+    return Vitals(1, 42, state, None if silent is None else NOW - silent, reachable=1)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,13 @@ def test_live_means_that_none_is_stuck_and_ready_that_one_takes_tasks(
 def test_the_body_names_each_worker() -> None:
     """With its process, state, and the age of its heartbeat."""
     told = json.loads(answer("/live", [worker("active", 11.04)], NOW).body)
-    expected = {"worker": 1, "pid": 42, "state": "active", "seconds_since_heartbeat": 11.0}
+    expected = {
+        "worker": 1,
+        "pid": 42,
+        "state": "active",
+        "seconds_since_heartbeat": 11.0,
+        "unreachable_queues": [],
+    }
     assert {"live": False, "workers": [expected]} == told
 
 
@@ -62,8 +68,22 @@ def test_a_worker_is_followed_by_its_events() -> None:
     vitals.watch(events)
     events.emit(ServerStateChanged("id", "active"))
     assert ("active", None) == (vitals.state, vitals.beat_at)
-    events.emit(HeartbeatWritten("id"))
+    events.emit(SignOfLife("id"))
     assert vitals.beat_at is not None
+    assert not vitals.is_ready(vitals.beat_at)
+    events.emit(QueuesAsked("id", 2, ("b",)))
+    assert vitals.is_ready(vitals.beat_at)
+
+
+def test_d46_a_worker_is_ready_while_one_of_its_queues_can_be_asked() -> None:
+    """Those that cannot are named; that none can is no reason to restart the worker."""
+    one = worker("active", 1.0)
+    one.note_queues(2, ["b"])
+    told = answer("/ready", [one], NOW)
+    assert (200, ["b"]) == (told.status, json.loads(told.body)["workers"][0]["unreachable_queues"])
+
+    one.note_queues(2, ["a", "b"])
+    assert (503, 200) == (answer("/ready", [one], NOW).status, answer("/live", [one], NOW).status)
 
 
 def ask(port: int, method: str, path: str) -> tuple[int, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +15,7 @@ from pyasynq._engine.lease.renewal import Renewal, RenewalResult
 from pyasynq._engine.run.attempt import TAKEN, Attempt, Phase
 from pyasynq._exit_codes import EXIT_OVERDUE
 from pyasynq.errors import LeaseExpiredError, TaskCanceledError
-from pyasynq.events import HeartbeatWritten
+from pyasynq.events import HeartbeatWritten, SignOfLife
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.driver import BlockingDriver
 
 _RETRY_SECONDS = 1.0
+_SIGN_SECONDS = 1.0
 
 
 class Beat(NamedTuple):
@@ -41,9 +43,10 @@ class Beat(NamedTuple):
 class Heartbeater(Service):
     """The thread beats; the rounds on the event loop take in what each beat found.
 
-    A beat renews all leases first, then writes the server's record. Between beats the thread looks
-    whether the event loop runs. When it does not, and its handlers are far over their deadlines, the thread
-    ends the process, if the process is ours.
+    A beat renews all leases first, then writes the server's record. Between exchanges with Redis the thread
+    gives a sign of life, which the event loop passes on: it says that both turn, and nothing of Redis.
+    Between beats the thread looks whether the event loop runs. When it does not, and its handlers are far
+    over their deadlines, the thread ends the process, if the process is ours.
     """
 
     name = "heartbeater"
@@ -70,6 +73,8 @@ class Heartbeater(Service):
         self._loop = asyncio.get_running_loop()
         self._ring = threading.Event()
         self._stopping = False
+        self._next_sign = 0.0
+        """Monotonic time of the next sign of life; of the thread."""
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.on_servers: Callable[[int], None] = lambda _: None
         """Called with the number of servers after each beat."""
@@ -138,6 +143,7 @@ class Heartbeater(Service):
         clock = self._parts.clock
         next_beat = clock.monotonic()
         while not self._stopping:
+            self._give_sign()
             if self._ring.is_set() or clock.monotonic() >= next_beat:
                 self._ring.clear()
                 beat = self._beat()
@@ -163,6 +169,7 @@ class Heartbeater(Service):
             found = self._renewal.renew(
                 [attempt for attempt in attempts if not self._rule.is_hopeless(attempt, now)],
             )
+            self._give_sign()
             info, workers = self._record.write(attempts)
             self._driver.run(
                 write_server_state(
@@ -172,6 +179,7 @@ class Heartbeater(Service):
                     now=self._parts.clock.redis_now(),
                 ),
             )
+            self._give_sign()
             servers = self._driver.run(count_servers(self._parts.redis_time.now()))
         except Exception as failure:  # noqa: BLE001 - it becomes the round's error on the loop
             error = failure
@@ -183,6 +191,15 @@ class Heartbeater(Service):
         except RuntimeError:
             # The loop was closed without stopping the server; nothing is left to renew leases for.
             self._stopping = True
+
+    def _give_sign(self) -> None:
+        """Have the loop emit a `SignOfLife`, about once a second."""
+        now = self._parts.clock.monotonic()
+        if now < self._next_sign or not self.events.wants(SignOfLife):
+            return
+        self._next_sign = now + min(_SIGN_SECONDS, self._parts.settings.heartbeat_interval)
+        with contextlib.suppress(RuntimeError):  # the loop was closed; the next beat finds out
+            self._loop.call_soon_threadsafe(self.events.emit, SignOfLife(self._parts.server_id))
 
     def _consider_exit(self) -> None:
         if not self._owns_process:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyasynq._background.time_limits import shutdown_limit
 from pyasynq._engine.server_record import host_name
 from pyasynq._engine.supervisor.child_facts import ChildFacts
-from pyasynq.events import HeartbeatWritten, ServerStarting, ServerStateChanged, TaskStarted
+from pyasynq.events import QueuesAsked, ServerStarting, ServerStateChanged, SignOfLife, TaskStarted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,6 +65,8 @@ class SupervisorLink:
         self._server: Steerable | None = None
         self._orphaned = False
         self._started = 0
+        self._asked: QueuesAsked | None = None
+        """What the supervisor was told of the queues last."""
         self._sending = threading.Lock()
         threading.Thread(target=self._listen, name="pyasynq-supervisor-link", daemon=True).start()
         threading.Thread(target=self._pulse, name="pyasynq-supervisor-pulse", daemon=True).start()
@@ -82,7 +84,8 @@ class SupervisorLink:
         events = server.events
         events.subscribe(ServerStarting, self._starting)
         events.subscribe(ServerStateChanged, lambda event: self._tell(state=event.state))
-        events.subscribe(HeartbeatWritten, self._beat)
+        events.subscribe(SignOfLife, self._beat)
+        events.subscribe(QueuesAsked, self._queues_asked)
         if server.config.max_tasks is not None:
             events.subscribe(TaskStarted, self._task_started)
         with self._lock:
@@ -104,7 +107,12 @@ class SupervisorLink:
             # The follower starts while the last tasks run.
             self._tell(leaving=True)
 
-    def _beat(self, _: HeartbeatWritten) -> None:
+    def _queues_asked(self, event: QueuesAsked) -> None:
+        if event != self._asked:
+            self._asked = event
+            self._tell(queues=event.queues, unreachable=event.unreachable)
+
+    def _beat(self, _: SignOfLife) -> None:
         # A supervisor that does not listen must not hold up the event loop: this one may get lost.
         self._send_or_drop(_BEAT)
 

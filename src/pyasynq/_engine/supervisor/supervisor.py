@@ -196,6 +196,8 @@ class Supervisor:
                 child.take_facts(message["facts"])
             elif "beat" in message:
                 child.vitals.beat_at = time.monotonic()
+            elif "queues" in message:
+                child.vitals.note_queues(message["queues"], message["unreachable"])
             elif "leaving" in message:
                 self._leave(child, "has run as many tasks as it may")
             elif "state" in message:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq.events import HeartbeatWritten, ServerStateChanged
+from pyasynq.events import QueuesAsked, ServerStateChanged, SignOfLife
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyasynq.events import Events
 
 SILENCE: Final = 10.0
-"""Seconds without a heartbeat after which a worker is not live."""
+"""Seconds without a sign of life after which a worker is not live: twice what one call to Redis may take."""
 STARTING: Final = "starting"
 _ACTIVE: Final = "active"
 
@@ -28,32 +28,43 @@ class Vitals:
         worker: its number, from 1.
         pid: of its process.
         state: `starting`, then as `ServerState` has them.
-        beat_at: monotonic time of the last heartbeat that was written and that the event loop has heard of.
+        beat_at: monotonic time of the last sign of life of the renewing thread that the event loop passed on.
+        reachable: how many of its queues could be asked last time.
+        unreachable: the names of those that could not.
     """
 
     worker: int
     pid: int
     state: str = STARTING
     beat_at: float | None = None
+    reachable: int = 0
+    unreachable: tuple[str, ...] = ()
 
     def watch(self, events: Events) -> None:
         """Follow a server of this process from now on; it has not been started yet."""
         events.subscribe(ServerStateChanged, self._state)
-        events.subscribe(HeartbeatWritten, self._beat)
+        events.subscribe(SignOfLife, self._beat)
+        events.subscribe(QueuesAsked, lambda event: self.note_queues(event.queues, event.unreachable))
+
+    def note_queues(self, queues: int, unreachable: Iterable[str]) -> None:
+        """Note how many queues it asked, and which of them could not be."""
+        self.unreachable = tuple(unreachable)
+        self.reachable = queues - len(self.unreachable)
 
     def _state(self, event: ServerStateChanged) -> None:
         self.state = event.state
 
-    def _beat(self, _: HeartbeatWritten) -> None:
+    def _beat(self, _: SignOfLife) -> None:
         self.beat_at = time.monotonic()
 
     def is_live(self, now: float) -> bool:
-        """Whether its loop turns and its heartbeat is written; before the first one it is given time."""
+        """Whether its loop and its renewing thread turn; before their first sign they are given time."""
         return self.beat_at is None or now - self.beat_at <= SILENCE
 
     def is_ready(self, now: float) -> bool:
-        """Whether it takes tasks, and reached Redis a moment ago."""
-        return self.state == _ACTIVE and self.beat_at is not None and self.is_live(now)
+        """Whether it takes tasks, and can ask at least one of its queues."""
+        alive = self.beat_at is not None and self.is_live(now)
+        return alive and self.state == _ACTIVE and self.reachable > 0
 
 
 class Answer(NamedTuple):
@@ -83,6 +94,7 @@ def answer(path: str, workers: Iterable[Vitals], now: float) -> Answer:
             "pid": worker.pid,
             "state": worker.state,
             "seconds_since_heartbeat": None if worker.beat_at is None else round(now - worker.beat_at, 1),
+            "unreachable_queues": list(worker.unreachable),
         }
         for worker in workers
     ]

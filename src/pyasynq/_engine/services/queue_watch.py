@@ -1,0 +1,49 @@
+"""Asks each queue of a server for a sign of life, for readiness probes, and keeps the queues registered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._background.service import Service
+from pyasynq._broker.queue_registry import queue_exists
+from pyasynq._broker.registrar_async import AsyncRegistrar
+from pyasynq.events import QueuesAsked
+
+if TYPE_CHECKING:
+    from pyasynq._engine.engine_parts import Parts
+
+_REGISTER_SECONDS: Final = 60.0
+"""How often the names of the queues are written, for clients that died before they could."""
+_RETRY_SECONDS: Final = 1.0
+
+
+class QueueWatch(Service):
+    """Asks all queues in one batch per heartbeat; each second while one of them cannot be asked.
+
+    A queue that cannot be asked is no error of the round. It is named in the event.
+    """
+
+    name = "queue_watch"
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts.events)
+        self._parts = parts
+        self._registrar = AsyncRegistrar(parts.driver)
+        self._register_at = 0.0
+
+    async def round(self) -> float:
+        """Tell which queues can be asked, and register those that have tasks or a history."""
+        parts = self._parts
+        answers = await parts.driver.run_batch([queue_exists(queue) for queue in parts.queues])
+        found = dict(zip(parts.queues, answers, strict=True))
+        unreachable = tuple(queue for queue, answer in found.items() if isinstance(answer, Exception))
+        self.events.emit(QueuesAsked(parts.server_id, len(found), unreachable))
+        now, interval = parts.clock.monotonic(), parts.settings.heartbeat_interval
+        if now >= self._register_at:
+            self._register_at = now + _REGISTER_SECONDS
+            self._registrar.register([queue for queue, answer in found.items() if answer is True])
+        return min(_RETRY_SECONDS, interval) if unreachable else interval
+
+    async def leave(self) -> None:
+        """Register no more queues."""
+        await self._registrar.close()
