@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -51,8 +52,8 @@ class Node:
         self._process: subprocess.Popen[bytes] | None = None
         self.client = redis.Redis(host=_HOST, port=port, protocol=2)
 
-    def start(self) -> None:
-        """Start it; it dies with this process."""
+    def start(self, *more: str) -> None:
+        """Start it, with more options; it dies with this process."""
         self._folder.mkdir(exist_ok=True)
         binary = find_server_binary(os.environ.get("PYASYNQ_TEST_BINARY"))
         options = ["--port", str(self.address[1]), "--cluster-node-timeout", str(int(self._timeout * 1_000))]
@@ -60,7 +61,7 @@ class Node:
             options += ["--cluster-announce-port", str(self.announced_port)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [binary.path, *options, *_OPTIONS, "--dir", str(self._folder)],
+                [binary.path, *options, *_OPTIONS, "--dir", str(self._folder), *more],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - it makes one system call
@@ -97,6 +98,16 @@ class Node:
         """Send its process a signal."""
         assert self._process is not None
         self._process.send_signal(number)
+
+    def cut_off(self) -> None:
+        """Start it again with its old view and out of reach of its peers; clients still reach it."""
+        self.kill()
+        view = self._folder / "nodes.conf"
+        # Each line has an address such as 127.0.0.1:7000@17000, whose end is the port for peers. Nothing
+        # listens at port 1, and where its own peers look for this node nothing does either.
+        view.write_text(re.sub(r"@\d+", "@1", view.read_text("utf-8")), "utf-8")
+        [port] = free_ports(1)
+        self.start("--cluster-port", str(port))
 
     def kill(self) -> None:
         """Kill it, if it runs, and wait for its end."""

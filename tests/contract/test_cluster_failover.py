@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq import sync
-from pyasynq._redis.cluster.slot_map import slot_of
+from pyasynq._redis.addresses import format_address
+from pyasynq._redis.cluster.slot_map import SLOTS, slot_of
 from pyasynq._wire.keys import queue_keys
 from pyasynq.config import ServerConfig
 from pyasynq.task import Task
 from tests.fix_engine import QUICK, serving
 from tests.invariants import check_invariants
+from tests.redis_6 import is_redis_6
 from tests.run_async import run_async
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.fix_cluster import Cluster
+    from tests.fix_cluster import Cluster, Node
     from tests.fix_drivers import ClientFace
 
 PENDING = queue_keys("default").pending
@@ -89,6 +91,40 @@ async def test_a_worker_goes_on_when_a_primary_dies(own_cluster: Cluster) -> Non
         await running.settled()
     with own_cluster.client() as client:
         check_invariants(client)
+
+
+@pytest.mark.long
+def test_d50_a_primary_that_is_cut_off_from_its_peers_does_not_hide_its_fail_over(
+    own_cluster: Cluster, make_client: Callable[..., ClientFace]
+) -> None:
+    """It answers us with its old view and refuses the call; the others know who has its slots."""
+    primary = own_cluster.primaries[0]
+    if is_redis_6(primary.client):
+        pytest.skip("only on servers whose port for their peers can be chosen")
+    queue = next(queue for queue in queues_of_each_node(own_cluster) if _owner(own_cluster, queue) is primary)
+    client = make_client(own_cluster.url, timeout=3.0)
+    client.enqueue(Task("t", queue=queue))
+    primary.cut_off()  # its data is gone, for its replica too
+    others = [node for node in own_cluster.nodes if node is not primary]
+    wait_until(lambda: primary.cluster("NODES").count(b"fail?") == len(others), "a node that hears nobody")
+    wait_until(lambda: b"cluster_state:fail" in primary.cluster("INFO"), "a node that knows of it")
+    wait_until(lambda: all(_goes_on(own_cluster, primary, node) for node in others), "a fail-over")
+    assert primary is _owner(own_cluster, queue, told_by=primary)
+    newcomer = make_client(f"redis-cluster://{format_address(primary.address)}", timeout=3.0)
+    for task_id, one in {"a": client, "b": newcomer}.items():
+        one.enqueue(Task("t", task_id=task_id, queue=queue))
+    successor = _owner(own_cluster, queue, told_by=others[0])
+    assert {b"a", b"b"} == set(successor.client.lrange(queue_keys(queue).pending, 0, -1))
+
+
+def _owner(cluster: Cluster, queue: str, *, told_by: Node | None = None) -> Node:
+    return cluster.owner(slot_of(queue_keys(queue).pending), told_by=told_by)
+
+
+def _goes_on(cluster: Cluster, without: Node, told_by: Node) -> bool:
+    """Return whether a node knows that all slots are served, by others."""
+    owners = [cluster.owner(slot, told_by=told_by) for slot in (0, SLOTS // 2, SLOTS - 1)]
+    return without not in owners and b"cluster_state:ok" in told_by.cluster("INFO")
 
 
 def _enqueue_patiently(url: str, queue: str) -> None:

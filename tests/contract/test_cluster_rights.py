@@ -72,6 +72,16 @@ def test_who_may_not_see_the_slots_is_told_so(
         driver.run(rights.producer_work()[0])
 
 
+def test_d50_who_may_not_see_the_epochs_can_work(
+    cluster: Cluster, as_user: Callable[..., str], make_driver: Callable[..., DriverFace]
+) -> None:
+    """A user whose rights were given for an older version goes on."""
+    if is_redis_6(cluster.nodes[0].client):
+        pytest.skip("only on servers that can take away a subcommand alone")
+    driver = make_driver(as_user("producer", *rules_of_a_cluster(), "-cluster|nodes"))
+    driver.run(rights.producer_work()[0])
+
+
 def test_who_may_not_follow_a_slot_on_its_way_is_told_so(
     cluster: Cluster, as_user: Callable[..., str], make_driver: Callable[..., DriverFace]
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from pyasynq import sync
 from pyasynq._broker.health import check_health
 from pyasynq._redis.addresses import format_address
 from pyasynq._redis.cluster.slot_map import SLOTS, map_of, slot_of
+from pyasynq._redis.cluster.view import View
 from pyasynq._redis.driver import AsyncDriver
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ask
 from pyasynq._redis.subscription import Subscription
@@ -101,7 +103,8 @@ def test_connections_to_nodes_that_serve_nothing_any_more_are_closed(
     connections: Any = home.connections
     assert {node.address for node in cluster.primaries} == set(connections._pools)
     stays = cluster.owner(slot_of("{a}")).address
-    map_of(face.driver.target).learn([[0, SLOTS - 1, [stays[0].encode(), stays[1], b"id"]]], stays)
+    view = View(stays, [[0, SLOTS - 1, [stays[0].encode(), stays[1], b"id"]]])
+    map_of(face.driver.target).learn([view], time.monotonic())
     assert None is face.run(get("{a}"))
     assert {stays} == set(connections._pools)
 

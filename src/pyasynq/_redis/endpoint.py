@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from pyasynq._embedded.errors import EmbeddedServerError
@@ -73,12 +74,14 @@ class Location:
     async def _open_node(self, connection: AsyncConnection, seconds: float) -> OpenAnswer:
         deadline = time.monotonic() + seconds
         refusal: OpenAnswer = None
-        for node in map_of(self._target).whom_to_ask():
+        nodes = map_of(self._target)
+        for node in chain.from_iterable(nodes.looks(time.monotonic())):
             # One that does not answer must not take the time of those that do.
             refusal = await connection.open(self._target.node(node), (deadline - time.monotonic()) / 2)
             if refusal is None:
                 return None
             await connection.close()
+            nodes.ask_last((node,), time.monotonic())
         return refusal
 
     def _find(self) -> RedisTarget:

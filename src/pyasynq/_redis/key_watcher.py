@@ -332,4 +332,4 @@ class Watcher:
 
     def _elsewhere(self, node: Address | None, reply: ReplyError) -> None:
         if self._nodes is not None and node is not None:
-            self._nodes.redirected(str(reply), node)
+            self._nodes.redirected(str(reply), node, time.monotonic())

@@ -4,10 +4,14 @@ import pytest
 from redis.crc import key_slot
 
 from pyasynq._redis.cluster.slot_map import SLOTS, ClusterMap, guard_key, map_of, slot_of
+from pyasynq._redis.cluster.view import View
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.keys import SERVERS, queue_keys, semaphore_key
 
-A, B, C = ("a", 1), ("b", 2), ("c", 3)
+A, B, C, D, E = (("a", 1), ("b", 2), ("c", 3), ("d", 4), ("e", 5))
+NOW = 1_000.0
+LATER = NOW + 31.0
+"""When nobody is asked last any more for what was at `NOW`."""
 
 
 def ranges() -> list[list[object]]:
@@ -21,8 +25,24 @@ def ranges() -> list[list[object]]:
 def learned() -> ClusterMap:
     """Return a map of them."""
     nodes = ClusterMap([A])
-    assert nodes.learn(ranges(), A)
+    assert nodes.learn([View(A, ranges())], NOW)
     return nodes
+
+
+def view(asked: tuple[str, int], *owners: tuple[tuple[str, int], int], epochs: bool = True) -> View:
+    """Return a view of owners with an equal share of the slots each, and of their epochs."""
+    share = SLOTS // len(owners)
+    slots = [
+        [place * share, (place + 1) * share - 1, [host.encode(), port, b"id-" + host.encode(), []]]
+        for place, ((host, port), _) in enumerate(owners)
+    ]
+    lines = [f"id-{host} {host}:{port}@9 master - 0 0 {epoch} connected" for (host, port), epoch in owners]
+    return View(asked, slots, "\n".join(lines).encode() if epochs else b"")
+
+
+def looks(nodes: ClusterMap, now: float = NOW) -> list[set[tuple[str, int]]]:
+    """Return which nodes are asked together."""
+    return [set(look) for look in nodes.looks(now)]
 
 
 def test_a_map_that_knows_its_seeds_alone_is_to_be_learned() -> None:
@@ -31,8 +51,10 @@ def test_a_map_that_knows_its_seeds_alone_is_to_be_learned() -> None:
     assert nodes.doubted
     assert nodes.owner(0) is None
     assert () == nodes.primaries
-    assert [A, B] == nodes.whom_to_ask()
-    assert [B, A] == nodes.whom_to_ask({A})
+    assert [[A, B]] == nodes.looks(NOW)
+    nodes.ask_last([A], NOW)
+    assert [[B], [A]] == nodes.looks(NOW)
+    assert [[A, B]] == nodes.looks(LATER)
 
 
 def test_what_a_node_tells_is_who_serves_what() -> None:
@@ -41,7 +63,7 @@ def test_what_a_node_tells_is_who_serves_what() -> None:
     assert not nodes.doubted
     assert [A, A, B, B] == [nodes.owner(slot) for slot in (0, 8191, 8192, SLOTS - 1)]
     assert (A, B) == nodes.primaries
-    assert [A, B, C] == nodes.whom_to_ask()
+    assert [[B, C, A]] == nodes.looks(NOW)
     assert [8191, SLOTS - 1] == nodes.slots_of_primaries()
 
 
@@ -49,7 +71,7 @@ def test_what_a_node_tells_is_who_serves_what() -> None:
 def test_a_node_that_does_not_know_its_name_is_where_it_was_asked(name: bytes | None) -> None:
     """So are the others, which differ by their ports then."""
     nodes = ClusterMap([A])
-    assert nodes.learn([[0, 5, [name, 7, b"id", []]]], A)
+    assert nodes.learn([View(A, [[0, 5, [name, 7, b"id", []]]])], NOW)
     assert ("a", 7) == nodes.owner(3)
     assert nodes.owner(6) is None
 
@@ -57,8 +79,8 @@ def test_a_node_that_does_not_know_its_name_is_where_it_was_asked(name: bytes | 
 def test_a_node_that_knows_of_no_slots_teaches_nothing() -> None:
     """It has left the cluster, or has not come into it yet."""
     nodes = learned()
-    nodes.doubt(1)
-    assert not nodes.learn([], B)
+    nodes.doubt(1, NOW)
+    assert not nodes.learn([View(B, [])], NOW)
     assert nodes.doubted
     assert A == nodes.owner(0)
 
@@ -78,55 +100,136 @@ def test_d60_a_former_node_that_belongs_to_another_cluster_is_not_believed(
 ) -> None:
     """Its answer names no other node of ours; its address is forgotten, and our map stays."""
     nodes = learned()
-    nodes.doubt(1)
-    assert not nodes.learn(answer, C)
+    nodes.doubt(1, NOW)
+    assert not nodes.learn([View(C, answer)], NOW)
     assert nodes.doubted
     assert (A, B) == nodes.primaries
-    assert [A, B] == nodes.whom_to_ask()
+    assert [{A, B}] == looks(nodes, LATER)
 
 
 def test_d60_a_node_whose_answer_names_a_node_of_ours_is_believed() -> None:
     """The others were replaced since the map was learned."""
     nodes = learned()
-    assert nodes.learn(foreign((b"d", 4, b"id-d"), (b"b", 2, b"id-b")), C)
+    assert nodes.learn([View(C, foreign((b"d", 4, b"id-d"), (b"b", 2, b"id-b")))], NOW)
     assert ("d", 4) == nodes.owner(0)
 
 
 def test_d60_a_seed_is_always_believed() -> None:
     """The user has named it; all nodes may have been replaced."""
     nodes = learned()
-    assert nodes.learn(foreign((b"d", 4, b"id-d")), A)
+    assert nodes.learn([View(A, foreign((b"d", 4, b"id-d")))], NOW)
     assert ("d", 4) == nodes.owner(0)
 
 
 def test_d60_a_node_that_is_left_alone_is_believed() -> None:
     """The cluster has shrunk to one node."""
     nodes = learned()
-    assert nodes.learn(foreign((b"b", 2, b"id-b")), B)
+    assert nodes.learn([View(B, foreign((b"b", 2, b"id-b")))], NOW)
     assert (B,) == nodes.primaries
+
+
+def test_d50_of_two_owners_of_a_slot_the_one_with_the_higher_epoch_has_it() -> None:
+    """Whichever view comes first, as between nodes; other slots are merged from all views."""
+    stale = view(A, (A, 1), (B, 2), (C, 3))
+    fresh = view(B, (D, 7), (B, 2), (C, 3))
+    for views in ([stale, fresh], [fresh, stale]):
+        nodes = ClusterMap([A, B])
+        assert nodes.learn(views, NOW)
+        assert (D, B, C) == nodes.primaries
+
+
+def test_d50_without_epochs_a_node_that_is_asked_last_is_believed_last() -> None:
+    """As where the right to CLUSTER NODES is missing."""
+    nodes = ClusterMap([A, B])
+    nodes.ask_last([A], NOW)
+    stale = view(A, (A, 1), (B, 2), (C, 3), epochs=False)
+    fresh = view(B, (D, 7), (B, 2), (C, 3), epochs=False)
+    assert nodes.learn([stale, fresh], NOW)
+    assert (D, B, C) == nodes.primaries
+
+
+def test_d50_a_node_that_knows_only_itself_does_not_empty_the_map() -> None:
+    """It says nothing of the slots of others, which stay where they were."""
+    nodes = ClusterMap([A])
+    assert nodes.learn([view(A, (A, 1), (B, 2), (C, 3))], NOW)
+    assert nodes.learn([View(A, [[0, 9, [b"a", 1, b"id-a", []]]])], NOW)
+    assert (A, B, C) == nodes.primaries
+    assert nodes.learn([view(B, (D, 4), (B, 2), (C, 3))], NOW), "the others are still nodes of this cluster"
+
+
+def test_d50_slots_that_no_view_names_have_no_owner() -> None:
+    """The nodes know one another, and nobody serves them."""
+    nodes = ClusterMap([A])
+    assert nodes.learn([view(A, (A, 1), (B, 2), (C, 3))], NOW)
+    assert nodes.learn([View(A, [[0, 9, [b"a", 1, b"id-a"]], [10, 19, [b"b", 2, b"id-b"]]])], NOW)
+    assert (A, B) == nodes.primaries
+    assert nodes.owner(20) is None
+
+
+def test_d50_nodes_that_are_asked_last_take_no_calls_without_a_key() -> None:
+    """Unless all primaries are; then the one that has been so for the longest time."""
+    nodes = learned()
+    nodes.ask_last([A], NOW)
+    assert B == nodes.any_primary()
+    nodes.ask_last([B], NOW + 1)
+    assert A == nodes.any_primary()
+    assert ClusterMap([A]).any_primary() is None
+
+
+def test_d50_who_told_a_map_that_led_to_an_error_is_asked_last() -> None:
+    """Its doubts may come from a call of before the map was learned; these say nothing of it."""
+    nodes = learned()
+    nodes.doubt(0, NOW)
+    assert not nodes.is_late(A, NOW)
+    nodes.doubt(1, NOW)
+    assert nodes.is_late(A, NOW)
+    assert [{B, C}, {A}] == looks(nodes)
+
+
+def test_d62_each_look_has_a_seed_as_long_as_any_is_left() -> None:
+    """Silent or not; only the first look leaves out what is silent."""
+    seeds = [("s1", 1), ("s2", 1), ("s3", 1)]
+    nodes = ClusterMap(seeds)
+    old = [(f"n{number}", 1) for number in range(8)]
+    assert nodes.learn([view(seeds[0], *((node, 1) for node in old))], NOW)
+    assert [{*old[0:2], seeds[0]}, {*old[2:4], seeds[1]}, {*old[4:6], seeds[2]}, {*old[6:8]}] == looks(nodes)
+    nodes.ask_last([*old[:3], *seeds[:2]], NOW)
+    assert [{*old[3:5], seeds[2]}, {*old[5:7], seeds[0]}, {old[7], old[0], seeds[1]}, {*old[1:3]}] == looks(
+        nodes
+    )
+
+
+def test_d62_a_seed_is_never_forgotten() -> None:
+    """However many nodes have come and gone since, of which those that are long gone are."""
+    nodes = ClusterMap([A])
+    for number in range(30):
+        fresh = [(f"n{number}-{place}", 1) for place in range(6)]
+        assert nodes.learn([view(A, *((node, 1) for node in fresh))], NOW)
+    assert A in nodes.looks(NOW)[0]
+    assert 65 == len([node for look in nodes.looks(NOW) for node in look])
 
 
 def test_moved_is_true_of_one_slot_and_makes_the_rest_doubtful() -> None:
     """Who serves the slot now is asked first: others may not have heard of it yet."""
     nodes = learned()
-    assert (C, False) == nodes.redirected("MOVED 7 c:3", A)
+    assert (C, False) == nodes.redirected("MOVED 7 c:3", A, NOW)
     assert [A, C, A] == [nodes.owner(slot) for slot in (6, 7, 8)]
     assert nodes.doubted
-    assert [C, A, B] == nodes.whom_to_ask()
+    assert C == nodes.looks(NOW)[0][0]
     assert 1 == nodes.redirections
 
 
 def test_moved_to_who_is_known_to_serve_it_says_nothing_new() -> None:
     """Another round has had the same answer, and the map has been learned since."""
     nodes = learned()
-    assert (B, False) == nodes.redirected("MOVED 9000 b:2", A)
+    assert (B, False) == nodes.redirected("MOVED 9000 b:2", A, NOW)
     assert not nodes.doubted
 
 
 def test_ask_is_for_this_once() -> None:
     """The slot is still on its way."""
     nodes = learned()
-    assert (B, True) == nodes.redirected("ASK 7 b:2", A)
+    assert (B, True) == nodes.redirected("ASK 7 b:2", A, NOW)
     assert A == nodes.owner(7)
     assert not nodes.doubted
 
@@ -142,7 +245,7 @@ def test_ask_is_for_this_once() -> None:
 )
 def test_addresses_of_redirections_are_read(reply: str, address: tuple[str, int]) -> None:
     """A node that does not know its name leaves it out."""
-    assert (address, False) == learned().redirected(reply, A)
+    assert (address, False) == learned().redirected(reply, A, NOW)
 
 
 @pytest.mark.parametrize(
@@ -160,15 +263,15 @@ def test_addresses_of_redirections_are_read(reply: str, address: tuple[str, int]
 )
 def test_what_is_no_redirection_leads_nowhere(reply: str) -> None:
     """Whatever stands there: it is no reason to fail."""
-    assert learned().redirected(reply, A) is None
+    assert learned().redirected(reply, A, NOW) is None
 
 
 def test_a_doubt_that_is_older_than_the_map_is_none() -> None:
     """The node was gone before it was learned."""
     nodes = learned()
-    nodes.doubt(0)
+    nodes.doubt(0, NOW)
     assert not nodes.doubted
-    nodes.doubt(1)
+    nodes.doubt(1, NOW)
     assert nodes.doubted
 
 

@@ -7,6 +7,7 @@ import pytest
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.cluster.routes import route
 from pyasynq._redis.cluster.slot_map import SLOTS, ClusterMap, guard_key, slot_of
+from pyasynq._redis.cluster.view import QUESTIONS, View
 from pyasynq._redis.cluster.visit import NO_ANSWER, UnsettledCall, Visit
 from pyasynq._redis.plan import CommandCall, DurableCall, Replay, ScriptCall
 from pyasynq._redis.session import DriverState
@@ -15,9 +16,10 @@ from pyasynq.errors import RedisPermissionError, RedisReplyError, RedisUnavailab
 from tests.unit.driver.scripted import ONE
 
 if TYPE_CHECKING:
+    from pyasynq._redis.addresses import Address
     from pyasynq._redis.plan import Call
 
-A, B, C = ("a", 1), ("b", 2), ("c", 3)
+A, B, C, D, E = ("a", 1), ("b", 2), ("c", 3), ("d", 4), ("e", 5)
 HALF = SLOTS // 2
 MAP = [[0, HALF - 1, [b"a", 1, b"id-a"]], [HALF, SLOTS - 1, [b"b", 2, b"id-b"]]]
 LOW, HIGH = 5, HALF + 5
@@ -37,16 +39,24 @@ def answer(code: str, text: str = "") -> UnsettledCall:
 
 
 class ScriptedCluster:
-    """Answers rounds of visits from a list: for each visit in turn, its outcomes."""
+    """Answers rounds of visits from a list: for each visit in turn, its outcomes.
 
-    def __init__(self, *answers: list[Any], known: bool = True) -> None:
+    Who asks for the map is answered from `views`: CLUSTER SLOTS and the epochs of the owners, or an
+    `UnsettledCall` or an error. Other nodes are gone.
+    """
+
+    def __init__(self, *answers: list[Any], known: bool = True, seeds: tuple[Address, ...] = (A, B)) -> None:
         self.answers = list(answers)
-        self.nodes = ClusterMap([A, B])
-        if known:
-            self.nodes.learn(MAP, A)
-        self.made: list[list[Visit]] = []
+        self.nodes = ClusterMap(seeds)
+        self.views: dict[Address, Any] = dict.fromkeys((A, B), MAP)
+        self.epochs: dict[Address, dict[str, int]] = {}
         self.now = 1_000.0
+        if known:
+            self.nodes.learn([View(A, MAP)], self.now)
+        self.made: list[list[Visit]] = []
         self.pauses = 0
+        self.slow: set[Address] = set()
+        """Nodes that swallow what they are sent."""
         self.state = DriverState("a:1,b:2", "test", 5.0, SYSTEM_CLOCK, print, lambda: self.now)
 
     def route(self, *calls: Call) -> list[Any]:
@@ -68,21 +78,36 @@ class ScriptedCluster:
                 else:
                     self.made.append(step)
                     self.now += 0.01
-                    given = self.answers.pop(0) if self.answers else [[GONE] * len(visit) for visit in step]
+                    given = self._answer(step)
+                    # Half of the time of a visit is for connecting.
+                    late = [(self.now + visit.deadline) / 2 for visit in step if visit.node in self.slow]
+                    self.now = max([self.now, *late])
         except StopIteration as stop:
             return list(stop.value)
+
+    def _answer(self, visits: list[Visit]) -> list[Any]:
+        if visits[0].calls == QUESTIONS:
+            return [self._view(visit.node) for visit in visits]
+        return self.answers.pop(0) if self.answers else [[GONE] * len(visit) for visit in visits]
+
+    def _view(self, node: Address) -> list[Any]:
+        lines = [f"id-{name} x flags - 0 0 {epoch} x" for name, epoch in self.epochs.get(node, {}).items()]
+        return [self.views.get(node, GONE), "\n".join(lines).encode()]
 
     @property
     def visited(self) -> list[list[tuple[Any, ...]]]:
         """Where each round went, and with which words."""
         return [
-            [(visit.node, *(_word(call) for call in visit.calls)) for visit in visits] for visits in self.made
+            [(visit.node, *dict.fromkeys(_word(call) for call in visit.calls)) for visit in visits]
+            for visits in self.made
         ]
 
 
 def _word(call: Call) -> Any:
     if isinstance(call, DurableCall):
         return _word(call.call)
+    if call in QUESTIONS:
+        return "?"
     return call.script.name if isinstance(call, ScriptCall) else call.command[0]
 
 
@@ -116,23 +141,27 @@ def test_w25_a_script_names_a_key_more_that_never_exists() -> None:
 
 
 def test_a_map_that_is_not_known_is_learned_first() -> None:
-    """From the first node that answers."""
-    cluster = ScriptedCluster([[GONE]], [[MAP]], [["reply"]], known=False)
+    """From those that answer, of some that are asked at the same time."""
+    cluster = ScriptedCluster([["reply"]], known=False)
+    cluster.views[A] = GONE
     assert ["reply"] == cluster.route(at(HIGH))
-    assert [[(A, "CLUSTER")], [(B, "CLUSTER")], [(B, "x")]] == cluster.visited
+    assert [[(A, "?"), (B, "?")], [(B, "x")]] == cluster.visited
 
 
-def test_who_does_not_answer_when_asked_for_the_map_gets_half_of_the_time() -> None:
-    """The rest is for the others."""
-    cluster = ScriptedCluster([[MAP]], [["reply"]], known=False)
+def test_who_does_not_answer_when_asked_for_the_map_gets_a_part_of_the_time() -> None:
+    """The rest is for the others; a node that is slow and not gone gets more the next time."""
+    cluster = ScriptedCluster([["reply"]], known=False, seeds=(A, B, C, D, E))
+    cluster.views = {E: MAP}
+    cluster.slow = {A, B, C}
     cluster.route(at(LOW))
-    assert 1_002.5 == cluster.made[0][0].deadline
-    assert 1_005.0 == cluster.made[1][0].deadline
+    assert [[A, B, C], [D, E], [A]] == [[visit.node for visit in visits] for visits in cluster.made]
+    seconds = [visits[0].deadline - 1_000.0 for visits in cluster.made]
+    assert [1.0, pytest.approx(2.5, abs=0.1), 5.0] == seconds
 
 
 def test_a_call_of_no_key_goes_to_any_primary_that_answers() -> None:
     """And to another when the first one does not."""
-    cluster = ScriptedCluster([[GONE]], [[MAP]], [["pong"]])
+    cluster = ScriptedCluster([[GONE]], [["pong"]])
     assert ["pong"] == cluster.route(at(None))
     assert [(A, "x")] == cluster.visited[0]
     assert [(B, "x")] == cluster.visited[2]
@@ -141,12 +170,11 @@ def test_a_call_of_no_key_goes_to_any_primary_that_answers() -> None:
 def test_moved_is_followed_and_the_map_learned_once() -> None:
     """By who serves the slot now; the other call's reply stands."""
     new_map = [[0, HALF - 1, [b"c", 3, b"id-c"]], MAP[1]]
-    cluster = ScriptedCluster(
-        [[answer("MOVED", f"{LOW} c:3"), "kept"]], [[new_map]], [["reply"]], [["again"]]
-    )
+    cluster = ScriptedCluster([[answer("MOVED", f"{LOW} c:3"), "kept"]], [["reply"]], [["again"]])
+    cluster.views[C] = new_map
     assert ["reply", "kept"] == cluster.perform(at(LOW, "one"), at(LOW + 1, "two"))
     assert ["again"] == cluster.route(at(LOW + 1, "three"))
-    assert [[(A, "one", "two")], [(C, "CLUSTER")], [(C, "one")], [(C, "three")]] == cluster.visited
+    assert [[(A, "one", "two")], [(C, "?"), (B, "?")], [(C, "one")], [(C, "three")]] == cluster.visited
     assert 0 == cluster.pauses
 
 
@@ -169,7 +197,7 @@ def test_nodes_that_send_a_call_to_and_fro_are_given_time() -> None:
     """They have not agreed yet; without rests it would be a storm."""
     to_b: list[Any] = [[answer("MOVED", f"{LOW} b:2")]]
     to_a: list[Any] = [[answer("MOVED", f"{LOW} a:1")]]
-    cluster = ScriptedCluster(*[to_b, [[MAP]], to_a] * 4, [["reply"]])
+    cluster = ScriptedCluster(*[to_b, to_a] * 4, [["reply"]])
     assert ["reply"] == cluster.route(at(LOW))
     assert 5 == cluster.pauses
 
@@ -177,9 +205,7 @@ def test_nodes_that_send_a_call_to_and_fro_are_given_time() -> None:
 @pytest.mark.parametrize("code", ["TRYAGAIN", "BUSY", "MISCONF", "NOREPLICAS"])
 def test_h20_what_passes_is_waited_out_where_it_is(code: str) -> None:
     """The others of the round are not sent again."""
-    answers: list[list[Any]] = [[["a"], [answer(code)]]]
-    answers += [[[MAP]]] if code != "TRYAGAIN" else []
-    cluster = ScriptedCluster(*answers, [["b"]])
+    cluster = ScriptedCluster([["a"], [answer(code)]], [["b"]])
     assert ["a", "b"] == cluster.route(at(LOW), at(HIGH))
     assert [(B, "x")] == cluster.visited[-1]
     assert 1 == cluster.pauses
@@ -189,24 +215,27 @@ def test_h20_what_passes_is_waited_out_where_it_is(code: str) -> None:
 def test_h20_who_serves_a_slot_no_more_is_found_by_a_new_map(code: str) -> None:
     """After a rest, since a replica takes a while to be elected."""
     new_map = [MAP[0], [HALF, SLOTS - 1, [b"c", 3, b"id-c"]]]
-    cluster = ScriptedCluster([[answer(code)]], [[new_map]], [["reply"]])
+    cluster = ScriptedCluster([[answer(code)]], [["reply"]])
+    cluster.views = {A: new_map}
     assert ["reply"] == cluster.route(at(HIGH, replay=Replay.NEVER))
-    assert [[(B, "x")], [(A, "CLUSTER")], [(C, "x")]] == cluster.visited
+    assert [(B, "x")] == cluster.visited[0]
+    assert [(C, "x")] == cluster.visited[-1]
     assert 1 == cluster.pauses
 
 
 def test_a_node_that_is_gone_is_asked_last_and_replaced_by_the_new_map() -> None:
     """At once the first time: it may have been replaced long ago."""
     new_map = [[0, HALF - 1, [b"c", 3, b"id-c"]], MAP[1]]
-    cluster = ScriptedCluster([[GONE]], [[new_map]], [["reply"]])
+    cluster = ScriptedCluster([[GONE]], [["reply"]])
+    cluster.views = {B: new_map}
     assert ["reply"] == cluster.route(at(LOW, replay=Replay.NEVER))
-    assert [[(A, "x")], [(B, "CLUSTER")], [(C, "x")]] == cluster.visited
+    assert [[(A, "x")], [(B, "?")], [(C, "x")]] == cluster.visited
     assert 0 == cluster.pauses
 
 
 def test_a_call_that_may_have_run_keeps_that_to_the_end() -> None:
     """Wherever it is sent next."""
-    cluster = ScriptedCluster([[LOST]], [[MAP]], [[answer("MOVED", f"{LOW} b:2")]], [[MAP]], [["reply"]])
+    cluster = ScriptedCluster([[LOST]], [[answer("MOVED", f"{LOW} b:2")]], [["reply"]])
     assert ["reply"] == cluster.route(at(LOW, replay=Replay.BY_TOKEN))
     assert [[], [0], [0]] == [
         list(visit.replayed) for [visit] in cluster.made if visit.calls[0] == at(LOW, replay=Replay.BY_TOKEN)
@@ -226,7 +255,8 @@ def test_what_has_no_outcome_in_time_was_not_done_or_may_have_been() -> None:
 
 def test_a_slot_that_nobody_serves_is_waited_for() -> None:
     """The error names it."""
-    cluster = ScriptedCluster(*[[[MAP[:1]]]] * 50, known=False)
+    cluster = ScriptedCluster(known=False)
+    cluster.views = {A: MAP[:1]}
     [outcome] = cluster.perform(at(HIGH))
     assert isinstance(outcome, RedisUnavailableError)
     assert f"no node serves slot {HIGH}" in str(outcome)
@@ -235,7 +265,8 @@ def test_a_slot_that_nobody_serves_is_waited_for() -> None:
 def test_a_single_server_is_no_cluster_and_the_error_says_so() -> None:
     """At once: it will not become one."""
     refusal = RedisReplyError("command CLUSTER was refused: ERR This instance has cluster support disabled")
-    cluster = ScriptedCluster([[refusal]], [[refusal]], known=False)
+    cluster = ScriptedCluster(known=False)
+    cluster.views = {A: refusal, B: refusal}
     [outcome] = cluster.route(at(LOW))
     assert "a single server's URL begins with redis://" in str(outcome)
     assert 0 == cluster.pauses
@@ -244,7 +275,8 @@ def test_a_single_server_is_no_cluster_and_the_error_says_so() -> None:
 def test_who_may_not_ask_for_the_map_is_told_which_right_is_missing() -> None:
     """At once."""
     refusal = RedisPermissionError("command CLUSTER was refused: NOPERM ...")
-    cluster = ScriptedCluster([[refusal]], [[refusal]], known=False)
+    cluster = ScriptedCluster(known=False)
+    cluster.views = {A: refusal, B: refusal}
     assert [refusal] == cluster.route(at(LOW))
 
 
@@ -253,3 +285,97 @@ def test_an_error_of_one_call_touches_no_other() -> None:
     refusal = RedisReplyError("WRONGTYPE")
     cluster = ScriptedCluster([["one", refusal]])
     assert ["one", refusal] == cluster.route(at(LOW), at(LOW))
+
+
+BEFORE = [[0, HALF - 1, [b"a", 1, b"id-a"], [b"d", 4, b"id-d"]], MAP[1]]
+AFTER = [[0, HALF - 1, [b"d", 4, b"id-d"]], MAP[1]]
+"""The map after D, a replica, has taken the slots of A."""
+
+
+def cut_off(*, epochs: bool = True, known: bool = True) -> ScriptedCluster:
+    """Return a cluster whose primary A has been replaced by D, and has not heard of it."""
+    cluster = ScriptedCluster(known=False)
+    if known:
+        cluster.nodes.learn([View(A, BEFORE)], cluster.now)
+    cluster.views = {A: BEFORE, B: AFTER, D: AFTER}
+    if epochs:
+        cluster.epochs = {A: {"a": 1, "b": 2}, B: {"b": 2, "d": 7}, D: {"b": 2, "d": 7}}
+    return cluster
+
+
+@pytest.mark.parametrize("epochs", [True, False], ids=["epochs", "no right to see epochs"])
+def test_d50_a_primary_that_is_cut_off_does_not_hide_its_fail_over(epochs: bool) -> None:
+    """It answers with its old view, and refuses the call; the others know its successor."""
+    cluster = cut_off(epochs=epochs)
+    cluster.answers = [[[answer("CLUSTERDOWN")]], [["reply"]]]
+    assert ["reply"] == cluster.route(at(LOW))
+    assert [(A, "x")] == cluster.visited[0]
+    assert [(D, "x")] == cluster.visited[-1]
+    assert 1 == cluster.pauses
+
+
+def test_d50_the_highest_epoch_is_believed_whoever_is_asked_first() -> None:
+    """A new process asks the seeds, and the one that is cut off is the first of them."""
+    cluster = cut_off(known=False)
+    cluster.answers = [[["reply"]]]
+    assert ["reply"] == cluster.route(at(LOW))
+    assert [[(A, "?"), (B, "?")], [(D, "x")]] == cluster.visited
+
+
+def test_d50_nodes_whose_view_led_to_an_error_are_asked_last() -> None:
+    """A and B are cut off together; C is asked only because their map was wrong."""
+    cluster = ScriptedCluster(seeds=(A, B, C))
+    cluster.nodes.learn([View(A, BEFORE), View(B, BEFORE)], cluster.now)
+    cluster.views = {A: BEFORE, B: BEFORE, C: AFTER}
+    cluster.answers = [[[answer("CLUSTERDOWN")]], [["reply"]]]
+    assert ["reply"] == cluster.route(at(LOW))
+    assert [[(A, "x")], [(D, "?"), (C, "?")], [(D, "x")]] == cluster.visited
+
+
+def pods(*numbers: int) -> list[Address]:
+    """Return addresses of nodes that come and go."""
+    return [(f"10.0.0.{number}", 6379) for number in numbers]
+
+
+def served_by(nodes: list[Address], *, ids: str = "") -> list[list[object]]:
+    """Return the map of a cluster of these nodes."""
+    share = SLOTS // len(nodes)
+    return [
+        [place * share, (place + 1) * share - 1, [host.encode(), port, f"{ids}{place}".encode()]]
+        for place, (host, port) in enumerate(nodes)
+    ]
+
+
+@pytest.mark.parametrize("ids", ["", "new-"], ids=["the same nodes", "new nodes"])
+@pytest.mark.parametrize("seed_was_silent", [False, True])
+def test_d62_a_cluster_under_new_addresses_is_found_by_its_seed(ids: str, seed_was_silent: bool) -> None:
+    """Every address of the past swallows what it is sent, and there are many of them."""
+    seed = ("redis", 6379)
+    cluster = ScriptedCluster(seeds=(seed,), known=False)
+    for first in range(0, 60, 6):
+        nodes = pods(*range(first, first + 6))
+        cluster.nodes.learn([View(seed, served_by(nodes))], cluster.now)
+    cluster.slow = {*pods(*range(60)), seed}
+    if seed_was_silent:
+        [outcome] = cluster.perform(at(LOW))
+        assert isinstance(outcome, RedisUnavailableError)
+    cluster.slow.discard(seed)
+    new = pods(*range(100, 106))
+    cluster.views = {seed: served_by(new, ids=ids)}
+    cluster.answers = [[["reply"]]] if seed_was_silent else [[[GONE]], [["reply"]]]
+    assert ["reply"] == cluster.route(at(LOW))
+    assert [(new[0], "x")] == cluster.visited[-1]
+
+
+def test_d62_silent_nodes_are_remembered_across_calls() -> None:
+    """The second call asks other nodes for the map; the first one has found out which are silent."""
+    cluster = ScriptedCluster(seeds=(A, B, C, D, E), known=False)
+    cluster.views = {D: MAP, E: MAP}
+    cluster.slow = {A, B, C}
+    cluster.answers = [[["one"]]]
+    assert ["one"] == cluster.route(at(HIGH))
+    cluster.nodes.doubt(cluster.nodes.generation, cluster.now - 31)
+    cluster.made = []
+    cluster.answers = [[["two"]]]
+    assert ["two"] == cluster.route(at(HIGH))
+    assert [[(D, "?"), (E, "?")], [(B, "x")]] == cluster.visited

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyasynq._backoff import jittered_pause
 from pyasynq._redis.addresses import format_address
 from pyasynq._redis.cluster.slot_map import guard_key, slot_of
+from pyasynq._redis.cluster.view import QUESTIONS, View
 from pyasynq._redis.cluster.visit import NO_ANSWER, UnsettledCall, Visit
 from pyasynq._redis.exchange import UNSETTLED, CallResult
-from pyasynq._redis.plan import CommandCall, DurableCall, Replay, ScriptCall
+from pyasynq._redis.plan import DurableCall, ScriptCall
 from pyasynq._redis.steps import Pause
 from pyasynq.errors import RedisReplyError, RedisUnavailableError, ReplyLostError
 
@@ -29,13 +30,17 @@ if TYPE_CHECKING:
 RoutingStep: TypeAlias = "list[Visit] | Pause"
 Answers: TypeAlias = "list[list[CallResult | UnsettledCall]]"
 
-_LEARN: Final = CommandCall(("CLUSTER", "SLOTS"), None, Replay.SAFE)
 _SHORTEST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
 _SPARED_SHARE: Final = 0.1
 """Of the time-out: what was refused is not sent again so late.
 
 An error that says "not done" is worth more than one that says "nobody knows".
+"""
+_FIRST_LOOK: Final = 1.0
+"""Seconds that nodes have to tell the map; each further look of a round takes twice the time.
+
+A node that swallows all we send holds up those that are asked at the same time.
 """
 _FREE_REDIRECTS: Final = 3
 """So often a call follows a slot at once; nodes that send it back and forth are given time to agree."""
@@ -64,7 +69,7 @@ class _Routing:
         self._replayed: set[int] = set()
         self._sent_to: dict[int, tuple[Address, bool]] = {}
         """Where a node has sent a call, and whether for this once."""
-        self._silent: set[Address] = set()
+        self._look_seconds = _FIRST_LOOK
         self._redirects = 0
         self._must_pause = False
         self._pauses = 0
@@ -105,23 +110,17 @@ class _Routing:
             if position in self._sent_to:
                 node, asking = self._sent_to.pop(position)
             else:
-                owner = self._anybody() if slot is None else self._nodes.owner(slot)
+                owner = self._nodes.any_primary() if slot is None else self._nodes.owner(slot)
                 if owner is None:
                     if self._nodes.generation:
                         self._cause = f"no node serves slot {slot}"
-                    self._must_pause = self._nodes.doubted = True
+                    self._must_pause = True
+                    self._nodes.doubt(self._nodes.generation, self._state.monotonic())
                     self._waiting.append(position)
                     continue
                 node, asking = owner, False
             groups[node, asking].append(position)
         return dict(groups)
-
-    def _anybody(self) -> Address | None:
-        for node in self._nodes.primaries:
-            if node not in self._silent:
-                return node
-        self._silent.clear()
-        return next(iter(self._nodes.primaries), None)
 
     def _visit(self, node: Address, asking: bool, some: list[int]) -> Visit:  # noqa: FBT001 - a group's key
         replayed = [place for place, position in enumerate(some) if position in self._replayed]
@@ -131,6 +130,8 @@ class _Routing:
         self, node: Address, generation: int, some: list[int], outcomes: list[CallResult | UnsettledCall]
     ) -> None:
         redirected = False
+        now = self._state.monotonic()
+        was_late = self._nodes.is_late(node, now)
         for position, outcome in zip(some, outcomes, strict=True):
             if not isinstance(outcome, UnsettledCall):
                 self.outcomes[position] = outcome
@@ -139,42 +140,53 @@ class _Routing:
             self._cause = f"{format_address(node)}: {outcome.cause}"
             if outcome.replayed:
                 self._replayed.add(position)
-            if redirection := self._nodes.redirected(outcome.cause, node):
+            if redirection := self._nodes.redirected(outcome.cause, node, now):
                 redirected = True
                 self._sent_to[position] = redirection
             elif outcome.code == NO_ANSWER:
                 # Another may serve its slots by now; if not, it may just have been started again.
-                self._must_pause |= node in self._silent
-                self._silent.add(node)
-                self._nodes.doubt(generation)
+                self._must_pause |= was_late
+                self._nodes.ask_last((node,), now)
+                self._nodes.doubt(generation, now)
             else:
                 self._must_pause = True
                 if outcome.code != "TRYAGAIN":
-                    self._nodes.doubt(generation)
+                    self._nodes.doubt(generation, now)
+                if outcome.code == "CLUSTERDOWN":
+                    self._nodes.ask_last((node,), now)
         self._redirects += redirected
         self._must_pause |= redirected and self._redirects > _FREE_REDIRECTS
 
     def _learn(self) -> Generator[RoutingStep, Any, None]:
-        """Learn the map from the first node that knows it; who does not answer here is asked last by all."""
+        """Learn the map from some nodes at the same time; ask the next ones if none of these knows it."""
         refusal: Exception | None = None
-        for node in self._nodes.whom_to_ask(self._silent):
+        for nodes in self._nodes.looks(self._state.monotonic()):
             if self._is_over():
                 return
-            # One that does not answer must not take the time of those that do.
-            deadline = (self._state.monotonic() + self._deadline) / 2
-            [[answer]] = yield [Visit(node, [_LEARN], deadline)]
-            if isinstance(answer, UnsettledCall):
-                self._silent.add(node)
-                self._cause = f"{format_address(node)}: {answer.cause}"
-            elif isinstance(answer, Exception):
-                refusal, self._cause = answer, str(answer)
-            elif self._nodes.learn(answer, node):
+            end = self._end_of_look()
+            answers: Answers = yield [Visit(node, QUESTIONS, end) for node in nodes]
+            views: list[View] = []
+            for node, (slots, epochs) in zip(nodes, answers, strict=True):
+                if isinstance(slots, UnsettledCall):
+                    self._nodes.ask_last((node,), self._state.monotonic())
+                    self._cause = f"{format_address(node)}: {slots.cause}"
+                elif isinstance(slots, Exception):
+                    refusal, self._cause = slots, str(slots)
+                else:
+                    views.append(View(node, slots, epochs if isinstance(epochs, bytes) else b""))
+            if self._nodes.learn(views, self._state.monotonic()):
                 return
-            else:
-                self._cause = f"{format_address(node)}: this node knows of no slots of this cluster"
+            for view in views:
+                self._cause = f"{format_address(view.asked)}: this node knows of no slots of this cluster"
         self._must_pause = True
         if refusal is not None and not self._nodes.primaries:
             self._give_up(_explained(refusal, self._state.address))
+
+    def _end_of_look(self) -> float:
+        """Return when a look must be over: nodes that do not answer must not take the time of the others."""
+        now = self._state.monotonic()
+        seconds, self._look_seconds = self._look_seconds, 2 * self._look_seconds
+        return now + min(seconds, (self._deadline - now) / 2)
 
     def _pause(self) -> Generator[RoutingStep, Any, None]:
         self._must_pause = False

@@ -1,0 +1,96 @@
+"""The map of a cluster as one node sees it. Nodes may disagree, when some are cut off from the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._redis.plan import CommandCall, Replay
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._redis.addresses import Address
+    from pyasynq._redis.plan import Reply
+
+QUESTIONS: Final = (
+    CommandCall(("CLUSTER", "SLOTS"), None, Replay.SAFE),
+    CommandCall(("CLUSTER", "NODES"), None, Replay.SAFE),
+)
+"""Calls whose replies make a view.
+
+SLOTS has the addresses that are meant for clients. NODES has the configuration epochs, by which nodes that
+disagree find out who is right.
+"""
+
+
+class Claim(NamedTuple):
+    """A range of slots, the node that owns it, and the configuration epoch of the owner, 0 if unknown."""
+
+    epoch: int
+    first: int
+    last: int
+    owner: Address
+
+
+class View:
+    """What a node has said of its cluster.
+
+    Attributes:
+        asked: the address of the node.
+        claims: the ranges of slots and their owners.
+        ids: of the primaries and replicas, by address.
+    """
+
+    __slots__ = ("asked", "claims", "ids")
+
+    def __init__(self, asked: Address, ranges: Reply, nodes: bytes = b"") -> None:
+        """Read the replies to `QUESTIONS`; the second one is empty if it was refused."""
+        self.asked = asked
+        self.claims: list[Claim] = []
+        self.ids: dict[Address, bytes] = {}
+        epochs = _read_epochs(nodes)
+        for first, last, *serving in ranges:
+            if not serving:
+                continue
+            self.ids |= {read_address(node, asked): _read_id(node) for node in serving}
+            owner = serving[0]
+            self.claims.append(Claim(epochs.get(_read_id(owner), 0), first, last, read_address(owner, asked)))
+
+    @property
+    def has_one_primary(self) -> bool:
+        """Whether it names one primary only."""
+        return len({claim.owner for claim in self.claims}) == 1
+
+    @property
+    def others(self) -> set[bytes]:
+        """Ids of the nodes that it names besides the asked one, or of that one if it is alone.
+
+        The asked one may have been a node of this cluster before it joined another.
+        """
+        ids = {node_id for address, node_id in self.ids.items() if address != self.asked}
+        return (ids or set(self.ids.values())) - {b""}
+
+
+def views_of_cluster(known: frozenset[bytes], views: Sequence[View]) -> list[View]:
+    """Return the views that name a node with a known id; if none is known, that agree with the first."""
+    ids = known or (frozenset(views[0].ids.values()) if views else known)
+    return [view for view in views if not (ids and view.others) or not ids.isdisjoint(view.others)]
+
+
+def read_address(node: Reply, asked: Address) -> Address:
+    """Return the address in a host and a port; without a host it is that of the asked node."""
+    host, port = node[0], node[1]
+    if not host or host == b"?":  # the node does not know its own name
+        return asked[0], int(port)
+    return host.decode().lower(), int(port)
+
+
+def _read_id(node: Reply) -> bytes:
+    return bytes(node[2]) if len(node) > 2 else b""
+
+
+def _read_epochs(nodes: bytes) -> dict[bytes, int]:
+    """Return the epoch of each node by its id, from CLUSTER NODES."""
+    # A line is: id, address, flags, primary, ping sent, pong received, epoch, ...
+    lines = [line.split() for line in nodes.splitlines()]
+    return {fields[0]: int(fields[6]) for fields in lines if len(fields) > 6 and fields[6].isdigit()}
