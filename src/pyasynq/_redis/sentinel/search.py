@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from pyasynq._checks import whole_number_of
+from pyasynq._redis.addresses import format_address
 from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError
 from pyasynq._redis.steps import Received
 from pyasynq.errors import ConfigurationError, PyasynqError, RedisAuthenticationError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Collection, Generator, Mapping, Sequence
 
     from pyasynq._redis.addresses import Address
     from pyasynq._redis.plan import Argument
@@ -46,11 +48,30 @@ class Enter(NamedTuple):
     seconds: float
 
 
-class Found(NamedTuple):
-    """The primary, to which the caller is connected now, and the Sentinel that knew it."""
+class Named(NamedTuple):
+    """What a Sentinel says.
+
+    Attributes:
+        primary: the address of the primary.
+        epoch: its configuration epoch, which each fail-over makes higher; None if the Sentinel does not tell.
+    """
 
     primary: Address
-    sentinel: Address
+    epoch: int | None
+
+
+class Found(NamedTuple):
+    """The primary, to which the caller is connected now.
+
+    Attributes:
+        named: the primary and its epoch.
+        heard: Sentinels that have named a primary.
+        silent: Sentinels that were asked and have not.
+    """
+
+    named: Named
+    heard: frozenset[Address]
+    silent: frozenset[Address]
 
 
 Search: TypeAlias = "Generator[Ask | Enter, Any, Found | OpenAnswer]"
@@ -81,62 +102,124 @@ def primary_target(target: RedisTarget, primary: Address) -> RedisTarget:
     )
 
 
-def question(target: RedisTarget) -> tuple[Argument, ...]:
-    """Return the command that asks a Sentinel where the primary is."""
+def questions(target: RedisTarget) -> list[tuple[Argument, ...]]:
+    """Return the commands that ask a Sentinel where the primary is, and since which epoch."""
     assert target.sentinels is not None  # noqa: S101 - as above
-    return ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.sentinels.primary)
+    # During a fail-over the first one has the new address earlier than the second one.
+    name = target.sentinels.primary
+    return [("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name), ("SENTINEL", "MASTER", name)]
 
 
-def address_in(reply: Any) -> Address | None:
-    """Return the address that a Sentinel answered with."""
-    match reply:
-        case [bytes(host), bytes(port)]:
+def read_named(answer: object) -> Named | None:
+    """Return what a Sentinel has answered to `questions`; None if it names no primary.
+
+    A user may lack the right to the second one; then the epoch is unknown.
+    """
+    if not isinstance(answer, Received):
+        return None
+    match answer.replies:
+        case [[bytes(host), bytes(port)], *more]:
             number = whole_number_of(port.decode(errors="replace"))
-            return None if number is None else (host.decode(errors="replace"), number)
+            if number is not None:
+                return Named((host.decode(errors="replace"), number), _read_epoch(*more))
     return None
 
 
-def search(target: RedisTarget, sentinels: Sequence[Address], seconds: float) -> Search:
-    """Find and enter the primary: ask each Sentinel until one names a server that is one.
+def _read_epoch(fields: object = None) -> int | None:
+    if not isinstance(fields, list) or b"config-epoch" not in fields[:-1]:
+        return None
+    value = fields[fields.index(b"config-epoch") + 1]
+    return whole_number_of(value.decode(errors="replace")) if isinstance(value, bytes) else None
 
-    A Sentinel that was cut off may name a server of the past; then the next one is asked. What is left of
-    the time is shared evenly by what is left to try, so that one that swallows all we send costs its share.
+
+def rank(named: Mapping[Address, Named], known: Named | None, sentinels: int) -> list[Named]:
+    """Return the primaries that may be believed, the best one first.
+
+    The highest epoch wins, as among Sentinels, and lower ones are not believed: what such a server is told
+    is lost. Where epochs are equal or unknown, most Sentinels win, then the known primary.
+
+    Args:
+        named: by Sentinel.
+        known: what was believed before. Older answers count only if more than half of the Sentinels have
+            answered, as after these were set up again from nothing.
+        sentinels: how many there are.
+    """
+    highest = max((_order(one) for one in named.values()), default=-1)
+    if highest >= 0 and known is not None and highest < _order(known) and 2 * len(named) <= sentinels:
+        return []
+    votes = Counter(one.primary for one in named.values())
+    possible = [one for one in dict.fromkeys(named.values()) if _order(one) in {highest, -1}]
+    primary = None if known is None else known.primary
+    return sorted(possible, key=lambda one: (-_order(one), -votes[one.primary], one.primary != primary))
+
+
+def _order(named: Named) -> int:
+    return -1 if named.epoch is None else named.epoch
+
+
+def _is_settled(named: Mapping[Address, Named], known: Named | None, sentinels: int) -> bool:
+    """Return whether more than half of the Sentinels name the same primary, not older than the known one."""
+    [(best, count)] = Counter(named.values()).most_common(1)
+    return 2 * count > sentinels and (known is None or _order(best) >= _order(known))
+
+
+def search(
+    target: RedisTarget,
+    sentinels: Sequence[Address],
+    seconds: float,
+    *,
+    known: Named | None = None,
+    silent: Collection[Address] = (),
+) -> Search:
+    """Find and enter the primary.
+
+    Sentinels are asked one after the other until more than half of them agree; if they do not, all are asked,
+    and the highest epoch is believed. The time that is left is shared evenly by what is left to try, so a
+    Sentinel that swallows all we send costs its share.
 
     Args:
         target: with the group.
         sentinels: in the order in which to ask them.
         seconds: for all of it.
+        known: what was believed before.
+        silent: the last of the Sentinels, which did not answer the last time. They are asked only if the
+            others do not lead to a primary.
 
     Returns:
         the primary, or why none was entered.
     """
     deadline = time.monotonic() + seconds
 
-    left = len(sentinels) + 1
-
-    def share() -> float:
+    def share(left: int) -> float:
         return max((deadline - time.monotonic()) / left, _SHORTEST_STEP)
 
     troubles = _Troubles()
+    named: dict[Address, Named] = {}
     entered: set[Address] = set()
-    for sentinel in sentinels:
+    for place, sentinel in enumerate(sentinels):
+        waiting = sentinels[place + 1 :]
         asked = sentinel_target(target, sentinel)
-        answer = yield Ask(asked, [question(target)], share())
-        primary = _named(answer)
-        left -= 1
-        if primary is None:
-            if isinstance(answer, Received) and answer.replies == [None]:
-                answer = _unknown(target, asked, (yield Ask(asked, [("SENTINEL", "MASTERS")], share())))
+        answer = yield Ask(asked, questions(target), share(len(waiting) + 2))
+        if (found := read_named(answer)) is not None:
+            named[sentinel] = found
+        else:
+            if isinstance(answer, Received) and answer.replies[:1] == [None]:
+                names = yield Ask(asked, [("SENTINEL", "MASTERS")], share(len(waiting) + 1))
+                answer = _unknown(target, asked, names)
             troubles.of_sentinel(asked, answer)
+        if waiting and not (named and (waiting[0] in silent or _is_settled(named, known, len(sentinels)))):
             continue
-        if primary in entered:
-            continue
-        entered.add(primary)
-        candidate = primary_target(target, primary)
-        opened: OpenAnswer = yield Enter(candidate, share())
-        if opened is None:
-            return Found(primary, sentinel)
-        troubles.of_primary(candidate, opened)
+        candidates = [one for one in rank(named, known, len(sentinels)) if one.primary not in entered]
+        for number, candidate in enumerate(candidates):
+            entered.add(candidate.primary)
+            server = primary_target(target, candidate.primary)
+            opened: OpenAnswer = yield Enter(server, share(len(waiting) + len(candidates) - number))
+            if opened is None:
+                heard = frozenset(named)
+                return Found(candidate, heard, frozenset(sentinels[: place + 1]) - heard)
+            troubles.of_primary(server, opened)
+    if named and known is not None and not entered:
+        return f"the Sentinels that answer name a primary from before {format_address(known.primary)}"
     return troubles.worst()
 
 
@@ -183,10 +266,6 @@ class _Troubles:
             f"none of its Sentinels answers ({'; '.join(self._passing)}); "
             "start them, or correct their addresses, whose port is 26379 unless given"
         )
-
-
-def _named(answer: object) -> Address | None:
-    return address_in(answer.replies[0]) if isinstance(answer, Received) and answer.replies else None
 
 
 def _unknown(target: RedisTarget, asked: RedisTarget, answer: object) -> ConfigurationError:
