@@ -5,12 +5,10 @@ They are started once for each test process that asks for them, and end with it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-import hiredis
 import pytest
 import redis
 from redis.backoff import NoBackoff
@@ -18,12 +16,9 @@ from redis.retry import Retry
 
 from pyasynq.embedded import find_server_binary
 from tests import waiting
-from tests.fix_listener import Listener
 from tests.ports import free_ports
 
 if TYPE_CHECKING:
-    import socket
-    import threading
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
@@ -240,40 +235,6 @@ class SentinelGroup:
             if any(_fields(replica)["flags"] != "slave" for replica in replicas):
                 return False
         return self._is_agreed()
-
-
-class ToldSentinel(Listener):
-    """A Sentinel that says what it is told to say, as one that is cut off from the others would.
-
-    Attributes:
-        primary: the port of the server that it names.
-        epoch: its configuration epoch.
-    """
-
-    def __init__(self, primary: int, epoch: int) -> None:
-        super().__init__(self._answer)
-        self.primary, self.epoch = primary, epoch
-
-    def _answer(self, connection: socket.socket, over: threading.Event) -> None:
-        reader = hiredis.Reader()
-        connection.settimeout(0.1)
-        while not over.is_set():
-            with contextlib.suppress(TimeoutError):
-                data = connection.recv(4_096)
-                if not data:
-                    return
-                reader.feed(data)
-            while (command := reader.gets()) is not False:
-                connection.sendall(self._reply(command[1].upper()))
-
-    def _reply(self, subcommand: bytes) -> bytes:
-        if subcommand == b"GET-MASTER-ADDR-BY-NAME":
-            words = ["127.0.0.1", str(self.primary)]
-        else:
-            words = ["name", NAME, "config-epoch", str(self.epoch)]
-        return b"".join(
-            [b"*%d\r\n" % len(words), *(b"$%d\r\n%s\r\n" % (len(one), one.encode()) for one in words)]
-        )
 
 
 def _fields(reply: list[bytes]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import signal
@@ -35,10 +34,9 @@ from pyasynq.events import Outcome
 from pyasynq.task import Task
 from tests.factories import Tasks
 from tests.fix_engine import do_nothing, serving
-from tests.fix_sentinel import NAME, Node, ToldSentinel, wait_until
+from tests.fix_sentinel import NAME, wait_until
 from tests.fix_tls import TlsFront
 from tests.invariants import check_invariants
-from tests.ports import free_ports
 from tests.run_async import run_async
 from tests.waiting import PATIENCE
 
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.fix_drivers import ClientFace
-    from tests.fix_sentinel import SentinelGroup
+    from tests.fix_sentinel import Node, SentinelGroup
     from tests.fix_tls import Certificates
 
 LONG = ("publish-period", "3000")
@@ -183,61 +181,6 @@ def test_one_sentinel_that_answers_is_enough_and_is_asked_first_from_then_on(
     client.ping()
     _, port = primary_watch.watch_of(parse_redis_url(url)).sentinels()[0]
     assert sentinel_group.sentinels[2].port == port
-
-
-def test_d63_a_sentinel_that_was_silent_is_heard_again(
-    sentinel_group: SentinelGroup, make_client: Callable[..., ClientFace]
-) -> None:
-    """The thread that asks every second tries it, though the others are enough."""
-    url = sentinel_group.url()
-    dead = sentinel_group.sentinels[1]
-    address = ("127.0.0.1", dead.port)
-    make_client(url).ping()
-    watch = primary_watch.watch_of(parse_redis_url(url))
-    dead.kill()
-    wait_until(lambda: watch.is_silent(address), "a Sentinel that is known to be silent")
-    assert address == watch.sentinels()[-1]
-    sentinel_group.heal()
-    wait_until(lambda: not watch.is_silent(address), "a Sentinel that is heard again")
-    assert address == watch.sentinels()[1]
-
-
-@pytest.fixture
-def two_primaries(tmp_path: Path) -> Iterator[tuple[Node, Node]]:
-    """Two servers that know nothing of one another, and both say that they are primaries."""
-    nodes = tuple(Node(tmp_path / str(port), port) for port in free_ports(2))
-    for node in nodes:
-        node.start_server()
-        wait_until(node.client.ping, "a server that answers")
-    yield nodes[0], nodes[1]
-    for node in nodes:
-        node.kill()
-        node.client.close()
-
-
-@pytest.mark.parametrize("stale", [0, 1, 2])
-def test_d63_sentinels_that_disagree_lead_to_the_primary_of_the_highest_epoch(
-    two_primaries: tuple[Node, Node], make_client: Callable[..., ClientFace], stale: int
-) -> None:
-    """One has not heard of a fail-over, and the old primary goes on answering."""
-    old, new = two_primaries
-    with contextlib.ExitStack() as stack:
-        sentinels = [stack.enter_context(ToldSentinel(old.port, 3)) for _ in range(3)]
-        url = f"redis-sentinel://{','.join(one.address for one in sentinels)}/{{}}?master={NAME}"
-        client = make_client(url.format(0))
-        client.enqueue("t", task_id="before")
-        for sentinel in sentinels:
-            if sentinel is not sentinels[stale]:
-                sentinel.primary, sentinel.epoch = new.port, 7
-        wait_until(lambda: follows(url.format(0), new), "a process that knows of the new primary")
-        client.enqueue("t", task_id="after")
-        newcomer = make_client(url.format(1))
-        for number in range(12):
-            newcomer.enqueue("t", task_id=str(number))
-    assert ["before"] == Tasks(old.client).ids("pending")
-    assert ["after"] == Tasks(new.client).ids("pending")
-    assert {"db0", "db1"} == set(new.client.info("keyspace"))
-    assert {"db0"} == set(old.client.info("keyspace"))
 
 
 def test_an_old_primary_that_still_works_gets_nothing_more(
