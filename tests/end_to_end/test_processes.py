@@ -20,6 +20,7 @@ from tests.ports import free_port
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
+    from tests.fix_drivers import OwnServer
     from tests.invariants import RedisClient
 
 TASKS = """
@@ -322,3 +323,20 @@ def test_the_hangup_of_a_closed_terminal_is_no_reload(tmp_path: Path, redis_url:
         supervisor.send_signal(signal.SIGHUP)
         assert 0 == supervisor.wait(10)
     assert "reloading" not in said.read_text()
+
+
+def test_d46_probes_under_a_supervisor_tell_of_redis_in_ready_alone(
+    tmp_path: Path, own_server: OwnServer
+) -> None:
+    """A restart would lose the outcomes that wait for Redis."""
+    own_server.connect().close()
+    port = free_port()
+    with Workers(tmp_path, own_server.url, "--processes", "1", "--health-port", str(port)) as workers:
+        workers.wait_until_ready(1)
+        wait_until(lambda: 200 == probe(port, "/ready"))
+        own_server.stop()
+        wait_until(lambda: 503 == probe(port, "/ready"))
+        assert 200 == probe(port, "/live")
+        own_server.start()
+        wait_until(lambda: 200 == probe(port, "/ready"))
+        assert 0 == workers.terminate()

@@ -33,10 +33,10 @@ LONGEST_PAUSE: Final = 1.0
 """Seconds between two tries to write names that Redis does not take."""
 FIRST_WAIT: Final = 0.1
 """Seconds that the first tasks of a queue wait for its name, which may be on another node."""
-_GAP: Final = 0.01
-"""Seconds in which the token bucket gets one token."""
-_BURST: Final = 1.0
-"""Seconds in which the empty bucket is filled."""
+_GAP: Final = 1.0
+"""Seconds in which the token bucket gets one token; one costs a lone enqueue 14 % more instructions."""
+_BURST: Final = 9.0
+"""Seconds in which the empty bucket is filled but for one token."""
 _MOST_NAMES: Final = 1_000
 _MOST_KNOWN: Final = 10_000
 _TRANSIENT: Final = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryError)
@@ -45,8 +45,9 @@ _TRANSIENT: Final = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryErro
 class QueueRegistry:
     """Names of queues that are owed to `asynq:queues`; any thread may call it.
 
-    A name travels in the pipeline of its tasks while a token bucket has tokens: 100, and 100 more a second.
-    So a queue that was removed is listed again at once, and a busy client does not pay for it each time.
+    A name travels in the pipeline of its tasks while a token bucket has tokens: ten, and one more a second.
+    A name that finds no token is owed, and follows within half a second. So a queue that was removed is soon
+    listed again, and a busy client does not pay for it with each batch.
     https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm
     """
 
@@ -70,6 +71,10 @@ class QueueRegistry:
         """Note that tasks were written to these queues, and their names not confirmed since."""
         for queue in queues:
             self._owed[queue] = None
+
+    def has(self, queues: Iterable[str]) -> bool:
+        """Return whether all these names are owed already."""
+        return all(map(self._owed.__contains__, queues))
 
     def take(self) -> list[str]:
         """Return names that are owed, to be written now; they are not owed any more."""
@@ -101,12 +106,13 @@ class RegistrarBase:
 
     Args:
         driver: runs the plans.
+        apart: whether names never travel with their tasks. Nothing does that replicas are to confirm.
     """
 
-    def __init__(self, driver: DriverBase) -> None:
+    def __init__(self, driver: DriverBase, *, apart: bool = False) -> None:
         self.registry = QueueRegistry()
         self._base = driver
-        self._is_cluster = driver.target.is_cluster
+        self._is_apart = apart or driver.target.is_cluster
         self._is_closed = False
 
     def _settle(self, queues: Sequence[str], outcomes: Sequence[Any]) -> bool:
@@ -118,6 +124,7 @@ class RegistrarBase:
         """
         registry = self.registry
         if len(outcomes) > len(queues):
+            # Its last one is that of the names, which travelled.
             confirmation = outcomes[-1]
             if not isinstance(confirmation, Exception) or self._is_refused(confirmation):
                 return registry.owes

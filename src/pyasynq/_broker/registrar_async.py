@@ -44,25 +44,29 @@ class AsyncRegistrar(RegistrarBase):
     wait for it at most 0.1 s, all others do not wait. A name that Redis does not take is sent again.
     """
 
-    def __init__(self, driver: AsyncDriver) -> None:
-        super().__init__(driver)
+    def __init__(self, driver: AsyncDriver, *, apart: bool = False) -> None:
+        super().__init__(driver, apart=apart)
         self._driver = driver
         self._homes = LoopHomes(_Home, _Home.abandon)
 
     async def run(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
         """Run plans in the caller's own task, as `run_unshielded` does; each has its queue in `queues`."""
         driver, registry = self._driver, self.registry
-        travels = bool(queues) and not self._is_cluster and (registry.may_travel() or not driver.stays_open)
-        sent: list[Plan[Any]] = [*plans, register_queues(queues)] if travels else list(plans)
+        sent: Sequence[Plan[Any]] = plans
+        if not self._is_apart and (registry.may_travel() or not driver.stays_open) and queues:
+            sent = [*plans, register_queues(queues)]
         outcomes: list[Any] = []
         try:
             outcomes = await driver.run_unshielded(sent)
         finally:
-            if self._settle(queues, outcomes):
+            home = self._homes.here()
+            # In a busy client the names are owed already, and the timer is set.
+            is_carried = home.timer is not None and registry.has(queues)
+            if not is_carried and self._settle(queues, outcomes):
                 self._carry_soon()
-        if self._is_cluster and registry.owes and registry.is_answered and registry.is_new(queues):
+        if self._is_apart and registry.is_answered and registry.is_new(queues) and registry.owes:
             await self._wait_for_names(queues)
-        return outcomes[: len(plans)]
+        return outcomes if sent is plans else outcomes[:-1]
 
     async def run_one(self, plan: Plan[T], queue: str) -> T:
         """Run one plan and return what it returns, or raise it. Cancelled, it leaves the plan on its way."""

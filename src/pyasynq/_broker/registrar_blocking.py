@@ -30,8 +30,8 @@ class BlockingRegistrar(RegistrarBase):
     A daemon thread sends the names that do not travel with their tasks. It ends when none is owed.
     """
 
-    def __init__(self, driver: BlockingDriver) -> None:
-        super().__init__(driver)
+    def __init__(self, driver: BlockingDriver, *, apart: bool = False) -> None:
+        super().__init__(driver, apart=apart)
         self._driver = driver
         self._home = 0
         """The process whose thread is at work; written by that thread and by the one that starts it."""
@@ -42,17 +42,20 @@ class BlockingRegistrar(RegistrarBase):
     def run(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
         """Run plans as one batch; each has its queue in `queues`."""
         registry = self.registry
-        travels = bool(queues) and not self._is_cluster and registry.may_travel()
-        sent: list[Plan[Any]] = [*plans, register_queues(queues)] if travels else list(plans)
+        sent: Sequence[Plan[Any]] = plans
+        if not self._is_apart and registry.may_travel() and queues:
+            sent = [*plans, register_queues(queues)]
         outcomes: list[Any] = []
         try:
             outcomes = self._driver.run_batch(sent)
         finally:
-            if self._settle(queues, outcomes):
+            # In a busy client the names are owed already, and the thread is at work.
+            is_carried = self._home == os.getpid() and registry.has(queues)
+            if not is_carried and self._settle(queues, outcomes):
                 self._carry_soon()
-        if self._is_cluster and registry.owes and registry.is_answered and registry.is_new(queues):
+        if self._is_apart and registry.is_answered and registry.is_new(queues) and registry.owes:
             self._wait_for_names(queues)
-        return outcomes[: len(plans)]
+        return outcomes if sent is plans else outcomes[:-1]
 
     def close(self) -> None:
         """Send no more names; wait 0.1 s for the call under way, which ends by itself."""
@@ -93,7 +96,7 @@ class BlockingRegistrar(RegistrarBase):
         """Send the names that are owed, every half second, until there are none."""
         registry, backoff = self.registry, Backoff(PAUSE, LONGEST_PAUSE)
         try:
-            if not self._is_cluster:
+            if not self._is_apart:
                 # The names of the last batches have travelled with their tasks.
                 self._bell.wait(PAUSE)
             while registry.owes and not self._is_closed:

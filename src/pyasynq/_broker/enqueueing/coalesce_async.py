@@ -96,7 +96,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
 
     def __init__(self, driver: AsyncDriver, clock: Clock, **settings: Any) -> None:
         super().__init__(driver, clock, **settings)
-        self._registrar = AsyncRegistrar(driver)
+        self._registrar = AsyncRegistrar(driver, apart=self._durable and driver.stays_open)
         self._batches_at_once = 1 if self._durable else 2
         room = partial(_Room, self._max_calls, self._max_bytes)
         self._queues = LoopHomes(lambda: _AsyncQueue(room()), lambda _: None)

@@ -123,7 +123,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
 
     def __init__(self, driver: BlockingDriver, clock: Clock, **settings: Any) -> None:
         super().__init__(driver, clock, **settings)
-        self._registrar = BlockingRegistrar(driver)
+        self._registrar = BlockingRegistrar(driver, apart=self._durable)
         self._queue = _ThreadQueue()
         self._largest = 0
         """Bytes of the largest call so far; while there is room for many of these, no sizes are added up."""
