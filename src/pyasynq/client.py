@@ -287,6 +287,9 @@ class Client:
         waits = getattr(self, "_waits", None)
         if waits is not None:
             waits.abandon()
+        for batcher in (getattr(self, "_batcher", None), getattr(self, "_durable_batcher", None)):
+            if batcher is not None:
+                batcher.abandon()
         driver = getattr(self, "_driver", None)
         return driver is not None and bool(driver.abandon())
 

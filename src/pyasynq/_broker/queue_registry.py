@@ -74,7 +74,11 @@ class QueueRegistry:
 
     def has(self, queues: Iterable[str]) -> bool:
         """Return whether all these names are owed already."""
-        return all(map(self._owed.__contains__, queues))
+        owed = self._owed
+        for queue in queues:  # noqa: SIM110 - a client does this twice for each batch; `all` takes twice the time
+            if queue not in owed:
+                return False
+        return True
 
     def take(self) -> list[str]:
         """Return names that are owed, to be written now; they are not owed any more."""
@@ -114,6 +118,10 @@ class RegistrarBase:
         self._base = driver
         self._is_apart = apart or driver.target.is_cluster
         self._is_closed = False
+
+    def abandon(self) -> None:
+        """Send no more names, from whatever thread."""
+        self._is_closed = True
 
     def _settle(self, queues: Sequence[str], outcomes: Sequence[Any]) -> bool:
         """Owe the names of queues that were written to, unless they travelled; return whether any are owed.

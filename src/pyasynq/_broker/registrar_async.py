@@ -51,22 +51,16 @@ class AsyncRegistrar(RegistrarBase):
 
     async def run(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
         """Run plans in the caller's own task, as `run_unshielded` does; each has its queue in `queues`."""
-        driver, registry = self._driver, self.registry
-        sent: Sequence[Plan[Any]] = plans
-        if not self._is_apart and (registry.may_travel() or not driver.stays_open) and queues:
-            sent = [*plans, register_queues(queues)]
-        outcomes: list[Any] = []
+        registry, home = self.registry, self._homes.here()
+        if home.timer is None or not registry.has(queues):
+            return await self._run_and_register(plans, queues)
+        # A busy client owes the names already, and the timer is set.
         try:
-            outcomes = await driver.run_unshielded(sent)
+            return await self._driver.run_unshielded(plans)
         finally:
-            home = self._homes.here()
-            # In a busy client the names are owed already, and the timer is set.
-            is_carried = home.timer is not None and registry.has(queues)
-            if not is_carried and self._settle(queues, outcomes):
+            if not registry.has(queues):
+                registry.owe(queues)
                 self._carry_soon()
-        if self._is_apart and registry.is_answered and registry.is_new(queues) and registry.owes:
-            await self._wait_for_names(queues)
-        return outcomes if sent is plans else outcomes[:-1]
 
     async def run_one(self, plan: Plan[T], queue: str) -> T:
         """Run one plan and return what it returns, or raise it. Cancelled, it leaves the plan on its way."""
@@ -94,6 +88,21 @@ class AsyncRegistrar(RegistrarBase):
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+
+    async def _run_and_register(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
+        driver, registry = self._driver, self.registry
+        sent: Sequence[Plan[Any]] = plans
+        if not self._is_apart and (registry.may_travel() or not driver.stays_open) and queues:
+            sent = [*plans, register_queues(queues)]
+        outcomes: list[Any] = []
+        try:
+            outcomes = await driver.run_unshielded(sent)
+        finally:
+            if self._settle(queues, outcomes):
+                self._carry_soon()
+        if self._is_apart and registry.is_answered and registry.is_new(queues) and registry.owes:
+            await self._wait_for_names(queues)
+        return outcomes if sent is plans else outcomes[:-1]
 
     async def _wait_for_names(self, queues: Sequence[str]) -> None:
         task = self._start(self._homes.here())

@@ -42,20 +42,20 @@ class BlockingRegistrar(RegistrarBase):
     def run(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
         """Run plans as one batch; each has its queue in `queues`."""
         registry = self.registry
-        sent: Sequence[Plan[Any]] = plans
-        if not self._is_apart and registry.may_travel() and queues:
-            sent = [*plans, register_queues(queues)]
-        outcomes: list[Any] = []
+        if self._home != os.getpid() or not registry.has(queues):
+            return self._run_and_register(plans, queues)
+        # A busy client owes the names already, and the thread is at work.
         try:
-            outcomes = self._driver.run_batch(sent)
+            return self._driver.run_batch(plans)
         finally:
-            # In a busy client the names are owed already, and the thread is at work.
-            is_carried = self._home == os.getpid() and registry.has(queues)
-            if not is_carried and self._settle(queues, outcomes):
+            if not registry.has(queues):
+                registry.owe(queues)
                 self._carry_soon()
-        if self._is_apart and registry.is_answered and registry.is_new(queues) and registry.owes:
-            self._wait_for_names(queues)
-        return outcomes if sent is plans else outcomes[:-1]
+
+    def abandon(self) -> None:
+        """Send no more names, from whatever thread."""
+        super().abandon()
+        self._bell.wake()
 
     def close(self) -> None:
         """Send no more names; wait 0.1 s for the call under way, which ends by itself."""
@@ -66,6 +66,21 @@ class BlockingRegistrar(RegistrarBase):
             self._bell.wake()
             if self._home:
                 waiter.wait(FIRST_WAIT)
+
+    def _run_and_register(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
+        registry = self.registry
+        sent: Sequence[Plan[Any]] = plans
+        if not self._is_apart and registry.may_travel() and queues:
+            sent = [*plans, register_queues(queues)]
+        outcomes: list[Any] = []
+        try:
+            outcomes = self._driver.run_batch(sent)
+        finally:
+            if self._settle(queues, outcomes):
+                self._carry_soon()
+        if self._is_apart and registry.is_answered and registry.is_new(queues) and registry.owes:
+            self._wait_for_names(queues)
+        return outcomes if sent is plans else outcomes[:-1]
 
     def _wait_for_names(self, queues: Sequence[str]) -> None:
         registry, waiter = self.registry, ThreadWaiter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable
 from functools import partial
 from inspect import iscoroutine
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from pyasynq._broker.enqueueing.compose import compose, new_task_id
@@ -45,6 +46,7 @@ AsyncTasks: TypeAlias = Iterable[Task] | AsyncIterable[Task]
 
 _WITH_HOLDER: Final = (EnqueueStatus.EXISTING, EnqueueStatus.REPLACED)
 _MAX_TASKS: Final = 500
+_queue_of: Final = attrgetter("queue")
 _MAX_BYTES: Final = 4_000_000
 
 
@@ -67,7 +69,7 @@ class RunBatch:
         if durable:
             enqueue = partial(enqueue_durably, enqueue, now=now)
         self.plans: list[Plan[OtherResults]] = [enqueue(run) for run in self._runs]
-        self.queues = [run.queue for run in self._runs]
+        self.queues = list(map(_queue_of, self._runs))
         """The queue of each plan."""
 
     def other_results(self, outcomes: Sequence[OtherResults | Exception]) -> OtherResults:

@@ -129,6 +129,10 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
         """Register no more queues; call it when the driver is closed."""
         await self._registrar.close()
 
+    def abandon(self) -> None:
+        """Register no more queues, from whatever thread. For destructors."""
+        self._registrar.abandon()
+
     async def _send_all(self, composed: Sequence[Composed]) -> list[EnqueueResult]:
         if not composed:
             return []

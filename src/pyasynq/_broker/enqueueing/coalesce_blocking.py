@@ -173,6 +173,10 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
         """Register no more queues; call it when the driver is closed."""
         self._registrar.close()
 
+    def abandon(self) -> None:
+        """Register no more queues, from whatever thread. For destructors."""
+        self._registrar.abandon()
+
     def _wait_for_room(self, queue: _ThreadQueue, size: int) -> None:
         if self._has_room(queue, size):
             return
