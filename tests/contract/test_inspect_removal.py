@@ -56,6 +56,18 @@ def test_w12_an_empty_queue_goes_with_all_its_traces(
     assert 1 + 2 * len(others) == len(redis_client.keys("*"))
 
 
+def test_the_doctor_also_removes_what_is_left_of_an_unregistered_queue(
+    perform: Perform, redis_client: RedisClient, tasks: Tasks
+) -> None:
+    """Another process may have removed its name since the doctor saw it."""
+    leave_traces(tasks)
+    redis_client.delete("asynq:queues")
+    with pytest.raises(QueueNotFoundError):
+        perform(remove())
+    perform(removal.remove_empty_queue("default"))
+    assert [] == redis_client.keys("*")
+
+
 @pytest.mark.parametrize("state", EVERY_STATE)
 def test_w12_a_queue_with_tasks_is_not_removed(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, state: TaskState
