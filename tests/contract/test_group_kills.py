@@ -20,6 +20,7 @@ from pyasynq._engine.run.routes import OneRoute
 from pyasynq._engine.run.threads import HandlerThreads
 from pyasynq._engine.services.aggregator import Aggregator
 from pyasynq._engine.settings import EngineSettings
+from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
 from pyasynq.events import Events
@@ -31,7 +32,7 @@ from tests.invariants import check_invariants
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
     from pathlib import Path
 
     from pyasynq._redis.plan import Call, Plan
@@ -48,6 +49,8 @@ class MortalDriver(BlockingPerformer):
     """Dies before or after its call number `fatal`, and does nothing ever after."""
 
     last_disconnect = None
+    target = parse_redis_url("redis://127.0.0.1:1/0")
+    stays_open = True
 
     def __init__(self, client: RedisClient, fatal: int, *, after: bool) -> None:
         super().__init__(client)
@@ -77,6 +80,17 @@ class MortalDriver(BlockingPerformer):
 
     async def run_batch(self, plans: Sequence[Plan[Any]]) -> list[Any]:
         return [await self.run(plan) for plan in plans]
+
+    run_unshielded = run_batch
+
+    def check_open(self) -> None:
+        """Nothing closes it."""
+
+    def start_task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return asyncio.get_running_loop().create_task(work)
+
+    async def wait_for(self, work: asyncio.Task[Any]) -> Any:
+        return await work
 
 
 def make_aggregator(driver: MortalDriver, options: dict[str, Any]) -> Aggregator:
