@@ -180,6 +180,13 @@ def test_a_finish_that_is_sent_again_has_been_done(redis_client: RedisClient, ta
     assert Finish.LOST is BlockingPerformer(redis_client)(finish(STAGED)), "only on a replay"
 
 
+def test_i18_the_queue_is_registered_again_if_it_was_removed(perform: Perform, tasks: Tasks) -> None:
+    """Go's removal of a queue leaves groups behind."""
+    tasks.client.delete(ALL_QUEUES)
+    perform(registered(finish(STAGED), STAGED.queue))
+    assert {b"default"} == tasks.client.smembers(ALL_QUEUES)
+
+
 def test_h15_without_a_time_redis_tells_when_the_aggregate_came(perform: Perform, tasks: Tasks) -> None:
     """Sees the loss of TIME: NOW lies in its future."""
     aggregate = compose(Task("digest"), {}, now=NOW, new_id=lambda: NEW)

@@ -20,7 +20,7 @@ from pyasynq._engine.run.routes import OneRoute
 from pyasynq._engine.run.threads import HandlerThreads
 from pyasynq._engine.services.aggregator import Aggregator
 from pyasynq._engine.settings import EngineSettings
-from pyasynq._redis.url import parse_redis_url
+from pyasynq._redis.url import RedisTarget
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
 from pyasynq.events import Events
@@ -49,7 +49,7 @@ class MortalDriver(BlockingPerformer):
     """Dies before or after its call number `fatal`, and does nothing ever after."""
 
     last_disconnect = None
-    target = parse_redis_url("redis://127.0.0.1:1/0")
+    target = RedisTarget()
     stays_open = True
 
     def __init__(self, client: RedisClient, fatal: int, *, after: bool) -> None:
@@ -84,12 +84,12 @@ class MortalDriver(BlockingPerformer):
     run_unshielded = run_batch
 
     def check_open(self) -> None:
-        """Nothing closes it."""
+        pass
 
-    def start_task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        return asyncio.get_running_loop().create_task(work)
+    def start_task(self, work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        return work
 
-    async def wait_for(self, work: asyncio.Task[Any]) -> Any:
+    async def wait_for(self, work: Coroutine[Any, Any, Any]) -> Any:
         return await work
 
 

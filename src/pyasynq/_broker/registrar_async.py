@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pyasynq._backoff import Backoff
 from pyasynq._broker.queue_registry import FIRST_WAIT, LONGEST_PAUSE, PAUSE, RegistrarBase, register_queues
 from pyasynq._redis.loop_homes import LoopHomes
-from pyasynq.errors import ClientClosedError
+from pyasynq.errors import ClientClosedError, ForeignRedisError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,10 +95,14 @@ class AsyncRegistrar(RegistrarBase):
         if not self._is_apart and (registry.may_travel() or not driver.stays_open) and queues:
             sent = [*plans, register_queues(queues)]
         outcomes: list[Any] = []
+        is_sent = True
         try:
             outcomes = await driver.run_unshielded(sent)
+        except (ClientClosedError, ForeignRedisError):
+            is_sent = False
+            raise
         finally:
-            if self._settle(queues, outcomes):
+            if is_sent and self._settle(queues, outcomes):
                 self._carry_soon()
         if self._is_apart and registry.is_answered and registry.is_new(queues) and registry.owes:
             await self._wait_for_names(queues)
@@ -137,7 +141,8 @@ class AsyncRegistrar(RegistrarBase):
         try:
             self._driver.check_open()
             outcomes = await self._driver.run_unshielded([register_queues(names)])
-        except ClientClosedError:
+        except (ClientClosedError, ForeignRedisError):
+            names = []
             return
         finally:
             error = next((one for one in outcomes if one is not None), None)

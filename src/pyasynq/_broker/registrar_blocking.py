@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pyasynq._backoff import Backoff
 from pyasynq._broker.queue_registry import FIRST_WAIT, LONGEST_PAUSE, PAUSE, RegistrarBase, register_queues
 from pyasynq._redis.thread_waiter import ThreadWaiter, start_thread
-from pyasynq.errors import ClientClosedError
+from pyasynq.errors import ClientClosedError, ForeignRedisError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,10 +73,14 @@ class BlockingRegistrar(RegistrarBase):
         if not self._is_apart and registry.may_travel() and queues:
             sent = [*plans, register_queues(queues)]
         outcomes: list[Any] = []
+        is_sent = True
         try:
             outcomes = self._driver.run_batch(sent)
+        except (ClientClosedError, ForeignRedisError):
+            is_sent = False
+            raise
         finally:
-            if self._settle(queues, outcomes):
+            if is_sent and self._settle(queues, outcomes):
                 self._carry_soon()
         if self._is_apart and registry.is_answered and registry.is_new(queues) and registry.owes:
             self._wait_for_names(queues)
@@ -131,7 +135,8 @@ class BlockingRegistrar(RegistrarBase):
         outcomes: Sequence[Exception | None] = ()
         try:
             outcomes = self._driver.run_batch([register_queues(names)])
-        except ClientClosedError:
+        except (ClientClosedError, ForeignRedisError):
+            names = ()
             return True
         finally:
             error = next((one for one in outcomes if one is not None), None)
