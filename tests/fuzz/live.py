@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 class _Place(NamedTuple):
     """A server of this process, and doors to it."""
 
+    url: str
     raw: redis.Redis
     driver: BlockingDriver
     client: sync.Client
@@ -50,6 +51,7 @@ def _place() -> _Place:
     server = EmbeddedServer(binary=os.environ.get("PYASYNQ_TEST_BINARY"))
     server.start()
     place = _Place(
+        server.url,
         redis.Redis.from_url(server.url),
         BlockingDriver(parse_redis_url(server.url), client_name="fuzz"),
         sync.Client(server.url),
@@ -75,10 +77,12 @@ NAME = NAMES.filter(str.strip)
 def live_names(names: tuple[str, str, str, str]) -> None:
     """A task goes through a queue whatever the names of both, and leaves nothing behind."""
     queue, task_id, group, task_type = names
-    raw, driver, client, inspector = _place()
+    url, raw, driver, _, inspector = _place()
     raw.flushall()
-    client.enqueue(task_type, b"{}", queue=queue, task_id=task_id, headers={group: queue}, unique=60)
-    client.enqueue(task_type, b"1", queue=queue, task_id=f"{task_id}2", group=group)
+    # A client that knew the queue before it was deleted might send its name only after half a second.
+    with sync.Client(url) as client:
+        client.enqueue(task_type, b"{}", queue=queue, task_id=task_id, headers={group: queue}, unique=60)
+        client.enqueue(task_type, b"1", queue=queue, task_id=f"{task_id}2", group=group)
     assert [queue] == inspector.queues()
     found = inspector.task_info(queue, task_id)
     assert (task_id, task_type) == (found.id, found.type)
@@ -156,7 +160,7 @@ def _looks() -> list[Plan[Any]]:
 @fuzzer(st.lists(DAMAGE, min_size=1, max_size=4))
 def live_damage(damages: list[tuple[str, str, Any, bytes]]) -> None:
     """What somebody wrote into Redis stops no script: workers, schedulers and the doctor do their rounds."""
-    raw, driver, _, inspector = _place()
+    _, raw, driver, _, inspector = _place()
     raw.flushall()
     prepare_worker(raw)
     for damage in damages:

@@ -45,9 +45,10 @@ _TRANSIENT: Final = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryErro
 class QueueRegistry:
     """Names of queues that are owed to `asynq:queues`; any thread may call it.
 
-    A name travels in the pipeline of its tasks while a token bucket has tokens: ten, and one more a second.
-    A name that finds no token is owed, and follows within half a second. So a queue that was removed is soon
-    listed again, and a busy client does not pay for it with each batch.
+    The first tasks of a queue take its name along in their pipeline, so that a program may end after them.
+    Later ones do so while a token bucket has tokens: ten, and one more a second. A name that finds no token
+    is owed, and follows within half a second. So a queue that was removed is soon listed again, and a busy
+    client does not pay for it with each batch.
     https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm
     """
 
@@ -59,8 +60,10 @@ class QueueRegistry:
         self.is_answered = True
         """Whether the last names were confirmed, and in time; if not, no task waits for them."""
 
-    def may_travel(self) -> bool:
-        """Take a token for names that travel with their tasks; return False if there is none."""
+    def may_travel(self, queues: Iterable[str]) -> bool:
+        """Return whether names go with their tasks: one was never confirmed, or a token is left to take."""
+        if self.is_new(queues):
+            return True
         now = self._monotonic()
         if self._spent_until > now:
             return False
@@ -134,7 +137,10 @@ class RegistrarBase:
         if len(outcomes) > len(queues):
             # Its last one is that of the names, which travelled.
             confirmation = outcomes[-1]
-            if not isinstance(confirmation, Exception) or self._is_refused(confirmation):
+            if not isinstance(confirmation, Exception):
+                registry.confirm(queues)
+                return registry.owes
+            if self._is_refused(confirmation):
                 return registry.owes
         if outcomes:
             pairs = zip(queues, outcomes, strict=False)

@@ -92,7 +92,7 @@ class AsyncRegistrar(RegistrarBase):
     async def _run_and_register(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
         driver, registry = self._driver, self.registry
         sent: Sequence[Plan[Any]] = plans
-        if not self._is_apart and (registry.may_travel() or not driver.stays_open) and queues:
+        if not self._is_apart and queues and (registry.may_travel(queues) or not driver.stays_open):
             sent = [*plans, register_queues(queues)]
         outcomes: list[Any] = []
         is_sent = True

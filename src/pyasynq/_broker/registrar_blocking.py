@@ -70,7 +70,7 @@ class BlockingRegistrar(RegistrarBase):
     def _run_and_register(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
         registry = self.registry
         sent: Sequence[Plan[Any]] = plans
-        if not self._is_apart and registry.may_travel() and queues:
+        if not self._is_apart and queues and registry.may_travel(queues):
             sent = [*plans, register_queues(queues)]
         outcomes: list[Any] = []
         is_sent = True

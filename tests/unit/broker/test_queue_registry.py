@@ -11,15 +11,24 @@ def test_d48_names_travel_with_ten_batches_at_once_and_one_each_second() -> None
     clock = FakeClock()
     registry = QueueRegistry(clock.monotonic)
     clock.move(1_000.0)
+    registry.confirm(["default"])
 
     def count(batches: int) -> int:
-        return sum(registry.may_travel() for _ in range(batches))
+        return sum(registry.may_travel(["default"]) for _ in range(batches))
 
     assert 10 == count(1_000)
     clock.move(0.5)
     assert 0 == count(1_000)
     clock.move(2.0)
     assert 2 == count(1_000)
+
+
+def test_d45_a_new_name_always_travels() -> None:
+    """The program may end before it could follow."""
+    registry = QueueRegistry()
+    registry.confirm(["known"])
+
+    assert all(registry.may_travel(["known", f"new-{number}"]) for number in range(100))
 
 
 def test_names_that_are_owed_are_taken_once() -> None:
