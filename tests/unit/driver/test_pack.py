@@ -25,12 +25,18 @@ def on_alarm(*_):
 
 signal.signal(signal.SIGALRM, on_alarm)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+
+
+def pack_until_interrupted():
+    signal.setitimer(signal.ITIMER_REAL, 0.001)
+    while True:
+        pack_command([command])
+
+
+# A call, because a handler may run between the last line of a block and what catches its exceptions.
 while strikes < 100:
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.001)
-        before = strikes
-        while strikes == before:
-            pack_command([command])
+        pack_until_interrupted()
     except KeyboardInterrupt:
         pass
 print(strikes)
