@@ -153,7 +153,9 @@ LOUD = (
     Intended(
         "W2", "enqueue", "answer", "refusal", _becomes("duplicate", "conflict"), "the id is looked at first"
     ),
-    Intended("W8", "aggregate", "asynq:queues", EACH, _only_ours, "a queue that was removed is named again"),
+    Intended(
+        "W8", "enqueue aggregate", "asynq:queues", EACH, _only_ours, "a queue that was removed is named again"
+    ),
     Intended("W9", "enqueue", TASK, "unique_key", _only_ours, "whoever deletes the task finds its lock"),
     Intended(
         "W9", "aggregate delete_all", LOCK, WHOLE_KEY, _only_theirs, "who deletes a task releases its lock"
