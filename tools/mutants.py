@@ -232,7 +232,8 @@ def _report(
     too_low = score < LOWEST_SCORE and len(verdict.survivors) > 1
     if too_low:
         print(f"at least {LOWEST_SCORE:.0f} % must be killed")
-    return 1 if (whole and verdict.unlisted) or verdict.stale or too_low else 0
+    # A mutant that differs within one millisecond only is killed once in a while.
+    return 1 if (whole and (verdict.unlisted or verdict.stale)) or too_low else 0
 
 
 def _is_named(script: str, name: str | None) -> bool:
