@@ -106,7 +106,7 @@ def test_d50_a_primary_that_is_cut_off_from_its_peers_does_not_hide_its_fail_ove
     client.enqueue(Task("t", queue=queue))
     primary.cut_off()  # its data is gone, for its replica too
     others = [node for node in own_cluster.nodes if node is not primary]
-    wait_until(lambda: primary.cluster("NODES").count(b"fail?") == len(others), "a node that hears nobody")
+    wait_until(lambda: primary.cluster("NODES").count(b"fail?") == len(others), "a node that hears no other")
     wait_until(lambda: b"cluster_state:fail" in primary.cluster("INFO"), "a node that knows of it")
     wait_until(lambda: all(_goes_on(own_cluster, primary, node) for node in others), "a fail-over")
     assert primary is _owner(own_cluster, queue, told_by=primary)

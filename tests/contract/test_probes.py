@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def harmed() -> Iterator[Cluster]:
-    """A cluster without replicas, to stop a node of; nobody takes its slots over."""
+    """A cluster without replicas, to stop a node of; no other node takes its slots over."""
     with Cluster() as cluster:
         yield cluster
 

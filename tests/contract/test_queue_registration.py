@@ -123,7 +123,7 @@ async def test_d45_a_worker_registers_its_queues_that_have_tasks(redis_url: str,
 
 @pytest.fixture
 def harmed() -> Iterator[Cluster]:
-    """A cluster without replicas, to stop a node of; nobody takes its slots over."""
+    """A cluster without replicas, to stop a node of; no other node takes its slots over."""
     with Cluster() as cluster:
         yield cluster
 

@@ -138,7 +138,7 @@ class Service:
                 await self._rest.sleep(self.first_rest)
             while not self._closing:
                 self._rest.clear()
-                # A stop during the round has woken it: then there is no rest.
+                # A stop during the round has woken it, and the rest ends at once.
                 await self._rest.sleep(await self._one_round())
         finally:
             await self._leave()

@@ -36,7 +36,7 @@ FIRST_WAIT: Final = 0.1
 _GAP: Final = 1.0
 """Seconds in which the token bucket gets one token; one costs a lone enqueue 14 % more instructions."""
 _BURST: Final = 9.0
-"""Seconds in which the empty bucket is filled but for one token."""
+"""Seconds in which the empty bucket is filled, except for one token."""
 _MOST_NAMES: Final = 1_000
 _MOST_KNOWN: Final = 10_000
 _TRANSIENT: Final = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryError)

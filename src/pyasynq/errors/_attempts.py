@@ -92,7 +92,7 @@ class AttemptSettledError(PyasynqError):
 
 
 class ReportedError(PyasynqError):
-    """What went wrong with a task, in the words of whoever ran it, elsewhere or in another language."""
+    """What went wrong with a task, in the words of the process that ran it, perhaps in another language."""
 
 
 class SettleError(PyasynqError):

@@ -65,7 +65,7 @@ class EndlessDrainError(PyasynqError):
 
 
 class HandlerExitError(PyasynqError):
-    """A handler that a test kit ran raised what is no error: `SystemExit`, or a cancellation of its own."""
+    """A handler under a test kit raised what is not an error: `SystemExit`, or a cancellation of its own."""
 
     def __init__(self, raised: BaseException) -> None:
         super().__init__(

@@ -32,7 +32,7 @@ def test_d45_a_new_name_always_travels() -> None:
 
 
 def test_names_that_are_owed_are_taken_once() -> None:
-    """Whoever takes them owes them again if Redis does not take them."""
+    """The caller owes them again if Redis does not take them."""
     registry = QueueRegistry()
     registry.owe(["a", "b", "a"])
 

@@ -11,7 +11,7 @@ from pyasynq._wire.keys import SERVERS, queue_keys, semaphore_key
 A, B, C, D, E = (("a", 1), ("b", 2), ("c", 3), ("d", 4), ("e", 5))
 NOW = 1_000.0
 LATER = NOW + 31.0
-"""When nobody is asked last any more for what was at `NOW`."""
+"""The time from which no node is asked last for what was at `NOW`."""
 
 
 def ranges() -> list[list[object]]:
@@ -158,7 +158,7 @@ def test_d50_a_node_that_knows_only_itself_does_not_empty_the_map() -> None:
 
 
 def test_d50_slots_that_no_view_names_have_no_owner() -> None:
-    """The nodes know one another, and nobody serves them."""
+    """The nodes know one another, and none serves the slots."""
     nodes = ClusterMap([A])
     assert nodes.learn([view(A, (A, 1), (B, 2), (C, 3))], NOW)
     assert nodes.learn([View(A, [[0, 9, [b"a", 1, b"id-a"]], [10, 19, [b"b", 2, b"id-b"]]])], NOW)

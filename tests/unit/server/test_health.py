@@ -23,7 +23,7 @@ NOW = 1_000.0
 
 
 def worker(state: str, silent: float | None) -> Vitals:
-    """Return a worker that was heard of so many seconds ago, with one queue that it can ask."""
+    """Return a worker that was heard of this many seconds ago, with one queue that it can ask."""
     return Vitals(1, 42, state, None if silent is None else NOW - silent, reachable=1)
 
 
@@ -76,7 +76,7 @@ def test_a_worker_is_followed_by_its_events() -> None:
 
 
 def test_d46_a_worker_is_ready_while_one_of_its_queues_can_be_asked() -> None:
-    """Those that cannot are named; that none can is no reason to restart the worker."""
+    """Those that cannot are named; that none can is not a reason to restart the worker."""
     one = worker("active", 1.0)
     one.note_queues(2, ["b"])
     told = answer("/ready", [one], NOW)

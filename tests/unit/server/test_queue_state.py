@@ -21,7 +21,7 @@ LAST_OF_MANY: Final = 500
 
 
 def state(phase: QueuePhase, watch: Watch, seconds: float, rules: Rules = Rules.PLAIN) -> QueueState:
-    """Return a state that rests for so many seconds, of a queue that has seen one report."""
+    """Return a state that rests for this many seconds, of a queue that has seen one report."""
     look_at = 0.0 if phase is QueuePhase.UNKNOWN else NOW + seconds
     return QueueState(phase, look_at, watch, 1, rules, rules, not_before=NOW + 0.01)
 

@@ -102,7 +102,7 @@ def enqueue_run(run: EnqueueRun, *, now: Instant | None) -> Plan[OtherResults]:
     """Put the tasks of a run into their queue; return what else became of some, by their places in the run.
 
     Of a task that is refused nothing is written. After a lost reply the call is sent again, and a task that
-    stands in Redis as it was sent is enqueued, not in conflict. A registrar writes the name of the queue.
+    is in Redis as it was sent is enqueued, not in conflict. A registrar writes the name of the queue.
     """
     keys = queue_keys(run.queue)
     if run.script is TASK_ENQUEUE_BY_RULES:

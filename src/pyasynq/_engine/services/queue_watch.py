@@ -20,7 +20,7 @@ _RETRY_SECONDS: Final = 1.0
 class QueueWatch(Service):
     """Asks all queues in one batch per heartbeat; each second while one of them cannot be asked.
 
-    A queue that cannot be asked is no error of the round. It is named in the event.
+    A queue that cannot be asked does not fail the round. It is named in the event.
     """
 
     name = "queue_watch"

@@ -142,7 +142,7 @@ class QueueBoard:
     def answered(
         self, queue: ServedQueue, answer: Dequeued, *, changes: int, now: float, look_at: float
     ) -> None:
-        """Note the answer to a dequeue call that was sent after so many changes."""
+        """Note the answer to a dequeue call that was sent after this many changes."""
         before = queue.state
         draw = random.uniform(0.0, 1.0) if answer.limited_by else 0.0  # noqa: S311 - spreads load
         queue.state = before.answered(answer, changes=changes, now=now, look_at=look_at, draw=draw)
@@ -167,7 +167,7 @@ class QueueBoard:
         queue.state = queue.state.slot_freed()
 
     def give_way(self, name: str, courtesy: float, *, until: float) -> None:
-        """Let other servers be first at a queue by so many seconds, until a monotonic time."""
+        """Let other servers be first at a queue by this many seconds, until a monotonic time."""
         queue = self._by_name[name]
         queue.state = queue.state.gave_way(courtesy, until=until)
 
