@@ -165,11 +165,11 @@ def _again(again: Counter[str], twice: Counter[str]) -> str:
 
 
 def _tell(result: Result) -> None:
-    """Print what is wrong with a scenario."""
-    for sentence in [*result.verdict.lost[:_SHOWN], *result.verdict.problems[:_SHOWN]]:
-        print(f"{result.name}: {sentence}")
+    """Print what is wrong with a scenario; the sentences come last, since the end of an output is read."""
     if result.log:
         print(f"{result.name}: the workers wrote at last:\n{result.log}")
+    for sentence in [*result.verdict.lost[:_SHOWN], *result.verdict.problems[:_SHOWN]]:
+        print(f"{result.name}: {sentence}")
 
 
 def main() -> int:

@@ -216,6 +216,8 @@ class _ScenarioRun:
                 await stage.until_drained()
         except TimeoutError:
             return [f"{stage.unfinished} tasks were left to do after {limit:g} s", *stage.fleet.failures()]
+        if stage.unfinished:
+            return [f"no worker lives to do {stage.unfinished} tasks", *stage.fleet.failures()]
         return [*stage.fleet.failures(), *stage.fleet.stop()]
 
     def _fleet(self, url: str) -> Fleet:

@@ -70,7 +70,7 @@ class Stage:
     pending: int = 0
     """How many of them waited for a worker."""
     loaded: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when all tasks have been enqueued."""
+    """Set when all tasks have been enqueued, and how much is to do has been looked at since."""
 
     @property
     def is_busy(self) -> bool:
@@ -118,6 +118,9 @@ class Stage:
     async def load(self) -> None:
         """Enqueue all tasks."""
         await self.producer.run(self.tasks)
+        # Until then `unfinished` may be of the time before the first task.
+        while not await self._look():  # noqa: ASYNC110 - Redis tells nobody
+            await asyncio.sleep(self._look_seconds)
         self.loaded.set()
 
     @asynccontextmanager
@@ -131,8 +134,8 @@ class Stage:
             await asyncio.wait([watcher])
 
     async def until_drained(self) -> None:
-        """Wait until nothing is left to do."""
-        while not await self._look() or self.unfinished:  # noqa: ASYNC110 - Redis tells nobody
+        """Wait until nothing is left to do, or no process is left that could do it."""
+        while (not await self._look() or self.unfinished) and self.fleet.pids():  # noqa: ASYNC110 - as above
             await asyncio.sleep(self._look_seconds)
 
     async def _watch(self) -> None:
