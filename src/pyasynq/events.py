@@ -185,19 +185,31 @@ class SetsReclaimed(NamedTuple):
 
 
 class RoundFinished(NamedTuple):
-    """A service of the server has finished one round of its work."""
+    """A service of the server has finished one round of its work.
+
+    Attributes:
+        node: the node of a cluster that the round was for; empty if it was for all of Redis.
+    """
 
     service: str
     rest: float
+    node: str = ""
 
 
 class RoundFailed(NamedTuple):
-    """A round of a service raised; it is tried again after `rest` seconds."""
+    """A round of a service raised, or failed for one queue; it is tried again after `rest` seconds.
+
+    Attributes:
+        node: the node of a cluster that the round was for; empty if it was for all of Redis.
+        queue: the queue that the round failed for; empty if it failed for all of them.
+    """
 
     service: str
     error: Exception
     """With its traceback while subscribers are called, and without it afterwards."""
     rest: float
+    node: str = ""
+    queue: str = ""
 
 
 class ServerStateChanged(NamedTuple):

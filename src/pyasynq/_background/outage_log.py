@@ -43,6 +43,7 @@ class OutageLog:
         running: returns how many tasks run now.
         unwritten: returns how many outcomes Redis has not confirmed.
         noun: begins the lines, where it is not the worker that speaks.
+        node: the node of a cluster that it watches; it listens to the services of this node alone.
     """
 
     def __init__(
@@ -53,11 +54,13 @@ class OutageLog:
         unwritten: Callable[[], int] = lambda: 0,
         *,
         noun: str = "",
+        node: str = "",
     ) -> None:
         self._events = events
         self._address = address
         self._running = running
         self._unwritten = unwritten
+        self._node = node
         self._noun = f"{noun}: " if noun else ""
         self._denials = DenialLog(events, address, self._noun)
         self._stop_listening: list[Callable[[], None]] = []
@@ -108,11 +111,13 @@ class OutageLog:
 
     def _begin(self, error: BaseException) -> None:
         self._began = time.monotonic()
-        self._stop_listening = [
-            self._events.subscribe(TaskFinished, self._attempt_ended),
-            self._events.subscribe(RoundFinished, self._finished),
-            self._events.subscribe(TaskSettled, self._settled),
-        ]
+        self._stop_listening = [self._events.subscribe(RoundFinished, self._finished)]
+        if not self._node:
+            # An outcome does not say on which node it was written.
+            self._stop_listening += [
+                self._events.subscribe(TaskFinished, self._attempt_ended),
+                self._events.subscribe(TaskSettled, self._settled),
+            ]
         self._warn(error, self._runs_on())
 
     def _runs_on(self) -> str:
@@ -140,6 +145,8 @@ class OutageLog:
             self._back_at = self._back_at or time.monotonic()
 
     def _finished(self, event: RoundFinished) -> None:
+        if event.node != self._node:
+            return
         service = event.service
         if service in self._failed:
             self._failed.discard(service)
@@ -152,7 +159,7 @@ class OutageLog:
         if self._back_at is None:
             return
         if self._kept is None:
-            self._kept = self._unwritten() - len(self._fresh)
+            self._kept = 0 if self._node else self._unwritten() - len(self._fresh)
         if self._kept <= 0 and not self._failed:
             self._end(self._back_at)
 

@@ -38,6 +38,8 @@ class Service:
     """
 
     name = "service"
+    node = ""
+    """Address of the node of a cluster that it works for; empty for all of Redis."""
     first_rest = 0.0
     """Seconds before the first round."""
     stop_limit = math.inf
@@ -155,10 +157,10 @@ class Service:
             rest = await self.round()
         except Exception as error:  # noqa: BLE001 - an event, and another try
             rest = self._backoff.next()
-            self.events.emit(RoundFailed(self.name, error, rest))
+            self.events.emit(RoundFailed(self.name, error, rest, self.node))
             drop_tracebacks(error)
             return rest
         self._backoff.reset()
         if self.events.wants(RoundFinished):
-            self.events.emit(RoundFinished(self.name, rest))
+            self.events.emit(RoundFinished(self.name, rest, self.node))
         return rest

@@ -21,12 +21,13 @@ from pyasynq._engine.engine_parts import Parts
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.lease.stuck_rule import OverdueRule
 from pyasynq._engine.loop_watch import LoopWatch
+from pyasynq._engine.node_services import NodeQueues, NodeServices
 from pyasynq._engine.run.attempt import ProgressReport, expect_renewals
 from pyasynq._engine.run.conclusion import conclude_refused
 from pyasynq._engine.run.routes import check_result_size
 from pyasynq._engine.server_record import ServerRecordBuilder
 from pyasynq._engine.services.deadlines import Deadlines
-from pyasynq._engine.services.forwarder import Forwarder
+from pyasynq._engine.services.forwarder import Forwarder, delayed_keys
 from pyasynq._engine.services.heartbeater import Heartbeater
 from pyasynq._engine.services.janitor import Janitor
 from pyasynq._engine.services.peer_watch import PeerWatch
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
     from pyasynq._background.service import Service
     from pyasynq._clock import Clock
+    from pyasynq._engine.node_services import MakeService
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.run.routes import Router
     from pyasynq._engine.settings import EngineSettings
@@ -208,7 +210,15 @@ class EngineCore:
         )
         self._processor = Processor(parts, demand, self._intake, self._wake_up)
         self._progress_writer = ProgressWriter(parts)
-        forwarder = Forwarder(parts, self._wake_up)
+        forwarder = self._for_each_node(
+            Forwarder.name, lambda _, queues: Forwarder(parts, queues, self._wake_up)
+        )
+        uptime_seconds = facts.uptime_seconds
+        recoverer = self._for_each_node(
+            Recoverer.name,
+            # A node that comes later may have taken the place of one that was away.
+            lambda _, queues: Recoverer(parts, queues, 0.0 if self.ready else uptime_seconds),
+        )
         self._connect_bells(forwarder)
         publisher = (Publisher(parts),) if self._config.event_stream_lengths else ()
         self._lasting = len(publisher) + 2
@@ -223,8 +233,8 @@ class EngineCore:
             self._deadlines,
             *self._receivers(),
             Subscriber(parts, self._subscribe),
-            Recoverer(parts, facts),
-            Janitor(parts),
+            recoverer,
+            self._for_each_node(Janitor.name, lambda _, queues: Janitor(parts, queues)),
             PeerWatch(parts, self._intake.board.limited_queues),
             QueueWatch(parts),
             forwarder,
@@ -232,13 +242,22 @@ class EngineCore:
             *self._senders(),
         )
 
-    def _connect_bells(self, forwarder: Forwarder) -> None:
+    def _for_each_node(self, name: str, make: MakeService) -> Service:
+        """Return one service for all queues, or on a cluster one for each node."""
+        parts = self._parts
+        if not self._target.is_cluster:
+            return make("", lambda: parts.queues)
+        return NodeServices(name, self._events, NodeQueues(self._driver, lambda: parts.queues), make)
+
+    def _connect_bells(self, forwarder: Service) -> None:
         processor = self._processor
         self._heartbeater.on_servers = self._intake.board.note_servers
         self._settles.on_put = processor.wake
 
+        delayed = frozenset(delayed_keys(self._parts.queues))
+
         def changed(key: str) -> None:
-            if forwarder.owns(key):
+            if key in delayed:
                 forwarder.wake()
             if self._intake.changed(key):
                 processor.wake()

@@ -62,7 +62,9 @@ class LogSubscriber:
 
     def attach(self, events: Events) -> None:
         """Begin to write."""
-        self._outage = OutageLog(events, self._address, lambda: len(self._running_types()), self._unwritten)
+        self._events = events
+        self._outages: dict[str, OutageLog] = {}
+        """By the node of a cluster; the empty name is for all of Redis."""
         attach_outcome_log(events)
         events.subscribe(happened.ServerStateChanged, self._state)
         events.subscribe(happened.ServerEnded, self._ended)
@@ -122,14 +124,27 @@ class LogSubscriber:
 
     # Failures.
 
+    def _outage_of(self, node: str) -> OutageLog:
+        if node not in self._outages:
+            self._outages[node] = OutageLog(
+                self._events,
+                node or self._address,
+                lambda: len(self._running_types()),
+                self._unwritten,
+                node=node,
+            )
+        return self._outages[node]
+
     def _round_failed(self, event: happened.RoundFailed) -> None:
-        if self._outage.take(event.service, event.error):
+        if self._outage_of(event.node).take(event.service, event.error):
             _log.debug("%s: %s; next try in %s", event.service, visible(event.error), duration(event.rest))
             return
-        self._warn_once_a_minute(event.service, f"{event.service} failed, and is tried again", event.error)
+        where = f" for queue {visible(event.queue)}" if event.queue else ""
+        subject = f"{event.service} failed{where}"
+        self._warn_once_a_minute(subject, f"{subject}, and is tried again", event.error)
 
     def _settle_delayed(self, event: happened.SettleDelayed) -> None:
-        if self._outage.take("", event.error):
+        if self._outage_of("").take("", event.error):
             return
         text = f"{counted(event.tasks, 'outcome')} could not be written, and will be tried again"
         self._warn_once_a_minute("outcomes", text, event.error)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq._redis.cluster.slot_map import map_of
+from pyasynq._redis.addresses import format_address
+from pyasynq._redis.cluster.slot_map import map_of, slot_of
 from pyasynq._redis.endpoint import Location
 from pyasynq._redis.session import DriverState, log_warning
 from pyasynq.errors import ClientClosedError
@@ -52,9 +53,28 @@ class DriverBase:
         return self._state.clock
 
     @property
+    def map_version(self) -> tuple[int, int]:
+        """Changes when other nodes may serve a slot; always the same on a single server."""
+        if not self.target.is_cluster:
+            return 0, 0
+        nodes = map_of(self.target)
+        return nodes.generation, nodes.redirections
+
+    def node_of(self, key: str) -> str:
+        """Return the address of the node that serves a key; empty for a single server, or if not known."""
+        if not self.target.is_cluster:
+            return ""
+        node = map_of(self.target).owner(slot_of(key))
+        return "" if node is None else format_address(node)
+
+    @property
     def last_disconnect(self) -> float | None:
         """When a connection broke under a call, on the clock's monotonic scale; None for never."""
         return self._state.last_disconnect
+
+    def last_disconnect_of(self, node: str) -> float | None:
+        """Return the same for one node of a cluster, by its address; for all servers if that is empty."""
+        return self._state.disconnects.get(node) if node else self._state.last_disconnect
 
     def warn_once(self, warning: ServerWarning) -> None:
         """Report something about the server, unless a warning of this code has been given before."""

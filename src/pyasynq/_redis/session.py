@@ -55,6 +55,7 @@ class DriverState:
         clock: for `last_disconnect`; the time-outs themselves run in real time.
         on_warning: told once of each thing that the server refuses and that we can do without.
         last_disconnect: when a connection broke under a call, on the clock's monotonic scale.
+        disconnects: the same for each node of a cluster that this has happened to, by its address.
     """
 
     address: str
@@ -64,6 +65,7 @@ class DriverState:
     on_warning: Callable[[ServerWarning], object]
     monotonic: Callable[[], float] = time.monotonic
     last_disconnect: float | None = None
+    disconnects: dict[str, float] = field(default_factory=dict)
     _warned: set[str] = field(default_factory=set)
     _whole: DriverState | None = None
 
@@ -76,6 +78,7 @@ class DriverState:
         self.last_disconnect = self.clock.monotonic()
         if self._whole is not None:
             self._whole.last_disconnect = self.last_disconnect
+            self.disconnects[self.address] = self.last_disconnect
 
     def warn_once(self, code: str, message: str) -> None:
         """Report something, unless a warning of this code has been given before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pyasynq._background.code_places import thread_place
 from pyasynq._background.service import Service
@@ -16,17 +16,21 @@ from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.registrar_async import AsyncRegistrar
 from pyasynq._checks import seconds_of
 from pyasynq._engine.aggregation import Aggregation
+from pyasynq._engine.queue_failures import QueueFailures
 from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
 from pyasynq.errors import PyasynqError
 from pyasynq.events import AggregationFailed, AggregationLost, AggregationOverdue, RoundFailed, ShutdownHung
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyasynq._broker.aggregation_sets import AggregationSet
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.run.group_routes import DeclaredAggregator, GroupRoutes
     from pyasynq._engine.run.threads import HandlerThreads
+    from pyasynq._redis.plan import Plan
+
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +73,7 @@ class Aggregator(Service):
         super().__init__(parts.events)
         self.taking = True
         self._parts = parts
+        self._failures = QueueFailures(self, parts.clock)
         self._routes = routes
         self._threads = threads
         self._registrar = AsyncRegistrar(parts.driver)
@@ -127,11 +132,11 @@ class Aggregator(Service):
             self.on_stuck()
 
     async def _renew(self) -> None:
-        sets = [run.one for run in self._running.values()]
-        for queue, some in _by_queue(sets).items():
-            lost = await self._parts.driver.run(
-                renew_sets(queue, some, now=self._parts.clock.redis_now()),
-            )
+        sets = _by_queue(run.one for run in self._running.values())
+        now = self._parts.clock.redis_now()
+        for _, lost in await self._run_for_each(
+            [*sets], lambda queue: renew_sets(queue, sets[queue], now=now)
+        ):
             for one in lost:
                 run = self._running.get((one.queue, one.group))
                 # A thread cannot be stopped: it keeps its place, and what it returns is refused. A set that
@@ -141,49 +146,65 @@ class Aggregator(Service):
 
     async def _end_pauses(self) -> None:
         now = self._parts.clock.monotonic()
-        over = {key: pause for key, pause in self._pauses.items() if pause.until <= now}
-        await self._release(pause.one for pause in over.values())
-        for key in over:
-            del self._pauses[key]
+        released = await self._release(pause.one for pause in self._pauses.values() if pause.until <= now)
+        for one in released:
+            del self._pauses[one.queue, one.group]
 
-    async def _release(self, sets: Iterable[AggregationSet]) -> None:
-        for queue, some in _by_queue(sets).items():
-            await self._parts.driver.run(release_sets(queue, some, now=self._parts.clock.redis_now()))
+    async def _release(self, sets: Iterable[AggregationSet]) -> list[AggregationSet]:
+        """Put the tasks of sets back into their groups; return the sets for which that was done."""
+        by_queue = _by_queue(sets)
+        now = self._parts.clock.redis_now()
+        done = await self._run_for_each(
+            [*by_queue], lambda queue: release_sets(queue, by_queue[queue], now=now)
+        )
+        return [one for queue, _ in done for one in by_queue[queue]]
 
-    def _forget_vanished(self, found: list[tuple[str, list[str] | Exception]]) -> None:
+    async def _run_for_each(
+        self, queues: Sequence[str], plan_of: Callable[[str], Plan[_T]]
+    ) -> list[tuple[str, _T]]:
+        """Run a plan for each queue in one batch; return the results of those that could be asked."""
+        queues = self._failures.ready(queues)
+        results = await self._parts.driver.run_batch([plan_of(queue) for queue in queues])
+        return self._failures.answers(queues, results)
+
+    def _forget_vanished(self, found: list[tuple[str, list[str]]]) -> None:
         """Drop the back-offs of groups that are gone; a set in work or in a pause is still a group's."""
-        listed = {queue for queue, groups in found if not isinstance(groups, Exception)}
-        present = {
-            (queue, group) for queue, groups in found if not isinstance(groups, Exception) for group in groups
-        }
+        listed = {queue for queue, _ in found}
+        present = {(queue, group) for queue, groups in found for group in groups}
         for key in [key for key in self._backoffs if key[0] in listed and key not in present]:
             if key not in self._running and key not in self._pauses:
                 del self._backoffs[key]
 
     async def _begin(self) -> float:
         """Begin as many aggregations as there is room for; return how long nothing else will be due."""
-        parts, rest = self._parts, self.interval
-        names = await parts.driver.run_batch([list_groups(queue) for queue in parts.queues])
-        found = list(zip(parts.queues, names, strict=True))
+        rest = self.interval
+        found = await self._run_for_each(self._parts.queues, list_groups)
         self._forget_vanished(found)
         # Nobody's turn comes last for ever.
         random.shuffle(found)
         for queue, groups in found:
-            if isinstance(groups, Exception):
-                raise groups
-            for places, some in self._shares(self._candidates(queue, groups)):
-                limits = [(group, self._routes.limits(group, one)) for group, one in some.items()]
-                checked = await parts.driver.run(
-                    check_groups(queue, limits, most_sets=places, now=parts.clock.redis_now()),
-                )
-                parts.redis_time.learn(checked.redis_now)
-                for one in checked.sets:
-                    self._start(one, some[one.group])
-                if checked.next_due is not None:
-                    rest = min(rest, checked.next_due - checked.redis_now.timestamp)
+            try:
+                rest = min(rest, await self._begin_in(queue, groups))
+            except PyasynqError as error:
+                self._failures.note(queue, error)
         # Without any place a rest ends when an aggregation does.
         busy = {id(run.aggregation.aggregator) for run in self._running.values()}
         return rest if self._room > 0 or len(busy) < self._routes.count else self.interval
+
+    async def _begin_in(self, queue: str, groups: list[str]) -> float:
+        """Begin as many aggregations of a queue as there is room for; return when the next one is due."""
+        parts, rest = self._parts, self.interval
+        for places, some in self._shares(self._candidates(queue, groups)):
+            limits = [(group, self._routes.limits(group, one)) for group, one in some.items()]
+            checked = await parts.driver.run(
+                check_groups(queue, limits, most_sets=places, now=parts.clock.redis_now()),
+            )
+            parts.redis_time.learn(checked.redis_now)
+            for one in checked.sets:
+                self._start(one, some[one.group])
+            if checked.next_due is not None:
+                rest = min(rest, checked.next_due - checked.redis_now.timestamp)
+        return rest
 
     @property
     def _room(self) -> int:

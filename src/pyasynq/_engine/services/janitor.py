@@ -7,32 +7,36 @@ from typing import TYPE_CHECKING
 from pyasynq._background.service import Service
 from pyasynq._broker.delayed import delete_expired_completed
 from pyasynq._checks import seconds_of
+from pyasynq._engine.queue_failures import QueueFailures
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from pyasynq._engine.engine_parts import Parts
 
 
 class Janitor(Service):
-    """Looks at all queues every `janitor_interval`."""
+    """Looks at the queues every `janitor_interval`."""
 
     name = "janitor"
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, queues: Callable[[], Sequence[str]]) -> None:
         super().__init__(parts.events)
         self._parts = parts
+        self._queues = queues
+        self._failures = QueueFailures(self, parts.clock)
         self.first_rest = self._interval = seconds_of("janitor_interval", parts.config.janitor_interval)
 
     async def round(self) -> float:
         """Delete what has expired."""
         parts = self._parts
         now = parts.clock.redis_now()
+        queues = self._failures.ready(self._queues())
         results = await parts.driver.run_batch(
             [
                 delete_expired_completed(queue, batch=parts.config.janitor_batch_size, now=now)
-                for queue in parts.queues
+                for queue in queues
             ],
         )
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
+        self._failures.answers(queues, results)
         return self._interval

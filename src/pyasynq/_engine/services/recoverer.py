@@ -9,6 +9,8 @@ from pyasynq._broker.aggregation_sets import reclaim_stale_sets
 from pyasynq._broker.leases import list_expired, list_unleased
 from pyasynq._checks import seconds_of
 from pyasynq._engine.lease.recovery import Recovery, RecoveryRules
+from pyasynq._engine.queue_failures import QueueFailures
+from pyasynq.errors import PyasynqError
 from pyasynq.events import SetsReclaimed
 
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.leases import ExpiredTask
     from pyasynq._engine.engine_parts import Parts
-    from pyasynq._redis.facts import ServerFacts
     from pyasynq._redis.plan import Plan
 
 
@@ -56,9 +57,11 @@ class Recoverer(Service):
 
     name = "recoverer"
 
-    def __init__(self, parts: Parts, facts: ServerFacts) -> None:
+    def __init__(self, parts: Parts, queues: Callable[[], Sequence[str]], uptime_seconds: float) -> None:
         super().__init__(parts.events)
         self._parts = parts
+        self._queues = queues
+        self._failures = QueueFailures(self, parts.clock)
         self._recovery = Recovery(
             RecoveryRules(
                 crash_limit_of=parts.crash_limit,
@@ -72,15 +75,21 @@ class Recoverer(Service):
             parts.redis_time,
         )
         now, lease = parts.clock.monotonic(), parts.settings.lease
-        self._quiet = QuietTime(lease, now + max(0, lease - facts.uptime_seconds))
-        self._disconnect_seen = parts.driver.last_disconnect
+        self._quiet = QuietTime(lease, now + max(0, lease - uptime_seconds))
+        self._quiet_queues: dict[str, float] = {}
+        """Queues that could not be asked for a while, and until when nothing is recovered in them."""
+        self._disconnect_seen: float | None = None
         self._was_away = False
         self._unleased: dict[tuple[str, str], str] = {}
         """Tokens of the active tasks that had no lease at the last sweep."""
         self._next_sweep = 0.0
 
+    async def enter(self) -> None:
+        """Begin with what is known of the connections; what broke before says nothing of leases."""
+        self._disconnect_seen = self._last_disconnect
+
     async def round(self) -> float:
-        """Recover or archive what is due in all queues."""
+        """Recover or archive what is due in the queues."""
         try:
             seen = await self._look()
         except Exception:
@@ -88,14 +97,25 @@ class Recoverer(Service):
             raise
         if not self._is_quiet():
             for queue, tasks in seen:
-                await self._recovery.take_back(queue, tasks)
+                if queue not in self._quiet_queues:
+                    await self._take_back(queue, tasks)
             await self._reclaim_sets()
         return self._parts.settings.recoverer_interval
+
+    async def _take_back(self, queue: str, tasks: Sequence[ExpiredTask]) -> None:
+        try:
+            await self._recovery.take_back(queue, tasks)
+        except PyasynqError as error:
+            self._failures.note(queue, error)
+
+    @property
+    def _last_disconnect(self) -> float | None:
+        return self._parts.driver.last_disconnect_of(self.node)
 
     def _is_quiet(self) -> bool:
         """Return whether Redis has come back too recently; it has just answered."""
         now = self._parts.clock.monotonic()
-        disconnect = self._parts.driver.last_disconnect
+        disconnect = self._last_disconnect
         # Breaks during the wait do not prolong it: where a proxy cuts idle connections, recovery must go on.
         if self._was_away or (disconnect != self._disconnect_seen and not self._quiet.holds(now)):
             self._quiet.begin(now)
@@ -124,15 +144,14 @@ class Recoverer(Service):
         self, plan_of: Callable[[str], Plan[list[ExpiredTask]]]
     ) -> list[tuple[str, Sequence[ExpiredTask]]]:
         """Return what each queue that has any answers."""
-        queues = self._parts.queues
+        queues = self._failures.ready(self._queues())
         answers = await self._parts.driver.run_batch([plan_of(queue) for queue in queues])
-        found: list[tuple[str, Sequence[ExpiredTask]]] = []
-        for queue, answer in zip(queues, answers, strict=True):
-            if isinstance(answer, Exception):
-                raise answer
-            if answer:
-                found.append((queue, answer))
-        return found
+        found = self._failures.answers(queues, answers)
+        now = self._parts.clock.monotonic()
+        # Live workers could not renew the leases of such a queue either.
+        until = dict.fromkeys(self._failures.recovered, now + self._parts.settings.lease)
+        self._quiet_queues = {queue: end for queue, end in self._quiet_queues.items() if end > now} | until
+        return [(queue, tasks) for queue, tasks in found if tasks]
 
     def _lingering(
         self, unleased: list[tuple[str, Sequence[ExpiredTask]]]
@@ -152,9 +171,8 @@ class Recoverer(Service):
         """Put tasks whose aggregation was broken off back into their groups."""
         parts = self._parts
         now = parts.clock.redis_now()
-        results = await parts.driver.run_batch([reclaim_stale_sets(queue, now=now) for queue in parts.queues])
-        for queue, result in zip(parts.queues, results, strict=True):
-            if isinstance(result, Exception):
-                raise result
+        queues = self._failures.ready(self._queues())
+        results = await parts.driver.run_batch([reclaim_stale_sets(queue, now=now) for queue in queues])
+        for queue, result in self._failures.answers(queues, results):
             if result.sets:
                 self.events.emit(SetsReclaimed(queue, result.sets, result.members))

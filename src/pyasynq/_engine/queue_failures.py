@@ -1,0 +1,74 @@
+"""Queues that a service could not work on: each waits for its own back-off, and holds up no other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from pyasynq._backoff import Backoff
+from pyasynq.events import RoundFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyasynq._background.service import Service
+    from pyasynq._clock import Clock
+
+_R = TypeVar("_R")
+
+
+class QueueFailures:
+    """Back-off of each queue that a service could not work on.
+
+    Args:
+        service: reports each failure as a `RoundFailed` of its own.
+        clock: its monotonic time counts.
+    """
+
+    def __init__(self, service: Service, clock: Clock) -> None:
+        self._service = service
+        self._clock = clock
+        self._backoffs: dict[str, Backoff] = {}
+        self._until: dict[str, float] = {}
+        self.recovered: frozenset[str] = frozenset()
+        """The queues of the last answers that had failed before."""
+
+    def ready(self, queues: Iterable[str]) -> list[str]:
+        """Return the queues that are not in a back-off."""
+        if not self._until:
+            return list(queues)
+        now = self._clock.monotonic()
+        return [queue for queue in queues if self._until.get(queue, now) <= now]
+
+    def answers(self, queues: Sequence[str], results: Sequence[_R | Exception]) -> list[tuple[str, _R]]:
+        """Return the results that are no errors, with their queues; begin the back-off of the other queues.
+
+        Raises:
+            Exception: the first error, if there are only errors: then it is the service that cannot work.
+        """
+        well: list[tuple[str, _R]] = []
+        failed: list[tuple[str, Exception]] = []
+        for queue, result in zip(queues, results, strict=True):
+            if isinstance(result, Exception):
+                failed.append((queue, result))
+            else:
+                well.append((queue, result))
+        if failed and not well:
+            raise failed[0][1]
+        for queue, error in failed:
+            self.note(queue, error)
+        self.recovered = frozenset(queue for queue, _ in well if self._backoffs.pop(queue, None) is not None)
+        for queue in self.recovered:
+            del self._until[queue]
+        return well
+
+    def note(self, queue: str, error: Exception) -> None:
+        """Begin the back-off of a queue, and report why."""
+        rest = self._backoffs.setdefault(queue, Backoff()).next()
+        self._until[queue] = self._clock.monotonic() + rest
+        self._service.events.emit(RoundFailed(self._service.name, error, rest, self._service.node, queue))
+
+    def keep(self, queues: Iterable[str]) -> None:
+        """Forget all other queues."""
+        kept = set(queues)
+        for queue in self._backoffs.keys() - kept:
+            del self._backoffs[queue], self._until[queue]

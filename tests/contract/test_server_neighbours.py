@@ -1,0 +1,133 @@
+"""A queue or a node that cannot be asked holds up no other, on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyasynq._wire.keys import queue_keys
+from pyasynq.config import ServerConfig
+from pyasynq.events import RoundFailed, RoundFinished, TaskRecovered, TasksAggregated
+from pyasynq.task import Task, TaskState
+from tests.contract.test_cluster_failover import queues_of_each_node
+from tests.fix_engine import QUICK, do_nothing, serving
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    import redis
+
+    from tests.factories import Tasks
+    from tests.fix_cluster import Cluster
+    from tests.fix_engine import Running
+
+AT_ONCE = dataclasses.replace(
+    QUICK, lease=1, own_slack=0, foreign_slack=0, unleased_grace=0.3, aggregation_interval=0.05
+)
+
+
+async def make_digest(group: str, tasks: list[Task]) -> Task:
+    """Aggregate a group."""
+    return Task("digest", group.encode() + b"".join(task.payload or b"" for task in tasks))
+
+
+CONFIG = ServerConfig(
+    queues={"broken": 1, "default": 1},
+    concurrency=10,
+    janitor_interval=1,
+    group_aggregator=make_digest,
+    group_max_size=1,
+)
+
+
+async def recover(running: Running, tasks: Tasks) -> None:
+    """A task of a dead worker comes back."""
+    tasks.active("a", token="dead/1", lease=int(time.time()) - 1)
+    await running.recorder.wait(TaskRecovered)
+
+
+async def forward(running: Running, tasks: Tasks) -> None:
+    """A task that is due runs."""
+    tasks.put(TaskState.SCHEDULED, "a", score=1)
+    await running.finished("a")
+
+
+async def expire(running: Running, tasks: Tasks) -> None:
+    """A completed task whose time is over goes away."""
+    tasks.put(TaskState.COMPLETED, "a", score=1)
+    while tasks.ids("completed"):
+        await running.next_round("janitor")
+
+
+async def aggregate(running: Running, tasks: Tasks) -> None:
+    """A group becomes a task."""
+    del tasks
+    await running.client.enqueue(Task("event", group="g"))
+    await running.recorder.wait(TasksAggregated)
+
+
+@pytest.mark.parametrize(
+    ("service", "key", "work"),
+    [
+        ("recoverer", "lease", recover),
+        ("forwarder", "scheduled", forward),
+        ("janitor", "completed", expire),
+        ("aggregator", "groups", aggregate),
+    ],
+    ids=["recoverer", "forwarder", "janitor", "aggregator"],
+)
+@run_async
+async def test_d02_a_queue_that_cannot_be_asked_holds_up_no_other(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks, service: str, key: str, work: object
+) -> None:
+    """Each service reports the queue, and works on with the rest."""
+    async with serving(redis_url, do_nothing, CONFIG, AT_ONCE) as running:
+        redis_client.set(getattr(queue_keys("broken"), key), "of the wrong type")
+        failed = await running.recorder.wait(RoundFailed, lambda event: event.service == service)
+        assert "broken" == failed.queue
+        assert "WRONGTYPE" in str(failed.error)
+        await work(running, tasks)  # type: ignore[operator]  # one of the functions above
+        await running.settled()
+    redis_client.delete(getattr(queue_keys("broken"), key))
+
+
+@run_async
+async def test_d02_a_queue_is_asked_again_when_it_is_mended(
+    redis_url: str, redis_client: redis.Redis
+) -> None:
+    """Its back-off ends, and its delayed tasks run."""
+    async with serving(redis_url, do_nothing, CONFIG, AT_ONCE) as running:
+        broken = queue_keys("broken").scheduled
+        redis_client.set(broken, "of the wrong type")
+        await running.recorder.wait(RoundFailed, lambda event: event.queue == "broken")
+        redis_client.delete(broken)
+        await running.client.enqueue(Task("t", task_id="a", queue="broken", process_in=0.1))
+        await running.finished("a")
+        await running.settled()
+
+
+@run_async
+async def test_d02_services_of_other_nodes_do_not_wait_for_a_silent_one(own_cluster: Cluster) -> None:
+    """While the first call to a stopped node waits for its time-out, they do round after round."""
+    queues = await asyncio.to_thread(queues_of_each_node, own_cluster)
+    config = ServerConfig(queues=dict.fromkeys(queues, 1), concurrency=10, janitor_interval=1)
+    silent = own_cluster.primaries[0]
+    settings = dataclasses.replace(AT_ONCE, lease=30, recoverer_interval=0.02)
+    async with serving(own_cluster.url, do_nothing, config, settings) as running:
+        nodes = {event.node for event in running.recorder.of(RoundFinished) if event.service == "recoverer"}
+        assert nodes <= {f"{host}:{port}" for host, port in (one.address for one in own_cluster.primaries)}
+        silent.signal(signal.SIGSTOP)
+        try:
+            rounds: dict[str, int] = {}
+            while len(rounds) < 2 or min(rounds.values()) < 5:
+                event = await running.recorder.wait(
+                    RoundFinished, lambda event: event.service == "recoverer", new=True
+                )
+                rounds[event.node] = rounds.get(event.node, 0) + 1
+            assert not [event for event in running.recorder.of(RoundFailed) if event.service == "recoverer"]
+        finally:
+            silent.signal(signal.SIGCONT)
