@@ -21,7 +21,7 @@ from pyasynq._engine.engine_parts import Parts
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.lease.stuck_rule import OverdueRule
 from pyasynq._engine.loop_watch import LoopWatch
-from pyasynq._engine.node_services import NodeQueues, NodeServices
+from pyasynq._engine.node_services import NodeProcessors, NodeQueues, NodeServices
 from pyasynq._engine.run.attempt import ProgressReport, expect_renewals
 from pyasynq._engine.run.conclusion import conclude_refused
 from pyasynq._engine.run.routes import check_result_size
@@ -208,7 +208,7 @@ class EngineCore:
         self._heartbeater = Heartbeater(
             parts, self._beat_driver, self._record, rule, watch, owns_process=self._owns_process
         )
-        self._processor = Processor(parts, demand, self._intake, self._wake_up)
+        self._processor = self._make_processors(demand)
         self._progress_writer = ProgressWriter(parts)
         forwarder = self._for_each_node(
             Forwarder.name, lambda _, queues: Forwarder(parts, queues, self._wake_up)
@@ -248,6 +248,13 @@ class EngineCore:
         if not self._target.is_cluster:
             return make("", lambda: parts.queues)
         return NodeServices(name, self._events, NodeQueues(self._driver, lambda: parts.queues), make)
+
+    def _make_processors(self, demand: Demand) -> Processor | NodeProcessors:
+        parts = self._parts
+        make = partial(Processor, parts, demand, self._intake, self._wake_up)
+        if not self._target.is_cluster:
+            return make()
+        return NodeProcessors(parts, NodeQueues(self._driver, lambda: parts.queues), make)
 
     def _connect_bells(self, forwarder: Service) -> None:
         processor = self._processor

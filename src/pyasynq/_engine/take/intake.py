@@ -19,6 +19,7 @@ from pyasynq._engine.run.outcome import Requeue
 from pyasynq._engine.take.poison_guard import SuspectWatch, suspect_threshold
 from pyasynq._engine.take.queue_board import QueueBoard
 from pyasynq._engine.take.queue_order import StrictOrder, WeightedOrder
+from pyasynq._engine.take.queue_state import QueuePhase
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import ReplyLostError
 from pyasynq.events import GhostsDropped, MessageQuarantined
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
     from pyasynq._broker.dequeue import Dequeued, DequeuedTask
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.take.demand import Demand, Want
-    from pyasynq._engine.take.queue_board import ServedQueue
+    from pyasynq._engine.take.queue_board import Scope, ServedQueue
     from pyasynq._redis.plan import Plan
     from pyasynq.context import Home
 
 
+_SLOW_SECONDS = 0.1
+"""A node that takes longer to answer a dequeue call keeps no slots free for more of its queues' tasks."""
 _ASKS_AT_ONCE = 16
 """For so many who wait for tasks a queue is asked in one round: one task is not worth a call for each."""
 
@@ -55,6 +58,7 @@ class Unclear(NamedTuple):
 
     queue: str
     want: Want
+    limit: int
     token: str
     asked_at: float
 
@@ -96,6 +100,8 @@ class Intake:
         """The last answer brought all that was asked for, so that there may be more."""
         self.unclear: list[Unclear] = []
         self.unreadable: list[Unreadable] = []
+        self._asked_at: dict[str, float] = {}
+        """Since when the dequeue calls of queues have not been answered, by monotonic time."""
 
     @property
     def taking(self) -> bool:
@@ -131,16 +137,21 @@ class Intake:
         """Whether there is so much room beside the calls under way that another one is worth its cost."""
         return self.taking and self._plenty and self._demand.room >= self._demand.least_aside
 
-    def next_ask(self, now: float) -> float:
+    def has_to_clear_up(self, scope: Scope = None) -> bool:
+        """Return whether there are lost replies to find, or unreadable tasks to archive."""
+        queues = {call.queue for call in self.unclear} | {task.queue for task in self.unreadable}
+        return bool(queues) if scope is None else not scope.isdisjoint(queues)
+
+    def next_ask(self, now: float, scope: Scope = None) -> float:
         """Return the monotonic time from which there is something to ask; infinity until an attempt ends."""
         if not self.taking or not self.room:
             return math.inf
         if self._is_blocked(now):
             return now + self._parts.settings.suspect_rest
         wants = self._demand.wants()
-        if self._wants_suspect(wants) or any(want.unasked for want in wants):
+        if self._wants_suspect(wants) or any(_has_unasked(want, scope) for want in wants):
             return 0.0
-        return self.board.next_look()
+        return self.board.next_look(scope)
 
     @property
     def next_return(self) -> float:
@@ -179,12 +190,16 @@ class Intake:
         until = self._parts.clock.monotonic() + settings.unknown_memory
         self.board.give_way(queue, settings.unknown_courtesy, until=until)
 
-    def reserve_asks(self) -> list[Ask]:
-        """Reserve room for the tasks of this round; return its dequeue calls."""
-        # What an unclear call has taken needs the slots that it was asked for.
-        wants = self._demand.wants() if self.taking and not self.unclear else ()
-        if not wants:
+    def reserve_asks(self, scope: Scope = None) -> list[Ask]:
+        """Reserve room for the tasks of this round; return its dequeue calls.
+
+        Slots are divided among the queues of all nodes; a round for one node asks for the shares of its own.
+        """
+        wants = self._demand.wants() if self.taking else ()
+        if not wants or any(scope is None or call.queue in scope for call in self.unclear):
             return []
+        # What an unclear call has taken needs the slots that it was asked for.
+        unclear = sum(call.limit for call in self.unclear)
         now = self._parts.clock.monotonic()
         if self._suspects.is_wary:
             self._suspects.forget_proven(self._demand.taken, now)
@@ -194,16 +209,37 @@ class Intake:
         if waiting is not None and want is not None:
             return [self._ask(want, waiting, want.limit, now, suspect_room=True)]
         to_ask = [queue.name for queue in self.board.to_ask(now)]
+        if scope is not None:
+            slow = now - _SLOW_SECONDS
+            to_ask = [one for one in to_ask if one in scope or self._asked_at.get(one, now) > slow]
         asks: list[Ask] = []
         times: dict[str, int] = defaultdict(int)
         for want in wants:
             queues = [queue for queue in to_ask if want.accepts(queue) and times[queue] < _ASKS_AT_ONCE]
             queues += [queue for queue in want.unasked if queue not in queues]
-            shares = self._order.split(want.limit, queues) if queues else {}
+            if scope is not None and scope.isdisjoint(queues):
+                continue
+            limit = want.limit - unclear
+            shares = self._order.split(limit, queues) if queues and limit > 0 else {}
+            if scope is not None:
+                shares = self._own_shares(shares, scope)
             for queue in shares:
                 times[queue] += 1
             asks += [self._ask(want, self.board.queue(queue), share, now) for queue, share in shares.items()]
         return asks
+
+    def _own_shares(self, shares: dict[str, int], scope: Collection[str]) -> dict[str, int]:
+        """Return the shares of the queues of one node; a node that has failed is asked for a single task."""
+        own = {}
+        for queue, share in shares.items():
+            if queue not in scope:
+                self._order.refund(queue, share)
+            elif self.board.queue(queue).state.phase is QueuePhase.FAILED:
+                self._order.refund(queue, share - 1)
+                own[queue] = 1
+            else:
+                own[queue] = share
+        return own
 
     def _is_blocked(self, now: float) -> bool:
         """Return whether nothing may be taken now, for the sake of a suspect."""
@@ -237,6 +273,7 @@ class Intake:
         )
         want.asked(queue.name)
         self.board.asked(queue, now)
+        self._asked_at.setdefault(queue.name, now)
         self._demand.reserved += limit
         return Ask(queue, want, limit, token, queue.state.changes, now, plan)
 
@@ -244,6 +281,7 @@ class Intake:
         """Start what a dequeue brought, and note what it says of the queue."""
         parts = self._parts
         self._demand.reserved -= ask.limit
+        self._asked_at.pop(ask.queue.name, None)
         self._plenty = len(answer.tasks) == ask.limit
         parts.redis_time.learn(answer.redis_now)
         now = parts.clock.monotonic()
@@ -271,15 +309,20 @@ class Intake:
     def failed(self, ask: Ask, error: Exception, until: float) -> None:
         """Leave a queue alone for a while after an error; remember a call that may have taken tasks."""
         self._demand.reserved -= ask.limit
+        self._asked_at.pop(ask.queue.name, None)
         if isinstance(error, ReplyLostError):
-            self.unclear.append(Unclear(ask.queue.name, ask.want, ask.token, ask.asked_at))
+            self.unclear.append(Unclear(ask.queue.name, ask.want, ask.limit, ask.token, ask.asked_at))
             self._demand.may_prefetch = False
         self.board.failed(ask.queue, look_at=until)
         ask.want.heard(error)
 
-    def finds(self) -> list[tuple[Unclear, Plan[list[DequeuedTask]]]]:
+    def finds(self, scope: Scope = None) -> list[tuple[Unclear, Plan[list[DequeuedTask]]]]:
         """Return the calls that clear up what lost replies have taken."""
-        return [(call, find_dequeued(call.queue, token=call.token)) for call in self.unclear]
+        return [
+            (call, find_dequeued(call.queue, token=call.token))
+            for call in self.unclear
+            if scope is None or call.queue in scope
+        ]
 
     def found(self, call: Unclear, tasks: Sequence[DequeuedTask]) -> None:
         """Run the tasks of a lost reply, or put them back in front when their leases have aged."""
@@ -293,7 +336,7 @@ class Intake:
         for attempt in attempts:
             self._put_back(attempt)
 
-    def quarantines(self) -> list[tuple[Unreadable, Plan[object]]]:
+    def quarantines(self, scope: Scope = None) -> list[tuple[Unreadable, Plan[object]]]:
         """Return the calls that archive what cannot be decoded."""
         if not self.unreadable:
             return []
@@ -311,6 +354,7 @@ class Intake:
                 ),
             )
             for task in self.unreadable
+            if scope is None or task.queue in scope
         ]
 
     def quarantined(self, task: Unreadable) -> None:
@@ -359,3 +403,7 @@ class Intake:
     def _put_back(self, attempt: Attempt) -> None:
         attempt.phase = Phase.SETTLING
         self._parts.settles.put(attempt, Requeue())
+
+
+def _has_unasked(want: Want, scope: Scope) -> bool:
+    return bool(want.unasked) if scope is None else not scope.isdisjoint(want.unasked)

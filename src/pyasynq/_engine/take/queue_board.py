@@ -5,6 +5,7 @@ Queries change nothing. Each command passes one event on to the state machine of
 
 from __future__ import annotations
 
+import math
 import random
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,12 @@ from pyasynq._wire.keys import queue_keys
 from pyasynq.limits import Queue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pyasynq._broker.dequeue import Dequeued
+
+    Scope = frozenset[str] | None
+    """The queues of one node; None for all queues."""
 
 
 class ServedQueue:
@@ -87,26 +91,29 @@ class QueueBoard:
         """Return the queues that may have tasks, or have rested long enough."""
         return [queue for queue in self._wanted if queue.state.look_at <= now]
 
-    def to_watch_again(self, now: float) -> list[ServedQueue]:
+    def to_watch_again(self, now: float, scope: Scope = None) -> list[ServedQueue]:
         """Return the queues that are to be watched before they are asked: others may have changed them."""
         return [
             queue
-            for queue in self._wanted
+            for queue in self._in(scope)
             if queue.state.look_at <= now
             and queue.state.phase not in (QueuePhase.UNKNOWN, QueuePhase.FAILED, QueuePhase.RATE)
         ]
 
-    def to_watch(self) -> list[ServedQueue]:
+    def to_watch(self, scope: Scope = None) -> list[ServedQueue]:
         """Return the queues that are empty and not watched."""
         return [
             queue
-            for queue in self._wanted
+            for queue in self._in(scope)
             if queue.state.phase is QueuePhase.EMPTY and queue.state.watch is not Watch.TASKS
         ]
 
-    def next_look(self) -> float:
+    def next_look(self, scope: Scope = None) -> float:
         """Return the monotonic time at which a queue is to be asked; it is past when one may have tasks."""
-        return min([queue.state.look_at for queue in self._wanted])
+        return min([queue.state.look_at for queue in self._in(scope)], default=math.inf)
+
+    def _in(self, scope: Scope) -> Sequence[ServedQueue]:
+        return self._wanted if scope is None else [queue for queue in self._wanted if queue.name in scope]
 
     @property
     def all_empty(self) -> bool:

@@ -15,6 +15,9 @@ class QueueOrder(Protocol):
     def split(self, slots: int, queues: Sequence[str]) -> dict[str, int]:
         """Return how many tasks to ask each queue for; queues that get none are left out."""
 
+    def refund(self, queue: str, share: int) -> None:
+        """Take back a share that the queue was not asked for after all."""
+
     def forget(self, queue: str) -> None:
         """Save nothing up for a queue that turned out to be empty."""
 
@@ -58,6 +61,10 @@ class WeightedOrder:
                 left -= 1
         return {queue: share for queue, share in shares.items() if share}
 
+    def refund(self, queue: str, share: int) -> None:
+        """Give the share back to the queue's balance."""
+        self._balance[queue] += share
+
     def forget(self, queue: str) -> None:
         """Clear the balance of an empty queue: a queue cannot save up while it has nothing to run."""
         self._balance[queue] = 0.0
@@ -76,6 +83,9 @@ class StrictOrder:
     def split(self, slots: int, queues: Sequence[str]) -> dict[str, int]:
         """Ask only the queue of the highest priority."""
         return {min(queues, key=self._ranks.__getitem__): slots}
+
+    def refund(self, queue: str, share: int) -> None:
+        """Do nothing: strict order keeps no accounts."""
 
     def forget(self, queue: str) -> None:
         """Do nothing: strict order keeps no accounts."""
