@@ -6,11 +6,15 @@ import asyncio
 import dataclasses
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pyasynq import sync
+from pyasynq._redis.cluster.slot_map import slot_of
 from pyasynq._wire.keys import queue_keys
+from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.events import RoundFailed, RoundFinished, TaskRecovered, TasksAggregated
 from pyasynq.task import Task, TaskState
@@ -166,3 +170,42 @@ async def test_d01_queues_of_other_nodes_go_on_beside_a_silent_one(own_cluster: 
             again.clear()
             await again.wait()
         await running.settled()
+
+
+@run_async
+async def test_d01_enqueues_for_other_nodes_do_not_wait_for_a_silent_one(own_cluster: Cluster) -> None:
+    """Their calls travel in batches of their own."""
+    silent_queue, *others = await asyncio.to_thread(queues_of_each_node, own_cluster)
+    silent = own_cluster.owner(slot_of(queue_keys(silent_queue).pending))
+    async with Client(own_cluster.url) as client:
+        for queue in others:
+            await client.enqueue(Task("t", queue=queue))
+        silent.signal(signal.SIGSTOP)
+        try:
+            waiting = asyncio.ensure_future(client.enqueue(Task("t", queue=silent_queue)))
+            await asyncio.sleep(0)
+            for queue in others:
+                await asyncio.gather(*(client.enqueue(Task("t", queue=queue)) for _ in range(100)))
+            assert not waiting.done()
+        finally:
+            silent.signal(signal.SIGCONT)
+        await waiting
+
+
+def test_d01_threads_do_not_wait_for_a_silent_node_of_others(own_cluster: Cluster) -> None:
+    """The same, for the blocking client."""
+    silent_queue, *others = queues_of_each_node(own_cluster)
+    silent = own_cluster.owner(slot_of(queue_keys(silent_queue).pending))
+    with sync.Client(own_cluster.url) as client, ThreadPoolExecutor() as threads:
+        for queue in others:
+            client.enqueue(Task("t", queue=queue))
+        silent.signal(signal.SIGSTOP)
+        try:
+            waiting = threads.submit(client.enqueue, Task("t", queue=silent_queue))
+            for queue in others:
+                for call in [threads.submit(client.enqueue, Task("t", queue=queue)) for _ in range(100)]:
+                    call.result()
+            assert not waiting.done()
+        finally:
+            silent.signal(signal.SIGCONT)
+        waiting.result()

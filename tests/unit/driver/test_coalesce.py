@@ -147,7 +147,7 @@ def test_h20_callers_wait_outside_while_redis_is_away(limits: dict[str, int], si
         batcher = batcher_of(driver, **limits)
         calls = [asyncio.create_task(enqueue(batcher, task(b"x" * size))) for _ in range(9)]
         await settle_down()
-        queue = batcher._queues.here()
+        queue = batcher._queues.here()[""]
         assert 6 == len(queue.outside)
         driver.open.set()
         assert {EnqueueStatus.ENQUEUED} == {*await asyncio.gather(*calls)}
@@ -202,7 +202,7 @@ def test_a_call_cancelled_before_its_batch_left_is_not_sent() -> None:
         assert EnqueueStatus.ENQUEUED is await first
         assert EnqueueStatus.ENQUEUED is await outside
         assert [1, 1] == driver.batches
-        assert 0 == batcher._queues.here().room.calls
+        assert 0 == batcher._queues.here()[""].room.calls
 
     asyncio.run(run())
 
@@ -287,7 +287,7 @@ class Callers:
             time.sleep(0.01)
 
     def wait_for_tickets(self, number: int) -> None:
-        while sum(ticket.sending is None for ticket in list(self.batcher._queue.tickets)) != number:
+        while sum(ticket.sending is None for ticket in list(self.batcher._queues[""].tickets)) != number:
             pass
 
     def follow_a_leader(self, driver: HeldDriver, followers: int) -> None:
@@ -368,7 +368,7 @@ def test_a_leader_that_is_interrupted_before_it_sends_leaves_nobody_waiting() ->
     callers.start(1)
     assert [KeyboardInterrupt, EnqueueStatus.ENQUEUED] == callers.join()
     assert [1] == driver.batches
-    assert (0, 0) == (len(batcher._queue.tickets), len(batcher._queue.outside))
+    assert (0, 0) == (len(batcher._queues[""].tickets), len(batcher._queues[""].outside))
 
 
 def test_h20_threads_wait_for_room_and_get_an_error_in_the_end() -> None:
@@ -383,7 +383,7 @@ def test_h20_threads_wait_for_room_and_get_an_error_in_the_end() -> None:
     driver.open.set()
     assert [EnqueueStatus.ENQUEUED] == callers.join()
     assert batcher.enqueue(task()) is None
-    assert (0, 0) == (len(batcher._queue.tickets), len(batcher._queue.outside))
+    assert (0, 0) == (len(batcher._queues[""].tickets), len(batcher._queues[""].outside))
 
 
 def test_a_batch_whose_reply_is_lost_is_unknown_to_each_of_its_callers() -> None:

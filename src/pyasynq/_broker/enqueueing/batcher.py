@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pyasynq._broker.enqueueing.chunks import RunBatch
+from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import RedisUnavailableError
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ MAX_BATCH_BYTES: Final = 16_000_000
 
 
 class Batcher(Generic[D]):
-    """A driver, the limits of what may wait for it, and what makes a batch of that."""
+    """A driver, the limits of what may wait for it, and what makes a batch of that.
+
+    Each node of a cluster has batches of its own, so that the calls for one do not wait for another.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,11 @@ class Batcher(Generic[D]):
         self._max_bytes = max_bytes
         self._events_kept = events_kept
         self._durable = durable
+        self._is_cluster = driver.target.is_cluster
+
+    def _node_of(self, composed: Composed) -> str:
+        """Return the node of the cluster that gets a call; empty if it is not known yet."""
+        return self._driver.node_of(queue_keys(composed.settings.queue).pending)
 
     def _batch(self, composed: Sequence[Composed]) -> RunBatch:
         return RunBatch(

@@ -10,7 +10,7 @@ memory stays bounded while Redis is away.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -87,6 +87,10 @@ class _AsyncQueue:
             self.outside.popleft()
 
 
+class _NodeQueues(defaultdict[str, _AsyncQueue]):
+    """The queues of calls of one event loop, by the node that gets them."""
+
+
 class EnqueueBatcher(Batcher["AsyncDriver"]):
     """Enqueues for many coroutines at once over one driver.
 
@@ -99,7 +103,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
         self._registrar = AsyncRegistrar(driver, apart=self._durable and driver.stays_open)
         self._batches_at_once = 1 if self._durable else 2
         room = partial(_Room, self._max_calls, self._max_bytes)
-        self._queues = LoopHomes(lambda: _AsyncQueue(room()), lambda _: None)
+        self._queues = LoopHomes(lambda: _NodeQueues(lambda: _AsyncQueue(room())), lambda _: None)
 
     def enqueue(self, composed: Composed) -> Awaitable[EnqueueResult | None]:
         """Enqueue one task, together with what others ask for at the same time.
@@ -111,7 +115,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
             RedisUnavailableError: when too many calls have been waiting for the whole time-out.
         """
         self._driver.check_open()
-        queue = self._queues.here()
+        queue = self._queues.here()[self._node_of(composed) if self._is_cluster else ""]
         if queue.outside or not queue.room.take_in(len(composed.encoded)):
             return self._enqueue_when_there_is_room(queue, composed)
         return self._enqueue_next(queue, composed)

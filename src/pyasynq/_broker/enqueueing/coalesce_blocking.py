@@ -124,7 +124,8 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
     def __init__(self, driver: BlockingDriver, clock: Clock, **settings: Any) -> None:
         super().__init__(driver, clock, **settings)
         self._registrar = BlockingRegistrar(driver, apart=self._durable)
-        self._queue = _ThreadQueue()
+        self._queues: dict[str, _ThreadQueue] = {}
+        """By the node that gets the calls."""
         self._largest = 0
         """Bytes of the largest call so far; while there is room for many of these, no sizes are added up."""
 
@@ -141,9 +142,10 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
             ReplyLostError: the thread that sends the batch was interrupted, or does not come back.
         """
         self._driver.check_open()
-        queue = self._queue
+        node = self._node_of(composed) if self._is_cluster else ""
+        queue = self._queues.get(node) or self._queues.setdefault(node, _ThreadQueue())
         if queue.pid != os.getpid():
-            queue = self._queue = _ThreadQueue()
+            queue = self._queues[node] = _ThreadQueue()
         ticket = _Ticket(composed)
         try:
             if queue.tickets:
