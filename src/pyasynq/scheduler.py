@@ -15,6 +15,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._background.calls import CallsInProgress
+from pyasynq._background.node_services import NodeQueues, NodeServices
 from pyasynq._background.redis_time import RedisTime
 from pyasynq._background.runnable import Runnable
 from pyasynq._background.time_limits import TimeLeft
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Unpack
 
+    from pyasynq._background.service import Service
     from pyasynq._clock import Clock
     from pyasynq._redis.clients import RedisSource
     from pyasynq._scheduler.entry import ScheduleEntry
@@ -96,7 +98,7 @@ class Scheduler(Runnable):
         self._book = EntryBook(self.events)
         self._state = ServerState.NEW
         self._driver: AsyncDriver | None = None
-        self._ticker: Ticker | None = None
+        self._ticker: Service | None = None
         self._firing: Firing | None = None
         self._heartbeat: EntriesHeartbeat | None = None
         self._is_logged = False
@@ -229,7 +231,7 @@ class Scheduler(Runnable):
         await self._heartbeat.start()
         await self._ticker.start()
 
-    def _assemble(self, driver: AsyncDriver, redis_time: RedisTime) -> tuple[Ticker, EntriesHeartbeat]:
+    def _assemble(self, driver: AsyncDriver, redis_time: RedisTime) -> tuple[Service, EntriesHeartbeat]:
         parts = SchedulerParts(
             self.id, self.config, self.events, self._clock, redis_time, driver, self._book, self.calls
         )
@@ -242,8 +244,16 @@ class Scheduler(Runnable):
             events=self.events,
             calls=self.calls,
         )
-        ticker = Ticker(parts, self._firing)
+        ticker = self._make_ticker(parts, self._firing)
         return ticker, EntriesHeartbeat(parts, ticker)
+
+    @staticmethod
+    def _make_ticker(parts: SchedulerParts, firing: Firing) -> Service:
+        """Return a ticker; on a cluster one for each node, so that no tick waits for the node of others."""
+        if not parts.driver.target.is_cluster:
+            return Ticker(parts, firing)
+        nodes = NodeQueues(parts.driver, lambda: tuple(sorted({entry.queue for entry in parts.book})))
+        return NodeServices(Ticker.name, parts.events, nodes, lambda _, queues: Ticker(parts, firing, queues))
 
     async def stop(self) -> None:
         """Fire no more; the entries are still shown.

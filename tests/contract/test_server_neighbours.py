@@ -15,11 +15,12 @@ from pyasynq import sync
 from pyasynq._redis.cluster.slot_map import slot_of
 from pyasynq._wire.keys import queue_keys
 from pyasynq.client import Client
-from pyasynq.config import ServerConfig
-from pyasynq.events import RoundFailed, RoundFinished, TaskRecovered, TasksAggregated
+from pyasynq.config import SchedulerConfig, ServerConfig
+from pyasynq.events import RoundFailed, RoundFinished, TaskRecovered, TasksAggregated, TickFailed, TickFired
+from pyasynq.scheduler import Scheduler
 from pyasynq.task import Task, TaskState
 from tests.contract.test_cluster_failover import queues_of_each_node
-from tests.fix_engine import QUICK, do_nothing, serving
+from tests.fix_engine import QUICK, Recorder, do_nothing, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -209,3 +210,32 @@ def test_d01_threads_do_not_wait_for_a_silent_node_of_others(own_cluster: Cluste
         finally:
             silent.signal(signal.SIGCONT)
         waiting.result()
+
+
+@run_async
+async def test_d01_ticks_for_other_nodes_do_not_wait_for_a_silent_one(own_cluster: Cluster) -> None:
+    """Each node has a ticker of its own."""
+    silent_queue, *others = await asyncio.to_thread(queues_of_each_node, own_cluster)
+    silent = own_cluster.owner(slot_of(queue_keys(silent_queue).pending))
+    scheduler = Scheduler(own_cluster.url, SchedulerConfig(heartbeat_interval=1_000))
+    recorder = Recorder(scheduler.events)
+    for queue in [silent_queue, *others]:
+        scheduler.register("@every 1s", Task("t", queue=queue))
+    await scheduler.start()
+    try:
+        await ticked(recorder, [silent_queue, *others], 1)
+        silent.signal(signal.SIGSTOP)
+        await ticked(recorder, others, 3)
+        assert not recorder.of(TickFailed)
+    finally:
+        silent.signal(signal.SIGCONT)
+        await scheduler.shutdown()
+
+
+async def ticked(recorder: Recorder, queues: list[str], times: int) -> None:
+    """Wait until entries of all these queues have fired so many times more."""
+    left = dict.fromkeys(queues, times)
+    while any(number > 0 for number in left.values()):
+        event = await recorder.wait(TickFired, new=True)
+        if event.queue in left:
+            left[event.queue] -= 1

@@ -178,6 +178,24 @@ class OutageLog:
         self._fresh.clear()
 
 
+class OutageLogs:
+    """Outages of Redis: of all of it, or of one node of a cluster. The arguments are those of `OutageLog`."""
+
+    def __init__(self, events: Events, address: str, *counters: Callable[[], int], noun: str = "") -> None:
+        self._events = events
+        self._address = address
+        self._counters = counters
+        self._noun = noun
+        self._logs: dict[str, OutageLog] = {}
+
+    def take(self, service: str, error: BaseException, node: str = "") -> bool:
+        """Take in that a service failed for a node; return whether it is told as a part of an outage."""
+        if node not in self._logs:
+            address = node or self._address
+            self._logs[node] = OutageLog(self._events, address, *self._counters, noun=self._noun, node=node)
+        return self._logs[node].take(service, error)
+
+
 def reason_of(error: BaseException, address: str) -> str:
     """Return why Redis is away, without its address, which the line has already."""
     cause: str | None = getattr(error, "cause", None)

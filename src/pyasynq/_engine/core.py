@@ -11,6 +11,7 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from pyasynq._background.node_services import NodeQueues, NodeServices
 from pyasynq._background.redis_time import RedisTime
 from pyasynq._background.service import stop_services
 from pyasynq._background.time_limits import TimeLeft, shutdown_limit
@@ -21,7 +22,7 @@ from pyasynq._engine.engine_parts import Parts
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.lease.stuck_rule import OverdueRule
 from pyasynq._engine.loop_watch import LoopWatch
-from pyasynq._engine.node_services import NodeProcessors, NodeQueues, NodeServices
+from pyasynq._engine.node_processors import NodeProcessors
 from pyasynq._engine.run.attempt import ProgressReport, expect_renewals
 from pyasynq._engine.run.conclusion import conclude_refused
 from pyasynq._engine.run.routes import check_result_size
@@ -52,9 +53,9 @@ from pyasynq.errors import LeaseExpiredError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from pyasynq._background.node_services import MakeService
     from pyasynq._background.service import Service
     from pyasynq._clock import Clock
-    from pyasynq._engine.node_services import MakeService
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.run.routes import Router
     from pyasynq._engine.settings import EngineSettings

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyasynq import events as happened
-from pyasynq._background.outage_log import OutageLog
+from pyasynq._background.outage_log import OutageLogs
 from pyasynq._engine.outcome_log import attach_outcome_log, totals_text
 from pyasynq._human_text import MessageFormatter, counted, duration, shorten_end
 from pyasynq._visible_text import visible
@@ -62,9 +62,7 @@ class LogSubscriber:
 
     def attach(self, events: Events) -> None:
         """Begin to write."""
-        self._events = events
-        self._outages: dict[str, OutageLog] = {}
-        """By the node of a cluster; the empty name is for all of Redis."""
+        self._outages = OutageLogs(events, self._address, lambda: len(self._running_types()), self._unwritten)
         attach_outcome_log(events)
         events.subscribe(happened.ServerStateChanged, self._state)
         events.subscribe(happened.ServerEnded, self._ended)
@@ -124,19 +122,8 @@ class LogSubscriber:
 
     # Failures.
 
-    def _outage_of(self, node: str) -> OutageLog:
-        if node not in self._outages:
-            self._outages[node] = OutageLog(
-                self._events,
-                node or self._address,
-                lambda: len(self._running_types()),
-                self._unwritten,
-                node=node,
-            )
-        return self._outages[node]
-
     def _round_failed(self, event: happened.RoundFailed) -> None:
-        if self._outage_of(event.node).take(event.service, event.error):
+        if self._outages.take(event.service, event.error, event.node):
             _log.debug("%s: %s; next try in %s", event.service, visible(event.error), duration(event.rest))
             return
         where = f" for queue {visible(event.queue)}" if event.queue else ""
@@ -144,7 +131,7 @@ class LogSubscriber:
         self._warn_once_a_minute(subject, f"{subject}, and is tried again", event.error)
 
     def _settle_delayed(self, event: happened.SettleDelayed) -> None:
-        if self._outage_of("").take("", event.error):
+        if self._outages.take("", event.error):
             return
         text = f"{counted(event.tasks, 'outcome')} could not be written, and will be tried again"
         self._warn_once_a_minute("outcomes", text, event.error)

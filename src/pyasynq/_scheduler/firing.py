@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import math
 from typing import TYPE_CHECKING, Any
@@ -33,12 +34,18 @@ if TYPE_CHECKING:
     from pyasynq.task import Task, TaskInfo
 
 
-class Firing:
-    """Fires ticks for one scheduler.
+class Fired(enum.Enum):
+    """What came of the try to fire a tick."""
 
-    Attributes:
-        unreachable: whether Redis could not be reached when a tick was fired last.
-    """
+    DONE = "done"
+    FAILED = "failed"
+    """It must be tried again."""
+    UNREACHABLE = "unreachable"
+    """It must be tried again, and the node of its queue could not be reached."""
+
+
+class Firing:
+    """Fires ticks for one scheduler."""
 
     def __init__(
         self,
@@ -59,12 +66,11 @@ class Firing:
         self._events = events
         self._calls = calls
         self._registrar = AsyncRegistrar(driver)
-        self.unreachable = False
         self._failing: dict[str, datetime] = {}
         """Entry id and the tick of it that has been reported as failed and is tried again."""
 
-    async def fire(self, entry: ScheduleEntry, tick: datetime) -> bool:
-        """Fire a tick and note it in the entry's timetable; return False if it must be tried again."""
+    async def fire(self, entry: ScheduleEntry, tick: datetime) -> Fired:
+        """Fire a tick and note it in the entry's timetable."""
         task = entry.task_of(tick)
         if self._failing.get(entry.id) != tick:
             await self._call("pre_enqueue", self._config.pre_enqueue, task)
@@ -73,9 +79,8 @@ class Firing:
         except TickTakenError as taken:
             entry.timetable.fired(Instant(taken.last).to_datetime())
         except RedisError as error:
-            self.unreachable = isinstance(error, RedisUnavailableError)
             await self._failed(entry, tick, task, error, retried=True)
-            return False
+            return Fired.UNREACHABLE if isinstance(error, RedisUnavailableError) else Fired.FAILED
         except Exception as error:  # noqa: BLE001 - an event; a refused task stays refused when it is tried again
             entry.timetable.leave_out(tick)
             await self._failed(entry, tick, task, error, retried=False)
@@ -85,9 +90,8 @@ class Firing:
                 await self._succeeded(entry, tick, info)
             else:
                 await self._call("post_enqueue", self._config.post_enqueue, info, None)
-        self.unreachable = False
         self._failing.pop(entry.id, None)
-        return True
+        return Fired.DONE
 
     async def close(self) -> None:
         """Register no more queues; call it when the driver is closed."""
@@ -132,10 +136,16 @@ class Firing:
             # The history of a yearly task lasts from one enqueue to the next.
             ttl += max(0, math.ceil((following - now).total_seconds()))
         event = SchedulerEnqueueEvent(task_id=info.id, enqueue_time=now)
+        recording = self._driver.start_task(self._record(entry, event, ttl))
+        if not self._driver.target.is_cluster:
+            # In a cluster it may be on a node that is away, and the next tick must not wait for that.
+            await self._driver.wait_for(recording)
+
+    async def _record(self, entry: ScheduleEntry, event: SchedulerEnqueueEvent, ttl: int) -> None:
         try:
             await self._driver.run(record_enqueue_event(entry.id, event, ttl=ttl))
         except PyasynqError as error:
-            text = f"the enqueue of task {info.id} is missing in the history of its schedule: {error}"
+            text = f"the enqueue of task {event.task_id} is missing in the history of its schedule: {error}"
             self._events.emit(ServerWarning("schedule-history", text))
 
     async def _failed(

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from pyasynq import events as happened
-from pyasynq._background.outage_log import OutageLog
+from pyasynq._background.outage_log import OutageLogs
 from pyasynq._engine.logs import SHUTDOWN_HUNG_LINE, event_writer, version_text
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
@@ -29,12 +29,12 @@ def attach_log(events: Events, address: str, entries: Sized) -> None:
         else:
             _log.info("scheduler %s", "ended" if event.state == "closed" else "enqueues no more tasks")
 
-    outage = OutageLog(events, address, noun="scheduler")
+    outages = OutageLogs(events, address, noun="scheduler")
     failure = "{service} failed, and is tried again in {rest:time}: {error!r}"
     write_failure = event_writer(logging.WARNING, failure)
 
     def round_failed(event: happened.RoundFailed) -> None:
-        if not outage.take(event.service, event.error):
+        if not outages.take(event.service, event.error, event.node):
             write_failure(event)
 
     events.subscribe(happened.SchedulerStateChanged, state)

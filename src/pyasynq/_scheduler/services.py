@@ -16,15 +16,18 @@ from pyasynq._broker.schedules import (
     write_scheduler_entries,
 )
 from pyasynq._checks import seconds_of
+from pyasynq._scheduler.firing import Fired
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq.errors import PyasynqError
 from pyasynq.events import RoundFailed, TicksMissed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
     from datetime import datetime
 
     from pyasynq._background.calls import CallsInProgress
     from pyasynq._background.redis_time import RedisTime
+    from pyasynq._background.service import Service
     from pyasynq._clock import Clock
     from pyasynq._redis.driver import AsyncDriver
     from pyasynq._scheduler.book import EntryBook
@@ -62,34 +65,53 @@ class SchedulerParts:
 
 
 class Ticker(CallingService):
-    """Fires the ticks that are due, and rests until the next one."""
+    """Fires the ticks that are due, and rests until the next one.
+
+    Args:
+        parts: of the scheduler.
+        firing: fires one tick.
+        queues: returns the queues of the node that it works for; None for all queues.
+    """
 
     name = "scheduler"
 
-    def __init__(self, parts: SchedulerParts, firing: Firing) -> None:
+    def __init__(
+        self, parts: SchedulerParts, firing: Firing, queues: Callable[[], Collection[str]] | None = None
+    ) -> None:
         super().__init__(parts.events, parts.calls)
         self._parts = parts
+        self._queues = queues
         self._firing = firing
         self._slots = asyncio.Semaphore(_FIRED_AT_ONCE)
         self._failed = False
         """Whether a tick of this round has to be tried again."""
+        self._unreachable = False
+        """Whether Redis could not be reached for it."""
 
     async def round(self) -> float:
         """Fire what is due; the ticks of one entry one after another, entries side by side."""
-        book = self._parts.book
+        entries = self._entries()
         # An entry whose ticks cannot be asked for does not keep the others waiting.
-        failure = await self._parts.begin([entry for entry in book if not entry.timetable.begun])
-        self._failed = False
+        failure = await self._parts.begin([entry for entry in entries if not entry.timetable.begun])
+        self._failed = self._unreachable = False
         now = self._now()
-        due = [(entry, ticks) for entry in book if (ticks := self._due(entry, now))]
+        due = [(entry, ticks) for entry in entries if (ticks := self._due(entry, now))]
         await asyncio.gather(*(self._fire(entry, ticks) for entry, ticks in due))
         if failure is not None:
             raise failure
         now = self._now()
-        rests = [(entry.timetable.next - now).total_seconds() for entry in book if entry.timetable.next]
+        rests = [
+            (entry.timetable.next - now).total_seconds() for entry in self._entries() if entry.timetable.next
+        ]
         # A tick that failed is still due, and would be tried again without a rest.
         least = _RETRY_SECONDS if self._failed else 0.0 if due else _IDLE_SECONDS
         return min((rest if rest > 0 else least for rest in rests), default=math.inf)
+
+    def _entries(self) -> list[ScheduleEntry]:
+        if self._queues is None:
+            return list(self._parts.book)
+        queues = self._queues()
+        return [entry for entry in self._parts.book if entry.queue in queues]
 
     def _due(self, entry: ScheduleEntry, now: datetime) -> list[datetime]:
         due = entry.timetable.due(now)
@@ -103,8 +125,10 @@ class Ticker(CallingService):
                 if entry.id not in self._parts.book.ids:
                     return
                 # When Redis is away, a few entries wait out the time-out, not one after another all of them.
-                if (self._failed and self._firing.unreachable) or not await self._firing.fire(entry, tick):
+                fired = Fired.UNREACHABLE if self._unreachable else await self._firing.fire(entry, tick)
+                if fired is not Fired.DONE:
                     self._failed = True
+                    self._unreachable = fired is Fired.UNREACHABLE
                     return
 
     def _now(self) -> datetime:
@@ -116,7 +140,7 @@ class EntriesHeartbeat(CallingService):
 
     name = "scheduler heartbeat"
 
-    def __init__(self, parts: SchedulerParts, ticker: Ticker) -> None:
+    def __init__(self, parts: SchedulerParts, ticker: Service) -> None:
         super().__init__(parts.events, parts.calls)
         self._parts = parts
         self._ticker = ticker

@@ -10,8 +10,8 @@ from pyasynq.periodic import PeriodicTaskManager
 
 if TYPE_CHECKING:
     from pyasynq._background.redis_time import RedisTime
+    from pyasynq._background.service import Service
     from pyasynq._redis.driver import AsyncDriver
-    from pyasynq._scheduler.services import Ticker
     from pyasynq.events import Events
     from pyasynq.scheduler import Scheduler
     from pyasynq.testing._time import VirtualClock
@@ -29,7 +29,7 @@ class _Timer:
         self._sync_at = -math.inf if manager is not None else math.inf
         self._tick_at = -math.inf
         self._synced = False
-        self._ticker: Ticker | None = None
+        self._ticker: Service | None = None
 
     @property
     def next_due(self) -> float:
