@@ -85,7 +85,7 @@ class _Routing:
             if self._is_over(spared):
                 self._give_up()
                 return
-            if self._nodes.doubted:
+            if self._nodes.is_doubtful(self._slots[position] for position in self._waiting):
                 yield from self._learn()
             groups = self._groups()
             if not groups:
@@ -147,11 +147,11 @@ class _Routing:
                 # Another may serve its slots by now; if not, it may just have been started again.
                 self._must_pause |= was_late
                 self._nodes.ask_last((node,), now)
-                self._nodes.doubt(generation, now)
+                self._nodes.doubt(generation, now, node)
             else:
                 self._must_pause = True
                 if outcome.code != "TRYAGAIN":
-                    self._nodes.doubt(generation, now)
+                    self._nodes.doubt(generation, now, node)
                 if outcome.code == "CLUSTERDOWN":
                     self._nodes.ask_last((node,), now)
         self._redirects += redirected

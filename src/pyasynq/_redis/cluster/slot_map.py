@@ -44,6 +44,7 @@ class ClusterMap:
     __slots__ = (
         "__weakref__",
         "_asked_first",
+        "_doubted_nodes",
         "_ids",
         "_late",
         "_nodes",
@@ -68,6 +69,8 @@ class ClusterMap:
         """The nodes whose views are this map."""
         self._late: dict[Address, float] = {}
         """Nodes that are asked last, and until when on the monotonic scale."""
+        self._doubted_nodes: frozenset[Address] | None = None
+        """The nodes whose slots others may serve by now; None if any slot may be served by another node."""
         self.primaries: tuple[Address, ...] = ()
         self.generation = self.redirections = 0
         self.doubted = True
@@ -118,8 +121,17 @@ class ClusterMap:
         self._nodes = tuple(node for node in nodes if node not in self._seeds)[: max(64, 2 * len(serving))]
         self._told_by = tuple(view.asked for view in believed)
         self.generation += 1
-        self._asked_first, self.doubted = None, False
+        self._asked_first, self.doubted, self._doubted_nodes = None, False, frozenset()
         return True
+
+    def is_doubtful(self, slots: Iterable[int | None]) -> bool:
+        """Return whether the map is to be learned again for the sake of some slots; None stands for any node.
+
+        What concerns no node that failed does not wait for the nodes that are asked for the map.
+        """
+        if not self.doubted or self._doubted_nodes is None:
+            return self.doubted
+        return any(slot is not None and self._owners[slot] in self._doubted_nodes for slot in slots)
 
     def redirected(self, reply: str, node: Address, now: float) -> tuple[Address, bool] | None:
         """Take the word of a node that another one serves a slot.
@@ -137,17 +149,26 @@ class ClusterMap:
         if self._owners[slot] != other:
             self.ask_last([teller for teller in self._told_by if teller != other], now)
             self._owners[slot] = self._asked_first = other
-            self.doubted = True
+            self.doubted, self._doubted_nodes = True, None
             self.redirections += 1
         return other, False
 
-    def doubt(self, generation: int, now: float) -> None:
+    def doubt(self, generation: int, now: float, node: Address | None = None) -> None:
         """Have it learned again, unless that has been done since that generation.
 
         The nodes whose views it was are asked last: they may be cut off from those who know better.
+
+        Args:
+            generation: of the map that is wrong.
+            now: monotonic time.
+            node: the one whose slots others may serve by now; None if it may be any.
         """
         if generation == self.generation:
             self.doubted = True
+            if node is None or self._doubted_nodes is None:
+                self._doubted_nodes = None
+            else:
+                self._doubted_nodes |= {node}
             self.ask_last(self._told_by, now)
 
     def ask_last(self, nodes: Iterable[Address], now: float) -> None:
