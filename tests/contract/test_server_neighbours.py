@@ -217,7 +217,7 @@ async def test_d01_ticks_for_other_nodes_do_not_wait_for_a_silent_one(own_cluste
     """Each node has a ticker of its own."""
     silent_queue, *others = await asyncio.to_thread(queues_of_each_node, own_cluster)
     silent = own_cluster.owner(slot_of(queue_keys(silent_queue).pending))
-    scheduler = Scheduler(own_cluster.url, SchedulerConfig(heartbeat_interval=1_000))
+    scheduler = Scheduler(own_cluster.url, SchedulerConfig(heartbeat_interval=1))
     recorder = Recorder(scheduler.events)
     for queue in [silent_queue, *others]:
         scheduler.register("@every 1s", Task("t", queue=queue))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.schedules import begin_entries
+from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import ScheduleNotFoundError
 from pyasynq.events import FutureTickIgnored, TicksMissed
 
@@ -86,7 +88,25 @@ class EntryBook:
         redis_time: RedisTime,
         clock: Clock,
     ) -> Exception | None:
-        """Ask Redis for the ticks of entries and for the time; return what went wrong with some of them."""
+        """Ask Redis for the ticks of entries and for the time; return what went wrong with some of them.
+
+        Each node of a cluster is asked apart: the time of one is old when another has been waited for.
+        """
+        by_node: defaultdict[str, list[ScheduleEntry]] = defaultdict(list)
+        for entry in entries:
+            by_node[driver.node_of(queue_keys(entry.queue).pending)].append(entry)
+        failures = await asyncio.gather(
+            *(self._begin(some, driver, redis_time, clock) for some in by_node.values())
+        )
+        return next((failure for failure in failures if failure is not None), None)
+
+    async def _begin(
+        self,
+        entries: Sequence[ScheduleEntry],
+        driver: AsyncDriver,
+        redis_time: RedisTime,
+        clock: Clock,
+    ) -> Exception | None:
         by_queue: defaultdict[str, list[ScheduleEntry]] = defaultdict(list)
         for entry in entries:
             by_queue[entry.queue].append(entry)
