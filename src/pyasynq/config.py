@@ -173,7 +173,7 @@ class ServerConfig:
         for name in ("error_handler", "health_check"):
             if getattr(self, name) is not None:
                 check_function(name, getattr(self, name))
-        _queues(self.queues)
+        check_queues(self.queues)
         _ = self.event_stream_lengths
         for name in self.__dataclass_fields__:
             # A service whose interval is zero would never rest.
@@ -189,13 +189,17 @@ class ServerConfig:
     def event_stream_lengths(self) -> dict[str, int]:
         """How many events are kept of each queue whose events are published."""
         published = self.publish_events
-        if not isinstance(published, Mapping):
-            published = dict.fromkeys(self.queues, published)
-        for queue in published:
+        for queue in published if isinstance(published, Mapping) else ():
             if queue not in self.queues:
                 raise InvalidOptionError("publish_events", queue, "this server does not serve such a queue")
-        lengths = {queue: events_kept("publish_events", value) for queue, value in published.items()}
+        lengths = {queue: self.event_stream_length(queue) for queue in self.queues}
         return {queue: length for queue, length in lengths.items() if length}
+
+    def event_stream_length(self, queue: str) -> int:
+        """Return how many events are kept of a queue, one that is added later too; 0 for none."""
+        published = self.publish_events
+        value = published.get(queue, False) if isinstance(published, Mapping) else published
+        return events_kept("publish_events", value)
 
     @property
     def priorities(self) -> dict[str, int]:
@@ -278,7 +282,12 @@ def _zone(name: str) -> tzinfo:
         raise InvalidOptionError("location", name, f"there is no such time zone{hint}") from None
 
 
-def _queues(queues: object) -> None:
+def check_queues(queues: object) -> dict[str, Queue]:
+    """Return names and settings of queues.
+
+    Raises:
+        InvalidOptionError: for names and settings that cannot be.
+    """
     if not isinstance(queues, Mapping):
         raise InvalidOptionError("queues", queues, "must map names to priorities, as in {'default': 1}")
     if not queues:
@@ -288,3 +297,4 @@ def _queues(queues: object) -> None:
         if not isinstance(setting, Queue) and not is_whole(setting, 1):
             remedy = "must be a priority, a whole number of at least 1, or a Queue"
             raise InvalidOptionError(f"queues[{queue!r}]", setting, remedy)
+    return {name: one if isinstance(one, Queue) else Queue(priority=one) for name, one in queues.items()}

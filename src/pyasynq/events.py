@@ -266,6 +266,20 @@ class QueuesAsked(NamedTuple):
     unreachable: tuple[str, ...]
 
 
+class QueueChanged(NamedTuple):
+    """A server or consumer that runs has begun to serve a queue, serves it otherwise, or serves it no longer.
+
+    Attributes:
+        server_id: of the server.
+        queue: its name.
+        change: `"added"`, `"changed"` or `"removed"`; then `"ended"` once none of its tasks runs any more.
+    """
+
+    server_id: str
+    queue: str
+    change: str
+
+
 class ShutdownWaiting(NamedTuple):
     """A server that shuts down waits for running tasks, at most so many seconds."""
 

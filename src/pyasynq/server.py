@@ -30,7 +30,7 @@ from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._engine.supervisor.reaper import leave_process_1
 from pyasynq._exit_codes import EXIT_CLEAN, EXIT_UNFINISHED
 from pyasynq._redis.url import parse_redis_url
-from pyasynq.config import ServerConfig
+from pyasynq.config import ServerConfig, check_queues
 from pyasynq.errors import ConfigurationError, ServerStateError
 from pyasynq.events import Events, ServerEnded, ServerStarting, ServerStateChanged
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Clock
     from pyasynq._engine.run.routes import Handler, Router
     from pyasynq._redis.clients import RedisSource
+    from pyasynq.limits import Queue
 
 _REPORT_SECONDS = 0.3
 """How long a start that was broken off may take longer than its limit, to say what hung."""
@@ -190,6 +191,53 @@ class Server:
         elif self._state is ServerState.CLOSED:
             await self.shutdown()
             raise ServerStateError("the server was shut down while it started")
+
+    async def add_queue(self, name: str, queue: Queue | int = 1) -> None:
+        """Serve one more queue, in all respects like one of the configuration.
+
+        Any task of the server's loop may call this. `config` stays as it is. What it says of all queues holds
+        for the new one too.
+
+        Args:
+            name: of the queue.
+            queue: its settings, or its priority.
+
+        Raises:
+            InvalidOptionError: for a name or settings that a configuration would refuse.
+            ConfigurationError: when the server serves it already.
+            ServerStateError: when the server is not started, or is being shut down.
+            RedisError: when Redis refuses us this queue, or cannot be asked; then it is not served.
+        """
+        [(name, settings)] = check_queues({name: queue}).items()
+        await self._running().add_queue(name, settings)
+
+    async def set_queue(self, name: str, queue: Queue | int) -> None:
+        """Replace priority and limits of a queue that is served, as if they had been configured so.
+
+        Raises what `add_queue` raises; ConfigurationError when the server does not serve the queue.
+        """
+        [(name, settings)] = check_queues({name: queue}).items()
+        self._running().set_queue(name, settings)
+
+    async def remove_queue(self, name: str) -> None:
+        """Serve a queue no longer. None of its tasks starts after this call.
+
+        Tasks that run go on and are settled as usual. Tasks that were taken and have not started go back to
+        the front. Delayed tasks, retries and groups wait for other servers, or for a later `add_queue`.
+
+        Raises:
+            ConfigurationError: when the server does not serve the queue, or serves no other.
+            ServerStateError: when the server is not started, or is being shut down.
+        """
+        self._running().remove_queue(name)
+
+    def _running(self) -> Engine:
+        if self._engine is None or self._state is ServerState.NEW:
+            raise ServerStateError("the server is not started")
+        if not self._engine.ready:
+            is_closed = self._state is ServerState.CLOSED
+            raise ServerStateError(f"the server is {'closed' if is_closed else 'not started yet'}")
+        return self._engine
 
     def stop(self) -> None:
         """Take no more tasks; what runs goes on, and so do leases and records. Twice is harmless."""

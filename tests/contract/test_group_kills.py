@@ -20,6 +20,7 @@ from pyasynq._engine.run.routes import OneRoute
 from pyasynq._engine.run.threads import HandlerThreads
 from pyasynq._engine.services.aggregator import Aggregator
 from pyasynq._engine.settings import EngineSettings
+from pyasynq._engine.take.queue_board import QueueBoard
 from pyasynq._redis.url import RedisTarget
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
@@ -110,6 +111,7 @@ def make_aggregator(driver: MortalDriver, options: dict[str, Any]) -> Aggregator
         clock=SYSTEM_CLOCK,
         redis_time=RedisTime(SYSTEM_CLOCK),
         router=OneRoute(do_nothing),
+        board=QueueBoard(config.queues, config.queue),
         roster=Roster(config.queues),
         **fields,
     )

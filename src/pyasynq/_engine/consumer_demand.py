@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.find_attempt import find_verdict
 from pyasynq._broker.verdicts import Verdict, is_leased
@@ -14,15 +18,12 @@ from pyasynq._engine.run.conclusion import ServerStopping, broken_off, conclude
 from pyasynq._engine.run.outcome import Failed, Gone, PutBack
 from pyasynq._engine.run.routes import received_task
 from pyasynq._engine.run.slot_table import RunningAttempts
-from pyasynq._engine.take.demand import Want
-from pyasynq.errors import (
-    AttemptSettledError,
-    LeaseExpiredError,
-)
+from pyasynq._engine.take.demand import ASKS_AT_ONCE, Want
+from pyasynq.errors import AttemptSettledError, ConfigurationError, LeaseExpiredError
 from pyasynq.events import TaskStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.run.attempt import Attempt
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _LAST_LOOK_SECONDS = 1.0
 """How long a take whose wait is over may go on for a first look at its queues that is held up."""
+_AGE: Final = attrgetter("number")
 
 
 class Take(Want):
@@ -41,13 +43,17 @@ class Take(Want):
     Attributes:
         attempts: what it has got.
         error: of the last dequeue call for it; None when that was answered.
+        number: its place among all takes, by age; set by the desk.
+        unlooked: the desk's takes with queues that have not been asked; it strikes itself off.
     """
 
-    __slots__ = ("_over", "attempts", "error", "most", "ready", "timer")
+    __slots__ = ("_over", "attempts", "error", "most", "number", "ready", "timer", "unlooked")
 
-    def __init__(self, most: int, lease: int, queues: Iterable[str], *, renewed: bool) -> None:
+    def __init__(self, most: int, lease: int, queues: Iterable[str] | None, *, renewed: bool) -> None:
         super().__init__(most, lease, queues, renewed=renewed)
         self.most = most
+        self.number = 0
+        self.unlooked: dict[Take, None] = {}
         self.attempts: list[Attempt] = []
         self.error: Exception | None = None
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -59,10 +65,27 @@ class Take(Want):
         """Whether more is wanted."""
         return not self.ready.done() and not self.attempts
 
+    def asked(self, queue: str) -> None:
+        """Note that a dequeue call is sent for it; it may have been the last first look."""
+        super().asked(queue)
+        if not self.unasked:
+            self.unlooked.pop(self, None)
+
     def heard(self, error: Exception | None) -> None:
         """Note an answer; it may have been the last that a take waited for."""
         super().heard(error)
-        self.error = error
+        if not self.ready.done():
+            self.error = error
+        self._look()
+
+    def drop(self, queue: str) -> None:
+        """Wait for a queue no longer, because it is not served any more; fail if it was the only one."""
+        self.unasked.discard(queue)
+        if self.queues is not None:
+            self.queues -= {queue}
+            if not self.queues and self.waiting:
+                self.error = ConfigurationError(f"this consumer does not serve queue {queue!r} any more")
+                self.close()
         self._look()
 
     def end_wait(self, *, at_once: bool = False) -> None:
@@ -93,7 +116,11 @@ class Desk:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._loop = asyncio.get_running_loop()
-        self._takes: list[Take] = []
+        self._takes: dict[str | None, OrderedDict[Take, None]] = {}
+        """The takes that wait, by queue, the oldest first; under None those that take from all queues."""
+        self._unlooked: dict[Take, None] = {}
+        """Takes with queues that have not been asked for them, the oldest first."""
+        self._numbers = itertools.count()
         self._closed = False
         self._alarms: dict[Attempt, asyncio.Future[None]] = {}
         self.taking = True
@@ -107,24 +134,35 @@ class Desk:
         self.patient_until = math.inf
         self.taken = self.running = RunningAttempts()
         """The attempts that were handed out and not let go of."""
-        self.on_change: Callable[[Collection[str]], None] = lambda _: None
-        """Called with the names of the queues of which tasks are wanted, when that or the room changes."""
+        self.on_wanted: Callable[[Collection[str] | None], None] = lambda _: None
+        """Called with the names of the queues of which tasks are wanted, None for all, when they change."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when there may be more to ask for."""
 
     # What the intake asks.
 
     @property
     def room(self) -> int:
         """How many tasks may be taken now."""
-        return sum(want.limit for want in self.wants())
+        return max(0, self._parts.config.concurrency - len(self.running)) if self._takes else 0
 
     def resize(self) -> None:
         """Do nothing: the room is as large as the configuration says."""
 
     def wants(self) -> Sequence[Take]:
-        """Return the takes that wait and have room, the oldest first."""
+        """Return the takes for which a queue is to be asked now and that have room, the oldest first.
+
+        However many takes wait, only the oldest of each queue are looked at.
+        """
         left = self._parts.config.concurrency - len(self.running)
+        if left <= 0 or not self._takes:
+            return ()
+        found = dict.fromkeys(islice(self._unlooked, left))
+        names = [queue.name for queue in self._parts.board.to_ask(self._parts.clock.monotonic())]
+        for name in (None, *names) if names else ():
+            found.update(dict.fromkeys(islice(self._takes.get(name, ()), ASKS_AT_ONCE)))
         wants = []
-        for take in self._takes:
+        for take in sorted(found, key=_AGE):
             if left > 0 and take.waiting:
                 take.limit = min(take.most, left)
                 left -= take.limit
@@ -152,6 +190,7 @@ class Desk:
         if not want.attempts:
             # The other answers of this round belong to the take as well.
             self._loop.call_soon(want.close)
+            self._leave(want)
         want.attempts.append(attempt)
         message = attempt.message
         if parts.events.wants(TaskStarted):
@@ -163,9 +202,19 @@ class Desk:
     def fill(self) -> None:
         """Do nothing: whatever was taken has begun."""
 
-    def withdraw(self) -> Sequence[Attempt]:
+    def withdraw(self, queue: str | None = None) -> Sequence[Attempt]:  # noqa: ARG002 - as the protocol says
         """Return nothing: whatever was taken has begun."""
         return ()
+
+    def serve(self, priorities: Mapping[str, int]) -> None:
+        """Take from these queues from now on; takes that wait for none of them fail."""
+        for take in list(self._unlooked):
+            for name in [name for name in take.unasked if name not in priorities]:
+                take.drop(name)
+        for name in [name for name in self._takes if name is not None and name not in priorities]:
+            for take in self._takes.pop(name):
+                take.drop(name)
+        self.on_wanted(self._wanted())
 
     def hold(self, attempt: Attempt) -> None:
         """Give an attempt that has begun a slot."""
@@ -182,8 +231,7 @@ class Desk:
 
         When the caller is cancelled, what it would have got is put back.
         """
-        self._takes.append(take)
-        self._change()
+        self._enter(take)
         if wait is not None:
             take.timer = self._loop.call_later(wait, self._end_wait, take)
         try:
@@ -194,8 +242,7 @@ class Desk:
         finally:
             if take.timer is not None:
                 take.timer.cancel()
-            self._takes.remove(take)
-            self._change()
+            self._leave(take)
         if take.error is not None and not take.attempts:
             raise take.error
         return take.attempts
@@ -203,7 +250,7 @@ class Desk:
     def close(self) -> None:
         """Let nobody wait any longer, and hand nothing out."""
         self._closed = True
-        for take in self._takes:
+        for take in {take: None for takes in self._takes.values() for take in takes}:
             take.end_wait(at_once=True)
 
     async def settle(self, attempt: Attempt, ending: Ending, verdict: Verdict) -> None:
@@ -300,7 +347,7 @@ class Desk:
         self.running.remove(attempt)
         conclude(self._parts, attempt, received_task(attempt.message), None, ending)
         self._ring(attempt)
-        self._change()
+        self.on_change()
         return settled
 
     def _ring(self, attempt: Attempt) -> None:
@@ -311,8 +358,29 @@ class Desk:
     def _end_wait(self, take: Take) -> None:
         take.end_wait(at_once=self._parts.config.concurrency <= len(self.running))
         take.timer = self._loop.call_later(_LAST_LOOK_SECONDS, lambda: take.end_wait(at_once=True))
-        self._change()
 
-    def _change(self) -> None:
-        queues = {queue for take in self._takes if take.waiting for queue in take.queues or ()}
-        self.on_change(queues)
+    def _enter(self, take: Take) -> None:
+        take.number = next(self._numbers)
+        known = len(self._takes)
+        for queue in (None,) if take.queues is None else take.queues:
+            self._takes.setdefault(queue, OrderedDict())[take] = None
+        if take.unasked:
+            self._unlooked[take] = None
+            take.unlooked = self._unlooked
+        if len(self._takes) != known:
+            self.on_wanted(self._wanted())
+        self.on_change()
+
+    def _leave(self, take: Take) -> None:
+        """Strike a take off, if it has not been; the cost does not depend on how many others wait."""
+        known = len(self._takes)
+        for queue in (None,) if take.queues is None else take.queues:
+            takes = self._takes.get(queue)
+            if takes is not None and takes.pop(take, take) is None and not takes:
+                del self._takes[queue]
+        self._unlooked.pop(take, None)
+        if len(self._takes) != known:
+            self.on_wanted(self._wanted())
+
+    def _wanted(self) -> Collection[str] | None:
+        return None if None in self._takes else frozenset(name for name in self._takes if name is not None)

@@ -20,12 +20,13 @@ from pyasynq._engine.run.attempt import Attempt, expect_renewals
 from pyasynq._engine.run.conclusion import ServerStopping
 from pyasynq._engine.run.routes import NoRoutes
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
-from pyasynq.errors import ConfigurationError, LeaseExpiredError, RedisError, ReplyLostError, TaskTimeoutError
+from pyasynq.errors import LeaseExpiredError, RedisError, ReplyLostError, TaskTimeoutError
 from pyasynq.events import ShutdownWaiting, TasksPutBack
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from pyasynq._background.service import Service
     from pyasynq._clock import Clock
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.lease.lease_receipt import Receipt
@@ -43,6 +44,7 @@ class ConsumerEngine(EngineCore):
     """Everything of one run of a consumer, from start to close."""
 
     desk: Desk
+    noun = "consumer"
 
     def __init__(
         self,
@@ -56,13 +58,13 @@ class ConsumerEngine(EngineCore):
 
     def _make_demand(self, parts: Parts) -> Desk:
         self.desk = Desk(parts)
-        self.desk.on_change = self._changed
         self._lost_leases = LostLeases(parts)
         return self.desk
 
-    def _changed(self, queues: Collection[str]) -> None:
-        self._intake.only(queues)
-        self._processor.wake()
+    def _receivers(self) -> tuple[Service, ...]:
+        self.desk.on_wanted = self._intake.only
+        self.desk.on_change = self._processor.wake
+        return ()
 
     async def take(
         self, queues: Iterable[str], *, limit: int, wait: float | None, lease: int | None
@@ -72,11 +74,13 @@ class ConsumerEngine(EngineCore):
         Raises:
             ConfigurationError: for a queue that this consumer does not serve.
         """
-        chosen = tuple(queues) or self._parts.queues
+        chosen = tuple(queues)
         for queue in chosen:
             self._require_served(queue)
         seconds = self._settings.lease if lease is None else lease
-        attempts = await self.desk.take(Take(limit, seconds, chosen, renewed=lease is None), wait)
+        take = Take(limit, seconds, chosen or None, renewed=lease is None)
+        take.unasked.update(chosen or self._parts.queues)
+        attempts = await self.desk.take(take, wait)
         if lease is not None:
             await self._clip(attempts)
         return attempts
@@ -99,13 +103,6 @@ class ConsumerEngine(EngineCore):
         except BaseException:
             self.desk.put_back(attempts)
             raise
-
-    def _require_served(self, queue: str) -> None:
-        if queue not in self._parts.queues:
-            raise ConfigurationError(
-                f"this consumer does not serve queue {queue!r}: "
-                f"name it in the queues of its ConsumerConfig, beside {', '.join(self._parts.queues)}"
-            )
 
     async def extend(self, attempt: Attempt, seconds: int) -> None:
         """Let a lease end so many seconds from now, but not after the attempt's deadline.
@@ -148,8 +145,9 @@ class ConsumerEngine(EngineCore):
             LeaseExpiredError: when the task is not that attempt's any more.
             RedisError: when Redis cannot be asked.
         """
-        self._require_served(queue)
         attempt = self._roster.get(queue, task_id)
+        if attempt is None:
+            self._require_served(queue)
         if attempt is not None and attempt.token == receipt.token:
             # An attempt that is being settled is returned: the same settle again waits for its confirmation.
             if attempt.verdict is None or not attempt.verdict.by_holder:

@@ -28,7 +28,7 @@ from pyasynq._engine.run.conclusion import conclude_refused
 from pyasynq._engine.run.routes import check_result_size
 from pyasynq._engine.server_record import ServerRecordBuilder
 from pyasynq._engine.services.deadlines import Deadlines
-from pyasynq._engine.services.forwarder import Forwarder, delayed_keys
+from pyasynq._engine.services.forwarder import Forwarder, is_delayed_key
 from pyasynq._engine.services.heartbeater import Heartbeater
 from pyasynq._engine.services.janitor import Janitor
 from pyasynq._engine.services.peer_watch import PeerWatch
@@ -42,13 +42,15 @@ from pyasynq._engine.services.syncer import Syncer
 from pyasynq._engine.settle.settle_queue import SettleQueue
 from pyasynq._engine.start_checks import check_clock, check_eviction
 from pyasynq._engine.take.intake import Intake
+from pyasynq._engine.take.queue_board import QueueBoard
 from pyasynq._engine.take.wake_up import WakeUp
 from pyasynq._redis.driver import AsyncDriver, BlockingDriver
 from pyasynq._redis.facts import require_supported, server_facts
 from pyasynq._redis.key_watcher import Watcher
 from pyasynq._redis.subscription import Subscription
 from pyasynq._wire.keys import CANCEL_CHANNEL
-from pyasynq.errors import LeaseExpiredError
+from pyasynq.errors import ConfigurationError, LeaseExpiredError, ServerStateError
+from pyasynq.events import QueueChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from pyasynq.config import ServerConfig
     from pyasynq.context import RunningTask
     from pyasynq.events import Events, ServerWarning
+    from pyasynq.limits import Queue
 
 _T = TypeVar("_T")
 
@@ -80,7 +83,10 @@ class EngineCore:
     Attributes:
         task_state: what handlers find as `context().state`.
         ready: whether the start is complete and the shutdown has not begun.
+        noun: what errors call it.
     """
+
+    noun = "server"
 
     def __init__(
         self,
@@ -117,7 +123,8 @@ class EngineCore:
             on_warning=lambda warning: self.loop.call_soon_threadsafe(self._warn, warning),
         )
         self._redis_time = RedisTime(clock)
-        self._roster = Roster(config.queues)
+        self._board = QueueBoard(config.queues, config.queue)
+        self._roster = Roster(self._board.known)
         self._settles = SettleQueue(
             config,
             settings,
@@ -139,7 +146,7 @@ class EngineCore:
             self._redis_time.learn(facts.redis_now)
             check_clock(facts, self._clock, self._settings, self._events)
             await self._check_eviction(facts)
-            await self._try_rights()
+            await self._try_rights(self._board.names)
             for service in self._build(facts):
                 await service.start()
                 self._started.append(service)
@@ -162,13 +169,58 @@ class EngineCore:
             if check_eviction(one, self._events):
                 return
 
-    async def _try_rights(self) -> None:
+    async def _try_rights(self, queues: Sequence[str]) -> None:
         """Run a script that changes nothing on the keys of each queue, as all services are about to do."""
         now = self._clock.redis_now()
-        plans = [list_expired(queue, limit=1, now=now) for queue in self._config.queues]
+        plans = [list_expired(queue, limit=1, now=now) for queue in queues]
         for result in await self._driver.run_batch(plans):
             if isinstance(result, Exception):
                 raise result
+
+    async def add_queue(self, name: str, settings: Queue) -> None:
+        """Serve one more queue; see `Server.add_queue`."""
+        self._require_unserved(name)
+        await self._try_rights([name])
+        if not self.ready:
+            raise ServerStateError(f"the {self.noun} was shut down meanwhile")
+        # Another task may have been quicker.
+        self._require_unserved(name)
+        self._board.add(name, settings)
+        self._queues_changed(name, "added")
+
+    def set_queue(self, name: str, settings: Queue) -> None:
+        """Replace the settings of a queue; see `Server.set_queue`."""
+        self._require_served(name)
+        self._board.change(name, settings)
+        self._queues_changed(name, "changed")
+
+    def remove_queue(self, name: str) -> None:
+        """Serve a queue no longer; see `Server.remove_queue`."""
+        self._require_served(name)
+        if len(self._board.names) == 1:
+            raise ConfigurationError(
+                f"{name!r} is the only queue of this {self.noun}, and it needs one: add another one first"
+            )
+        self._intake.requeue_removed(name)
+        self._board.remove(name)
+        self._queues_changed(name, "removed")
+
+    def _require_served(self, queue: str) -> None:
+        if queue not in self._board.settings:
+            raise ConfigurationError(
+                f"this {self.noun} does not serve queue {queue!r}: name it in the queues of its "
+                f"configuration, besides {', '.join(self._board.names)}, or add it while it runs"
+            )
+
+    def _require_unserved(self, queue: str) -> None:
+        if queue in self._board.settings:
+            raise ConfigurationError(f"this {self.noun} serves queue {queue!r} already")
+
+    def _queues_changed(self, name: str, change: str) -> None:
+        self._intake.serve()
+        self._forwarder.wake()
+        self._processor.wake()
+        self._events.emit(QueueChanged(self.server_id, name, change))
 
     def _make_demand(self, parts: Parts) -> Demand:
         """Return who wants tasks."""
@@ -192,6 +244,7 @@ class EngineCore:
             redis_time=self._redis_time,
             driver=self._driver,
             router=self._router,
+            board=self._board,
             roster=self._roster,
             settles=self._settles,
         )
@@ -200,10 +253,10 @@ class EngineCore:
         self._intake = Intake(parts, demand, self)
         self._intake.taking = self._taking
         self._settles.on_refused = partial(conclude_refused, parts)
-        self._settles.batches.is_ordered = self._intake.board.is_ordered
+        self._settles.batches.is_ordered = self._board.is_ordered
         self._rule = rule = OverdueRule(self._config, self._settings)
         started = self._redis_time.now().to_datetime()
-        self._record = ServerRecordBuilder(self.server_id, self._config, self._settings, started)
+        self._record = ServerRecordBuilder(self.server_id, self._config, self._board, self._settings, started)
         self._deadlines = Deadlines(parts, rule)
         watch = LoopWatch(self._deadlines, self._settings, self._clock, self._events, parts.roster.snapshot)
         self._heartbeater = Heartbeater(
@@ -211,7 +264,7 @@ class EngineCore:
         )
         self._processor = self._make_processors(demand)
         self._progress_writer = ProgressWriter(parts)
-        forwarder = self._for_each_node(
+        self._forwarder = self._for_each_node(
             Forwarder.name, lambda _, queues: Forwarder(parts, queues, self._wake_up)
         )
         uptime_seconds = facts.uptime_seconds
@@ -220,7 +273,7 @@ class EngineCore:
             # A node that comes later may have taken the place of one that was away.
             lambda _, queues: Recoverer(parts, queues, 0.0 if self.ready else uptime_seconds),
         )
-        self._connect_bells(forwarder)
+        self._connect_bells()
         publisher = (Publisher(parts),) if self._config.event_stream_lengths else ()
         self._lasting = len(publisher) + 2
         # Stopped in the reverse order: what sends stops before what receives. The syncer and the heartbeater
@@ -236,9 +289,9 @@ class EngineCore:
             Subscriber(parts, self._subscribe),
             recoverer,
             self._for_each_node(Janitor.name, lambda _, queues: Janitor(parts, queues)),
-            PeerWatch(parts, self._intake.board.limited_queues),
-            QueueWatch(parts),
-            forwarder,
+            PeerWatch(parts, self._board.limited_queues),
+            QueueWatch(parts, self._wake_up),
+            self._forwarder,
             self._processor,
             *self._senders(),
         )
@@ -255,17 +308,16 @@ class EngineCore:
         make = partial(Processor, parts, demand, self._intake, self._wake_up)
         if not self._target.is_cluster:
             return make()
-        return NodeProcessors(parts, NodeQueues(self._driver, lambda: parts.queues), make)
+        # Attempts at tasks of a removed queue may still be settled.
+        return NodeProcessors(parts, NodeQueues(self._driver, lambda: tuple(self._board.known)), make)
 
-    def _connect_bells(self, forwarder: Service) -> None:
-        processor = self._processor
-        self._heartbeater.on_servers = self._intake.board.note_servers
+    def _connect_bells(self) -> None:
+        processor, forwarder = self._processor, self._forwarder
+        self._heartbeater.on_servers = self._board.note_servers
         self._settles.on_put = processor.wake
 
-        delayed = frozenset(delayed_keys(self._parts.queues))
-
         def changed(key: str) -> None:
-            if key in delayed:
+            if is_delayed_key(key):
                 forwarder.wake()
             if self._intake.changed(key):
                 processor.wake()

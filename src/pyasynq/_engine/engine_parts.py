@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.run.routes import Router
     from pyasynq._engine.settings import EngineSettings
     from pyasynq._engine.settle.settle_queue import SettleQueue
+    from pyasynq._engine.take.queue_board import QueueBoard
     from pyasynq._redis.driver import AsyncDriver
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
@@ -31,14 +32,15 @@ class Parts:
     redis_time: RedisTime
     driver: AsyncDriver
     router: Router
+    board: QueueBoard
     roster: Roster
     settles: SettleQueue
     tally: Tally = field(default_factory=Tally)
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The names of the queues that this server works on."""
-        return tuple(self.config.queues)
+        """Names of the queues that this server serves now; queues are added and removed while it runs."""
+        return self.board.names
 
     def crash_limit(self, task_type: str) -> int:
         """Return at how many crashes a task of this type is archived."""

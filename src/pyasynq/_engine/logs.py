@@ -281,6 +281,11 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         ),
     ),
     (
+        happened.QueueChanged,
+        logging.INFO,
+        "served queues: {queue} {change}",
+    ),
+    (
         happened.ServerWarning,
         logging.WARNING,
         "{message}",

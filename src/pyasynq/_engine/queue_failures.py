@@ -32,8 +32,16 @@ class QueueFailures:
         self.recovered: frozenset[str] = frozenset()
         """The queues of the last answers that had failed before."""
 
-    def ready(self, queues: Iterable[str]) -> list[str]:
-        """Return the queues that are not in a back-off."""
+    def ready(self, queues: Sequence[str]) -> list[str]:
+        """Return those of all queues that are not in a back-off; forget queues that are not among them."""
+        if self._until:
+            served = frozenset(queues)
+            self._until = {queue: until for queue, until in self._until.items() if queue in served}
+            self._backoffs = {queue: one for queue, one in self._backoffs.items() if queue in served}
+        return self.ready_among(queues)
+
+    def ready_among(self, queues: Iterable[str]) -> list[str]:
+        """Return those of some queues that are not in a back-off."""
         if not self._until:
             return list(queues)
         now = self._clock.monotonic()
@@ -66,9 +74,3 @@ class QueueFailures:
         rest = self._backoffs.setdefault(queue, Backoff()).next()
         self._until[queue] = self._clock.monotonic() + rest
         self._service.events.emit(RoundFailed(self._service.name, error, rest, self._service.node, queue))
-
-    def keep(self, queues: Iterable[str]) -> None:
-        """Forget all other queues."""
-        kept = set(queues)
-        for queue in self._backoffs.keys() - kept:
-            del self._backoffs[queue], self._until[queue]

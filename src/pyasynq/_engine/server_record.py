@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.settings import EngineSettings
+    from pyasynq._engine.take.queue_board import QueueBoard
     from pyasynq.config import ServerConfig
 
 _ENGINE = "pyasynq"
@@ -36,6 +37,7 @@ class ServerRecordBuilder:
         self,
         server_id: str,
         config: ServerConfig,
+        board: QueueBoard,
         settings: EngineSettings,
         started: datetime,
     ) -> None:
@@ -44,24 +46,26 @@ class ServerRecordBuilder:
         self.server_id = server_id
         self.status = "new"
         self._config = config
-        self._engine = encode_engine(_ENGINE, {name: config.queue(name).limits for name in config.queues})
+        self._board = board
         self._settings = settings
         self._started = started
 
     def write(self, attempts: Iterable[Attempt]) -> tuple[ServerInfo, list[WorkerInfo]]:
         """Return the server's record and those of its running attempts, at most 1 MB of them."""
+        # One read: the loop replaces the settings when queues are added or removed.
+        queues = self._board.settings
         running = [attempt for attempt in attempts if attempt.phase is Phase.RUNNING]
         info = ServerInfo(
             host=self.host,
             pid=self.pid,
             server_id=self.server_id,
             concurrency=self._config.concurrency,
-            queues=self._config.priorities,
+            queues={name: queue.priority for name, queue in queues.items()},
             strict_priority=self._config.strict_priority,
             status=self.status,
             start_time=self._started,
             active_worker_count=len(running),
-            engine=self._engine,
+            engine=encode_engine(_ENGINE, {name: queue.limits for name, queue in queues.items()}),
         )
         workers = []
         size = len(info.encode())

@@ -15,6 +15,7 @@ from pyasynq._engine.lease.lease_receipt import Receipt
 from pyasynq._engine.logs import LogSubscriber
 from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._redis.url import parse_redis_url
+from pyasynq.config import check_queues
 from pyasynq.consumer._attempt import Attempt, Attempts, SettledAttempt, let_go
 from pyasynq.consumer._config import ConsumerConfig
 from pyasynq.errors import ConfigurationError, ServerStateError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from pyasynq._clock import Clock
     from pyasynq._redis.clients import RedisSource
+    from pyasynq.limits import Queue
     from pyasynq.options import Duration
 
 
@@ -167,6 +169,47 @@ class Consumer:
         Raises what entering `take` raises. When the caller is cancelled, what was taken is put back.
         """
         return await self._take(self._running(), queues, limit, wait, self.config.lease_seconds(duration))
+
+    async def serve(self, name: str, queue: Queue | int = 1) -> None:
+        """Serve one more queue, in all respects like one of the configuration.
+
+        Any task of the consumer's loop may call this. Calls of `take` and `lease` that wait for all queues
+        wait for this one too. `config` stays as it is.
+
+        Args:
+            name: of the queue.
+            queue: its settings, or its priority.
+
+        Raises:
+            InvalidOptionError: for a name or settings that a configuration would refuse.
+            ConfigurationError: when the consumer serves it already.
+            ServerStateError: when the consumer is not started, or closed.
+            RedisError: when Redis refuses us this queue, or cannot be asked; then it is not served.
+        """
+        engine = self._running()
+        [(name, settings)] = check_queues({name: queue}).items()
+        await engine.add_queue(name, settings)
+
+    async def set_queue(self, name: str, queue: Queue | int) -> None:
+        """Replace priority and limits of a queue that is served, as if they had been configured so.
+
+        Raises what `serve` raises; ConfigurationError when the consumer does not serve the queue.
+        """
+        engine = self._running()
+        [(name, settings)] = check_queues({name: queue}).items()
+        engine.set_queue(name, settings)
+
+    async def unserve(self, name: str) -> None:
+        """Serve a queue no longer: none of its tasks is handed out after this call.
+
+        Attempts that are held go on and are settled as usual, and `find` knows them. Calls that wait for
+        this queue alone raise ConfigurationError; others wait for the rest of their queues.
+
+        Raises:
+            ConfigurationError: when the consumer does not serve the queue, or serves no other.
+            ServerStateError: when the consumer is not started, or closed.
+        """
+        self._running().remove_queue(name)
 
     async def find(self, queue: str, task_id: str, receipt: str) -> Attempt:
         """Return the attempt that a receipt is for, whichever consumer has leased it out, anywhere.

@@ -112,7 +112,6 @@ class HandWorker(Engine):
         facts = await self._driver.run(server_facts())
         # That the server has just been started is no reason to wait before tasks are recovered.
         services = {one.name: one for one in self._build(facts._replace(uptime_seconds=_UP_FOR_LONG))}
-        self._forwarder = services["forwarder"]
         self._sweepers: list[Service] = [services[name] for name in ("recoverer", "janitor")]
         self._aggregates = self._aggregator.name in services
         self._aggregator.interval = math.inf

@@ -14,12 +14,15 @@ class Roster:
     """Deadline table, cancellation registry, lease list, and what shutdown puts back: one structure.
 
     Only the event loop changes it. Other threads take a `snapshot`, which is one step of the interpreter.
+
+    Args:
+        queues: names of the queues that attempts may be of; a live view, read at each search.
     """
 
     __slots__ = ("_attempts", "_queues")
 
     def __init__(self, queues: Iterable[str]) -> None:
-        self._queues = tuple(queues)
+        self._queues = queues
         self._attempts: dict[tuple[str, str], Attempt] = {}
         """By queue and id: the same id may stand in two queues."""
 

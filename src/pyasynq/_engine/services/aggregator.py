@@ -163,7 +163,7 @@ class Aggregator(Service):
         self, queues: Sequence[str], plan_of: Callable[[str], Plan[_T]]
     ) -> list[tuple[str, _T]]:
         """Run a plan for each queue in one batch; return the results of those that could be asked."""
-        queues = self._failures.ready(queues)
+        queues = self._failures.ready_among(queues)
         results = await self._parts.driver.run_batch([plan_of(queue) for queue in queues])
         return self._failures.answers(queues, results)
 
@@ -171,14 +171,17 @@ class Aggregator(Service):
         """Drop the back-offs of groups that are gone; a set in work or in a pause is still a group's."""
         listed = {queue for queue, _ in found}
         present = {(queue, group) for queue, groups in found for group in groups}
-        for key in [key for key in self._backoffs if key[0] in listed and key not in present]:
+        served = self._parts.board.settings
+        for key in [
+            key for key in self._backoffs if (key[0] in listed and key not in present) or key[0] not in served
+        ]:
             if key not in self._running and key not in self._pauses:
                 del self._backoffs[key]
 
     async def _begin(self) -> float:
         """Begin as many aggregations as there is room for; return how long nothing else will be due."""
         rest = self.interval
-        found = await self._run_for_each(self._parts.queues, list_groups)
+        found = await self._run_for_each(self._failures.ready(self._parts.queues), list_groups)
         self._forget_vanished(found)
         # Nobody's turn comes last for ever.
         random.shuffle(found)

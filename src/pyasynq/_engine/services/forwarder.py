@@ -40,7 +40,7 @@ class Forwarder(Service):
             return gap
         queues = self._failures.ready(self._queues())
         # Watching comes first: what is added after the look is reported.
-        await self._wake_up.watch(*delayed_keys(queues))
+        await self._wake_up.watch(*_delayed_keys(queues))
         plans = [forward(queue, now=parts.clock.redis_now()) for queue in queues]
         results = await parts.driver.run_batch(plans)
         rest = self._longest
@@ -53,6 +53,10 @@ class Forwarder(Service):
         return max(0.0, rest)
 
 
-def delayed_keys(queues: Iterable[str]) -> list[str]:
-    """Return the keys of the delayed tasks of queues."""
+def is_delayed_key(key: str) -> bool:
+    """Return whether this is the key of the scheduled or the retried tasks of a queue."""
+    return key.endswith((":scheduled", ":retry"))
+
+
+def _delayed_keys(queues: Iterable[str]) -> list[str]:
     return [key for queue in queues for key in (queue_keys(queue).scheduled, queue_keys(queue).retry)]

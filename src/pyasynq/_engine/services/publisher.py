@@ -101,7 +101,7 @@ class Publisher(Service):
         for queue, events in batch.items():
             if told[queue]:
                 events.insert(0, self._encode(DROPPED, queue, count=told[queue]))
-            plans.append(publish_events(queue, events, max_length=self._lengths[queue]))
+            plans.append(publish_events(queue, events, max_length=self._length(queue)))
         results: list[Any]
         try:
             results = await self._parts.driver.run_batch(plans)
@@ -127,6 +127,11 @@ class Publisher(Service):
             kept = min(room, len(events))
         self._buffer.extendleft((queue, event) for event in reversed(events[len(events) - kept :]))
         self._drop(queue, len(events) - kept)
+
+    def _length(self, queue: str) -> int:
+        """Return how many events of a queue are kept; 0 if they are not published."""
+        length = self._lengths.get(queue)
+        return self._parts.config.event_stream_length(queue) if length is None else length
 
     def _publish(self, queue: str, event: bytes) -> None:
         if len(self._buffer) >= self._parts.settings.event_buffer:
@@ -154,7 +159,7 @@ class Publisher(Service):
         )
 
     def _started(self, event: TaskStarted) -> None:
-        if event.queue in self._lengths:
+        if self._length(event.queue):
             data = self._encode(
                 "started",
                 event.queue,
@@ -165,7 +170,7 @@ class Publisher(Service):
             self._publish(event.queue, data)
 
     def _finished(self, event: TaskFinished) -> None:
-        if event.queue not in self._lengths:
+        if not self._length(event.queue):
             return
         lost = event.outcome is Outcome.LET_GO
         error = ""
@@ -200,20 +205,20 @@ class Publisher(Service):
         self._crash("poisoned", event)
 
     def _crash(self, kind: str, event: TaskRecovered | TaskPoisoned) -> None:
-        if event.queue in self._lengths:
+        if self._length(event.queue):
             data = self._encode(
                 kind, event.queue, task_id=event.task_id, server=event.server_id, count=event.crashes
             )
             self._publish(event.queue, data)
 
     def _quarantined(self, event: MessageQuarantined) -> None:
-        if event.queue in self._lengths:
+        if self._length(event.queue):
             data = self._encode(
                 Outcome.ARCHIVED.value, event.queue, task_id=event.task_id, error=event.reason
             )
             self._publish(event.queue, data)
 
     def _aggregated(self, event: TasksAggregated) -> None:
-        if event.queue in self._lengths:
+        if self._length(event.queue):
             data = self._encode("aggregated", event.queue, task_id=event.task_id, count=event.tasks)
             self._publish(event.queue, data)

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,6 +81,12 @@ class Child:
     def take_facts(self, fields: dict[str, Any]) -> None:
         """Remember whose tasks are to be recovered when the child has died."""
         self.facts = ChildFacts.from_fields(fields)
+
+    def note_queue(self, queue: str, *, has_tasks: bool) -> None:
+        """Remember that the child may have tasks of one more queue, or has none of this one any more."""
+        if self.facts is not None:
+            others = tuple(name for name in self.facts.queues if name != queue)
+            self.facts = replace(self.facts, queues=(*others, queue) if has_tasks else others)
 
     def say(self, word: bytes) -> None:
         """Tell the child something; one that has just died does not hear it."""

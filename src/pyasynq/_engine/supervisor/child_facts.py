@@ -21,7 +21,7 @@ class ChildFacts:
         server_id: what the tokens of its attempts begin with.
         host: the name of its host, as in its record.
         url: where Redis is; with the password, so it goes through the socket and into no log.
-        queues: the queues that it serves.
+        queues: the queues of which it may have tasks; these change while it runs.
         crash_limit: at how many crashes a task is archived.
         crash_limits: the same for task types that have a limit of their own.
         archive_max_size: how many archived tasks a queue keeps.

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyasynq._background.time_limits import shutdown_limit
 from pyasynq._engine.server_record import host_name
 from pyasynq._engine.supervisor.child_facts import ChildFacts
-from pyasynq.events import QueuesAsked, ServerStarting, ServerStateChanged, SignOfLife, TaskStarted
+from pyasynq.events import (
+    QueueChanged,
+    QueuesAsked,
+    ServerStarting,
+    ServerStateChanged,
+    SignOfLife,
+    TaskStarted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,6 +93,7 @@ class SupervisorLink:
         events.subscribe(ServerStateChanged, lambda event: self._tell(state=event.state))
         events.subscribe(SignOfLife, self._beat)
         events.subscribe(QueuesAsked, self._queues_asked)
+        events.subscribe(QueueChanged, self._queue_changed)
         if server.config.max_tasks is not None:
             events.subscribe(TaskStarted, self._task_started)
         with self._lock:
@@ -106,6 +114,10 @@ class SupervisorLink:
         if self._started == self._server.config.max_tasks:
             # The follower starts while the last tasks run.
             self._tell(leaving=True)
+
+    def _queue_changed(self, event: QueueChanged) -> None:
+        if event.change in ("added", "ended"):
+            self._tell(queue=event.queue, has_tasks=event.change == "added")
 
     def _queues_asked(self, event: QueuesAsked) -> None:
         if event != self._asked:

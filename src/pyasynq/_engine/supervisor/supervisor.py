@@ -194,6 +194,8 @@ class Supervisor:
                 child.member.patience = message["patience"] + KILL_MARGIN
             elif "facts" in message:
                 child.take_facts(message["facts"])
+            elif "queue" in message:
+                child.note_queue(message["queue"], has_tasks=message["has_tasks"])
             elif "beat" in message:
                 child.vitals.beat_at = time.monotonic()
             elif "queues" in message:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pyasynq._engine.run.attempt import SETTLING
 from pyasynq._engine.run.outcome import LetGo, Requeue
 from pyasynq._engine.take.prefetch import Prefetch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.run.runner import Runner
     from pyasynq.config import ServerConfig
+
+
+ASKS_AT_ONCE: Final = 16
+"""For this many pending takes a queue is asked in one round: one task is not worth a call for each."""
 
 
 class Want:
@@ -114,8 +118,11 @@ class Demand(Protocol):
     def patient_until(self) -> float:
         """Monotonic time from which on those are to be put back; infinity for never."""
 
-    def withdraw(self) -> Sequence[Attempt]:
-        """Give up those that have not been started; return those to be put back, in their order."""
+    def withdraw(self, queue: str | None = None) -> Sequence[Attempt]:
+        """Give up those that have not been started, of one queue or of all; return those to be put back."""
+
+    def serve(self, priorities: Mapping[str, int]) -> None:
+        """Take tasks of these queues from now on, by these priorities; what waits of others was withdrawn."""
 
 
 _LEAST_OVERLAPPED = 100
@@ -141,7 +148,7 @@ class Slots:
         self._runner = runner
         self._running = runner.running
         self._prefetch = Prefetch(config.prefetch, parts.settings, config.priorities)
-        self._prefetches = config.prefetch > 0 and may_prefetch(config)
+        self._prefetches = may_prefetch(config, config.queues)
         self._left = config.max_tasks
         self.taking = True
         self.reserved = 0
@@ -221,11 +228,15 @@ class Slots:
             else:
                 self._runner.start(attempt)
 
-    def withdraw(self) -> Sequence[Attempt]:
-        """Let nobody wait any longer; what is to be cancelled is so, beyond all slots, and not put back."""
-        self._prefetch.forget()
+    def withdraw(self, queue: str | None = None) -> Sequence[Attempt]:
+        """Let none wait any longer; what is to be cancelled is so, beyond all slots, and not put back."""
+        if queue is not None:
+            waiting = self._prefetch.take_all_of(queue)
+        else:
+            self._prefetch.forget()
+            waiting = self._prefetch.take(self._prefetch.number)
         returned = []
-        for attempt in self._prefetch.take(self._prefetch.number):
+        for attempt in waiting:
             if attempt.cause is None or attempt.lost:
                 if self._left is not None:
                     self._left += 1
@@ -233,6 +244,12 @@ class Slots:
             else:
                 self._runner.start(attempt)
         return returned
+
+    def serve(self, priorities: Mapping[str, int]) -> None:
+        """Share out slots by these priorities from now on."""
+        self._prefetch.weigh(priorities)
+        self._prefetches = may_prefetch(self._parts.config, priorities)
+        self.resize()
 
     def resize(self) -> None:
         """Set how many tasks may be here at a time, and how many of them one call may ask for."""
@@ -269,6 +286,6 @@ class Slots:
         self.begin(later=False)
 
 
-def may_prefetch(config: ServerConfig) -> bool:
+def may_prefetch(config: ServerConfig, queues: Collection[str]) -> bool:
     """Return whether tasks may wait here: with strict priority they would bar the way of more urgent ones."""
-    return len(config.queues) == 1 or not config.strict_priority
+    return config.prefetch > 0 and (len(queues) == 1 or not config.strict_priority)

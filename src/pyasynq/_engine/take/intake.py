@@ -16,8 +16,8 @@ from pyasynq._checks import seconds_of
 from pyasynq._engine.run.attempt import Attempt, Phase
 from pyasynq._engine.run.begin import token_ending
 from pyasynq._engine.run.outcome import Requeue
+from pyasynq._engine.take.demand import ASKS_AT_ONCE
 from pyasynq._engine.take.poison_guard import SuspectWatch, suspect_threshold
-from pyasynq._engine.take.queue_board import QueueBoard
 from pyasynq._engine.take.queue_order import StrictOrder, WeightedOrder
 from pyasynq._engine.take.queue_state import QueuePhase
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 _SLOW_SECONDS = 0.1
 """A node that takes longer to answer a dequeue call keeps no slots free for more of its queues' tasks."""
-_ASKS_AT_ONCE = 16
-"""For so many who wait for tasks a queue is asked in one round: one task is not worth a call for each."""
 
 
 class Ask(NamedTuple):
@@ -91,11 +89,11 @@ class Intake:
         self._archive_max_age = int(seconds_of("archive_max_age", config.archive_max_age))
         self._calls = itertools.count(1)
         self._token_ending = token_ending(parts)
-        self.board = QueueBoard(config.queues, config.queue)
+        self.board = parts.board
         self.taken = 0
         """How many tasks have been taken since the start, without those that were put back unstarted."""
         self._late: list[Attempt] = []
-        """Came when nothing was taken any more."""
+        """To be put back: came when nothing was taken any more, or belongs to a removed queue."""
         self._plenty = False
         """The last answer brought all that was asked for, so that there may be more."""
         self.unclear: list[Unclear] = []
@@ -128,6 +126,7 @@ class Intake:
         return (
             not self.unclear
             and not self.unreadable
+            and not self._late
             and self._suspects.waiting is None
             and self.board.all_plain
         )
@@ -174,7 +173,8 @@ class Intake:
         self._demand.fill()
         if self.next_return > self._parts.clock.monotonic():
             return
-        withdrawn = self._demand.withdraw()
+        is_in_vain = not self.taking or self._demand.patient_until <= self._parts.clock.monotonic()
+        withdrawn = self._demand.withdraw() if is_in_vain else ()
         self.taken -= len(withdrawn)
         late, self._late = self._late, []
         for attempt in (*withdrawn, *late):
@@ -215,7 +215,7 @@ class Intake:
         asks: list[Ask] = []
         times: dict[str, int] = defaultdict(int)
         for want in wants:
-            queues = [queue for queue in to_ask if want.accepts(queue) and times[queue] < _ASKS_AT_ONCE]
+            queues = [queue for queue in to_ask if want.accepts(queue) and times[queue] < ASKS_AT_ONCE]
             queues += [queue for queue in want.unasked if queue not in queues]
             if scope is not None and scope.isdisjoint(queues):
                 continue
@@ -250,11 +250,27 @@ class Intake:
         waiting = self._suspects.waiting
         return None if waiting is None else next((one for one in wants if one.accepts(waiting.name)), None)
 
-    def only(self, queues: Collection[str]) -> None:
-        """Look after these queues alone from now on: nobody wants tasks of the others."""
+    def only(self, queues: Collection[str] | None) -> None:
+        """Look after these queues alone from now on, None for all: no tasks of the others are wanted."""
         self.board.only(queues)
-        if self._suspects.waiting is not None and self._suspects.waiting.name not in queues:
+        waiting = self._suspects.waiting
+        if waiting is not None and queues is not None and waiting.name not in queues:
             self._suspects.waiting = None
+
+    def requeue_removed(self, queue: str) -> None:
+        """Put back what was taken from a queue and not started, once the calls under way are answered."""
+        withdrawn = self._demand.withdraw(queue)
+        self.taken -= len(withdrawn)
+        self._late += withdrawn
+        if self._suspects.waiting is not None and self._suspects.waiting.name == queue:
+            self._suspects.waiting = None
+
+    def serve(self) -> None:
+        """Take from the queues that the board serves now, by their priorities."""
+        priorities = self.board.priorities
+        self._order.weigh(priorities)
+        self._demand.serve(priorities)
+        self._demand.may_prefetch = self._is_plain
 
     def _ask(
         self, want: Want, queue: ServedQueue, limit: int, now: float, *, suspect_room: bool = False
@@ -286,10 +302,11 @@ class Intake:
         parts.redis_time.learn(answer.redis_now)
         now = parts.clock.monotonic()
         attempts = self._attempts(ask.queue.name, answer.tasks, ask, now)
-        if self.taking:
+        if self.taking and ask.queue.is_served:
             self._start(attempts, ask.want)
         else:
-            # The shutdown, which may not wait for handlers any more, has overtaken the answer.
+            # The answer was overtaken by the removal of its queue, or by a shutdown, which may not wait for
+            # handlers any more.
             self._parts.roster.add_all(attempts)
             self._late += attempts
         ask.want.heard(None)
@@ -329,7 +346,8 @@ class Intake:
         self.unclear.remove(call)
         now = self._parts.clock.monotonic()
         attempts = self._attempts(call.queue, tasks, call, now)
-        if self.taking and now - call.asked_at < call.want.lease / 2:
+        is_served = call.queue in self.board.settings
+        if self.taking and is_served and now - call.asked_at < call.want.lease / 2:
             self._start(attempts, call.want)
             return
         self._parts.roster.add_all(attempts)

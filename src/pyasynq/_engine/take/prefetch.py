@@ -65,9 +65,14 @@ class Prefetch:
         """How many tasks wait."""
         self._waiting: dict[str, deque[Attempt]] = {}
         """Those of each queue that has any."""
-        self._prices = {queue: 1 / weight for queue, weight in weights.items()}
-        self._paid = dict.fromkeys(weights, 0.0)
+        self._paid: dict[str, float] = {}
         self._least_paid = 0.0
+        self.weigh(weights)
+
+    def weigh(self, weights: Mapping[str, int]) -> None:
+        """Share out slots by these weights from now on. No task of another queue may wait."""
+        self._prices = {queue: 1 / weight for queue, weight in weights.items()}
+        self._paid = {queue: self._paid.get(queue, 0.0) for queue in weights}
 
     @property
     def allowed(self) -> int:
@@ -131,6 +136,13 @@ class Prefetch:
         else:
             taken = [self._next() for _ in range(number)]
         self.number -= number
+        self._bytes -= sum([attempt.size for attempt in taken])
+        return taken
+
+    def take_all_of(self, queue: str) -> list[Attempt]:
+        """Return the attempts of one queue; they wait no more."""
+        taken = list(self._waiting.pop(queue, ()))
+        self.number -= len(taken)
         self._bytes -= sum([attempt.size for attempt in taken])
         return taken
 

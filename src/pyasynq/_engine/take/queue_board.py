@@ -1,4 +1,4 @@
-"""The queues of an engine: which to ask now, which to watch, and when to look next.
+"""Queues that an engine serves: their settings, which to ask now, which to watch, and when to look next.
 
 Queries change nothing. Each command passes one event on to the state machine of one queue.
 """
@@ -15,7 +15,7 @@ from pyasynq._wire.keys import queue_keys
 from pyasynq.limits import Queue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from pyasynq._broker.dequeue import Dequeued
 
@@ -28,19 +28,29 @@ class ServedQueue:
 
     Attributes:
         name: the queue's name.
+        is_served: False once the queue was removed; its tasks are put back then instead of started.
         keys: names of the keys whose changes are reported.
         state: its current state; a new object after each event that matters.
     """
 
-    __slots__ = ("_limits", "keys", "name", "state")
+    __slots__ = ("_limits", "is_served", "keys", "name", "state")
 
-    def __init__(self, name: str, settings: Queue) -> None:
+    def __init__(self, name: str, settings: Queue, before: QueueState | None = None) -> None:
         keys = queue_keys(name)
         self.name = name
         self.keys = {key: str(getattr(keys, key.value)) for key in Key}
+        self.is_served = True
+        self.declare(settings, before)
+
+    def declare(self, settings: Queue, before: QueueState | None) -> None:
+        """Ask by these settings from now on; stricter rules hold until Redis answers otherwise."""
         self._limits = settings.limits
         rules = _declared_rules(settings)
-        self.state = QueueState(declared=rules, rules=rules)
+        if before is None:
+            self.state = QueueState(declared=rules, rules=rules)
+        else:
+            known, changes = max(rules, before.rules), before.changes + 1
+            self.state = QueueState(declared=rules, rules=known, changes=changes, herd=before.herd)
 
     @property
     def terms(self) -> Terms:
@@ -55,33 +65,49 @@ class ServedQueue:
 
 
 class QueueBoard:
-    """The queues of an engine.
+    """The queues of an engine; the only place that says which it serves, and how.
+
+    Only the event loop changes it. Each change replaces `settings` and `names`, which any thread may read.
 
     Args:
-        queues: their names.
+        queues: names of the queues at the start.
         settings: returns what is set for one of them.
+
+    Attributes:
+        settings: settings of the served queues, by name. Never changed in place.
+        names: their names, in the order of `settings`.
+        known: the served queues, and removed ones whose attempts have not all ended.
+        queues: the served queues.
+        all_plain: whether no queue has limits or an order, as far as this server knows.
     """
 
     def __init__(
         self, queues: Iterable[str], settings: Callable[[str], Queue] = lambda _name: Queue()
     ) -> None:
-        self.queues = [ServedQueue(name, settings(name)) for name in queues]
-        self._wanted = self.queues
+        self.settings: Mapping[str, Queue] = {name: settings(name) for name in queues}
+        self.known = {name: ServedQueue(name, queue) for name, queue in self.settings.items()}
+        self._by_key = {
+            name: (queue, key) for queue in self.known.values() for key, name in queue.keys.items()
+        }
+        self._only: Collection[str] | None = None
         self._servers = 1
-        self.all_plain = not self.limited_queues()
-        """Whether no queue has limits or an order, as far as this server knows."""
-        self._by_name = {queue.name: queue for queue in self.queues}
-        self._by_key = {name: (queue, key) for queue in self.queues for key, name in queue.keys.items()}
+        self._take_stock()
 
     # Queries.
 
     def queue(self, name: str) -> ServedQueue:
         """Return a queue."""
-        return self._by_name[name]
+        return self.known[name]
+
+    @property
+    def priorities(self) -> dict[str, int]:
+        """Names of the served queues, and their priorities."""
+        return {name: queue.priority for name, queue in self.settings.items()}
 
     def is_ordered(self, name: str) -> bool:
         """Return whether a queue is ordered, as far as this server knows."""
-        return self._by_name[name].state.rules is Rules.ORDERED
+        queue = self.known.get(name)
+        return queue is not None and queue.state.rules is Rules.ORDERED
 
     def limited_queues(self) -> frozenset[str]:
         """Return the queues that have limits or an order, as far as this server knows."""
@@ -122,9 +148,53 @@ class QueueBoard:
 
     # Commands.
 
-    def only(self, names: Collection[str]) -> None:
-        """Ask and watch these queues alone; what Redis reports of the others is still noted."""
-        self._wanted = [queue for queue in self.queues if queue.name in names]
+    def add(self, name: str, settings: Queue) -> None:
+        """Serve one more queue."""
+        removed = self.known.pop(name, None)
+        queue = ServedQueue(name, settings, None if removed is None else removed.state)
+        self.known[name] = queue
+        self._by_key.update({key_name: (queue, key) for key, key_name in queue.keys.items()})
+        self.settings = {**self.settings, name: settings}
+        self._take_stock()
+
+    def change(self, name: str, settings: Queue) -> None:
+        """Replace the settings of a served queue."""
+        queue = self.known[name]
+        queue.declare(settings, queue.state)
+        self.settings = {**self.settings, name: settings}
+        self._take_stock()
+
+    def remove(self, name: str) -> None:
+        """Serve a queue no longer; it stays known until `forget_removed`."""
+        queue = self.known[name]
+        queue.is_served = False
+        for key_name in queue.keys.values():
+            del self._by_key[key_name]
+        self.settings = {other: settings for other, settings in self.settings.items() if other != name}
+        self._take_stock()
+
+    def forget_removed(self, in_use: Iterable[str]) -> list[str]:
+        """Forget the removed queues that are not in use; return their names."""
+        if len(self.known) == len(self.queues):
+            return []
+        used = set(in_use)
+        ended = [
+            queue.name for queue in self.known.values() if not queue.is_served and queue.name not in used
+        ]
+        for name in ended:
+            del self.known[name]
+        return ended
+
+    def only(self, names: Collection[str] | None) -> None:
+        """Ask and watch these queues alone, None for all; what Redis reports of the others is still noted."""
+        self._only = names
+        self._wanted = self.queues if names is None else [one for one in self.queues if one.name in names]
+
+    def _take_stock(self) -> None:
+        self.names = tuple(self.settings)
+        self.queues = [self.known[name] for name in self.names]
+        self.all_plain = not self.limited_queues()
+        self.only(self._only)
 
     def note_servers(self, servers: int) -> None:
         """Note how many servers there are, whatever queues they have."""
@@ -170,13 +240,15 @@ class QueueBoard:
 
     def slot_freed(self, name: str) -> None:
         """Note that an attempt of this server has ended; what it held is free once that is written."""
-        queue = self._by_name[name]
-        queue.state = queue.state.slot_freed()
+        queue = self.known.get(name)
+        if queue is not None:
+            queue.state = queue.state.slot_freed()
 
     def give_way(self, name: str, courtesy: float, *, until: float) -> None:
         """Let other servers be first at a queue by this many seconds, until a monotonic time."""
-        queue = self._by_name[name]
-        queue.state = queue.state.gave_way(courtesy, until=until)
+        queue = self.known.get(name)
+        if queue is not None:
+            queue.state = queue.state.gave_way(courtesy, until=until)
 
     def ask_again(self, queue: ServedQueue) -> None:
         """Forget what is known of a queue."""

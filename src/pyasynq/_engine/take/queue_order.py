@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-
-class QueueOrder(Protocol):
-    """Divides free slots among the queues that are not known to be empty."""
-
-    def split(self, slots: int, queues: Sequence[str]) -> dict[str, int]:
-        """Return how many tasks to ask each queue for; queues that get none are left out."""
-
-    def refund(self, queue: str, share: int) -> None:
-        """Take back a share that the queue was not asked for after all."""
-
-    def forget(self, queue: str) -> None:
-        """Save nothing up for a queue that turned out to be empty."""
 
 
 class WeightedOrder:
@@ -32,8 +19,13 @@ class WeightedOrder:
     __slots__ = ("_balance", "_weights")
 
     def __init__(self, weights: Mapping[str, int]) -> None:
+        self._balance: dict[str, float] = {}
+        self.weigh(weights)
+
+    def weigh(self, weights: Mapping[str, int]) -> None:
+        """Divide by these weights from now on; queues that are served still keep their balances."""
         self._weights = dict(weights)
-        self._balance = dict.fromkeys(weights, 0.0)
+        self._balance = {queue: self._balance.get(queue, 0.0) for queue in weights}
 
     def split(self, slots: int, queues: Sequence[str]) -> dict[str, int]:
         """Divide the slots by weight and by what earlier rounds left over."""
@@ -67,7 +59,8 @@ class WeightedOrder:
 
     def forget(self, queue: str) -> None:
         """Clear the balance of an empty queue: a queue cannot save up while it has nothing to run."""
-        self._balance[queue] = 0.0
+        if queue in self._balance:
+            self._balance[queue] = 0.0
 
 
 class StrictOrder:
@@ -76,6 +69,10 @@ class StrictOrder:
     __slots__ = ("_ranks",)
 
     def __init__(self, weights: Mapping[str, int]) -> None:
+        self.weigh(weights)
+
+    def weigh(self, weights: Mapping[str, int]) -> None:
+        """Rank the queues by these priorities from now on."""
         # Sorting is stable: equal priorities are served in the order in which they were written down.
         ranked = sorted(weights, key=weights.__getitem__, reverse=True)
         self._ranks = {queue: rank for rank, queue in enumerate(ranked)}

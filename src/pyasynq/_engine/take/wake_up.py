@@ -25,6 +25,10 @@ class WakeUp:
         """Have the next change of each key reported; return whether it will be."""
         return await self._watcher.arm(*keys)
 
+    def forget(self, *keys: str) -> None:
+        """Report no more changes of these keys."""
+        self._watcher.forget(*keys)
+
     def exists(self, key: str) -> bool:
         """Return whether a watched key was there when its watch was confirmed."""
         return self._watcher.exists(key)
