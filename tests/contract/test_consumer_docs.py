@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyasynq.errors import AttemptSettledError, LeaseExpiredError, TaskCanceledError, TaskTimeoutError
+from pyasynq.events import QueueChanged
+from pyasynq.limits import Queue
 from tests.factories import Tasks
 from tests.fix_consumer import consuming
 from tests.run_async import run_async
@@ -54,7 +56,7 @@ async def run(example: str, **names: Any) -> dict[str, Any]:
 @run_async
 async def test_the_examples_run(redis_url: str, redis_client: RedisClient, tasks: Tasks) -> None:
     """A loop, blocking work, a cancellation, a lease, and its receipt."""
-    loop, blocking, cancelled, leasing, finding, again = EXAMPLES
+    loop, blocking, queues, cancelled, leasing, finding, crashing, again = EXAMPLES
     reports = Tasks(redis_client, "reports")
     reports.pending("r", retention=60)
     await run(loop.replace("redis://localhost:6379/0", redis_url), write_report=write_report)
@@ -79,6 +81,14 @@ async def test_the_examples_run(redis_url: str, redis_client: RedisClient, tasks
         assert b"result" == tasks.fields("far")["result"]
         made = await run(again, consumer=c.consumer, task_id="far", receipt=shown["receipt"], **ERRORS)
         assert 204 == made["answer"]
+        tasks.pending("hard")
+        [attempt] = await c.consumer.lease()
+        await run(crashing, attempt=attempt)
+        assert b"1" == tasks.fields("hard")["x:crashes"]
+        await run(queues, consumer=c.consumer, Queue=Queue)
+        await c.recorder.wait(QueueChanged, lambda event: event.change == "removed")
+        changes = [(event.queue, event.change) for event in c.recorder.of(QueueChanged)]
+        assert [("invoices", change) for change in ("added", "changed", "removed")] == changes[:3]
 
 
 async def stuck(task: Task) -> str:

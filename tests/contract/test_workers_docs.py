@@ -1,22 +1,37 @@
-"""The example of a child process in docs/workers.md runs, and does what the page says."""
+"""The examples of docs/workers.md run, and do what the page says."""
 
 from __future__ import annotations
 
 import importlib
 import re
 import sys
+import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyasynq import Inspector
-from tests.fix_engine import serving
+from pyasynq.events import QueueChanged
+from pyasynq.limits import Queue
+from tests.fix_engine import do_nothing, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
     import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "workers.md"
-[EXAMPLE] = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+QUEUES, EXAMPLE = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+
+
+@run_async
+async def test_queues_come_and_go_as_the_page_says(redis_url: str) -> None:
+    """Added, changed, removed, and soon gone."""
+    async with serving(redis_url, do_nothing) as running:
+        names: dict[str, Any] = {"server": running.server, "Queue": Queue}
+        exec(f"async def change():\n{textwrap.indent(QUEUES, '    ')}", names)
+        await names["change"]()
+        await running.recorder.wait(QueueChanged, lambda event: event.change == "ended")
+        changes = [event.change for event in running.recorder.of(QueueChanged)]
+        assert ["added", "changed", "removed", "ended"] == changes
 
 
 @run_async

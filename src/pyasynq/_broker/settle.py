@@ -120,9 +120,14 @@ class ArchiveTask(NamedTuple):
 
 
 class RequeueTask(NamedTuple):
-    """Not finished: back to the front of its queue, as if it had not been taken."""
+    """Not finished: back to the front of its queue, as if it had not been taken.
+
+    `crash` is JSON of the attempt, if its worker crashed: the crash is counted, and the JSON is added to the
+    task's attempts. Empty otherwise.
+    """
 
     claim: Claim
+    crash: bytes = b""
 
 
 class Settled(NamedTuple):
@@ -238,19 +243,20 @@ def settle_requeue(
 ) -> Plan[Settled]:
     """Put unfinished tasks back to the front of their queue; the first one will be taken first.
 
-    Nothing is counted, and the messages stay as they are.
+    Nothing but crashes is counted, and the messages stay as they are.
     """
     keys = queue_keys(queue)
     refused: frozenset[str] = frozenset()
     # The last chunk goes first: each call puts its tasks in front of what is there.
-    for chunk in reversed(list(chunks(tasks, width=3))):
+    for chunk in reversed(list(chunks(tasks, width=4, size_of=_crash_size))):
         settled = yield from _settle(
             TASK_REQUEUE,
             (keys.active, keys.lease, keys.pending, keys.verdicts),
             (keys.task_prefix, *time_arguments(now), *note),
             chunk,
-            lambda task: task.claim,
-            width=3,
+            _requeue_arguments,
+            width=4,
+            size_of=_crash_size,
         )
         refused |= settled.refused
     return Settled(refused)
@@ -329,6 +335,14 @@ def _retry_arguments(task: RetryTask) -> tuple[Argument, ...]:
 
 def _archive_arguments(task: ArchiveTask) -> tuple[Argument, ...]:
     return *task.claim, *task[1:]
+
+
+def _requeue_arguments(task: RequeueTask) -> tuple[Argument, ...]:
+    return *task.claim, task.crash
+
+
+def _crash_size(task: RequeueTask) -> int:
+    return len(task.crash)
 
 
 def _failure_size(task: RetryTask | ArchiveTask) -> int:

@@ -27,6 +27,7 @@ class Verdict(enum.StrEnum):
     ARCHIVE = "archive"
     CANCEL = "cancel"
     REQUEUE = "requeue"
+    CRASHED = "crashed"
     TIMED_OUT = "timed-out"
     CANCELED_RETRY = "canceled-retry"
     CANCELED_ARCHIVE = "canceled-archive"
@@ -40,7 +41,15 @@ class Verdict(enum.StrEnum):
 
 
 _BY_HOLDER: Final = frozenset(
-    {Verdict.DONE, Verdict.RETRY, Verdict.SNOOZE, Verdict.ARCHIVE, Verdict.CANCEL, Verdict.REQUEUE}
+    {
+        Verdict.DONE,
+        Verdict.RETRY,
+        Verdict.SNOOZE,
+        Verdict.ARCHIVE,
+        Verdict.CANCEL,
+        Verdict.REQUEUE,
+        Verdict.CRASHED,
+    }
 )
 
 

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 class Attempt:
     """One run of one task, which is yours until you settle it or its lease ends.
 
-    Each of `done`, `retry`, `snooze`, `archive`, `cancel` and `requeue` settles it: it returns when Redis has
-    confirmed that, and through an outage of Redis it is tried until then, while the lease is renewed. When
-    the caller is cancelled, the attempt is settled all the same. They raise
+    `done`, `retry`, `snooze`, `archive`, `cancel`, `requeue` and `crashed` settle it. Each returns when Redis
+    has confirmed that, and tries until then through an outage of Redis, while the lease is renewed. When the
+    caller is cancelled, the attempt is settled all the same. They raise
 
     - TaskTimeoutError: its deadline had passed, and it was settled as failed with that;
     - TaskCanceledError: it was to be cancelled, and was settled as the request says;
@@ -118,7 +118,7 @@ class Attempt:
     def verdict(self) -> str | None:
         """How the holder settled a leased attempt; None before, and for attempts of `take`.
 
-        `"done"`, `"retry"`, `"snooze"`, `"archive"`, `"cancel"` or `"requeue"`.
+        `"done"`, `"retry"`, `"snooze"`, `"archive"`, `"cancel"`, `"requeue"` or `"crashed"`.
         """
         verdict = self._attempt.verdict
         return verdict.value if verdict is not None and verdict.by_holder else None
@@ -178,6 +178,22 @@ class Attempt:
     async def requeue(self) -> None:
         """Settle: as if it had not been taken. The task goes back to the front of its queue."""
         await self._settle(PutBack(), Verdict.REQUEUE)
+
+    async def crashed(self, reason: str) -> None:
+        """Settle: the worker died with it. The task goes back to the front, and the crash is counted.
+
+        At `crash_limit` it is archived as poison instead, as when a server dies. No retry is spent. For
+        programs that pass tasks on and see that the connection to the worker breaks.
+
+        Args:
+            reason: what is known of the crash, for the task's attempts.
+
+        Raises:
+            InvalidOptionError: for a reason that is not text; the attempt is not settled then.
+        """
+        if not isinstance(reason, str):
+            raise InvalidOptionError("reason", reason, "must be text")
+        await self._settle(PutBack(crash=reason), Verdict.CRASHED)
 
     async def extend(self, duration: Duration) -> None:
         """Let the lease end so long from now, sooner or later than it would have; not after the deadline.

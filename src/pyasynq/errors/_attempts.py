@@ -79,8 +79,8 @@ class AttemptSettledError(PyasynqError):
     Attributes:
         queue: the queue's name.
         task_id: the id.
-        verdict: how a leased attempt was settled: `"done"`, `"retry"`, `"snooze"`, `"archive"`, `"cancel"` or
-            `"requeue"`; empty for other attempts.
+        verdict: how a leased attempt was settled: `"done"`, `"retry"`, `"snooze"`, `"archive"`, `"cancel"`,
+            `"requeue"` or `"crashed"`; empty for other attempts.
     """
 
     def __init__(self, queue: str, task_id: str, verdict: str = "") -> None:

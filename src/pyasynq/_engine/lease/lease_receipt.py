@@ -15,7 +15,12 @@ _SECOND: Final = re.compile("[0-9]{1,12}")
 
 
 class Receipt(NamedTuple):
-    """As text: the token of the dequeue call, and two Unix times in whole seconds."""
+    """As text: the token of the dequeue call, and two Unix times in whole seconds.
+
+    A token names the dequeue call, not the attempt: all tasks that one call took share it. With queue and id
+    it names one attempt. A program that hands tasks of one take to several workers must bind its own receipts
+    to queue, id and worker, for example by a signature.
+    """
 
     token: str
     lease_end: int

@@ -13,6 +13,7 @@ from pyasynq._engine.run.outcome import (
     Failed,
     Gone,
     PutBack,
+    Requeue,
     Unhandled,
     decide,
     delay_of,
@@ -22,10 +23,10 @@ from pyasynq._engine.run.outcome import (
 )
 from pyasynq._engine.run.routes import received_task
 from pyasynq._engine.run.rules import DEFAULT_RULES, AttemptRules
-from pyasynq._engine.settle.settle_record import NOTHING, unchanged, write_down
+from pyasynq._engine.settle.settle_record import NOTHING, unchanged, write_crash, write_down
 from pyasynq._visible_text import visible
-from pyasynq.errors import LeaseExpiredError, SettleError
-from pyasynq.events import Outcome, TaskFinished
+from pyasynq.errors import LeaseExpiredError, ReportedError, SettleError
+from pyasynq.events import Outcome, TaskFinished, TaskPoisoned, TaskRecovered
 
 if TYPE_CHECKING:
     from pyasynq._engine.engine_parts import Parts
@@ -77,6 +78,8 @@ def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, en
     parts.settles.put(attempt, concluded.decision, concluded.written)
     parts.tally.others[concluded.outcome] += 1
     _tell(parts, attempt, concluded)
+    if type(ending) is PutBack and ending.crash is not None:
+        _tell_crash(parts, attempt, concluded)
 
 
 def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> tuple[Decision, Written]:
@@ -94,12 +97,30 @@ def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> tupl
 
 
 def _work_out(parts: Parts, attempt: Attempt, ending: Ending, rules: DecisionRules) -> _Conclusion:
+    if type(ending) is PutBack and ending.crash is not None:
+        return _work_out_crash(parts, attempt, ending.crash)
     now = parts.redis_time.now()
     decision = decide(attempt.message, ending, rules, now=now, unknown_pause=parts.settings.unknown_pause)
     error = ending.error if isinstance(ending, Failed | Unhandled) else None
     outcome = outcome_of(ending, decision)
     written = write_down(attempt, decision, outcome, error, parts.settings, now=now)
     return _Conclusion(decision, written, outcome, error and error_to_tell(error), delay_of(decision, now))
+
+
+def _work_out_crash(parts: Parts, attempt: Attempt, reason: str) -> _Conclusion:
+    """Work out a crash of the worker: back to the front, or archived as poison at the crash limit."""
+    now, error = parts.redis_time.now(), ReportedError(reason)
+    is_poison = attempt.crashes + 1 >= max(1, parts.crash_limit(attempt.message.type))
+    written = write_crash(attempt, error, parts.settings, is_poison=is_poison, now=now)
+    if is_poison:
+        return _Conclusion(Archive(now.seconds), written, Outcome.ARCHIVED, error)
+    return _Conclusion(Requeue(), written, Outcome.REQUEUED, error)
+
+
+def _tell_crash(parts: Parts, attempt: Attempt, concluded: _Conclusion) -> None:
+    is_poison = concluded.outcome is Outcome.ARCHIVED
+    event = TaskPoisoned if is_poison else TaskRecovered
+    parts.events.emit(event(attempt.queue, attempt.id, attempt.crashes + 1, attempt.token.partition("/")[0]))
 
 
 def _work_out_plainly(parts: Parts, attempt: Attempt, error: SettleError) -> _Conclusion:

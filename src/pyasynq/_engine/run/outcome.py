@@ -37,7 +37,12 @@ class Unhandled(NamedTuple):
 
 
 class PutBack(NamedTuple):
-    """The attempt was broken off by the server; the task is as if it had not been taken."""
+    """The attempt was broken off by the server, and the task is as if it had not been taken.
+
+    Or its worker crashed, as the holder of the attempt says; `crash` is the reason then. The crash counts.
+    """
+
+    crash: str | None = None
 
 
 class Gone(NamedTuple):

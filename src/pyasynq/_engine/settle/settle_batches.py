@@ -74,7 +74,7 @@ class BatchMaker:
         if kind is Retry or kind is Snooze:
             return settle.settle_retry(queue, [_retry(entry) for entry in entries], now=now, note=note)
         if kind is Requeue:
-            tasks = [settle.RequeueTask(entry.claim) for entry in entries]
+            tasks = [settle.RequeueTask(entry.claim, entry.written.record) for entry in entries]
             return settle.settle_requeue(queue, tasks, now=self._clock.redis_now(), note=note)
         return settle.settle_archive(
             queue,

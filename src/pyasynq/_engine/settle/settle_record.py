@@ -39,6 +39,28 @@ def unchanged(reason: str) -> Written:
     return NOTHING._replace(trace=reason.encode("utf-8", "replace"))
 
 
+def write_crash(
+    attempt: Attempt, error: BaseException, settings: EngineSettings, *, is_poison: bool, now: Instant
+) -> Written:
+    """Return what is to be written about an attempt whose worker crashed, as its holder says."""
+    record = encode_attempt(
+        "crashed",
+        error_line(error, _RECORDED_ERROR_BYTES),
+        server=attempt.token.partition("/")[0],
+        started_at=attempt.started_at,
+        ended_at=now.timestamp,
+    )
+    if not is_poison:
+        return NOTHING._replace(record=record)
+    message = copy_task_message(attempt.message)
+    crashes = attempt.crashes + 1
+    times = "once" if crashes == 1 else f"{crashes} times"
+    line = f"poison: its worker crashed {times} while running it: {error_line(error)}"
+    message.error_msg = shorten(line, settings.error_message_bytes)
+    message.last_failed_at = now.seconds
+    return Written(encode_task_message(message), b"", record, attempt.progress_json())
+
+
 def write_down(
     attempt: Attempt,
     decision: Decision,

@@ -11,7 +11,7 @@
 -- ARGV[5] now_microseconds: within the second
 -- ARGV[6...] id, token, lease_score, attempt: for each task, as it was seen; the last three may be empty
 -- Returns: id, crashes: for each task that is pending again
--- Uses: now, nanoseconds, old_lost, take_expired, add_attempt, prolong_lock, note_lost
+-- Uses: now, nanoseconds, old_lost, take_expired, count_crash, note_lost
 
 local active, lease, pending, verdicts = unpack(KEYS)
 local task_prefix, own_slack, foreign_slack, now_seconds, now_microseconds = unpack(ARGV, 1, 5)
@@ -31,22 +31,12 @@ local old = old_lost(verdicts, seconds, 7, 4)
 local held = take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, store, 6, 4)
 local recovered = {}
 for i = #held, 1, -1 do
-  local id, attempt = ARGV[held[i]], ARGV[held[i] + 3]
+  local id = ARGV[held[i]]
   local task = task_prefix .. id
   redis.call('HDEL', task, 'x:attempt')
   redis.call('HSET', task, 'state', 'pending', 'pending_since', pending_since)
-  if attempt ~= '' then
-    redis.call('HSET', task, 'x:attempts', add_attempt(task, attempt))
-  end
-  local lock = redis.call('HGET', task, 'unique_key') or ''
-  if lock ~= '' then
-    prolong_lock(task, id, lock, 0, 0)
-  end
   recovered[#recovered + 1] = id
-  -- HINCRBY would end the script where something else than a number stands.
-  local crashes = (redis.call('HGET', task, 'x:crashes') or ''):match('^%d+$') or 0
-  redis.call('HSET', task, 'x:crashes', crashes + 1)
-  recovered[#recovered + 1] = crashes + 1
+  recovered[#recovered + 1] = count_crash(task, id, ARGV[held[i] + 3])
 end
 note_lost(verdicts, held, seconds, old)
 return recovered

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Puts unfinished tasks back to the front of their queue, the first one foremost.
+-- Puts unfinished tasks back to the front of their queue, the first one foremost; counts crashes of their workers.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] pending: list of ids
@@ -10,9 +10,9 @@
 -- ARGV[4] now_microseconds: within the second
 -- ARGV[5] verdict: what became of leased attempts; empty for the attempts of workers
 -- ARGV[6] forget_at: second until which the verdict is kept
--- ARGV[7...] id, token, lease_score: for each task
+-- ARGV[7...] id, token, lease_score, crash: for each task; crash is the attempt of a worker that crashed, as JSON, else empty
 -- Returns: the ids of tasks that the claims do not hold
--- Uses: now, nanoseconds, old_verdicts, take_claimed, note_verdicts
+-- Uses: now, nanoseconds, old_verdicts, take_claimed, count_crash, note_verdicts
 
 local active, lease, pending, verdicts = unpack(KEYS)
 local replay, task_prefix, now_seconds, now_microseconds, verdict, forget_at = unpack(ARGV, 1, 6)
@@ -27,11 +27,15 @@ local function store(held)
 end
 
 local old = old_verdicts(verdicts, verdict, forget_at)
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'pending', store, 7, 3)
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'pending', store, 7, 4)
 for _, at in ipairs(held) do
-  local id = ARGV[at]
-  redis.call('HDEL', task_prefix .. id, 'x:attempt')
-  redis.call('HSET', task_prefix .. id, 'state', 'pending', 'pending_since', pending_since)
+  local id, crash = ARGV[at], ARGV[at + 3]
+  local task = task_prefix .. id
+  redis.call('HDEL', task, 'x:attempt')
+  redis.call('HSET', task, 'state', 'pending', 'pending_since', pending_since)
+  if crash ~= '' then
+    count_crash(task, id, crash)
+  end
 end
 if verdict ~= '' then
   note_verdicts(verdicts, verdict, forget_at, held, old)

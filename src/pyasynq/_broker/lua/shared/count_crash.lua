@@ -1,0 +1,16 @@
+-- Counts a crash of the worker of a task that goes back to pending; returns how many there were. `attempt` (JSON; empty
+-- for nothing) is added to the task's attempts, and a lock that the task owns holds on while it waits.
+-- Uses: add_attempt, prolong_lock
+local function count_crash(task, id, attempt)
+  if attempt ~= '' then
+    redis.call('HSET', task, 'x:attempts', add_attempt(task, attempt))
+  end
+  local lock = redis.call('HGET', task, 'unique_key') or ''
+  if lock ~= '' then
+    prolong_lock(task, id, lock, 0, 0)
+  end
+  -- HINCRBY would end the script where something else than a number stands.
+  local crashes = (redis.call('HGET', task, 'x:crashes') or ''):match('^%d+$') or 0
+  redis.call('HSET', task, 'x:crashes', crashes + 1)
+  return crashes + 1
+end
