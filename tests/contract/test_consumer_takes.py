@@ -209,13 +209,16 @@ async def test_h03_h21_ghosts_are_dropped_and_what_cannot_be_read_is_archived(
 
 @run_async
 async def test_h06_a_suspect_is_handed_out_alone(redis_url: str, tasks: Tasks) -> None:
-    """Nothing is handed out beside it until it has proved itself, and a take of another queue waits too."""
+    """After the task behind it; nothing is handed out beside it while the silence lasts."""
     tasks.put(TaskState.PENDING, "suspect", extra={"x:crashes": 2})
     tasks.pending("b")
-    settings = dataclasses.replace(QUICK, suspect_age=1_000, suspect_rest=0.05)
+    settings = dataclasses.replace(QUICK, silence_share=100.0)
     async with consuming(redis_url, settings=settings) as c:
+        [other] = await c.consumer.lease(limit=5)
+        await other.done()
         [suspect] = await c.consumer.lease(limit=5)
         assert ("suspect", 2) == (suspect.id, suspect.crashes)
+        tasks.pending("c")
         assert [] == await c.consumer.lease(limit=5, wait=0)
         await suspect.done()
         [other] = await c.consumer.lease(limit=5)
@@ -227,7 +230,7 @@ async def test_a_suspect_that_nobody_asks_for_holds_nobody_up(
     redis_url: str, redis_client: redis.Redis
 ) -> None:
     """Its queue is looked after again when somebody does."""
-    settings = dataclasses.replace(QUICK, suspect_age=1_000, suspect_rest=0.05)
+    settings = dataclasses.replace(QUICK, silence_share=100.0)
     async with consuming(redis_url, TWO, settings) as c:
         high = Tasks(redis_client, "high")
         await c.enqueue("l1", "l2", queue="low")

@@ -148,7 +148,7 @@ def test_a_suspect_is_no_reason_to_wait_for_a_slot(perform: Perform, tasks: Task
     tasks.pending("a")
     tasks.put(TaskState.PENDING, "suspect", extra={"x:crashes": 2})
     result = take(perform, QueueLimits(concurrency=5), suspect_from=2)
-    assert (["a"], True, LimitedBy.NOTHING) == (ids(result), result.suspect_waiting, result.limited_by)
+    assert (["a"], 2, LimitedBy.NOTHING) == (ids(result), result.suspect_waiting, result.limited_by)
 
 
 def test_a_full_bucket_gives_its_burst_and_then_one_token_per_interval(

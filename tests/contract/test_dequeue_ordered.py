@@ -150,9 +150,19 @@ def test_h06_a_suspect_waits_for_room(perform: Perform, tasks: Tasks) -> None:
     tasks.pending("a", "b")
     tasks.client.hset(tasks.keys.task("a"), "x:crashes", 2)
     result = take(perform, RATED, suspect_from=2)
-    assert ([], True, LimitedBy.NOTHING) == (ids(result), result.suspect_waiting, result.limited_by)
+    assert ([], 2, LimitedBy.NOTHING) == (ids(result), result.suspect_waiting, result.limited_by)
+    assert (True, ["a", "b"]) == (result.empty, tasks.ids("pending"))
     result = take(perform, suspect_from=2, suspect_room=True)
     assert (["a"], 2) == (ids(result), result.tasks[0].crashes)
+
+
+def test_d03_nothing_is_passed_in_an_ordered_queue(perform: Perform, tasks: Tasks) -> None:
+    """A call for a suspect takes the task in front, or nothing."""
+    tasks.pending("a", "suspect")
+    tasks.client.hset(tasks.keys.task("suspect"), "x:crashes", 2)
+    result = take(perform, suspect_from=2, suspect_room=True)
+    assert ([], 0, False) == (ids(result), result.suspect_waiting, result.empty)
+    assert ["a", "suspect"] == tasks.ids("pending")
 
 
 def test_a_rate_holds_for_an_ordered_queue_too(perform: Perform, tasks: Tasks) -> None:

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pyasynq._broker.dequeue import Dequeued, dequeue
+from pyasynq.errors import RedisError
+from pyasynq.task import TaskState
 from tests.factories import NOW, PENDING_SINCE, TOKEN, Tasks
 
 if TYPE_CHECKING:
@@ -22,48 +26,115 @@ def crashed(redis_client: RedisClient, tasks: Tasks, crashes: int, *ids: str) ->
         redis_client.hset(tasks.keys.task(task_id), "x:crashes", crashes)
 
 
-def summary(result: Dequeued) -> tuple[list[tuple[str, int]], bool, bool]:
-    """Return ids and crashes, whether a suspect waits, and whether the queue is empty."""
+def summary(result: Dequeued) -> tuple[list[tuple[str, int]], int, bool]:
+    """Return ids and crashes, the crashes of the suspect that waits, and whether the queue is empty."""
     return [(task.id, task.crashes) for task in result.tasks], result.suspect_waiting, result.empty
 
 
 def test_h06_a_suspect_is_taken_alone(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
-    """With room, a suspect at the front comes alone; the tasks behind it go back in their order."""
-    tasks.pending("suspect", "a", "b")
+    """With room, the first suspect comes alone; the others keep their places, also those in front of it."""
+    tasks.pending("a", "b", "suspect", "c", "second", "d")
     crashed(redis_client, tasks, 2, "suspect")
-    assert ([("suspect", 2)], False, False) == summary(take(perform, room=True))
+    crashed(redis_client, tasks, 5, "second")
+    assert ([("suspect", 2)], 5, False) == summary(take(perform, room=True))
     assert ["suspect"] == tasks.ids("active")
+    assert ["a", "b", "c", "second", "d"] == tasks.ids("pending")
+    assert ([("second", 5)], 0, False) == summary(take(perform, room=True))
+    assert ["a", "b", "c", "d"] == tasks.ids("pending")
+
+
+def test_d03_a_call_for_a_suspect_takes_nothing_else(perform: Perform, tasks: Tasks) -> None:
+    """Another worker has taken it; the queue is not empty."""
+    tasks.pending("a", "b")
+    assert ([], 0, False) == summary(take(perform, room=True))
     assert ["a", "b"] == tasks.ids("pending")
 
 
-def test_h06_without_room_a_suspect_waits_at_the_front(
+def test_d03_without_room_the_tasks_behind_a_suspect_are_taken(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """Nothing overtakes it, and it stays as it was."""
-    tasks.pending("suspect", "a")
-    crashed(redis_client, tasks, 3, "suspect")
-    assert ([], True, False) == summary(take(perform, room=False))
-    assert ["suspect", "a"] == tasks.ids("pending")
-    assert PENDING_SINCE == tasks.fields("suspect")["pending_since"]
-    assert "x:attempt" not in tasks.fields("suspect")
+    """It keeps its place and stays as it was; the queue has nothing else to give."""
+    tasks.pending("a", "s", "b", "t", "c")
+    crashed(redis_client, tasks, 3, "s")
+    crashed(redis_client, tasks, 2, "t")
+    assert ([("a", 0), ("b", 0), ("c", 0)], 3, True) == summary(take(perform, room=False))
+    assert ["s", "t"] == tasks.ids("pending")
+    assert PENDING_SINCE == tasks.fields("s")["pending_since"]
+    assert "x:attempt" not in tasks.fields("s")
+    assert ([], 3, True) == summary(take(perform, room=False))
+    assert ["s", "t"] == tasks.ids("pending")
 
 
-def test_h06_the_walk_ends_in_front_of_a_suspect(
+def test_d03_no_more_are_taken_behind_suspects_than_asked_for(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """Neighbours already taken are not put beside it, room or not."""
-    tasks.pending("a", "b", "suspect", "c")
-    crashed(redis_client, tasks, 2, "suspect")
-    assert ([("a", 0), ("b", 0)], True, False) == summary(take(perform, room=True))
-    assert ["suspect", "c"] == tasks.ids("pending")
+    """However many are stepped over, in however many looks; what was not looked at does not move."""
+    suspects = [f"s{number}" for number in range(130)]
+    tasks.pending(*suspects, "a", "b", "c")
+    crashed(redis_client, tasks, 2, *suspects)
+    assert ([("a", 0), ("b", 0)], 2, False) == summary(take(perform, room=False, limit=2))
+    assert [*suspects, "c"] == tasks.ids("pending")
 
 
-def test_h06_two_suspects_come_one_by_one(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
-    """The second one waits for the next call."""
-    tasks.pending("s", "t")
+@pytest.mark.parametrize(("number", "found"), [(989, ["a"]), (1_010, [])])
+def test_d03_about_a_thousand_suspects_are_stepped_over(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, number: int, found: list[str]
+) -> None:
+    """One call of a script looks at no more; the queue is then looked at again after a rest."""
+    suspects = [f"s{number}" for number in range(number)]
+    tasks.pending(*suspects, "a")
+    crashed(redis_client, tasks, 2, *suspects)
+    result = take(perform, room=False)
+    assert (found, True) == ([task.id for task in result.tasks], result.empty)
+
+
+@pytest.mark.parametrize(("number", "found"), [(99, ["s"]), (100, [])])
+def test_d03_a_suspect_is_looked_for_among_the_first_hundred(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, number: int, found: list[str]
+) -> None:
+    """Suspects keep their places at the front, so it is seldom behind others."""
+    tasks.pending(*(f"a{number}" for number in range(number)), "s", "b")
+    crashed(redis_client, tasks, 2, "s")
+    result = take(perform, room=True)
+    assert (found, False) == ([task.id for task in result.tasks], result.empty)
+
+
+def test_d03_ghosts_behind_a_suspect_are_dropped(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
+) -> None:
+    """Also when nothing is taken; the suspects around them keep their places."""
+    tasks.pending("s", "ghost", "t")
     crashed(redis_client, tasks, 2, "s", "t")
-    assert [("s", 2)] == summary(take(perform, room=True))[0]
-    assert ["t"] == tasks.ids("pending")
+    redis_client.delete(tasks.keys.task("ghost"))
+    result = take(perform, room=False)
+    assert (1, ([], 2, True)) == (result.ghosts, summary(result))
+    assert ["s", "t"] == tasks.ids("pending")
+
+
+def test_d03_the_bytes_of_a_call_bound_what_is_taken_behind_a_suspect(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
+) -> None:
+    """The task that is too large stays; the queue is not empty."""
+    tasks.pending("s", "a")
+    tasks.put(TaskState.PENDING, "large", payload=bytes(4_200_000))
+    crashed(redis_client, tasks, 2, "s")
+    assert ([("a", 0)], 2, False) == summary(take(perform, room=False))
+    assert ["s", "large"] == tasks.ids("pending")
+
+
+@pytest.mark.parametrize("key", ["active", "lease"])
+def test_d03_a_key_of_the_wrong_type_leaves_suspects_and_others_where_they_stood(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, key: str
+) -> None:
+    """What was popped goes back, in its order."""
+    tasks.pending("s", "a", "t", "b", "c")
+    crashed(redis_client, tasks, 2, "s", "t")
+    redis_client.set(getattr(tasks.keys, key), "x")
+    with pytest.raises(RedisError, match="WRONGTYPE"):
+        take(perform, room=False, limit=2)
+    redis_client.delete(getattr(tasks.keys, key))
+    assert ["s", "a", "t", "b", "c"] == tasks.ids("pending")
+    assert [] == tasks.ids("active")
 
 
 def test_h06_fewer_crashes_make_no_suspect(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
@@ -99,4 +170,4 @@ def test_h06_a_suspect_beyond_the_limit_is_not_seen(
     """The next call meets it."""
     tasks.pending("a", "suspect")
     crashed(redis_client, tasks, 2, "suspect")
-    assert ([("a", 0)], False, False) == summary(take(perform, room=False, limit=1))
+    assert ([("a", 0)], 0, False) == summary(take(perform, room=False, limit=1))

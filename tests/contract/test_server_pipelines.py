@@ -273,7 +273,7 @@ async def run_with_suspects(
     for number in range(500):
         extra = {"x:crashes": 2} if number in suspects else {}
         tasks.put(TaskState.PENDING, str(number), extra=extra)
-    settings = dataclasses.replace(QUICK, suspect_rest=0.01)
+    settings = dataclasses.replace(QUICK, silence_share=100.0)
     config = dataclasses.replace(config, burst=True)
     assert 0 == await make_server(url, config, settings).run(company, signals=False)
     for suspect in suspects:

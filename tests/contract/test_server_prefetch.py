@@ -332,7 +332,7 @@ async def test_nothing_is_taken_ahead_in_front_of_a_suspect(redis_url: str, task
     for number in range(2_000):
         crashes = {"x:crashes": 2} if number in {1_400, 1_800} else {}
         tasks.put(TaskState.PENDING, str(number), extra=crashes)
-    settings = dataclasses.replace(PATIENT, suspect_rest=0.01)
+    settings = dataclasses.replace(PATIENT, silence_share=100.0)
     server = make_server(redis_url, ServerConfig(concurrency=5, burst=True), settings)
     assert 0 == await server.run(handle, signals=False)
     for suspect in ("1400", "1800"):

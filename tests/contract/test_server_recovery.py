@@ -100,7 +100,7 @@ async def test_h06_a_task_that_kills_its_workers_is_archived_as_poison(
     redis_url: str, tasks: Tasks, limit: int, crashes: int
 ) -> None:
     """At the limit; the error names the last server, and 0 archives at the first crash."""
-    tasks.active("a", token="dead-server/9", lease=int(time.time()) - 1, crashes=crashes)
+    tasks.active("a", token="dead-server/9!", lease=int(time.time()) - 1, crashes=crashes)
     config = ServerConfig(crash_limit=limit)
     async with serving(redis_url, do_nothing, config, AT_ONCE) as running:
         event = await running.recorder.wait(TaskPoisoned)
@@ -109,6 +109,40 @@ async def test_h06_a_task_that_kills_its_workers_is_archived_as_poison(
     assert b"archived" == fields["state"]
     assert "x:crashes" not in fields
     assert "dead-server" in decode_task_message(fields["msg"]).error_msg
+
+
+@pytest.mark.parametrize(
+    ("token", "begun", "crashes", "is_poison"),
+    [
+        ("dead/9!", "", 1, False),
+        ("dead/9!", "", 2, True),
+        ("dead/9!", "dead/8!", 2, True),
+        ("dead/9!+", "", 2, True),
+        ("dead/9!/leased", "", 2, True),
+        ("dead/9!", "dead/9!", 2, False),
+        ("dead/9", "", 2, False),
+        ("dead/9", "", 7, False),
+        ("dead/9", "", 8, True),
+        ("", "", 7, False),
+        ("", "", 8, True),
+    ],
+)
+@run_async
+async def test_d03_a_task_is_poison_when_it_crashed_alone_or_three_times_as_often(
+    redis_url: str, tasks: Tasks, token: str, begun: str, crashes: int, is_poison: bool
+) -> None:
+    """The limit is 3; an attempt was alone if its token says so, unless others were taken beside it."""
+    extra = {"x:begun": begun} if begun else {}
+    tasks.active("a", token=token, lease=int(time.time()) - 1, crashes=crashes, extra=extra)
+    settings = dataclasses.replace(AT_ONCE, silence_share=1e-9)
+    async with serving(redis_url, do_nothing, settings=settings) as running:
+        if is_poison:
+            assert crashes + 1 == (await running.recorder.wait(TaskPoisoned)).crashes
+        else:
+            assert crashes + 1 == (await recovered(running, "a")).crashes
+    if is_poison:
+        error = decode_task_message(tasks.fields("a")["msg"]).error_msg
+        assert ("!" not in token) == (" times while running it beside other tasks, last" in error)
 
 
 @pytest.mark.parametrize("limit", [0, 1])
@@ -181,7 +215,7 @@ async def test_h06_suspects_run_one_at_a_time_and_beside_nobody_young(redis_url:
     for number in range(12):
         crashes: dict[str, Any] = {"x:crashes": 2} if number % 4 == 1 else {}
         tasks.put(TaskState.PENDING, str(number), extra=crashes)
-    settings = dataclasses.replace(QUICK, suspect_rest=0.01)
+    settings = dataclasses.replace(QUICK, silence_share=100.0)
     async with serving(redis_url, handle, settings=settings) as running:
         for number in range(12):
             await running.finished(str(number))

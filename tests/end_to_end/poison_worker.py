@@ -27,9 +27,14 @@ async def handle(task: Task) -> None:
 def main() -> int:
     """Serve until told to stop."""
     server = Server(sys.argv[1], ServerConfig(concurrency=50))
-    # With leases of 30 seconds each crash would take 35 to show.
+    # With leases of 30 seconds each crash would take 35 to show, and a silence is saved for in ten.
     server._settings = replace(
-        DEFAULT_ENGINE_SETTINGS, lease=2, own_slack=1, heartbeat_interval=0.5, recoverer_interval=0.5
+        DEFAULT_ENGINE_SETTINGS,
+        lease=2,
+        own_slack=1,
+        heartbeat_interval=0.5,
+        recoverer_interval=0.5,
+        silence_least=0.1,
     )
     return server.run_forever(handle)
 

@@ -56,7 +56,7 @@ def test_h06_a_task_that_kills_every_worker_is_archived_as_poison(
     redis_url: str, redis_client: RedisClient
 ) -> None:
     """Named so in its error; its neighbour is done."""
-    quicker = QUICK | {"lease": 1, "own_slack": 0}
+    quicker = QUICK | {"lease": 1, "own_slack": 0, "silence_share": 100.0}
     [poison, good] = enqueue(redis_url, "die", "mark")
     for _ in range(2):
         with Worker(redis_url, engine=quicker, concurrency=1, crash_limit=2) as victim:

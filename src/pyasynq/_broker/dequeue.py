@@ -84,8 +84,8 @@ class Dequeued(NamedTuple):
     Attributes:
         tasks: oldest first.
         ghosts: ids that stood in the queue without a task; they were dropped.
-        empty: nothing was left to take when the call ended (the queue is empty or paused).
-        suspect_waiting: the next task is one that may kill its worker, and was not taken.
+        empty: nothing but suspects was left to take when the call ended (or the queue is paused).
+        suspect_waiting: crashes of the first suspect that was seen and not taken; 0 if there was none.
         lease_score: Unix time at which the leases end.
         redis_now: the time at which Redis did it.
         rules: what is stored for the queue asks for these. Nothing was taken by a call of other rules, but
@@ -98,7 +98,7 @@ class Dequeued(NamedTuple):
     tasks: list[DequeuedTask]
     ghosts: int
     empty: bool
-    suspect_waiting: bool
+    suspect_waiting: int
     lease_score: int
     redis_now: Instant
     rules: Rules = Rules.PLAIN
@@ -119,10 +119,11 @@ def dequeue(
 ) -> Plan[Dequeued]:
     """Take up to `limit` tasks (at most 1,000, or about 4 MB) from the front of a queue.
 
-    A task that has crashed `suspect_from` times or more (0: no task) is taken only alone, and only
-    with `suspect_room`; the walk ends in front of it otherwise. A paused queue gives nothing, nor does one
-    for which stricter rules are stored than those of the call. The call is never sent again: after
-    `ReplyLostError`, `find_dequeued` says what it took.
+    A task that has crashed `suspect_from` times or more is a suspect (0: no task is). It keeps its place, and
+    those behind it are taken; up to 1,000 suspects are stepped over. In an ordered queue nothing passes it.
+    With `suspect_room` the call takes one suspect among the first 100 tasks, and nothing else. A paused queue
+    gives nothing, nor does one for which stricter rules are stored than those of the call. The call is never
+    sent again: after `ReplyLostError`, `find_dequeued` says what it took.
     """
     keys = queue_keys(queue)
     script_keys: tuple[str, ...] = (keys.pending, keys.paused, keys.active, keys.lease, keys.limits)
@@ -165,7 +166,7 @@ def _read(reply: Reply) -> Dequeued:
         tasks,
         ghosts,
         bool(empty),
-        bool(waiting),
+        waiting,
         lease_score,
         Instant(seconds, microseconds),
         _RULES[rules],

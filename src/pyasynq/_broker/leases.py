@@ -41,6 +41,10 @@ CONFIRMED_BEGIN = "+"
 """How tokens end if the server confirms that handlers of tasks with a crash limit of 0 or 1 begin."""
 
 
+RAN_ALONE = "!"
+"""Part of the tokens of attempts beside which nothing runs, unless `x:begun` names the attempt."""
+
+
 class Renewed(NamedTuple):
     """What a renewal did.
 
@@ -64,7 +68,8 @@ class ExpiredTask(NamedTuple):
         crashes: how many workers have died with it before this one.
         token: of the attempt that had it; empty for a worker in Go.
         lease_score: Unix time at which its lease ended; None when it has none.
-        begun: token of the last attempt whose handler has begun, as far as servers confirm that.
+        begun: token of the last attempt whose handler has begun, as far as servers confirm that; or of an
+            attempt that began alone, once others run beside it.
     """
 
     id: str
@@ -78,6 +83,11 @@ class ExpiredTask(NamedTuple):
     def was_only_taken(self) -> bool:
         """Whether its server confirms that handlers begin, and that of this attempt had not."""
         return self.token.endswith(CONFIRMED_BEGIN) and self.begun != self.token
+
+    @property
+    def ran_alone(self) -> bool:
+        """Whether nothing ran beside this attempt when its worker died."""
+        return RAN_ALONE in self.token and self.begun != self.token
 
 
 class RecoverTask(NamedTuple):

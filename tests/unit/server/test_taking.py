@@ -10,6 +10,7 @@ import pytest
 from pyasynq._broker.dequeue import Dequeued, DequeuedTask
 from pyasynq._clock import Instant
 from pyasynq._engine.lease.roster import Roster
+from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.take.poison_guard import SuspectWatch, suspect_threshold
 from pyasynq._engine.take.queue_board import QueueBoard
 from pyasynq._engine.take.queue_state import Key, QueuePhase, Watch
@@ -154,31 +155,74 @@ def test_h06_a_suspect_is_one_crash_below_the_smallest_limit_that_leaves_a_secon
     assert threshold == suspect_threshold(limits)
 
 
-def test_h06_nothing_is_taken_beside_a_young_suspect() -> None:
-    """Until it has ended or is ten seconds old."""
-    watch = SuspectWatch(2, age=10.0)
-    suspect = attempt(crashes=2)
-    suspect.started = 100.0
-    watch.took([suspect])
-    assert watch.blocked([suspect], 105.0)
-    assert not watch.blocked([suspect], 110.0)
-    watch.took([suspect])
-    assert not watch.blocked([], 105.0)
-    assert watch.blocked([suspect], 105.0), "a question changes nothing"
-    watch.forget_proven([suspect], 105.0)
+def watch_with_a_suspect(crashes: int = 2) -> tuple[SuspectWatch, ServedQueue]:
+    """Return a watch that has met a suspect at second 100, when its worker started."""
+    watch = SuspectWatch(2, EngineSettings(), now=100.0)
+    queue = QueueBoard(["one"]).queues[0]
+    watch.took([], queue, crashes)
+    return watch, queue
+
+
+@pytest.mark.parametrize(
+    ("crashes", "due"), [(1, 110), (2, 110), (3, 120), (4, 140), (5, 180), (6, 200), (99, 200)]
+)
+def test_d03_each_crash_without_proof_doubles_the_silence(crashes: int, due: float) -> None:
+    """One second takes ten to be saved; more than ten seconds are never asked for."""
+    watch, _ = watch_with_a_suspect(crashes)
+    assert pytest.approx(due) == watch.due(crashes, [], 100.0)
+    assert pytest.approx(due) == watch.due(crashes, [], 105.0)
+
+
+def test_d03_a_silence_spends_what_was_saved() -> None:
+    """Ten times as fast as it was saved, so the others have 90 % of the time; ten seconds are the most."""
+    watch, _ = watch_with_a_suspect()
+    assert pytest.approx(2.0) == watch.saved(120.0)
+    assert pytest.approx(10.0) == watch.saved(1_000.0)
+    watch.begin_silence(120.0)
+    assert pytest.approx(1.5) == watch.saved(120.5)
+    assert 0.0 == watch.saved(130.0)
+    watch.end_silence(120.5)
+    assert pytest.approx(1.6) == watch.saved(121.5)
+
+
+def test_d03_a_suspect_starts_beside_an_attempt_that_never_ends() -> None:
+    """A silence would not see the end of what has run for ten seconds; the next one comes a second later."""
+    watch, _ = watch_with_a_suspect()
+    old, young = attempt("old"), attempt("young")
+    old.started, young.started = 90.0, 90.1
+    assert (True, False) == (watch.never_ends([young, old], 100.0), watch.never_ends([young], 100.0))
+    assert watch.due(2, [old], 100.0) <= 100.0
+    watch.took_beside(100.0)
+    assert pytest.approx(101.0) == watch.due(2, [old], 100.0)
+
+
+def test_d03_the_queues_with_suspects_take_turns() -> None:
+    """The one that was asked last comes last; one without a suspect is forgotten."""
+    watch, one = watch_with_a_suspect()
+    two = QueueBoard(["two"]).queues[0]
+    watch.took([], two, 3)
+    watch.took([], one, 4)
+    assert [(two, 3), (one, 4)] == list(watch.waiting.items())
+    watch.took([], two, 0)
+    assert [one] == list(watch.waiting)
     assert watch.is_wary
-    watch.forget_proven([], 105.0)
+    watch.took([], one, 0)
     assert not watch.is_wary
 
 
-def test_h06_a_waiting_suspect_stops_the_taking_until_all_others_are_old() -> None:
-    """Then it is asked for."""
-    watch = SuspectWatch(2, age=10.0)
-    young, old = attempt("young"), attempt("old")
-    young.started, old.started = 100.0, 80.0
-    watch.waiting = QueueBoard(["one"]).queues[0]
-    assert watch.blocked([young, old], 105.0)
-    assert not watch.blocked([old], 105.0)
+def test_d03_the_suspect_of_a_silence_is_the_one_that_was_taken_alone() -> None:
+    """Its token says so; it is forgotten with the silence."""
+    watch, queue = watch_with_a_suspect()
+    alone = attempt("alone")
+    alone.token = "server/7!"
+    watch.begin_silence(110.0)
+    seen = []
+    for attempts in ([attempt("other")], [alone]):
+        watch.took(attempts, queue, 0)
+        seen.append(watch.alone)
+    assert [None, alone] == seen
+    watch.end_silence(110.5)
+    assert (False, None) == (watch.is_wary, watch.alone)
 
 
 SERVERS = 200

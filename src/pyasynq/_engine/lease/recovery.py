@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 UNKNOWN_SERVER = "unknown"
 _CRASHES_BEFORE_BEGIN = 3
 """At how many crashes a task is archived although its handler is never known to have begun."""
+_LIMITS_WITHOUT_PROOF = 3
+"""At how many times its limit a task is archived although no crash was proved to be its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,16 @@ class Recovery:
         self._events = events
         self._redis_time = redis_time
 
-    async def take_back(self, queue: str, tasks: Sequence[ExpiredTask]) -> int:
-        """Take tasks back that are as they were seen; return how many."""
+    async def take_back(
+        self, queue: str, tasks: Sequence[ExpiredTask], *, were_only_one: bool = False
+    ) -> int:
+        """Take tasks back that are as they were seen; return how many.
+
+        Args:
+            queue: of all of these tasks.
+            tasks: at most one crash is counted for each.
+            were_only_one: whether the dead worker is known to have had one task.
+        """
         back: list[RecoverTask] = []
         poison: list[PoisonTask] = []
         servers: dict[str, tuple[str, int, str]] = {}
@@ -71,22 +81,25 @@ class Recovery:
             except UndecodableMessageError as error:
                 message, reason = None, error.reason
             servers[task.id] = server, crashes, reason
+            is_proved = were_only_one or task.ran_alone
             if reason:
                 poison.append(self._quarantined(task, reason))
-            elif message is not None and self._is_poison(task, message, crashes):
-                poison.append(self._poisoned(task, message, server))
+            elif message is not None and self._is_poison(task, message, crashes, is_proved=is_proved):
+                poison.append(self._poisoned(task, message, server, is_proved=is_proved))
             else:
                 record = self._record(server, "")
                 back.append(RecoverTask(task.id, task.token, task.lease_score, record))
         taken = await self._recover(queue, back, servers) if back else 0
         return taken + (await self._archive(queue, poison, servers) if poison else 0)
 
-    def _is_poison(self, task: ExpiredTask, message: TaskMessage, crashes: int) -> bool:
-        limit = max(1, self._rules.crash_limit_of(message.type))
-        if limit == 1 and task.was_only_taken:
-            # It did not run. Its server may know another limit and confirm nothing, so not for ever.
-            limit = _CRASHES_BEFORE_BEGIN
-        return crashes >= limit
+    def _is_poison(self, task: ExpiredTask, message: TaskMessage, crashes: int, *, is_proved: bool) -> bool:
+        limit = self._rules.crash_limit_of(message.type)
+        if limit > 1:
+            # Any task that ran beside the killer was there as well.
+            return crashes >= (limit if is_proved else _LIMITS_WITHOUT_PROOF * limit)
+        # One that was only taken did not run. Its server may know another limit and confirm nothing, so
+        # not for ever.
+        return crashes >= (_CRASHES_BEFORE_BEGIN if task.was_only_taken else 1)
 
     async def _recover(
         self,
@@ -135,11 +148,16 @@ class Recovery:
             self._events.emit(ArchiveTrimmed(queue, settled.trimmed))
         return len(archived)
 
-    def _poisoned(self, task: ExpiredTask, message: TaskMessage, server: str) -> PoisonTask:
+    def _poisoned(
+        self, task: ExpiredTask, message: TaskMessage, server: str, *, is_proved: bool
+    ) -> PoisonTask:
         now = self._redis_time.now().seconds
         crashes = task.crashes + 1
         times = "once" if crashes == 1 else f"{crashes} times"
-        message.error_msg = f"poison: its worker crashed {times} while running it, last on server {server}"
+        company = "" if is_proved or self._rules.crash_limit_of(message.type) <= 1 else " beside other tasks"
+        message.error_msg = (
+            f"poison: its worker crashed {times} while running it{company}, last on server {server}"
+        )
         message.last_failed_at = now
         record = self._record(server, message.error_msg)
         return PoisonTask(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.settle.settle_entry import Batch
     from pyasynq._engine.take.demand import Demand
     from pyasynq._engine.take.intake import Ask, Intake, Unclear, Unreadable
@@ -31,6 +32,7 @@ class Parcel(NamedTuple):
     asks: Sequence[Ask] = ()
     finds: Sequence[tuple[Unclear, Plan[Any]]] = ()
     quarantines: Sequence[tuple[Unreadable, Plan[Any]]] = ()
+    proofs: Sequence[tuple[Attempt, Plan[bool]]] = ()
 
     @property
     def plans(self) -> list[Plan[Any]]:
@@ -39,6 +41,7 @@ class Parcel(NamedTuple):
         plans += [ask.plan for ask in self.asks]
         plans += [plan for _, plan in self.finds]
         plans += [plan for _, plan in self.quarantines]
+        plans += [plan for _, plan in self.proofs]
         return plans
 
 
@@ -148,7 +151,10 @@ class Processor(Service):
             if not batch.in_steps:
                 intake.board.slot_freed(batch.queue)
         self._demand.resize()
-        return Parcel(batches, intake.reserve_asks(scope), intake.finds(scope), intake.quarantines(scope))
+        asks = intake.reserve_asks(scope)
+        return Parcel(
+            batches, asks, intake.finds(scope), intake.quarantines(scope), intake.proofs_to_end(scope)
+        )
 
     @property
     def _scope(self) -> Scope:
@@ -183,6 +189,7 @@ class Processor(Service):
         for task, _ in parcel.quarantines:
             if not isinstance(next(answers), Exception):
                 intake.quarantined(task)
+        intake.proofs_ended(parcel.proofs)
         self.on_answered()
         others = results[len(parcel.batches) :]
         return errors + [result for result in others if isinstance(result, Exception)]
@@ -306,4 +313,4 @@ class Processor(Service):
         config = self._parts.config
         if self._demand.is_over:
             return True
-        return config.burst and self._intake.board.all_empty and not self._intake.unclear
+        return config.burst and self._intake.is_all_empty

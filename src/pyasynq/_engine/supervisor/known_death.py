@@ -69,6 +69,8 @@ class _Recoverer:
         self._driver = driver
         self._died_at = died_at
         self._latest_lease: int | None = None
+        self._tasks_seen = 0
+        """How many tasks it had at the looks so far."""
         self._redis_time = RedisTime(SYSTEM_CLOCK)
         events = Events()
         subscribe_lines(events)
@@ -106,13 +108,17 @@ class _Recoverer:
         answers = await self._driver.run_batch(
             [list_of_server(queue, server_id=self._facts.server_id) for queue in queues]
         )
-        taken = 0
+        found: list[tuple[str, list[ExpiredTask]]] = []
         for queue, answer in zip(queues, answers, strict=True):
             if isinstance(answer, Exception):
                 raise answer
-            tasks = [task for task in answer if self._can_be_its(task)]
+            found.append((queue, [task for task in answer if self._can_be_its(task)]))
+        tasks_before, self._tasks_seen = self._tasks_seen, self._tasks_seen + sum(len(it) for _, it in found)
+        were_only_one = tasks_before == 0 and self._tasks_seen == 1
+        taken = 0
+        for queue, tasks in found:
             if tasks:
-                taken += await self._recovery.take_back(queue, tasks)
+                taken += await self._recovery.take_back(queue, tasks, were_only_one=were_only_one)
         return taken
 
     def _can_be_its(self, task: ExpiredTask) -> bool:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.dequeue import dequeue, find_dequeued
-from pyasynq._broker.leases import quarantine
+from pyasynq._broker.leases import RAN_ALONE, confirm_begin, quarantine
 from pyasynq._broker.settle import Claim
 from pyasynq._broker.stored import check_task_id
 from pyasynq._broker.verdicts import LEASED
@@ -83,8 +83,7 @@ class Intake:
             for route in parts.router.routes()
         ]
         self._suspects = SuspectWatch(
-            suspect_threshold([config.crash_limit, *limits]),
-            parts.settings.suspect_age,
+            suspect_threshold([config.crash_limit, *limits]), parts.settings, parts.clock.monotonic()
         )
         self._archive_max_age = int(seconds_of("archive_max_age", config.archive_max_age))
         self._calls = itertools.count(1)
@@ -127,9 +126,14 @@ class Intake:
             not self.unclear
             and not self.unreadable
             and not self._late
-            and self._suspects.waiting is None
+            and not self._suspects.is_silent
             and self.board.all_plain
         )
+
+    @property
+    def is_all_empty(self) -> bool:
+        """Whether nothing waits in any queue, as far as the last answers say."""
+        return self.board.all_empty and not self.unclear and not self._suspects.waiting
 
     @property
     def has_room_aside(self) -> bool:
@@ -145,12 +149,17 @@ class Intake:
         """Return the monotonic time from which there is something to ask; infinity until an attempt ends."""
         if not self.taking or not self.room:
             return math.inf
-        if self._is_blocked(now):
-            return now + self._parts.settings.suspect_rest
-        wants = self._demand.wants()
-        if self._wants_suspect(wants) or any(_has_unasked(want, scope) for want in wants):
+        guard, wants = self._suspects, self._demand.wants()
+        if guard.is_silent:
+            is_over = self._is_drained or (guard.alone is not None and guard.alone not in self._demand.taken)
+            return 0.0 if is_over else now + guard.saved(now)
+        if any(_has_unasked(want, scope) for want in wants):
             return 0.0
-        return self.board.next_look(scope)
+        turn = self._suspect_turn(wants, scope) if guard.waiting else None
+        if turn is None:
+            return self.board.next_look(scope)
+        queue, _ = turn
+        return min(self.board.next_look(scope), guard.due(guard.waiting[queue], self._demand.taken, now))
 
     @property
     def next_return(self) -> float:
@@ -196,23 +205,21 @@ class Intake:
         Slots are divided among the queues of all nodes; a round for one node asks for the shares of its own.
         """
         wants = self._demand.wants() if self.taking else ()
-        if not wants or any(scope is None or call.queue in scope for call in self.unclear):
+        now = self._parts.clock.monotonic()
+        if not wants:
+            self._end_vain_silence(now)
+            return []
+        if any(scope is None or call.queue in scope for call in self.unclear):
             return []
         # What an unclear call has taken needs the slots that it was asked for.
         unclear = sum(call.limit for call in self.unclear)
-        now = self._parts.clock.monotonic()
-        if self._suspects.is_wary:
-            self._suspects.forget_proven(self._demand.taken, now)
-        if self._is_blocked(now):
-            return []
-        waiting, want = self._suspects.waiting, self._wants_suspect(wants)
-        if waiting is not None and want is not None:
-            return [self._ask(want, waiting, want.limit, now, suspect_room=True)]
+        asks = self._ask_for_suspect(wants, scope, now) if self._suspects.is_wary else []
+        if self._suspects.is_silent:
+            return asks
         to_ask = [queue.name for queue in self.board.to_ask(now)]
         if scope is not None:
             slow = now - _SLOW_SECONDS
             to_ask = [one for one in to_ask if one in scope or self._asked_at.get(one, now) > slow]
-        asks: list[Ask] = []
         times: dict[str, int] = defaultdict(int)
         for want in wants:
             queues = [queue for queue in to_ask if want.accepts(queue) and times[queue] < ASKS_AT_ONCE]
@@ -241,29 +248,76 @@ class Intake:
                 own[queue] = share
         return own
 
-    def _is_blocked(self, now: float) -> bool:
-        """Return whether nothing may be taken now, for the sake of a suspect."""
-        return self._suspects.is_wary and self._suspects.blocked(self._demand.taken, now)
+    def _ask_for_suspect(self, wants: Sequence[Want], scope: Scope, now: float) -> list[Ask]:
+        """Begin or end a silence as far as it is time; return the call that takes a suspect, if any."""
+        guard, taken = self._suspects, self._demand.taken
+        if guard.alone is not None and guard.alone not in taken:
+            guard.end_silence(now)
+        turn = self._suspect_turn(wants, scope)
+        if guard.alone is not None or turn is None:
+            if self._suspect_turn(wants, None) is None:
+                self._end_vain_silence(now)
+            return []
+        queue, want = turn
+        if not guard.is_silent:
+            if now < guard.due(guard.waiting[queue], taken, now):
+                return []
+            if guard.never_ends(taken, now):
+                guard.took_beside(now)
+            else:
+                guard.begin_silence(now)
+                self._demand.may_prefetch = False
+        is_alone = guard.is_silent and self._is_drained
+        if guard.is_silent and not is_alone:
+            if guard.saved(now) or self._demand.reserved:
+                return []
+            guard.end_silence(now)
+        ending = RAN_ALONE if is_alone else ""
+        return [self._ask(want, queue, 1, now, suspect_room=True, ending=ending)]
 
-    def _wants_suspect(self, wants: Sequence[Want]) -> Want | None:
-        """Return who wants tasks of the queue at whose front a suspect waits."""
-        waiting = self._suspects.waiting
-        return None if waiting is None else next((one for one in wants if one.accepts(waiting.name)), None)
+    def _end_vain_silence(self, now: float) -> None:
+        """End a silence in which no suspect runs, nor is asked for, because nobody wants it any more."""
+        if self._suspects.is_silent and self._suspects.alone is None and not self._demand.reserved:
+            self._suspects.end_silence(now)
+
+    @property
+    def _is_drained(self) -> bool:
+        """Whether nothing runs or waits to, and no call may bring anything."""
+        return not self._demand.reserved and not self._demand.taken
+
+    def _suspect_turn(self, wants: Sequence[Want], scope: Scope) -> tuple[ServedQueue, Want] | None:
+        """Return the next queue in which a suspect waits that somebody wants, and who that is."""
+        queues = [queue for queue in self._suspects.waiting if scope is None or queue.name in scope]
+        turns = ((queue, want) for queue in queues for want in wants)
+        return next(((queue, want) for queue, want in turns if want.accepts(queue.name)), None)
+
+    def proofs_to_end(self, scope: Scope = None) -> list[tuple[Attempt, Plan[bool]]]:
+        """Return the call that notes that a suspect is not alone any more, when its silence is over."""
+        alone = self._suspects.alone
+        if alone is None or (scope is not None and alone.queue not in scope):
+            return []
+        if not self.room or self._suspects.saved(self._parts.clock.monotonic()):
+            return []
+        return [(alone, confirm_begin(alone.queue, alone.id, alone.token))]
+
+    def proofs_ended(self, proofs: Collection[tuple[Attempt, Plan[bool]]]) -> None:
+        """Take others beside these suspects.
+
+        Also after an error: the node of their queue may be away, and other queues must not wait for it.
+        """
+        if proofs:
+            self._suspects.end_silence(self._parts.clock.monotonic())
 
     def only(self, queues: Collection[str] | None) -> None:
         """Look after these queues alone from now on, None for all: no tasks of the others are wanted."""
         self.board.only(queues)
-        waiting = self._suspects.waiting
-        if waiting is not None and queues is not None and waiting.name not in queues:
-            self._suspects.waiting = None
 
     def requeue_removed(self, queue: str) -> None:
         """Put back what was taken from a queue and not started, once the calls under way are answered."""
         withdrawn = self._demand.withdraw(queue)
         self.taken -= len(withdrawn)
         self._late += withdrawn
-        if self._suspects.waiting is not None and self._suspects.waiting.name == queue:
-            self._suspects.waiting = None
+        self._suspects.forget(queue)
 
     def serve(self) -> None:
         """Take from the queues that the board serves now, by their priorities."""
@@ -273,9 +327,16 @@ class Intake:
         self._demand.may_prefetch = self._is_plain
 
     def _ask(
-        self, want: Want, queue: ServedQueue, limit: int, now: float, *, suspect_room: bool = False
+        self,
+        want: Want,
+        queue: ServedQueue,
+        limit: int,
+        now: float,
+        *,
+        suspect_room: bool = False,
+        ending: str = "",
     ) -> Ask:
-        ending = self._token_ending if want.renewed else LEASED
+        ending += self._token_ending if want.renewed else LEASED
         token = f"{self._parts.server_id}/{next(self._calls)}{ending}"
         plan = dequeue(
             queue.name,
@@ -310,10 +371,8 @@ class Intake:
             self._parts.roster.add_all(attempts)
             self._late += attempts
         ask.want.heard(None)
-        if answer.suspect_waiting:
-            self._suspects.waiting = ask.queue
-        elif self._suspects.waiting is ask.queue:
-            self._suspects.waiting = None
+        if self._suspects.threshold:
+            self._suspects.took(attempts, ask.queue, answer.suspect_waiting)
         if answer.empty or answer.limited_by:
             # The others get what it could not use, and it has no claim to more later.
             self._order.forget(ask.queue.name)
@@ -347,6 +406,9 @@ class Intake:
         now = self._parts.clock.monotonic()
         attempts = self._attempts(call.queue, tasks, call, now)
         is_served = call.queue in self.board.settings
+        if is_served:
+            queue = self.board.queue(call.queue)
+            self._suspects.took(attempts, queue, self._suspects.waiting.get(queue, 0))
         if self.taking and is_served and now - call.asked_at < call.want.lease / 2:
             self._start(attempts, call.want)
             return
@@ -415,7 +477,6 @@ class Intake:
     def _start(self, attempts: Sequence[Attempt], want: Want) -> None:
         self.taken += len(attempts)
         self._parts.roster.add_all(attempts)
-        self._suspects.took(attempts)
         self._demand.start(attempts, want)
 
     def _put_back(self, attempt: Attempt) -> None:

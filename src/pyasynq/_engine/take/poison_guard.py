@@ -1,62 +1,113 @@
-"""Tasks that may kill their worker run alone, so that their neighbours are not blamed for the crash."""
+"""Tasks that may kill their worker: when one of them is taken, and what runs beside it meanwhile."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
+
+from pyasynq._broker.leases import RAN_ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._engine.settings import EngineSettings
     from pyasynq._engine.take.queue_board import ServedQueue
 
 
+_MOST_DOUBLINGS = 10
+
+
 def suspect_threshold(limits: Iterable[int]) -> int:
-    """Return from how many crashes on a task is run alone; 0 when no limit leaves it a second run."""
+    """Return from how many crashes on a task is a suspect; 0 when no limit leaves it a second run."""
     least = min((limit for limit in limits if limit > 1), default=0)
     return max(1, least - 1) if least else 0
 
 
 class SuspectWatch:
-    """Decides whether the processor may take tasks, with respect to the ones that may kill the worker.
+    """Token bucket for the silence in which a suspect runs alone, so that a crash is proved to be its own.
 
-    A suspect is taken only while every other attempt is old enough to have proved itself, and nothing
-    is started beside a suspect until it has ended or is as old.
+    In a silence nothing else is taken: what runs comes to its end, and then the suspect is taken. The bucket
+    fills by 0.1 s a second and a silence empties it, so the others keep 90 % of the worker's time. When the
+    bucket is empty, others start again: the suspect runs beside them, and a crash proves nothing. Each crash
+    without proof doubles the silence that the next attempt waits for.
+
+    Attributes:
+        threshold: from how many crashes a task is a suspect; 0 for never.
+        waiting: crashes of the first suspect of each queue that has one; written by the intake.
+        is_silent: whether nothing else is taken.
+        alone: the suspect that runs in this silence.
     """
 
-    __slots__ = ("_age", "_alone", "threshold", "waiting")
+    __slots__ = (
+        "_counted_at",
+        "_next_beside",
+        "_saved",
+        "_settings",
+        "alone",
+        "is_silent",
+        "threshold",
+        "waiting",
+    )
 
-    def __init__(self, threshold: int, age: float) -> None:
+    def __init__(self, threshold: int, settings: EngineSettings, now: float) -> None:
         self.threshold = threshold
-        self._age = age
-        self._alone: Attempt | None = None
-        self.waiting: ServedQueue | None = None
-        """The queue at whose front a suspect waits."""
-
-    def took(self, attempts: Iterable[Attempt]) -> None:
-        """Note which tasks were taken."""
-        threshold = self.threshold
-        for attempt in attempts if threshold else ():
-            if attempt.crashes >= threshold:
-                self._alone = attempt
+        self.waiting: dict[ServedQueue, int] = {}
+        self.is_silent = False
+        self.alone: Attempt | None = None
+        self._settings = settings
+        self._saved = 0.0
+        """Seconds of silence in the bucket at `_counted_at`."""
+        self._counted_at = now
+        self._next_beside = -math.inf
+        """Monotonic time from which the next suspect may start beside an attempt that does not end soon."""
 
     @property
     def is_wary(self) -> bool:
-        """Whether a suspect was taken, or waits to be."""
-        return self._alone is not None or self.waiting is not None
+        """Whether there is a suspect to be thought of."""
+        return self.is_silent or bool(self.waiting)
 
-    def blocked(self, taken: Collection[Attempt], now: float) -> bool:
-        """Return whether nothing may be taken now, besides these attempts that have not ended."""
-        if self._must_run_alone(taken, now):
-            return True
-        # A waiting suspect may be taken when no attempt is young.
-        return self.waiting is not None and any(now - attempt.started < self._age for attempt in taken)
+    def saved(self, now: float) -> float:
+        """Return how many seconds of silence there may be now."""
+        passed = now - self._counted_at
+        if self.is_silent:
+            return max(0.0, self._saved - passed)
+        return min(self._settings.silence_longest, self._saved + passed * self._settings.silence_share)
 
-    def forget_proven(self, taken: Collection[Attempt], now: float) -> None:
-        """Forget the suspect if it has ended or is old enough; nothing refers to its message then."""
-        if not self._must_run_alone(taken, now):
-            self._alone = None
+    def due(self, crashes: int, taken: Iterable[Attempt], now: float) -> float:
+        """Return the monotonic time at which the turn of a waiting suspect comes, beside these attempts."""
+        if self.never_ends(taken, now):
+            return self._next_beside
+        doublings = min(_MOST_DOUBLINGS, max(0, crashes - self.threshold))
+        wanted = min(self._settings.silence_longest, self._settings.silence_least * (1 << doublings))
+        return now + max(0.0, wanted - self.saved(now)) / self._settings.silence_share
 
-    def _must_run_alone(self, taken: Collection[Attempt], now: float) -> bool:
-        alone = self._alone
-        return alone is not None and alone in taken and now - alone.started < self._age
+    def never_ends(self, taken: Iterable[Attempt], now: float) -> bool:
+        """Return whether one of these attempts has run for so long that no silence will see its end."""
+        return any(now - attempt.started >= self._settings.silence_longest for attempt in taken)
+
+    def begin_silence(self, now: float) -> None:
+        """Let nothing else be taken."""
+        self._saved, self._counted_at, self.is_silent = self.saved(now), now, True
+
+    def end_silence(self, now: float) -> None:
+        """Let others be taken."""
+        self._saved, self._counted_at, self.is_silent, self.alone = self.saved(now), now, False, None
+
+    def took_beside(self, now: float) -> None:
+        """Note that a suspect is taken beside others."""
+        self._next_beside = now + self._settings.suspect_rest
+
+    def forget(self, queue: str) -> None:
+        """Forget the suspects that wait in a queue."""
+        self.waiting = {one: crashes for one, crashes in self.waiting.items() if one.name != queue}
+
+    def took(self, attempts: Collection[Attempt], queue: ServedQueue, suspect_waiting: int) -> None:
+        """Note what a dequeue call brought, and the crashes of the suspect that it left in the queue."""
+        for attempt in attempts if self.is_silent else ():
+            if RAN_ALONE in attempt.token:
+                self.alone = attempt
+        # The queues take turns: the one that was asked last comes last.
+        self.waiting.pop(queue, None)
+        if suspect_waiting:
+            self.waiting[queue] = suspect_waiting

@@ -11,8 +11,8 @@
 -- ARGV[3] limit: how many tasks at most
 -- ARGV[4] max_bytes: of messages, unless the first one is larger
 -- ARGV[5] lease_seconds: how long the leases hold
--- ARGV[6] suspect_from: crashes that make a task a suspect, which is taken alone; 0 for never
--- ARGV[7] suspect_room: 1 if a suspect may be taken
+-- ARGV[6] suspect_from: crashes that make a task a suspect; 0 for never
+-- ARGV[7] suspect_room: 1 to take one suspect and nothing else
 -- ARGV[8] now_seconds: empty for the clock of Redis
 -- ARGV[9] now_microseconds: within the second
 -- ARGV[10] concurrency: how many tasks may run at once; empty for any number
@@ -20,7 +20,7 @@
 -- ARGV[12] period: in seconds
 -- ARGV[13] burst: how many tasks may start at once
 -- ARGV[14] held_turn: the microsecond at which the caller was to come for a token; 0 for none
--- Returns: ghosts, empty, suspect_waiting, lease_score, seconds, microseconds, rules (0 when nothing is stored, 2 for `dequeue_ordered`, else 1, or 3 when the queue is not to be ordered; with 2 nothing was taken), limited_by (`concurrency` or `rate` when that keeps tasks back), wait (microseconds until the next lease ends, or the turn of the caller), and id, message, crashes for each task
+-- Returns: ghosts, empty, suspect_waiting (crashes of the first suspect that was not taken; 0 for none), lease_score, seconds, microseconds, rules (0 when nothing is stored, 2 for `dequeue_ordered`, else 1, or 3 when the queue is not to be ordered; with 2 nothing was taken), limited_by (`concurrency` or `rate` when that keeps tasks back), wait (microseconds until the next lease ends, or the turn of the caller), and id, message, crashes for each task
 -- Uses: now, ceiling, take_tasks, stored_rules, read_limits, free_slots, free_tokens, spend_tokens, next_turn
 
 local pending, paused, active, lease, limits, bucket = unpack(KEYS)

@@ -12,7 +12,7 @@
 -- ARGV[3] max_bytes: of messages, unless the first one is larger
 -- ARGV[4] lease_seconds: how long the lease holds
 -- ARGV[5] suspect_from: crashes that make a task a suspect; 0 for never
--- ARGV[6] suspect_room: 1 if a suspect may be taken
+-- ARGV[6] suspect_room: 1 to take one suspect and nothing else
 -- ARGV[7] now_seconds: empty for the clock of Redis
 -- ARGV[8] now_microseconds: within the second
 -- ARGV[9] rate: how many tasks may start per period; empty for any number
@@ -20,7 +20,7 @@
 -- ARGV[11] burst: how many tasks may start at once
 -- ARGV[12] held_turn: the microsecond at which the caller was to come for a token; 0 for none
 -- ARGV[13] declared: 1 if the caller says that the queue is ordered; it is, unless something else is stored
--- Returns: ghosts, empty, suspect_waiting, lease_score, seconds, microseconds, rules (2 when the queue is ordered; if not, nothing was taken), limited_by (`order` or `rate` when that keeps tasks back), wait (microseconds until the turn of the caller; 0 for `order`), and id, message, crashes for the task
+-- Returns: ghosts, empty, suspect_waiting (crashes of the first suspect that was not taken; 0 for none), lease_score, seconds, microseconds, rules (2 when the queue is ordered; if not, nothing was taken), limited_by (`order` or `rate` when that keeps tasks back), wait (microseconds until the turn of the caller; 0 for `order`), and id, message, crashes for the task
 -- Uses: now, ceiling, take_tasks, stored_rules, read_limits, free_tokens, spend_tokens, next_turn
 
 local pending, paused, active, lease, limits, bucket, retry = unpack(KEYS)
@@ -41,6 +41,7 @@ local call = {
   max_bytes = tonumber(max_bytes),
   suspect_from = tonumber(suspect_from),
   suspect_room = suspect_room,
+  ordered = true,
 }
 if declared == '1' and not redis.call('HGET', limits, 'ordered') then
   -- A full Redis 6.2 refuses a script whose first write may grow; removing may not.

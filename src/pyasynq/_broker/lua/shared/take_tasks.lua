@@ -1,17 +1,25 @@
 -- Takes up to `limit` tasks from the front of a queue and gives each a lease and the token of the call. `call`
 -- holds the keys `pending`, `active` and `lease`, and `task_prefix`, `token`, `lease_score`, `max_bytes`,
--- `suspect_from` and `suspect_room`. Returns ghosts, empty and suspect_waiting, how many tasks were taken, and
--- a list of id, message and crashes for each.
--- If a key has the wrong type, the script fails and all tasks stand where they stood.
+-- `suspect_from`, `suspect_room` and `ordered`. Suspects keep their places, and those behind them are taken. With
+-- `suspect_room`, one suspect is taken and all others keep theirs. Nobody passes anybody in an ordered queue.
+-- Returns ghosts, empty, suspect_waiting, how many tasks were taken, and a list of id, message and crashes for
+-- each. If a key has the wrong type, the script fails and all tasks stand where they stood.
 -- Uses: give_up, is_error, start_lock
 local function take_tasks(call, limit)
   local pending, task_prefix, token = call.pending, call.task_prefix, call.token
   -- As a number it would be made text again for each task.
   local lease_score = tostring(call.lease_score)
   local max_bytes, suspect_from = call.max_bytes, call.suspect_from
+  local wants_suspect = call.suspect_room == '1'
   local redis_call, redis_pcall = redis.call, redis.pcall
   local ghosts, empty, suspect_waiting, taken, bytes = 0, 0, 0, 0, 0
-  local ids, leases, reply, rules, ghost_ids = {}, {}, {}, {}, {}
+  local ids, leases, reply, rules, ghost_ids, passed = {}, {}, {}, {}, {}, {}
+  -- How many ids were looked at, how many of these are popped, and how many of those go back.
+  local seen, popped, returned, ended = 0, 0, 0, limit == 0
+  local longest = wants_suspect and 100 or 1000
+  if wants_suspect then
+    limit = math.min(limit, 1)
+  end
 
   local function take(id, message, crashes, rule)
     bytes = bytes + #message
@@ -21,68 +29,79 @@ local function take_tasks(call, limit)
     ids[taken], rules[taken] = id, rule
   end
 
-  local function put_back(popped)
-    for i = #popped, 1, -1 do
-      redis_call('RPUSH', pending, popped[i])
-    end
-  end
-
-  -- Nothing has been written but what left the queue: it goes back, with what comes behind it in `rest`.
-  local function undo(failed, rest)
-    put_back(rest)
-    put_back(ids)
-    put_back(ghost_ids)
-    give_up(failed)
-  end
-
-  -- Walks over ids in the order in which they left the queue; returns those that are to go back.
-  local function walk(popped)
-    for i, id in ipairs(popped) do
+  -- Looks at ids from the last one, the front of the queue, to the first.
+  local function walk(page)
+    for i = #page, 1, -1 do
+      if taken == limit and not wants_suspect then
+        ended = true
+        return
+      end
+      local id = page[i]
       local fields = redis_pcall('HMGET', task_prefix .. id, 'msg', 'x:crashes', 'x:unique_ttl')
       if fields.err then
-        undo(fields, { unpack(popped, i) })
+        give_up(fields)
       end
       local message, crashes, rule = fields[1], fields[2] and tonumber(fields[2]) or 0, fields[3]
       local suspect = suspect_from > 0 and crashes >= suspect_from
+      seen = seen + 1
       if not message then
         ghosts = ghosts + 1
         ghost_ids[ghosts] = id
-      elseif suspect and call.suspect_room == '1' and taken == 0 then
-        take(id, message, crashes, rule)
-        return { unpack(popped, i + 1) }
-      elseif suspect or (taken > 0 and bytes + #message > max_bytes) then
-        suspect_waiting = suspect and 1 or 0
-        return { unpack(popped, i) }
+        popped, returned = seen, #passed
+      elseif suspect ~= wants_suspect or taken == limit then
+        passed[#passed + 1] = id
+        if suspect and suspect_waiting == 0 then
+          suspect_waiting = crashes
+        end
+        if call.ordered or suspect_waiting > 0 and wants_suspect then
+          ended = true
+          empty = wants_suspect and 0 or 1
+          return
+        end
+      elseif taken > 0 and bytes + #message > max_bytes then
+        ended = true
+        return
       else
         take(id, message, crashes, rule)
+        popped, returned = seen, #passed
       end
     end
   end
 
-  local rest
-  while taken < limit and not rest do
-    local popped = redis_pcall('RPOP', pending, limit - taken)
-    if popped and popped.err then
-      undo(popped, {})
+  while not ended and (wants_suspect or taken < limit) do
+    local most = seen == 0 and not wants_suspect and limit or 100
+    local page = redis_pcall('LRANGE', pending, -seen - most, -seen - 1)
+    if page.err then
+      give_up(page)
     end
-    if not popped or #popped == 0 then
-      empty = 1
-      break
+    walk(page)
+    local more = #page == most and #passed < longest
+    if not ended and not more then
+      ended = true
+      -- Suspects at the front of the queue count for nothing; it has nothing else to give.
+      empty = (wants_suspect or taken > 0 and #page == most) and 0 or 1
     end
-    rest = walk(popped)
+  end
+  local left = popped > 0 and redis_call('RPOP', pending, popped) or {}
+  local function put_back(from)
+    for i = #from, 1, -1 do
+      redis_call('RPUSH', pending, from[i])
+    end
   end
   if taken > 0 then
     local failed = redis_pcall('LPUSH', call.active, unpack(ids))
     if is_error(failed) then
-      undo(failed, rest or {})
+      put_back(left)
+      give_up(failed)
     end
     failed = redis_pcall('ZADD', call.lease, unpack(leases))
     if is_error(failed) then
       redis_call('LPOP', call.active, taken)
-      undo(failed, rest or {})
+      put_back(left)
+      give_up(failed)
     end
   end
-  put_back(rest or {})
+  put_back({ unpack(passed, 1, returned) })
   for i = 1, taken do
     local task = task_prefix .. ids[i]
     redis_call('HSET', task, 'state', 'active', 'x:attempt', token)
