@@ -105,7 +105,10 @@ class ServerConfig:
     on_unknown: Literal["fail", "return"] = "fail"
     """A type without a handler: `fail` the task as Asynq does, or `return` it to its queue for others."""
     crash_limit: int = 3
-    """At so many crashes of its worker a task is archived as poison; 0 archives it at the first."""
+    """Archive a task as poison after this many worker crashes, the last of which while nothing ran beside it.
+
+    Without such a proof it is archived at three times as many; 0 and 1 archive it at the first crash.
+    """
     shutdown_timeout: Duration = 8.0
     """How long running tasks may go on after a stop."""
     cancel_timeout: Duration = 1.0

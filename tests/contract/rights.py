@@ -160,7 +160,7 @@ def worker_work() -> list[Plan[Any]]:
     return [
         *producer_work(),
         server_facts(),
-        dequeue("default", limit=9, token="t", suspect_from=0, suspect_room=True, now=None),
+        dequeue("default", limit=9, token="t", now=None),
         dequeue("default", limit=9, token="t", terms=RATED, now=NOW),
         dequeue("default", limit=9, token="t", terms=RATED, now=NOW),
         dequeue("default", limit=9, token="t", terms=RATED, now=NOW.plus(-60)),

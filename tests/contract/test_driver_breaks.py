@@ -39,7 +39,7 @@ def enqueue(*ids: str) -> Plan[OtherResults]:
 
 def take(token: str) -> Plan[Dequeued]:
     """Dequeue up to ten tasks."""
-    return dequeue("default", limit=10, token=token, suspect_from=0, suspect_room=True, now=None)
+    return dequeue("default", limit=10, token=token, now=None)
 
 
 @EVERYWHERE

@@ -44,11 +44,7 @@ def test_h05_a_renewal_that_overtakes_a_settle_does_not_make_it_look_stale(
         ServerConfig(), settings, roster=roster, events=events, clock=SYSTEM_CLOCK, redis_time=redis_time
     )
 
-    taken = driver.run(
-        dequeue(
-            "default", limit=1, token="s/1", lease_seconds=SHORT, suspect_from=0, suspect_room=True, now=None
-        )
-    )
+    taken = driver.run(dequeue("default", limit=1, token="s/1", lease_seconds=SHORT, now=None))
     [task] = taken.tasks
     attempt = Attempt(
         None,  # type: ignore[arg-type] # nothing runs here

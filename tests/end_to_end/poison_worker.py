@@ -1,6 +1,6 @@
 """A worker for `test_poison`: its leases are short, and some tasks kill it at once.
 
-python poison_worker.py URL
+python poison_worker.py URL [group]
 """
 
 import asyncio
@@ -18,9 +18,14 @@ POISON = b"poison"
 
 
 async def handle(task: Task) -> None:
-    """Die on poison, as after a crash in C code; otherwise work a little."""
+    """Die on poison, as after a crash in C code; otherwise work a little.
+
+    As a group, also kill the process that has started the worker, as the kernel does with a container.
+    """
     if task.payload == POISON:
-        os.kill(os.getpid(), signal.SIGKILL)
+        (os.killpg if sys.argv[2:] else os.kill)(
+            os.getpgrp() if sys.argv[2:] else os.getpid(), signal.SIGKILL
+        )
     await asyncio.sleep(0.01)
 
 

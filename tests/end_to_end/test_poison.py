@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -17,7 +19,6 @@ from pyasynq.task import Task
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import redis
 
 TASKS = 1_000
 POISONOUS = 5
@@ -29,8 +30,10 @@ SCRIPT = Path(__file__).with_name("poison_worker.py")
 class Workers:
     """Processes that are started again whenever they die, as a supervisor would."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, in_groups: bool) -> None:
         self._command = [sys.executable, str(SCRIPT), url]
+        if in_groups:
+            self._command = ["sh", "-c", '"$@" & wait $!', "sh", *self._command, "group"]
         self._processes = [self._start() for _ in range(WORKERS)]
         self.deaths = 0
 
@@ -44,25 +47,25 @@ class Workers:
     def stop(self) -> None:
         """End all of them in good order, and the stubborn ones by force."""
         for process in self._processes:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)
         for process in self._processes:
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(self._command)
+        return subprocess.Popen(self._command, start_new_session=True)
 
 
 @pytest.fixture
-def start_workers(redis_url: str) -> Iterator[Callable[[], Workers]]:
+def start_workers(redis_url: str) -> Iterator[Callable[[bool], Workers]]:
     """Return a function that starts the workers, which end with the test."""
     started: list[Workers] = []
 
-    def start() -> Workers:
-        started.append(Workers(redis_url))
+    def start(in_groups: bool) -> Workers:
+        started.append(Workers(redis_url, in_groups=in_groups))
         return started[-1]
 
     yield start
@@ -70,14 +73,15 @@ def start_workers(redis_url: str) -> Iterator[Callable[[], Workers]]:
         workers.stop()
 
 
+@pytest.mark.parametrize("in_groups", [False, True])
 @pytest.mark.long
 def test_h06_exactly_the_tasks_that_kill_their_worker_end_as_poison(
-    redis_url: str, redis_client: redis.Redis, start_workers: Callable[[], Workers]
+    redis_url: str, start_workers: Callable[[bool], Workers], in_groups: bool
 ) -> None:
     """Of 1,000 tasks without a single retry 5 kill their process: these are archived, 995 are completed.
 
     Sees the loss of: the count in the hash that recovery raises; the rule that a task one crash below the
-    limit runs alone, without which its neighbours would be archived with it.
+    limit runs alone, without which its neighbours would be archived with it; the proof in its token.
     """
     poisonous = {f"task-{number}" for number in random.Random(6).sample(range(TASKS), POISONOUS)}
     ids = [f"task-{number}" for number in range(TASKS)]
@@ -93,7 +97,7 @@ def test_h06_exactly_the_tasks_that_kill_their_worker_end_as_poison(
             for task_id in ids
         )
     assert all(results)
-    workers = start_workers()
+    workers = start_workers(in_groups)
     deadline = time.monotonic() + LIMIT_SECONDS
     with sync.Inspector(redis_url) as inspector:
         while (info := inspector.queue_info("default")).unfinished:

@@ -46,7 +46,7 @@ class ConsumerConfig:
     is_failure: Callable[[BaseException], bool] = _SERVER_DEFAULTS.is_failure
     """False for an error that is retried without spending a retry."""
     crash_limit: int = 3
-    """At so many crashes of its worker, or lapsed leases, a task is archived as poison."""
+    """Archive a task as poison after this many worker crashes or lapsed leases, as `ServerConfig` says."""
     shutdown_timeout: Duration = 8.0
     """How long closing waits for attempts that are held in `take` blocks."""
     cancel_timeout: Duration = 1.0
