@@ -400,3 +400,28 @@ async def test_an_idle_server_stays_with_one_task_at_a_time(redis_url: str) -> N
             await running.client.enqueue("t", task_id=str(number))
             await running.finished(str(number))
         assert [] == waiting(running.server)
+
+
+@run_async
+async def test_d26_what_was_taken_from_a_paused_queue_and_not_started_goes_back(
+    redis_url: str, tasks: Tasks
+) -> None:
+    """In its old order; what waits from another queue stays."""
+    handler = Handler()
+    config = ServerConfig(queues={"default": 1, "other": 1}, concurrency=2)
+    async with two_slots(redis_url, handler, config) as running, Inspector(redis_url) as inspector:
+        await enqueue_long(running)
+        await taken_ahead(running, handler, 8)
+        await running.client.enqueue(Task("long", task_id="stays", queue="other"))
+        while len(waiting(running.server)) != 9:
+            await running.next_round("processor")
+        await inspector.pause_queue("default")
+        while NAMES[2:] != tasks.ids("pending"):
+            await running.next_round("processor")
+        assert ["stays"] == [one.id for one in waiting(running.server)]
+        assert NAMES[:2] == handler.begun
+        handler.open.set()
+        await running.finished("stays")
+        await inspector.unpause_queue("default")
+        await running.finished(NAMES[-1])
+        await running.settled()

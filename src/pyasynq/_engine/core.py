@@ -201,7 +201,7 @@ class EngineCore:
             raise ConfigurationError(
                 f"{name!r} is the only queue of this {self.noun}, and it needs one: add another one first"
             )
-        self._intake.requeue_removed(name)
+        self._intake.requeue_waiting(name)
         self._board.remove(name)
         self._queues_changed(name, "removed")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._background.service import Service
 from pyasynq._backoff import Backoff
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from pyasynq._engine.take.queue_board import Scope, ServedQueue
     from pyasynq._engine.take.wake_up import WakeUp
     from pyasynq._redis.plan import Plan
+
+
+_PAUSE_WATCH_SECONDS: Final = 5.0
+"""How often the watch of pauses is renewed: it may be lost with a connection."""
 
 
 class Parcel(NamedTuple):
@@ -78,6 +82,10 @@ class Processor(Service):
         self._trouble = Backoff()
         self._poll = seconds_of("task_check_interval", parts.config.task_check_interval)
         self._was_quiet = True
+        self._pause_reports = 0
+        """Number of reports of pauses when these were watched last; a report ends the watch."""
+        self._watch_pauses_at = 0.0
+        """Monotonic time at which the pauses of queues with prefetched tasks are watched again."""
         self._sending = False
         """Whether the round's own pipeline is on its way."""
         self._side: asyncio.Task[None] | None = None
@@ -101,6 +109,8 @@ class Processor(Service):
             # A burst watches no queue, and the handlers that have just ended may have enqueued.
             intake.board.ask_all_again()
         self._was_quiet = quiet
+        if self._demand.waiting:
+            await self._watch_pauses()
         await self._renew_watches()
         parcel = self._pack()
         if any(parcel):
@@ -241,6 +251,14 @@ class Processor(Service):
         error, self._side_error = self._side_error, None
         if error is not None:
             raise error
+
+    async def _watch_pauses(self) -> None:
+        """Have pauses reported while tasks wait for a slot: those of a paused queue go back."""
+        now, reports = self._parts.clock.monotonic(), self._intake.pause_reports
+        is_due = now >= self._watch_pauses_at or reports != self._pause_reports
+        if is_due and not self._parts.config.burst:
+            self._watch_pauses_at, self._pause_reports = now + _PAUSE_WATCH_SECONDS, reports
+            await self._wake_up.watch(*self._intake.board.pause_keys(self._scope))
 
     async def _renew_watches(self) -> None:
         """Watch the queues again whose safety poll is due; the poll then is the look that follows a watch.

@@ -95,6 +95,8 @@ class Intake:
         """To be put back: came when nothing was taken any more, or belongs to a removed queue."""
         self._plenty = False
         """The last answer brought all that was asked for, so that there may be more."""
+        self.pause_reports = 0
+        """How often Redis has reported that a queue is paused, or not any more."""
         self.unclear: list[Unclear] = []
         self.unreadable: list[Unreadable] = []
         self._asked_at: dict[str, float] = {}
@@ -190,8 +192,14 @@ class Intake:
             self._put_back(attempt)
 
     def changed(self, key: str) -> bool:
-        """Note that Redis reported a change of a key; return whether a queue is to be asked because of it."""
-        return self.board.changed(key, self._parts.clock.monotonic())
+        """Note that Redis reported a change of a key; return whether a round is wanted because of it."""
+        is_to_ask = self.board.changed(key, self._parts.clock.monotonic())
+        queue = self.board.queue_of_pause(key)
+        if queue is None:
+            return is_to_ask
+        self.pause_reports += 1
+        self.requeue_waiting(queue)
+        return True
 
     def give_way(self, queue: str) -> None:
         """Let others be first at a queue for a while: it has tasks for which there is no handler here."""
@@ -312,7 +320,7 @@ class Intake:
         """Look after these queues alone from now on, None for all: no tasks of the others are wanted."""
         self.board.only(queues)
 
-    def requeue_removed(self, queue: str) -> None:
+    def requeue_waiting(self, queue: str) -> None:
         """Put back what was taken from a queue and not started, once the calls under way are answered."""
         withdrawn = self._demand.withdraw(queue)
         self.taken -= len(withdrawn)

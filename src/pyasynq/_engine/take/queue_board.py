@@ -113,6 +113,15 @@ class QueueBoard:
         """Return the queues that have limits or an order, as far as this server knows."""
         return frozenset(queue.name for queue in self.queues if queue.state.is_limited)
 
+    def queue_of_pause(self, key: str) -> str | None:
+        """Return the queue that is paused, or not any more, when this key changes; None for other keys."""
+        queue, kind = self._by_key.get(key, (None, None))
+        return queue.name if queue is not None and kind is Key.PAUSED else None
+
+    def pause_keys(self, scope: Scope = None) -> list[str]:
+        """Return the keys that are there while queues are paused."""
+        return [queue.keys[Key.PAUSED] for queue in self._in(scope)]
+
     def to_ask(self, now: float) -> list[ServedQueue]:
         """Return the queues that may have tasks, or have rested long enough."""
         return [queue for queue in self._wanted if queue.state.look_at <= now]
