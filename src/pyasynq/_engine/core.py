@@ -313,7 +313,6 @@ class EngineCore:
 
     def _connect_bells(self) -> None:
         processor, forwarder = self._processor, self._forwarder
-        self._heartbeater.on_servers = self._board.note_servers
         self._settles.on_put = processor.wake
 
         def changed(key: str) -> None:

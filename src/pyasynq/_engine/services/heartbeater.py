@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._background.service import Service
-from pyasynq._broker.servers import clear_server_state, count_servers, write_server_state
+from pyasynq._broker.servers import clear_server_state, write_server_state
 from pyasynq._broker.settle import Claim, RequeueTask, settle_requeue
 from pyasynq._engine.lease.renewal import Renewal, RenewalResult
 from pyasynq._engine.run.attempt import TAKEN, Attempt, Phase
@@ -18,7 +18,7 @@ from pyasynq.errors import LeaseExpiredError, TaskCanceledError
 from pyasynq.events import HeartbeatWritten, SignOfLife
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.lease.stuck_rule import OverdueRule
@@ -35,8 +35,6 @@ class Beat(NamedTuple):
 
     lost: list[Attempt]
     canceled: list[tuple[Attempt, str]]
-    servers: int | None
-    """How many servers there are; None if Redis did not say."""
     error: Exception | None
 
 
@@ -76,8 +74,6 @@ class Heartbeater(Service):
         self._next_sign = 0.0
         """Monotonic time of the next sign of life; of the thread."""
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self.on_servers: Callable[[int], None] = lambda _: None
-        """Called with the number of servers after each beat."""
 
     def beat_now(self) -> None:
         """Make the next beat come at once, so that a new status shows."""
@@ -120,8 +116,6 @@ class Heartbeater(Service):
                 self._parts.settles.on_lost(attempt)
         for attempt, outcome in beat.canceled:
             attempt.cancel(TaskCanceledError(outcome), monotonic=now)
-        if beat.servers is not None:
-            self.on_servers(beat.servers)
 
     def _heard(self, beat: Beat) -> None:
         """Take a beat from the thread, on the loop; a good one ends the rest after a failed one."""
@@ -163,7 +157,6 @@ class Heartbeater(Service):
         now = self._parts.clock.monotonic()
         attempts = self._parts.roster.snapshot()
         found = RenewalResult([], [], None)
-        servers: int | None = None
         error: Exception | None = None
         try:
             found = self._renewal.renew(
@@ -179,11 +172,9 @@ class Heartbeater(Service):
                     now=self._parts.clock.redis_now(),
                 ),
             )
-            self._give_sign()
-            servers = self._driver.run(count_servers(self._parts.redis_time.now()))
         except Exception as failure:  # noqa: BLE001 - it becomes the round's error on the loop
             error = failure
-        return Beat(found.lost, found.canceled, servers, found.error or error)
+        return Beat(found.lost, found.canceled, found.error or error)
 
     def _tell(self, beat: Beat) -> None:
         try:
@@ -229,4 +220,4 @@ class Heartbeater(Service):
         try:
             self._driver.run(clear_server_state(record.host, record.pid, record.server_id))
         except Exception as error:  # noqa: BLE001 - it vanishes by itself; the loop is told
-            self._tell(Beat([], [], None, error))
+            self._tell(Beat([], [], error))

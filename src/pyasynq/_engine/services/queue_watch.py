@@ -1,4 +1,4 @@
-"""Asks each queue of a server for a sign of life, for readiness probes, and keeps the queues registered."""
+"""Asks each queue of a server for a sign of life, counts the servers, and keeps the queues registered."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._background.service import Service
 from pyasynq._broker.queue_registry import queue_exists
 from pyasynq._broker.registrar_async import AsyncRegistrar
+from pyasynq._broker.servers import count_servers
 from pyasynq._engine.take.queue_state import Key
 from pyasynq._wire.keys import queue_keys
 from pyasynq.events import QueueChanged, QueuesAsked
@@ -41,7 +42,11 @@ class QueueWatch(Service):
         parts = self._parts
         self._forget_removed()
         queues = parts.queues
-        answers = await parts.driver.run_batch([queue_exists(queue) for queue in queues])
+        *answers, servers = await parts.driver.run_batch(
+            [*map(queue_exists, queues), count_servers(parts.redis_time.now())]
+        )
+        if not isinstance(servers, Exception):
+            parts.board.note_servers(servers)
         found = dict(zip(queues, answers, strict=True))
         unreachable = tuple(queue for queue, answer in found.items() if isinstance(answer, Exception))
         self.events.emit(QueuesAsked(parts.server_id, len(found), unreachable))
