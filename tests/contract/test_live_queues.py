@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pyasynq._engine.supervisor.child_facts import ChildFacts
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
 from pyasynq.errors import ConfigurationError, InvalidOptionError, RedisError, ServerStateError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import redis
 
     from pyasynq.client import Client
+    from tests.fix_proxy import Proxy
 
 
 async def type_finished(running: Running, task_type: str, retried: int = 0) -> None:
@@ -138,6 +140,61 @@ async def test_tasks_that_were_taken_ahead_go_back_in_their_order(
         left = Tasks(redis_client, queue="old").ids("pending")
         assert ids[400 - len(left) :] == left
         assert left
+
+
+@run_async
+async def test_what_a_call_under_way_brings_of_a_removed_queue_goes_back(
+    proxy: Proxy, redis_client: redis.Redis
+) -> None:
+    """The call was sent before the removal; its tasks do not start, and keep their order."""
+    old = Tasks(redis_client, queue="old")
+    runs: list[str] = []
+
+    async def handle(task: Task) -> None:
+        del task
+        runs.append(context().task_id)
+
+    async with serving(proxy.url, handle, ServerConfig(queues={"default": 1, "old": 1})) as running:
+        engine = running.server._engine
+        assert engine is not None
+        while not all(is_watched(queue) for queue in running.queues):
+            await running.recorder.wait(RoundFinished, new=True)
+        proxy.hold()
+        old.pending("a", "b", "c")
+        engine._board.ask_again(running.queues[1])
+        engine._processor.wake()
+        while not engine._slots.reserved:
+            await running.next_round("deadlines")
+        await running.server.remove_queue("old")
+        proxy.release()
+        while engine._slots.reserved:
+            await running.recorder.wait(RoundFinished, new=True)
+        await running.settled()
+        assert ["a", "b", "c"] == old.ids("pending")
+        assert [] == runs == old.ids("active")
+        await queue_ended(running, "old")
+
+
+@run_async
+async def test_events_of_an_added_queue_are_published(redis_url: str, redis_client: redis.Redis) -> None:
+    """Where all are; a mapping names those that are, and an added queue is not among them."""
+    for published, expected in ((True, 2), ({"default": True}, 0)):
+        config = ServerConfig(publish_events=published, shutdown_timeout=5)
+        async with serving(redis_url, do_nothing, config) as running:
+            await running.server.add_queue("new")
+            await running.client.enqueue("t", queue="new", task_id="a")
+            await running.finished("a")
+            await running.settled()
+        assert expected == redis_client.xlen(Tasks(redis_client, queue="new").keys.events)
+        redis_client.flushdb()
+
+
+def test_the_supervisor_learns_of_queues_that_come_and_go() -> None:
+    """So that tasks of an added queue, too, are recovered at once when their worker is killed."""
+    facts = ChildFacts.of("id", "host", "redis://r", ServerConfig(), {})
+    added = facts.with_queue("new", has_tasks=True)
+    assert ("default", "new") == added.queues == added.with_queue("new", has_tasks=True).queues
+    assert ("default",) == added.with_queue("new", has_tasks=False).queues
 
 
 @run_async

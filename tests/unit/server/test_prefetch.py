@@ -159,3 +159,16 @@ def test_patience_ends_with_the_longest_wait_of_all_queues(prefetch: Prefetch) -
         one.started = started
         prefetch.add(one.queue, [one])
     assert 100.05 == prefetch.patient_until
+
+
+def test_a_queue_that_is_removed_leaves_the_others_their_turns(prefetch: Prefetch) -> None:
+    """Its tasks are given up in their order; number and bytes are those of the rest."""
+    for queue in ("light", "heavy"):
+        for number in range(3):
+            prefetch.add(queue, [attempt(f"{queue} {number}", queue=queue)])
+    assert [f"heavy {number}" for number in range(3)] == [one.id for one in prefetch.take_all_of("heavy")]
+    assert [] == prefetch.take_all_of("heavy")
+    prefetch.weigh({"light": 2, "default": 1})
+    assert 3 == prefetch.number
+    assert [f"light {number}" for number in range(3)] == [one.id for one in prefetch.take(5)]
+    assert 0 == prefetch.number

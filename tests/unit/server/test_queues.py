@@ -68,6 +68,19 @@ def test_queues_that_run_empty_and_fill_again_do_not_starve_the_others() -> None
     assert given["critical"] / given["low"] == pytest.approx(6, rel=0.25)
 
 
+def test_queues_that_come_and_go_leave_the_others_their_balances() -> None:
+    """With one slot at a time, the lightest queue gets its turn although there are new weights each time."""
+    order = WeightedOrder({"heavy": 9, "light": 1})
+    given: Counter[str] = Counter()
+    for number in range(1_000):
+        weights = {"heavy": 9, "light": 1, f"new{number}": 1}
+        order.weigh(weights)
+        given.update(order.split(1, ["heavy", "light"]))
+    assert 100 == pytest.approx(given["light"], abs=5)
+    order.forget("new0")
+    assert {"heavy": 1} == order.split(1, ["heavy"])
+
+
 def test_strict_order_serves_the_highest_priority_alone() -> None:
     """The next queue is asked when the higher ones are empty."""
     order = StrictOrder(WEIGHTS)

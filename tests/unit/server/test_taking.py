@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.dequeue import Dequeued, DequeuedTask
+from pyasynq._broker.dequeue import Dequeued, DequeuedTask, Rules
 from pyasynq._clock import Instant
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.settings import EngineSettings
@@ -15,6 +16,7 @@ from pyasynq._engine.take.poison_guard import SuspectWatch, suspect_threshold
 from pyasynq._engine.take.queue_board import QueueBoard
 from pyasynq._engine.take.queue_state import Key, QueuePhase, Watch
 from pyasynq._engine.take.wake_herd import Herd
+from pyasynq.limits import Queue
 from tests.attempts import attempt
 
 if TYPE_CHECKING:
@@ -340,3 +342,48 @@ def test_questions_to_the_board_change_nothing(board: QueueBoard) -> None:
         assert asked == (board.to_ask(now), board.to_watch_again(now), board.to_watch(), board.next_look())
     assert (board.all_empty, board.limited_queues(), board.is_ordered("one")) == (False, frozenset(), False)
     assert before == [queue.state for queue in board.queues]
+
+
+def test_a_removed_queue_is_known_until_its_attempts_have_ended(board: QueueBoard) -> None:
+    """It is neither asked nor watched; what it was told before is no reason to ask one that comes again."""
+    one, two = board.queues
+    board.remove("two")
+    assert ["one"] == list(board.names) == [queue.name for queue in board.to_ask(0.0)]
+    assert not board.changed(two.keys[Key.PENDING])
+    assert ["one", "two"] == list(board.known)
+    assert [] == board.forget_removed(["two"])
+    assert ["two"] == board.forget_removed([])
+    assert {"one": one} == board.known
+    board.slot_freed("two")
+    board.give_way("two", 1.0, until=1.0)
+    assert not board.is_ordered("two")
+
+
+def test_an_order_holds_until_redis_says_otherwise(board: QueueBoard) -> None:
+    """A queue that is added again, or changed, may still be ordered for all servers."""
+    board.add("line", Queue(ordered=True))
+    assert {"line"} == board.limited_queues()
+    board.change("line", Queue(priority=4))
+    assert board.is_ordered("line")
+    board.remove("line")
+    assert board.is_ordered("line")
+    assert board.all_plain
+    board.add("line", Queue())
+    assert board.is_ordered("line")
+    assert {"one": 1, "two": 1, "line": 1} == board.priorities
+    line = board.queue("line")
+    plain = Dequeued([], 0, True, False, 30, Instant(0), Rules.PLAIN)
+    board.answered(line, plain, changes=line.state.changes, now=1.0, look_at=9.0)
+    assert not board.is_ordered("line")
+    assert board.all_plain
+
+
+def test_a_queue_that_is_added_is_asked_if_tasks_of_it_are_wanted(board: QueueBoard) -> None:
+    """A consumer asks the queues of those who wait; all of them, if somebody waits for any."""
+    board.only(["one", "new"])
+    board.add("new", Queue())
+    assert ["one", "new"] == [queue.name for queue in board.to_ask(0.0)]
+    board.only([])
+    assert math.inf == board.next_look()
+    board.only(None)
+    assert 3 == len(board.to_ask(0.0))

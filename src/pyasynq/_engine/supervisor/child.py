@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -85,8 +84,7 @@ class Child:
     def note_queue(self, queue: str, *, has_tasks: bool) -> None:
         """Remember that the child may have tasks of one more queue, or has none of this one any more."""
         if self.facts is not None:
-            others = tuple(name for name in self.facts.queues if name != queue)
-            self.facts = replace(self.facts, queues=(*others, queue) if has_tasks else others)
+            self.facts = self.facts.with_queue(queue, has_tasks=has_tasks)
 
     def say(self, word: bytes) -> None:
         """Tell the child something; one that has just died does not hear it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from pyasynq._checks import seconds_of
@@ -57,6 +57,11 @@ class ChildFacts:
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
         """Return what `to_fields` has made JSON of."""
         return cls(**{**fields, "queues": tuple(fields["queues"])})
+
+    def with_queue(self, queue: str, *, has_tasks: bool) -> Self:
+        """Return the facts after the child has begun to serve a queue, or has no tasks of it any more."""
+        others = tuple(name for name in self.queues if name != queue)
+        return replace(self, queues=(*others, queue) if has_tasks else others)
 
     def to_fields(self) -> dict[str, Any]:
         """Return it for JSON."""
