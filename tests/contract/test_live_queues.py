@@ -374,17 +374,26 @@ async def test_the_watch_over_a_removed_queue_ends(redis_url: str) -> None:
         assert before == set(watcher._watched)
 
 
+async def one_more(running: Running, served: Counter[str]) -> None:
+    """Wait until the queue that stays has been served once more; it must not starve."""
+    before = served.total()
+    while served.total() == before:
+        await running.recorder.wait(RoundFinished, new=True)
+
+
 @pytest.mark.parametrize("number", [60, pytest.param(1_000, marks=pytest.mark.long)])
 @run_async
 async def test_many_queues_come_and_go_under_load_and_nothing_is_lost(redis_url: str, number: int) -> None:
     """Each task runs once; the queue that stays is served all the time."""
     runs: Counter[str] = Counter()
+    served: Counter[str] = Counter()
     ran = asyncio.Event()
 
     async def handle(task: Task) -> None:
         del task
         runs[context().task_id] += 1
         if context().task_id.startswith("stays"):
+            served["stays"] += 1
             ran.set()
 
     async def load(client: Client, stop: asyncio.Event) -> int:
@@ -406,6 +415,8 @@ async def test_many_queues_come_and_go_under_load_and_nothing_is_lost(redis_url:
             # Whatever has not begun is left to the next server.
             await running.server.remove_queue(queue)
             await others[0].server.add_queue(queue)
+            if one % 10 == 0:
+                await one_more(running, served)
 
     async with (
         serving(redis_url, handle, ServerConfig(concurrency=5, shutdown_timeout=5)) as first,

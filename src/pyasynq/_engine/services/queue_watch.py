@@ -8,7 +8,6 @@ from pyasynq._background.service import Service
 from pyasynq._broker.queue_registry import queue_exists
 from pyasynq._broker.registrar_async import AsyncRegistrar
 from pyasynq._broker.servers import count_servers
-from pyasynq._engine.take.queue_state import Key
 from pyasynq._wire.keys import queue_keys
 from pyasynq.events import QueueChanged, QueuesAsked
 
@@ -60,9 +59,8 @@ class QueueWatch(Service):
         """Forget removed queues whose attempts have all ended."""
         parts = self._parts
         for queue in parts.board.forget_removed(attempt.queue for attempt in parts.roster):
-            keys = queue_keys(queue)
-            self._wake_up.forget(*(str(getattr(keys, key.value)) for key in Key), keys.scheduled)
-            self.events.emit(QueueChanged(parts.server_id, queue, "ended"))
+            self._wake_up.forget(*queue.keys.values(), queue_keys(queue.name).scheduled)
+            self.events.emit(QueueChanged(parts.server_id, queue.name, "ended"))
 
     async def leave(self) -> None:
         """Register no more queues."""

@@ -182,16 +182,14 @@ class QueueBoard:
         self.settings = {other: settings for other, settings in self.settings.items() if other != name}
         self._take_stock()
 
-    def forget_removed(self, in_use: Iterable[str]) -> list[str]:
-        """Forget the removed queues that are not in use; return their names."""
+    def forget_removed(self, in_use: Iterable[str]) -> list[ServedQueue]:
+        """Forget the removed queues that are not in use; return them."""
         if len(self.known) == len(self.queues):
             return []
         used = set(in_use)
-        ended = [
-            queue.name for queue in self.known.values() if not queue.is_served and queue.name not in used
-        ]
-        for name in ended:
-            del self.known[name]
+        ended = [one for one in self.known.values() if not one.is_served and one.name not in used]
+        for queue in ended:
+            del self.known[queue.name]
         return ended
 
     def only(self, names: Collection[str] | None) -> None:
