@@ -161,6 +161,8 @@ async def test_what_a_call_under_way_brings_of_a_removed_queue_goes_back(
             await running.recorder.wait(RoundFinished, new=True)
         proxy.hold()
         old.pending("a", "b", "c")
+        # The call will also tell of a task that is to run alone, since it may kill its worker.
+        old.put(TaskState.PENDING, "suspect", extra={"x:crashes": 2})
         engine._board.ask_again(running.queues[1])
         engine._processor.wake()
         while not engine._slots.reserved:
@@ -170,9 +172,12 @@ async def test_what_a_call_under_way_brings_of_a_removed_queue_goes_back(
         while engine._slots.reserved:
             await running.recorder.wait(RoundFinished, new=True)
         await running.settled()
-        assert ["a", "b", "c"] == old.ids("pending")
+        assert ["a", "b", "c", "suspect"] == old.ids("pending")
         assert [] == runs == old.ids("active")
         await queue_ended(running, "old")
+        await running.client.enqueue("t", task_id="other")
+        await running.finished("other")
+        assert ["other"] == runs
 
 
 @run_async

@@ -117,7 +117,10 @@ class Desk:
         self._parts = parts
         self._loop = asyncio.get_running_loop()
         self._takes: dict[str | None, OrderedDict[Take, None]] = {}
-        """The takes that wait, by queue, the oldest first; under None those that take from all queues."""
+        """The takes that wait, by queue, the oldest first; under None those that take from all queues.
+
+        An OrderedDict is a deque from which any member can be removed in constant time.
+        """
         self._unlooked: dict[Take, None] = {}
         """Takes with queues that have not been asked for them, the oldest first."""
         self._numbers = itertools.count()
@@ -159,7 +162,8 @@ class Desk:
             return ()
         found = dict.fromkeys(islice(self._unlooked, left))
         names = [queue.name for queue in self._parts.board.to_ask(self._parts.clock.monotonic())]
-        for name in (None, *names) if names else ():
+        found.update(dict.fromkeys(islice(self._takes.get(None, ()), ASKS_AT_ONCE * len(names))))
+        for name in names:
             found.update(dict.fromkeys(islice(self._takes.get(name, ()), ASKS_AT_ONCE)))
         wants = []
         for take in sorted(found, key=_AGE):

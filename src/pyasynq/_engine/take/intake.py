@@ -380,7 +380,7 @@ class Intake:
             self._late += attempts
         ask.want.heard(None)
         if self._suspects.threshold:
-            self._suspects.took(attempts, ask.queue, answer.suspect_waiting)
+            self._suspects.took(attempts, ask.queue, answer.suspect_waiting if ask.queue.is_served else 0)
         if answer.empty or answer.limited_by:
             # The others get what it could not use, and it has no claim to more later.
             self._order.forget(ask.queue.name)
