@@ -194,8 +194,44 @@ def test_d03_a_suspect_starts_beside_an_attempt_that_never_ends() -> None:
     old.started, young.started = 90.0, 90.1
     assert (True, False) == (watch.never_ends([young, old], 100.0), watch.never_ends([young], 100.0))
     assert watch.due(2, [old], 100.0) <= 100.0
-    watch.took_beside(100.0)
+    assert ("", False) == (watch.advance(2, [old], 0, 100.0), watch.is_silent)
+    assert watch.advance(2, [old], 0, 100.9) is None
     assert pytest.approx(101.0) == watch.due(2, [old], 100.0)
+
+
+def test_d03_a_silence_waits_for_the_end_of_what_runs_and_of_calls() -> None:
+    """Then the suspect is taken alone."""
+    watch, _ = watch_with_a_suspect()
+    young = attempt("young")
+    young.started = 109.9
+    assert (None, False) == (watch.advance(2, [young], 0, 109.5), watch.is_silent)
+    assert (None, True) == (watch.advance(2, [young], 0, 110.0), watch.is_silent)
+    assert watch.advance(2, [], 1, 110.1) is None
+    assert "!" == watch.advance(2, [], 0, 110.2)
+
+
+def test_d03_a_silence_that_sees_no_end_lets_the_suspect_start_beside_the_others() -> None:
+    """When all that was saved is spent; a call under way is waited for."""
+    watch, _ = watch_with_a_suspect()
+    young = attempt("young")
+    young.started = 109.9
+    assert watch.advance(2, [young], 0, 110.0) is None
+    assert (None, True) == (watch.advance(2, [young], 1, 111.0), watch.is_silent)
+    assert ("", False) == (watch.advance(2, [young], 0, 111.0), watch.is_silent)
+
+
+def test_d03_a_silence_ends_with_its_suspect_or_when_nobody_wants_one() -> None:
+    """While the suspect runs, nothing else is asked for."""
+    watch, queue = watch_with_a_suspect()
+    alone = attempt("alone")
+    alone.token = "server/7!"
+    assert "!" == watch.advance(2, [], 0, 110.0)
+    watch.took([alone], queue, 0)
+    assert (None, True) == (watch.advance(None, [alone], 0, 110.5), watch.is_silent)
+    assert (None, False) == (watch.advance(None, [], 0, 110.6), watch.is_silent)
+    assert "!" == watch.advance(2, [], 0, 118.0)
+    assert (None, True) == (watch.advance(None, [], 1, 118.1), watch.is_silent)
+    assert (None, False) == (watch.advance(None, [], 0, 118.2), watch.is_silent)
 
 
 def test_d03_the_queues_with_suspects_take_turns() -> None:

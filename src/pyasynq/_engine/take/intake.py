@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.dequeue import dequeue, find_dequeued
-from pyasynq._broker.leases import RAN_ALONE, confirm_begin, quarantine
+from pyasynq._broker.leases import confirm_begin, quarantine
 from pyasynq._broker.settle import Claim
 from pyasynq._broker.stored import check_task_id
 from pyasynq._broker.verdicts import LEASED
@@ -215,14 +215,14 @@ class Intake:
         wants = self._demand.wants() if self.taking else ()
         now = self._parts.clock.monotonic()
         if not wants:
-            self._end_vain_silence(now)
             return []
         if any(scope is None or call.queue in scope for call in self.unclear):
             return []
         # What an unclear call has taken needs the slots that it was asked for.
         unclear = sum(call.limit for call in self.unclear)
         asks = self._ask_for_suspect(wants, scope, now) if self._suspects.is_wary else []
-        if self._suspects.is_silent:
+        # The wants have no more room than they say, and the suspect takes of it.
+        if asks or self._suspects.is_silent:
             return asks
         to_ask = [queue.name for queue in self.board.to_ask(now)]
         if scope is not None:
@@ -258,35 +258,20 @@ class Intake:
 
     def _ask_for_suspect(self, wants: Sequence[Want], scope: Scope, now: float) -> list[Ask]:
         """Begin or end a silence as far as it is time; return the call that takes a suspect, if any."""
-        guard, taken = self._suspects, self._demand.taken
-        if guard.alone is not None and guard.alone not in taken:
-            guard.end_silence(now)
+        guard, demand = self._suspects, self._demand
         turn = self._suspect_turn(wants, scope)
-        if guard.alone is not None or turn is None:
-            if self._suspect_turn(wants, None) is None:
-                self._end_vain_silence(now)
+        if turn is None and scope is not None and self._suspect_turn(wants, None) is not None:
+            # A round for the node of its queue decides about it.
+            if guard.alone is not None and guard.alone not in demand.taken:
+                guard.end_silence(now)
+            return []
+        crashes = None if turn is None else guard.waiting[turn[0]]
+        ending = guard.advance(crashes, demand.taken, demand.reserved, now)
+        demand.may_prefetch = demand.may_prefetch and not guard.is_silent
+        if turn is None or ending is None:
             return []
         queue, want = turn
-        if not guard.is_silent:
-            if now < guard.due(guard.waiting[queue], taken, now):
-                return []
-            if guard.never_ends(taken, now):
-                guard.took_beside(now)
-            else:
-                guard.begin_silence(now)
-                self._demand.may_prefetch = False
-        is_alone = guard.is_silent and self._is_drained
-        if guard.is_silent and not is_alone:
-            if guard.saved(now) or self._demand.reserved:
-                return []
-            guard.end_silence(now)
-        ending = RAN_ALONE if is_alone else ""
         return [self._ask(want, queue, 1, now, suspect_room=True, ending=ending)]
-
-    def _end_vain_silence(self, now: float) -> None:
-        """End a silence in which no suspect runs, nor is asked for, because nobody wants it any more."""
-        if self._suspects.is_silent and self._suspects.alone is None and not self._demand.reserved:
-            self._suspects.end_silence(now)
 
     @property
     def _is_drained(self) -> bool:

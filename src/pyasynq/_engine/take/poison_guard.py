@@ -86,6 +86,39 @@ class SuspectWatch:
         """Return whether one of these attempts has run for so long that no silence will see its end."""
         return any(now - attempt.started >= self._settings.silence_longest for attempt in taken)
 
+    def advance(
+        self, crashes: int | None, taken: Collection[Attempt], reserved: int, now: float
+    ) -> str | None:
+        """Begin or end a silence as far as it is time.
+
+        Returns the ending of the token of a call for a suspect that is to be sent now, or None for no call.
+
+        Args:
+            crashes: of the suspect whose turn it is; None when no suspect is wanted.
+            taken: the attempts that have not ended.
+            reserved: for how many tasks there are calls without an answer.
+            now: monotonic time.
+        """
+        if self.alone is not None and self.alone not in taken:
+            self.end_silence(now)
+        if self.alone is not None or (self.is_silent and reserved):
+            return None
+        if crashes is None:
+            self.end_silence(now)
+            return None
+        if not self.is_silent:
+            if now < self.due(crashes, taken, now):
+                return None
+            if self.never_ends(taken, now):
+                self._next_beside = now + self._settings.suspect_rest
+                return ""
+            self.begin_silence(now)
+        if taken or reserved:
+            if self.saved(now):
+                return None
+            self.end_silence(now)
+        return RAN_ALONE if self.is_silent else ""
+
     def begin_silence(self, now: float) -> None:
         """Let nothing else be taken."""
         self._saved, self._counted_at, self.is_silent = self.saved(now), now, True
@@ -93,10 +126,6 @@ class SuspectWatch:
     def end_silence(self, now: float) -> None:
         """Let others be taken."""
         self._saved, self._counted_at, self.is_silent, self.alone = self.saved(now), now, False, None
-
-    def took_beside(self, now: float) -> None:
-        """Note that a suspect is taken beside others."""
-        self._next_beside = now + self._settings.suspect_rest
 
     def forget(self, queue: str) -> None:
         """Forget the suspects that wait in a queue."""
