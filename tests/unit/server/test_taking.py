@@ -159,7 +159,7 @@ def test_h06_a_suspect_is_one_crash_below_the_smallest_limit_that_leaves_a_secon
 
 def watch_with_a_suspect(crashes: int = 2) -> tuple[SuspectWatch, ServedQueue]:
     """Return a watch that has met a suspect at second 100, when its worker started."""
-    watch = SuspectWatch(2, EngineSettings(), now=100.0)
+    watch = SuspectWatch(2, EngineSettings(), now=100.0, draw=0.0)
     queue = QueueBoard(["one"]).queues[0]
     watch.took([], queue, crashes)
     return watch, queue
@@ -173,6 +173,14 @@ def test_d03_each_crash_without_proof_doubles_the_silence(crashes: int, due: flo
     watch, _ = watch_with_a_suspect(crashes)
     assert pytest.approx(due) == watch.due(crashes, [], 100.0)
     assert pytest.approx(due) == watch.due(crashes, [], 105.0)
+
+
+def test_d03_workers_that_start_together_are_not_silent_together() -> None:
+    """What kills all of them would prove each of their suspects to be poison."""
+    draws = (0.0, 0.5, 1.0)
+    watches = [SuspectWatch(2, EngineSettings(), now=100.0, draw=draw) for draw in draws]
+    for now in (100.0, 109.0):
+        assert [110.0, 115.0, 120.0] == [pytest.approx(watch.due(2, [], now)) for watch in watches]
 
 
 def test_d03_a_silence_spends_what_was_saved() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -83,7 +84,10 @@ class Intake:
             for route in parts.router.routes()
         ]
         self._suspects = SuspectWatch(
-            suspect_threshold([config.crash_limit, *limits]), parts.settings, parts.clock.monotonic()
+            suspect_threshold([config.crash_limit, *limits]),
+            parts.settings,
+            parts.clock.monotonic(),
+            random.uniform(0.0, 1.0),  # noqa: S311 - spreads silences, guards nothing
         )
         self._archive_max_age = int(seconds_of("archive_max_age", config.archive_max_age))
         self._calls = itertools.count(1)

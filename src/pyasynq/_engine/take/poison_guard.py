@@ -32,6 +32,8 @@ class SuspectWatch:
     bucket is empty, others start again: the suspect runs beside them, and a crash proves nothing. Each crash
     without proof doubles the silence that the next attempt waits for.
 
+    The first saving begins later by up to the time that it takes; `draw`, between 0 and 1, says by how much.
+
     Attributes:
         threshold: from how many crashes a task is a suspect; 0 for never.
         waiting: crashes of the first suspect of each queue that has one; written by the intake.
@@ -50,7 +52,7 @@ class SuspectWatch:
         "waiting",
     )
 
-    def __init__(self, threshold: int, settings: EngineSettings, now: float) -> None:
+    def __init__(self, threshold: int, settings: EngineSettings, now: float, draw: float) -> None:
         self.threshold = threshold
         self.waiting: dict[ServedQueue, int] = {}
         self.is_silent = False
@@ -58,7 +60,9 @@ class SuspectWatch:
         self._settings = settings
         self._saved = 0.0
         """Seconds of silence in the bucket at `_counted_at`."""
-        self._counted_at = now
+        # Workers of one container start together. If they were silent together, what kills all of them would
+        # prove each of their suspects to be poison.
+        self._counted_at = now + draw * settings.silence_least / settings.silence_share
         self._next_beside = -math.inf
         """Monotonic time from which the next suspect may start beside an attempt that does not end soon."""
 
