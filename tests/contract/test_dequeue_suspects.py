@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
 
-def take(perform: Perform, *, room: bool, suspect_from: int = 2, limit: int = 10) -> Dequeued:
+def take(perform: Perform, *, room: bool | None, suspect_from: int = 2, limit: int = 10) -> Dequeued:
     """Dequeue with tasks of two crashes being suspects."""
     plan = dequeue("default", limit=limit, token=TOKEN, suspect_from=suspect_from, suspect_room=room, now=NOW)
     return perform(plan)
@@ -171,3 +171,44 @@ def test_h06_a_suspect_beyond_the_limit_is_not_seen(
     tasks.pending("a", "suspect")
     crashed(redis_client, tasks, 2, "suspect")
     assert ([("a", 0)], 0, False) == summary(take(perform, room=False, limit=1))
+
+
+@pytest.mark.parametrize(
+    ("ids", "limit"),
+    [
+        (["a", "s", "b", "t", "c"], 10),
+        (["s", "t"], 10),
+        (["s", "a", "b"], 1),
+        (["a", "b", "s"], 2),
+        (["ghost", "a", "s", "b"], 3),
+        (["ghost", "a"], 10),
+        (["a", "b", "c"], 2),
+    ],
+    ids=["between", "nothing else", "first", "not reached", "ghost", "ghost alone", "none"],
+)
+def test_d03_a_call_that_knows_of_no_suspect_finds_the_same(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, ids: list[str], limit: int
+) -> None:
+    """It pops at once, and looks first if there was one after all; nothing else differs."""
+    seen = []
+    for room in (False, None):
+        redis_client.flushall()
+        tasks.pending(*ids)
+        redis_client.delete(tasks.keys.task("ghost"))
+        crashed(redis_client, tasks, 2, *({"s", "t"} & set(ids)))
+        result = take(perform, room=room, limit=limit)
+        seen.append((summary(result)[:2], result.ghosts, tasks.ids("active"), tasks.ids("pending")))
+    assert seen[0] == seen[1]
+
+
+def test_d03_a_pop_that_meets_a_key_of_the_wrong_type_puts_everything_back(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
+) -> None:
+    """In its old order."""
+    tasks.pending("a", "b", "c")
+    redis_client.rename(tasks.keys.task("b"), "aside")
+    redis_client.set(tasks.keys.task("b"), "text")
+    with pytest.raises(RedisError, match="WRONGTYPE"):
+        take(perform, room=None)
+    assert ["a", "b", "c"] == tasks.ids("pending")
+    redis_client.rename("aside", tasks.keys.task("b"))

@@ -113,7 +113,7 @@ def dequeue(
     token: str,
     lease_seconds: int = LEASE_SECONDS,
     suspect_from: int = 0,
-    suspect_room: bool = False,
+    suspect_room: bool | None = None,
     terms: Terms = PLAIN_TERMS,
     now: Instant | None = None,
 ) -> Plan[Dequeued]:
@@ -121,9 +121,19 @@ def dequeue(
 
     A task that has crashed `suspect_from` times or more is a suspect (0: no task is). It keeps its place, and
     those behind it are taken; up to 1,000 suspects are stepped over. In an ordered queue nothing passes it.
-    With `suspect_room` the call takes one suspect among the first 100 tasks, and nothing else. A paused queue
-    gives nothing, nor does one for which stricter rules are stored than those of the call. The call is never
-    sent again: after `ReplyLostError`, `find_dequeued` says what it took.
+    A paused queue gives nothing, nor does one for which stricter rules are stored than those of the call. The
+    call is never sent again: after `ReplyLostError`, `find_dequeued` says what it took.
+
+    Args:
+        queue: its name.
+        limit: how many tasks.
+        token: of the call.
+        lease_seconds: how long the leases hold.
+        suspect_from: crashes that make a task a suspect.
+        suspect_room: True to take one suspect among the first 100 tasks, and nothing else; False if suspects
+            are known to wait, so that the call looks before it pops; None if none is known.
+        terms: the rules of the queue, as far as they are known.
+        now: the time; None for that of Redis.
     """
     keys = queue_keys(queue)
     script_keys: tuple[str, ...] = (keys.pending, keys.paused, keys.active, keys.lease, keys.limits)
@@ -146,7 +156,7 @@ def dequeue(
         MAX_BYTES,
         lease_seconds,
         suspect_from,
-        int(suspect_room),
+        "" if suspect_room is None else int(suspect_room),
         *time_arguments(now),
         *own_rules,
     )

@@ -330,11 +330,13 @@ class Intake:
         limit: int,
         now: float,
         *,
-        suspect_room: bool = False,
+        suspect_room: bool | None = None,
         ending: str = "",
     ) -> Ask:
         ending += self._token_ending if want.renewed else LEASED
         token = f"{self._parts.server_id}/{next(self._calls)}{ending}"
+        if suspect_room is None and queue in self._suspects.waiting:
+            suspect_room = False
         plan = dequeue(
             queue.name,
             limit=limit,

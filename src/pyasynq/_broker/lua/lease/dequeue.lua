@@ -11,7 +11,7 @@
 -- ARGV[4] max_bytes: of messages, unless the first one is larger
 -- ARGV[5] lease_seconds: how long the leases hold
 -- ARGV[6] suspect_from: crashes that make a task a suspect; 0 for never
--- ARGV[7] suspect_room: 1 to take one suspect and nothing else
+-- ARGV[7] suspect_room: 1 to take one suspect and nothing else; empty if none is known to wait
 -- ARGV[8] now_seconds: empty for the clock of Redis
 -- ARGV[9] now_microseconds: within the second
 -- Returns: ghosts, empty, suspect_waiting (crashes of the first suspect that was not taken; 0 for none), lease_score, seconds, microseconds, rules (0 for this script, 2 for `dequeue_ordered`, else those for `dequeue_limited`; then nothing was taken), limited_by, wait, and id, message, crashes for each task

@@ -12,7 +12,7 @@
 -- ARGV[4] max_bytes: of messages, unless the first one is larger
 -- ARGV[5] lease_seconds: how long the leases hold
 -- ARGV[6] suspect_from: crashes that make a task a suspect; 0 for never
--- ARGV[7] suspect_room: 1 to take one suspect and nothing else
+-- ARGV[7] suspect_room: 1 to take one suspect and nothing else; empty if none is known to wait
 -- ARGV[8] now_seconds: empty for the clock of Redis
 -- ARGV[9] now_microseconds: within the second
 -- ARGV[10] concurrency: how many tasks may run at once; empty for any number

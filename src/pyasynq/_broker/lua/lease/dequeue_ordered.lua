@@ -12,7 +12,7 @@
 -- ARGV[3] max_bytes: of messages, unless the first one is larger
 -- ARGV[4] lease_seconds: how long the lease holds
 -- ARGV[5] suspect_from: crashes that make a task a suspect; 0 for never
--- ARGV[6] suspect_room: 1 to take one suspect and nothing else
+-- ARGV[6] suspect_room: 1 to take one suspect and nothing else; empty if none is known to wait
 -- ARGV[7] now_seconds: empty for the clock of Redis
 -- ARGV[8] now_microseconds: within the second
 -- ARGV[9] rate: how many tasks may start per period; empty for any number

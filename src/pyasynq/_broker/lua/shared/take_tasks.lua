@@ -1,7 +1,7 @@
 -- Takes up to `limit` tasks from the front of a queue and gives each a lease and the token of the call. `call`
 -- holds the keys `pending`, `active` and `lease`, and `task_prefix`, `token`, `lease_score`, `max_bytes`,
 -- `suspect_from`, `suspect_room` and `ordered`. Suspects keep their places, and those behind them are taken. With
--- `suspect_room`, one suspect is taken and all others keep theirs. Nobody passes anybody in an ordered queue.
+-- `suspect_room` 1, one suspect is taken and all others keep theirs. Nobody passes anybody in an ordered queue.
 -- Returns ghosts, empty, suspect_waiting, how many tasks were taken, and a list of id, message and crashes for
 -- each. If a key has the wrong type, the script fails and all tasks stand where they stood.
 -- Uses: give_up, is_error, start_lock
@@ -29,9 +29,16 @@ local function take_tasks(call, limit)
     ids[taken], rules[taken] = id, rule
   end
 
-  -- Looks at ids from the last one, the front of the queue, to the first.
-  local function walk(page)
-    for i = #page, 1, -1 do
+  local function put_back(from)
+    for i = #from, 1, -1 do
+      redis_call('RPUSH', pending, from[i])
+    end
+  end
+
+  -- Looks at ids from the front of the queue on, and returns the failure that ends it: `first`, `last` and `step`
+  -- say in which order they stand in a page.
+  local function walk(page, first, last, step)
+    for i = first, last, step do
       if taken == limit and not wants_suspect then
         ended = true
         return
@@ -39,7 +46,7 @@ local function take_tasks(call, limit)
       local id = page[i]
       local fields = redis_pcall('HMGET', task_prefix .. id, 'msg', 'x:crashes', 'x:unique_ttl')
       if fields.err then
-        give_up(fields)
+        return fields
       end
       local message, crashes, rule = fields[1], fields[2] and tonumber(fields[2]) or 0, fields[3]
       local suspect = suspect_from > 0 and crashes >= suspect_from
@@ -68,26 +75,54 @@ local function take_tasks(call, limit)
     end
   end
 
-  while not ended and (wants_suspect or taken < limit) do
-    local most = seen == 0 and not wants_suspect and limit or 100
-    local page = redis_pcall('LRANGE', pending, -seen - most, -seen - 1)
+  -- Pops at once: nearly always there is neither suspect nor ghost. Returns what was popped; nil if there was one.
+  local function pop()
+    local page = redis_pcall('RPOP', pending, limit) or {}
     if page.err then
       give_up(page)
     end
-    walk(page)
-    local more = #page == most and #passed < longest
-    if not ended and not more then
-      ended = true
-      -- Suspects at the front of the queue count for nothing; it has nothing else to give.
-      empty = (wants_suspect or taken > 0 and #page == most) and 0 or 1
+    local failed = walk(page, 1, #page, 1)
+    if failed or suspect_waiting > 0 or ghosts > 0 then
+      put_back(page)
+      ghosts, empty, suspect_waiting, taken, bytes = 0, 0, 0, 0, 0
+      ids, leases, reply, rules, ghost_ids, passed = {}, {}, {}, {}, {}, {}
+      seen, popped, returned, ended = 0, 0, 0, false
+      if failed then
+        give_up(failed)
+      end
+      return
     end
+    empty = #page < limit and not ended and 1 or 0
+    return page
   end
-  local left = popped > 0 and redis_call('RPOP', pending, popped) or {}
-  local function put_back(from)
-    for i = #from, 1, -1 do
-      redis_call('RPUSH', pending, from[i])
+
+  -- Looks first, and pops what it has to: where suspects wait, nothing changes if they are all there is.
+  local function look()
+    while not ended and (wants_suspect or taken < limit) do
+      local most = seen == 0 and not wants_suspect and limit or 100
+      local page = redis_pcall('LRANGE', pending, -seen - most, -seen - 1)
+      if page.err then
+        give_up(page)
+      end
+      local failed = walk(page, #page, 1, -1)
+      if failed then
+        give_up(failed)
+      end
+      local more = #page == most and #passed < longest
+      if not ended and not more then
+        ended = true
+        -- Suspects at the front of the queue count for nothing; it has nothing else to give.
+        empty = (wants_suspect or taken > 0 and #page == most) and 0 or 1
+      end
     end
+    return popped > 0 and redis_call('RPOP', pending, popped) or {}
   end
+
+  local left
+  if call.suspect_room == '' and limit > 0 then
+    left = pop()
+  end
+  left = left or look()
   if taken > 0 then
     local failed = redis_pcall('LPUSH', call.active, unpack(ids))
     if is_error(failed) then
@@ -101,6 +136,7 @@ local function take_tasks(call, limit)
       give_up(failed)
     end
   end
+  put_back({ unpack(left, popped + 1) })
   put_back({ unpack(passed, 1, returned) })
   for i = 1, taken do
     local task = task_prefix .. ids[i]
