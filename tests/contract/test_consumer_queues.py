@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING
 
 import pytest
@@ -127,6 +128,14 @@ async def test_a_round_looks_at_few_of_many_calls_that_wait(redis_url: str) -> N
         for queue in c.engine._board.queues:
             c.engine._board.ask_again(queue)
         assert list(desk._takes["default"])[:16] == list(desk.wants())
+        board = c.engine._board
+        for queue in board.queues:
+            board.failed(queue, look_at=math.inf)
+        assert [] == list(desk.wants())
+        # A suspect is taken whatever else is known of its queue.
+        assert list(desk._takes["default"])[:16] == list(desk.wants(board.queues[:1]))
+        for queue in board.queues:
+            board.ask_again(queue)
         await c.enqueue("a")
         await c.enqueue("b", queue="other")
         for oldest, task_id in zip(waiting, "ab", strict=False):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.run.outcome import Ending
+    from pyasynq._engine.take.queue_board import ServedQueue
 
 _LAST_LOOK_SECONDS = 1.0
 """How long a take whose wait is over may go on for a first look at its queues that is held up."""
@@ -152,7 +153,7 @@ class Desk:
     def resize(self) -> None:
         """Do nothing: the room is as large as the configuration says."""
 
-    def wants(self) -> Sequence[Take]:
+    def wants(self, suspected: Iterable[ServedQueue] = ()) -> Sequence[Take]:
         """Return the takes for which a queue is to be asked now and that have room, the oldest first.
 
         However many takes wait, only the oldest of each queue are looked at.
@@ -161,7 +162,8 @@ class Desk:
         if left <= 0 or not self._takes:
             return ()
         found = dict.fromkeys(islice(self._unlooked, left))
-        names = [queue.name for queue in self._parts.board.to_ask(self._parts.clock.monotonic())]
+        to_ask = self._parts.board.to_ask(self._parts.clock.monotonic())
+        names = {queue.name: None for queue in (*suspected, *to_ask)}
         found.update(dict.fromkeys(islice(self._takes.get(None, ()), ASKS_AT_ONCE * len(names))))
         for name in names:
             found.update(dict.fromkeys(islice(self._takes.get(name, ()), ASKS_AT_ONCE)))

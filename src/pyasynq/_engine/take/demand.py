@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.run.runner import Runner
+    from pyasynq._engine.take.queue_board import ServedQueue
     from pyasynq.config import ServerConfig
 
 
@@ -94,8 +95,11 @@ class Demand(Protocol):
     def resize(self) -> None:
         """Learn from the attempts that have ended how much room there is."""
 
-    def wants(self) -> Sequence[Want]:
-        """Return what is wanted now, most urgent first; together no more than there is room for."""
+    def wants(self, suspected: Iterable[ServedQueue] = ()) -> Sequence[Want]:
+        """Return what is wanted now, most urgent first; together no more than there is room for.
+
+        Queues in which a suspect waits may be asked for it whatever else is known of them.
+        """
 
     def start(self, attempts: Sequence[Attempt], want: Want) -> None:
         """Take over attempts of one queue that are on the roster; they may be wanted no longer."""
@@ -191,7 +195,7 @@ class Slots:
         free = self._capacity - len(self._running) - self._prefetch.number
         return max(0, (free if self._left is None else min(free, self._left)) - self.reserved)
 
-    def wants(self) -> Sequence[Want]:
+    def wants(self, suspected: Iterable[ServedQueue] = ()) -> Sequence[Want]:  # noqa: ARG002 - it wants all
         """Return one want, for as much room as one call may fill."""
         room = min(self.room, self._most)
         return (Want(room, self._parts.settings.lease),) if room else ()

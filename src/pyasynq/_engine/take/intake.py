@@ -155,7 +155,7 @@ class Intake:
         """Return the monotonic time from which there is something to ask; infinity until an attempt ends."""
         if not self.taking or not self.room:
             return math.inf
-        guard, wants = self._suspects, self._demand.wants()
+        guard, wants = self._suspects, self._demand.wants(self._suspects.waiting)
         if guard.is_silent:
             is_over = self._is_drained or (guard.alone is not None and guard.alone not in self._demand.taken)
             return 0.0 if is_over else now + guard.saved(now)
@@ -216,7 +216,7 @@ class Intake:
 
         Slots are divided among the queues of all nodes; a round for one node asks for the shares of its own.
         """
-        wants = self._demand.wants() if self.taking else ()
+        wants = self._demand.wants(self._suspects.waiting) if self.taking else ()
         now = self._parts.clock.monotonic()
         if not wants:
             return []
