@@ -70,7 +70,7 @@ def within_patience(call: Callable[[], Any]) -> Any:
 
 def test_d51_an_exception_at_any_moment_of_an_enqueue_leaves_a_client_that_works(redis_url: str) -> None:
     """The thread that is interrupted leaves nothing that others wait for, and no connection is lost."""
-    client = sync.Client(redis_url, timeout=2)
+    client = sync.Client(redis_url, timeout=20)
     for number in count():
         moment = Moment(number, interrupt)
         has_come = within_patience(partial(moment.comes_in, lambda: client.enqueue("t")))
@@ -84,7 +84,7 @@ def test_d51_an_exception_at_any_moment_of_an_enqueue_leaves_a_client_that_works
 def test_d51_an_exception_at_any_moment_of_a_first_wait_leaves_a_client_that_waits(redis_url: str) -> None:
     """No thread is left between its start and the place where it is known, and `close` ends it."""
     for number in count():
-        client = sync.Client(redis_url, timeout=2)
+        client = sync.Client(redis_url, timeout=20)
         task_id = client.enqueue("t", retention=60).id
         moment = Moment(number, interrupt)
         has_come = within_patience(
@@ -109,7 +109,7 @@ def look_once(client: sync.Client, task_id: str) -> str:
 
 def test_d15_a_signal_handler_may_enqueue_at_any_moment_of_an_enqueue(redis_url: str) -> None:
     """A destructor or a log handler may come at any moment as well; both calls are made."""
-    client = sync.Client(redis_url, timeout=2)
+    client = sync.Client(redis_url, timeout=20)
     for number in count():
         inner: list[str] = []
         moment = Moment(number, lambda: inner.append(client.enqueue("inner").id))  # noqa: B023 - called at once

@@ -127,6 +127,9 @@ async def live(aggregator: Aggregator, tasks: Tasks) -> bool:
     except Killed:
         await asyncio.gather(*(run.task for run in aggregator._running.values()), return_exceptions=True)
         return False
+    finally:
+        # Its timers have ended with the process.
+        await aggregator._registrar.close()
     return True
 
 

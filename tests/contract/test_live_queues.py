@@ -437,6 +437,6 @@ async def test_many_queues_come_and_go_under_load_and_nothing_is_lost(redis_url:
         stop.set()
         count = await loading
         assert {1} == {runs[task_id] for task_id in (*expected, *(f"stays{place}" for place in range(count)))}
-        await queue_ended(first, f"q{number - 1}")
+        await asyncio.gather(*(queue_ended(first, f"q{one}") for one in numbers))
         assert first.server._engine is not None
         assert ["default"] == list(first.server._engine._board.known)
