@@ -267,12 +267,6 @@ class EngineCore:
         self._forwarder = self._for_each_node(
             Forwarder.name, lambda _, queues: Forwarder(parts, queues, self._wake_up)
         )
-        uptime_seconds = facts.uptime_seconds
-        recoverer = self._for_each_node(
-            Recoverer.name,
-            # A node that comes later may have taken the place of one that was away.
-            lambda _, queues: Recoverer(parts, queues, 0.0 if self.ready else uptime_seconds),
-        )
         self._connect_bells()
         publisher = (Publisher(parts),) if self._config.event_stream_lengths else ()
         self._lasting = len(publisher) + 2
@@ -287,7 +281,7 @@ class EngineCore:
             self._deadlines,
             *self._receivers(),
             Subscriber(parts, self._subscribe),
-            recoverer,
+            self._make_recoverer(facts.uptime_seconds),
             self._for_each_node(Janitor.name, lambda _, queues: Janitor(parts, queues)),
             PeerWatch(parts, self._board.limited_queues),
             QueueWatch(parts, self._wake_up),
@@ -302,6 +296,13 @@ class EngineCore:
         if not self._target.is_cluster:
             return make("", lambda: parts.queues)
         return NodeServices(name, self._events, NodeQueues(self._driver, lambda: parts.queues), make)
+
+    def _make_recoverer(self, uptime_seconds: float) -> Service:
+        parts = self._parts
+        # A node that comes later may have taken the place of one that was away.
+        return self._for_each_node(
+            Recoverer.name, lambda _, queues: Recoverer(parts, queues, 0.0 if self.ready else uptime_seconds)
+        )
 
     def _make_processors(self, demand: Demand) -> Processor | NodeProcessors:
         parts = self._parts
