@@ -1,7 +1,7 @@
 -- Takes up to `limit` tasks from the front of a queue and gives each a lease and the token of the call. `call`
 -- holds the keys `pending`, `active` and `lease`, and `task_prefix`, `token`, `lease_score`, `max_bytes`,
 -- `suspect_from`, `suspect_room` and `ordered`. Suspects keep their places, and those behind them are taken. With
--- `suspect_room` 1, one suspect is taken and all others keep theirs. Nobody passes anybody in an ordered queue.
+-- `suspect_room` 1, one suspect is taken and all others keep theirs. In an ordered queue, no task passes another.
 -- Returns ghosts, empty, suspect_waiting, how many tasks were taken, and a list of id, message and crashes for
 -- each. If a key has the wrong type, the script fails and all tasks stand where they stood.
 -- Uses: give_up, is_error, start_lock
@@ -36,7 +36,7 @@ local function take_tasks(call, limit)
   end
 
   -- Looks at ids from the front of the queue on, and returns the failure that ends it: `first`, `last` and `step`
-  -- say in which order they stand in a page.
+  -- give the order of a page.
   local function walk(page, first, last, step)
     for i = first, last, step do
       if taken == limit and not wants_suspect then
