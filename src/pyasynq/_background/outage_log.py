@@ -125,8 +125,8 @@ class OutageLog:
         return f"; {counted(running, 'task runs', 'tasks run')} on, outcomes are kept" if running else ""
 
     def _warn(self, error: BaseException, runs_on: str) -> None:
-        address = getattr(error, "address", "") or self._address
-        reason = reason_of(error, address)
+        address = self._node or getattr(error, "address", "") or self._address
+        reason = reason_of(error, address).removeprefix(f"{visible(address)}: ")
         _log.warning("%sRedis at %s is away: %s%s", self._noun, visible(address), reason, runs_on)
 
     def _attempt_ended(self, event: TaskFinished) -> None:
@@ -168,7 +168,8 @@ class OutageLog:
         for stop in self._stop_listening:
             stop()
         outcomes = f"; {counted(self._written, 'outcome')} written" if self._written else ""
-        _log.info("%sRedis is back after %s%s", self._noun, duration(back_at - self._began), outcomes)
+        subject = f"Redis at {visible(self._node)}" if self._node else "Redis"
+        _log.info("%s%s is back after %s%s", self._noun, subject, duration(back_at - self._began), outcomes)
         self._began = self._back_at = self._kept = None
         self._written = 0
         self._refused = False

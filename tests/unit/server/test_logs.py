@@ -258,6 +258,18 @@ def test_d35_one_outage_is_one_warning_and_one_info(events: Events, caplog: pyte
     assert not events.wants(TaskSettled)
 
 
+def test_d01_the_outage_of_a_node_is_told_apart(events: Events, caplog: pytest.LogCaptureFixture) -> None:
+    """Rounds for other nodes do not end it, nor do outcomes."""
+    silent = RedisUnavailableError("a:1,b:2", "a:1: no reply within 5 s")
+    events.emit(RoundFailed("recoverer", silent, 0.1, "a:1"))
+    events.emit(RoundFinished("recoverer", 1.0, "b:2"))
+    events.emit(TaskSettled("default", "1", written=True))
+    away = "Redis at a:1 is away: no reply within 5 s; 3 tasks run on, outcomes are kept"
+    assert [away] == info_lines(caplog)
+    events.emit(RoundFinished("recoverer", 1.0, "a:1"))
+    assert info_lines(caplog)[-1].startswith("Redis at a:1 is back after ")
+
+
 def test_d35_a_round_that_asked_nothing_does_not_end_an_outage(
     events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
