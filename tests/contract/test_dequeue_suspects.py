@@ -206,9 +206,10 @@ def test_d03_a_pop_that_meets_a_key_of_the_wrong_type_puts_everything_back(
 ) -> None:
     """In its old order."""
     tasks.pending("a", "b", "c")
-    redis_client.rename(tasks.keys.task("b"), "aside")
+    aside = tasks.keys.task("aside")
+    redis_client.rename(tasks.keys.task("b"), aside)
     redis_client.set(tasks.keys.task("b"), "text")
     with pytest.raises(RedisError, match="WRONGTYPE"):
         take(perform, room=None)
     assert ["a", "b", "c"] == tasks.ids("pending")
-    redis_client.rename("aside", tasks.keys.task("b"))
+    redis_client.rename(aside, tasks.keys.task("b"))

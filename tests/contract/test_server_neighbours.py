@@ -93,7 +93,8 @@ async def test_d02_a_queue_that_cannot_be_asked_holds_up_no_other(
     async with serving(redis_url, do_nothing, CONFIG, AT_ONCE) as running:
         redis_client.set(getattr(queue_keys("broken"), key), "of the wrong type")
         failed = await running.recorder.wait(RoundFailed, lambda event: event.service == service)
-        assert "broken" == failed.queue
+        # In a cluster it may be the only queue of its node.
+        assert failed.queue in {"broken", ""}
         assert "WRONGTYPE" in str(failed.error)
         await work(running, tasks)  # type: ignore[operator]  # one of the functions above
         await running.settled()
