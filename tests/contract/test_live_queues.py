@@ -367,16 +367,20 @@ async def test_the_watch_over_a_removed_queue_ends(redis_url: str) -> None:
     async with serving(redis_url, do_nothing) as running:
         engine = running.server._engine
         assert engine is not None
-        [watcher] = engine._wake_up._watcher._servers.values()
+        servers = engine._wake_up._watcher._servers
+
+        def watched() -> set[str]:
+            return {key for server in servers.values() for key in server._watched}
+
         while not is_watched(running.queues[0]):
             await running.recorder.wait(RoundFinished, new=True)
-        before = set(watcher._watched)
+        before = watched()
         await running.server.add_queue("new")
-        while not is_watched(running.queues[-1]) or len(watcher._watched) < len(before) + 4:
+        while not is_watched(running.queues[-1]) or len(watched()) < len(before) + 4:
             await running.recorder.wait(RoundFinished, new=True)
         await running.server.remove_queue("new")
         await queue_ended(running, "new")
-        assert before == set(watcher._watched)
+        assert before == watched()
 
 
 async def one_more(running: Running, served: Counter[str]) -> None:

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from pyasynq._background.node_services import NodeServices
 from pyasynq._broker.schedules import list_enqueue_events, list_schedulers
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
@@ -77,7 +78,8 @@ class Running:
         self.scheduler = Scheduler(url, config, clock=clock, **rest)
         self.fired: list[float] = []
         self.seen: list[Any] = []
-        self._rounds: dict[str, asyncio.Event] = {}
+        self._rounds: dict[tuple[str, str], asyncio.Event] = {}
+        """By service and node."""
         events = self.scheduler.events
         events.subscribe(TickFired, lambda event: self.fired.append((event.tick - NOON).total_seconds()))
         for kind in (
@@ -90,18 +92,28 @@ class Running:
             ShutdownHung,
         ):
             events.subscribe(kind, self.seen.append)
-        events.subscribe(RoundFinished, lambda event: self._rounds.pop(event.service, asyncio.Event()).set())
-        events.subscribe(RoundFailed, lambda event: self._rounds.pop(event.service, asyncio.Event()).set())
+        events.subscribe(RoundFinished, self._ended)
+        events.subscribe(RoundFailed, self._ended)
+
+    def _ended(self, event: RoundFinished | RoundFailed) -> None:
+        self._rounds.pop((event.service, event.node), asyncio.Event()).set()
 
     async def round(self, service: Any) -> None:
         """Wake a service, and wait until it rests after two rounds, of which one began after this."""
+        await self._two_rounds(service)
+        if isinstance(service, NodeServices):
+            for one in list(service._members.values()):
+                await self._two_rounds(one)
+
+    async def _two_rounds(self, service: Any) -> None:
+        key = service.name, service.node
         for _ in range(2):
-            ended = self._rounds.setdefault(service.name, asyncio.Event())
+            ended = self._rounds.setdefault(key, asyncio.Event())
             service.wake()
             await ended.wait()
         # Woken during a round it has one more, and what that learns must not surprise the test.
         while service._rest._is_woken:
-            await self._rounds.setdefault(service.name, asyncio.Event()).wait()
+            await self._rounds.setdefault(key, asyncio.Event()).wait()
 
     async def register(self, *args: Any, **options: Any) -> str:
         """Register an entry, and see to it that its ticks count from now."""

@@ -22,7 +22,6 @@ from pyasynq._engine.engine_parts import Parts
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.lease.stuck_rule import OverdueRule
 from pyasynq._engine.loop_watch import LoopWatch
-from pyasynq._engine.node_processors import NodeProcessors
 from pyasynq._engine.run.attempt import ProgressReport, expect_renewals
 from pyasynq._engine.run.conclusion import conclude_refused
 from pyasynq._engine.run.routes import check_result_size
@@ -262,7 +261,7 @@ class EngineCore:
         self._heartbeater = Heartbeater(
             parts, self._beat_driver, self._record, rule, watch, owns_process=self._owns_process
         )
-        self._processor = self._make_processors(demand)
+        self._processor = Processor(parts, demand, self._intake, self._wake_up)
         self._progress_writer = ProgressWriter(parts)
         self._forwarder = self._for_each_node(
             Forwarder.name, lambda _, queues: Forwarder(parts, queues, self._wake_up)
@@ -303,14 +302,6 @@ class EngineCore:
         return self._for_each_node(
             Recoverer.name, lambda _, queues: Recoverer(parts, queues, 0.0 if self.ready else uptime_seconds)
         )
-
-    def _make_processors(self, demand: Demand) -> Processor | NodeProcessors:
-        parts = self._parts
-        make = partial(Processor, parts, demand, self._intake, self._wake_up)
-        if not self._target.is_cluster:
-            return make()
-        # Attempts at tasks of a removed queue may still be settled.
-        return NodeProcessors(parts, NodeQueues(self._driver, lambda: tuple(self._board.known)), make)
 
     def _connect_bells(self) -> None:
         processor, forwarder = self._processor, self._forwarder

@@ -238,26 +238,27 @@ class Intake:
             queues += [queue for queue in want.unasked if queue not in queues]
             if scope is not None and scope.isdisjoint(queues):
                 continue
-            shares = self._shares(want.limit - unclear, queues, scope) if queues else {}
+            limit = want.limit - unclear
+            shares = self._order.split(limit, queues) if queues and limit > 0 else {}
+            if scope is not None:
+                shares = self._own_shares(shares, scope)
             for queue in shares:
                 times[queue] += 1
             asks += [self._ask(want, self.board.queue(queue), share, now) for queue, share in shares.items()]
         return asks
 
-    def _shares(self, limit: int, queues: Sequence[str], scope: Scope) -> dict[str, int]:
-        """Return how many tasks to ask queues for; a node that has failed is asked for a single one."""
-        if limit <= 0:
-            return {}
-        if scope is None:
-            return self._order.split(limit, queues)
-        # Other nodes have their shares of all slots, and some of these are reserved for them already.
-        shares = self._order.split_among(limit + self._demand.reserved, queues, scope)
-        asked = {}
+    def _own_shares(self, shares: dict[str, int], scope: Collection[str]) -> dict[str, int]:
+        """Return the shares of the queues of one node; a node that has failed is asked for a single task."""
+        own = {}
         for queue, share in shares.items():
-            most = 1 if self.board.queue(queue).state.phase is QueuePhase.FAILED else limit
-            asked[queue] = min(share, most)
-            limit -= asked[queue]
-        return {queue: share for queue, share in asked.items() if share}
+            if queue not in scope:
+                self._order.refund(queue, share)
+            elif self.board.queue(queue).state.phase is QueuePhase.FAILED:
+                self._order.refund(queue, share - 1)
+                own[queue] = 1
+            else:
+                own[queue] = share
+        return own
 
     def _ask_for_suspect(self, wants: Sequence[Want], scope: Scope, now: float) -> list[Ask]:
         """Begin or end a silence as far as it is time; return the call that takes a suspect, if any."""

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class WeightedOrder:
@@ -53,19 +53,9 @@ class WeightedOrder:
                 left -= 1
         return {queue: share for queue, share in shares.items() if share}
 
-    def split_among(self, slots: int, queues: Sequence[str], scope: Collection[str]) -> dict[str, int]:
-        """Divide the slots as `split` does, and return the shares of the queues of one node.
-
-        Only these are paid for, and each queue earns its part of what is paid.
-        """
-        most = len(queues)
-        before = {queue: max(-most, min(most, self._balance[queue])) for queue in queues}
-        shares = {queue: share for queue, share in self.split(slots, queues).items() if queue in scope}
-        paid, total = sum(shares.values()), sum(self._weights[queue] for queue in queues)
-        for queue, balance in before.items():
-            earned = paid * self._weights[queue] / total
-            self._balance[queue] = balance + earned - shares.get(queue, 0)
-        return shares
+    def refund(self, queue: str, share: int) -> None:
+        """Give the share back to the queue's balance."""
+        self._balance[queue] += share
 
     def forget(self, queue: str) -> None:
         """Clear the balance of an empty queue: a queue cannot save up while it has nothing to run."""
@@ -91,9 +81,8 @@ class StrictOrder:
         """Ask only the queue of the highest priority."""
         return {min(queues, key=self._ranks.__getitem__): slots}
 
-    def split_among(self, slots: int, queues: Sequence[str], scope: Collection[str]) -> dict[str, int]:
-        """Return all slots if the queue of the highest priority is one of this node."""
-        return {queue: share for queue, share in self.split(slots, queues).items() if queue in scope}
+    def refund(self, queue: str, share: int) -> None:
+        """Do nothing: strict order keeps no accounts."""
 
     def forget(self, queue: str) -> None:
         """Do nothing: strict order keeps no accounts."""
