@@ -48,6 +48,7 @@ _CODE: Final = re.compile(r"-?([A-Z][A-Z0-9_]+)(?: |$)")
 _INSIDE_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
 _LINE: Final = re.compile(r"@user_script: ?(\d+)")
 _CALLED: Final = re.compile(rb"(?:redis[._])?call\((?:[^'()]* and )?'([A-Z]+)'(?: or '([A-Z]+)')?")
+_CHECKED: Final = re.compile(rb"pcall\('([A-Z]+)'()")
 # Redis quotes a command that it does not know, and with it passwords and payloads.
 _QUOTED_ARGUMENTS: Final = re.compile(r",? with args beginning with:.*", re.DOTALL)
 _SCRIPT_DENIED: Final = ("ACL failure in script", "The user executing the script can't")
@@ -107,7 +108,9 @@ def denied_commands(error: ReplyError, script: bytes) -> list[str]:
         return []
     # A script that undoes its writes first raises the error again: the last line is that of the command.
     found = _CALLED.findall(script.splitlines()[int(lines[-1]) - 1])
-    return [name.decode().lower() for names in found for name in names if name]
+    # Redis 7.0 tells the line that raises it again: then it is one of the commands whose errors are checked.
+    found = found or _CHECKED.findall(script)
+    return [*dict.fromkeys(name.decode().lower() for names in found for name in names if name)]
 
 
 def translate(error: ReplyError, subject: str, address: str = "") -> RedisError:

@@ -76,3 +76,10 @@ def test_the_commands_of_a_line_that_redis_refuses_are_found(message: str, comma
     script = b"local k = KEYS[1]\nredis.call('HSET', k)\nredis.call('LTRIM', k, redis.call('LLEN', k))\n"
     assert commands == denied_commands(ReplyError("NOPERM", message), script)
     assert [] == denied_commands(ReplyError("ERR", message), script)
+
+
+def test_of_errors_that_a_script_raises_again_all_checked_commands_are_named() -> None:
+    """Redis 7.0 tells the line that raises them."""
+    script = b"local failed = redis.pcall('LPUSH', 'k', 1)\nif failed.err then\n  error(failed, 0)\nend\n"
+    error = ReplyError("NOPERM", "can't run this command or subcommand script: f52b, on @user_script:3.")
+    assert ["lpush"] == denied_commands(error, script)
