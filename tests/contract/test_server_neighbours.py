@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq import sync
+from pyasynq._redis.addresses import format_address
 from pyasynq._redis.cluster.slot_map import slot_of
 from pyasynq._wire.keys import queue_keys
 from pyasynq.client import Client
@@ -125,15 +126,19 @@ async def test_d02_services_of_other_nodes_do_not_wait_for_a_silent_one(own_clus
     settings = dataclasses.replace(AT_ONCE, lease=30, recoverer_interval=0.02)
     async with serving(own_cluster.url, do_nothing, config, settings) as running:
         nodes = {event.node for event in running.recorder.of(RoundFinished) if event.service == "recoverer"}
-        assert nodes <= {f"{host}:{port}" for host, port in (one.address for one in own_cluster.primaries)}
+        while nodes != {format_address(one.address) for one in own_cluster.primaries}:
+            event = await running.recorder.wait(RoundFinished, new=True)
+            nodes |= {event.node} if event.service == "recoverer" else set()
         silent.signal(signal.SIGSTOP)
         try:
-            rounds: dict[str, int] = {}
-            while len(rounds) < 2 or min(rounds.values()) < 5:
+            rounds = dict.fromkeys(nodes - {format_address(silent.address)}, 0)
+            while min(rounds.values()) < 5:
                 event = await running.recorder.wait(
-                    RoundFinished, lambda event: event.service == "recoverer", new=True
+                    RoundFinished,
+                    lambda event: event.service == "recoverer" and event.node in rounds,
+                    new=True,
                 )
-                rounds[event.node] = rounds.get(event.node, 0) + 1
+                rounds[event.node] += 1
             assert not [event for event in running.recorder.of(RoundFailed) if event.service == "recoverer"]
         finally:
             silent.signal(signal.SIGCONT)
