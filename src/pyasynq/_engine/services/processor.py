@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.settle.settle_entry import Batch
     from pyasynq._engine.take.demand import Demand
     from pyasynq._engine.take.intake import Ask, Intake, Unclear, Unreadable
-    from pyasynq._engine.take.queue_board import Scope, ServedQueue
+    from pyasynq._engine.take.queue_board import ServedQueue
     from pyasynq._engine.take.wake_up import WakeUp
     from pyasynq._redis.plan import Plan
 
@@ -54,27 +54,12 @@ class Processor(Service):
 
     While Redis works on that, a second pipeline may leave on the side, so that neither waits for the other:
     for plain queues that give as much as they are asked for. All else keeps its order by going alone.
-
-    Args:
-        parts: of the engine.
-        demand: who wants tasks.
-        intake: whose rounds these are.
-        wake_up: reports changes of queues.
-        queues: returns the queues of the node that it works for; None for all queues.
     """
 
     name = "processor"
 
-    def __init__(
-        self,
-        parts: Parts,
-        demand: Demand,
-        intake: Intake,
-        wake_up: WakeUp,
-        queues: Callable[[], Sequence[str]] | None = None,
-    ) -> None:
+    def __init__(self, parts: Parts, demand: Demand, intake: Intake, wake_up: WakeUp) -> None:
         super().__init__(parts.events)
-        self._queues = queues
         self._parts = parts
         self._demand = demand
         self._intake = intake
@@ -92,8 +77,6 @@ class Processor(Service):
         self._side_context = contextvars.copy_context()
         """Not that of the handler whose end starts the second pipeline: it is about other tasks, too."""
         self._side_error: Exception | None = None
-        self.on_answered: Callable[[], None] = lambda: None
-        """Called after each exchange: room that it was to fill may be left for the queues of other nodes."""
         self.on_idle: Callable[[], None] = lambda: None
         """Called when the server was told to close when idle (burst, max_tasks, a request), and is."""
         self._closes_when_idle = False
@@ -144,31 +127,24 @@ class Processor(Service):
     async def leave(self) -> None:
         """Write what is left. What Redis does not take now, the syncer tries once more."""
         await self._wait_for_side()
-        finds = self._intake.finds(self._scope)
+        finds = self._intake.finds()
         if finds:
             await self._exchange(Parcel(finds=finds))
         self._intake.put_back_unstarted()
-        while batches := self._parts.settles.take_fresh(self._scope):
+        while batches := self._parts.settles.take_fresh():
             await self._exchange(Parcel(batches))
 
     def _pack(self) -> Parcel:
         intake = self._intake
         intake.put_back_unstarted()
-        scope = self._scope
-        batches = self._parts.settles.take_fresh(scope)
+        batches = self._parts.settles.take_fresh()
         for batch in batches:
             # The batch goes before the question: whoever frees a slot may take it.
             if not batch.in_steps:
                 intake.board.slot_freed(batch.queue)
         self._demand.resize()
-        asks = intake.reserve_asks(scope)
-        return Parcel(
-            batches, asks, intake.finds(scope), intake.quarantines(scope), intake.proofs_to_end(scope)
-        )
-
-    @property
-    def _scope(self) -> Scope:
-        return None if self._queues is None else frozenset(self._queues())
+        asks = intake.reserve_asks()
+        return Parcel(batches, asks, intake.finds(), intake.quarantines(), intake.proofs_to_end())
 
     async def _exchange(self, parcel: Parcel) -> list[Exception]:
         """Send it, hand each result to its caller, and return the errors that remain.
@@ -200,7 +176,6 @@ class Processor(Service):
             if not isinstance(next(answers), Exception):
                 intake.quarantined(task)
         intake.proofs_ended(parcel.proofs)
-        self.on_answered()
         others = results[len(parcel.batches) :]
         return errors + [result for result in others if isinstance(result, Exception)]
 
@@ -258,7 +233,7 @@ class Processor(Service):
         is_due = now >= self._watch_pauses_at or reports != self._pause_reports
         if is_due and not self._parts.config.burst:
             self._watch_pauses_at, self._pause_reports = now + _PAUSE_WATCH_SECONDS, reports
-            await self._wake_up.watch(*self._intake.board.pause_keys(self._scope))
+            await self._wake_up.watch(*self._intake.board.pause_keys())
 
     async def _renew_watches(self) -> None:
         """Watch the queues again whose safety poll is due; the poll then is the look that follows a watch.
@@ -268,7 +243,7 @@ class Processor(Service):
         if self._parts.config.burst or not self._intake.room:
             return
         board = self._intake.board
-        queues = board.to_watch_again(self._parts.clock.monotonic(), self._scope)
+        queues = board.to_watch_again(self._parts.clock.monotonic())
         for queue, changes, is_watched in await self._watch(queues):
             if is_watched:
                 self._watched(queue, changes, may_rest=queue.state.phase is QueuePhase.DEFERRED)
@@ -276,11 +251,11 @@ class Processor(Service):
     async def _watch_empty_queues(self) -> None:
         if self._parts.config.burst:
             return
-        board, scope = self._intake.board, self._scope
-        if board.to_watch(scope):
+        board = self._intake.board
+        if board.to_watch():
             # What this round has brought begins first; nothing waits for the watch.
             await asyncio.sleep(0)
-        for queue, changes, is_watched in await self._watch(board.to_watch(scope)):
+        for queue, changes, is_watched in await self._watch(board.to_watch()):
             if is_watched:
                 self._watched(queue, changes, may_rest=True)
             else:
@@ -309,20 +284,19 @@ class Processor(Service):
         self._intake.board.watched(queue, changes=changes, rest_until=rest_until)
 
     def _seconds_to_rest(self) -> float:
-        scope = self._scope
-        if self._parts.settles.has_fresh(scope) or self._intake.has_to_clear_up(scope):
+        if self._parts.settles.fresh or self._intake.unclear or self._intake.unreadable:
             return 0.0
         if self._is_quiet and not self._was_quiet:
             # Everything has just ended; whether that was all is the next round's business.
             return 0.0
         now = self._parts.clock.monotonic()
-        return max(0.0, min(self._intake.next_ask(now, scope), self._intake.next_return) - now)
+        return max(0.0, min(self._intake.next_ask(now), self._intake.next_return) - now)
 
     @property
     def _is_quiet(self) -> bool:
         """Whether nothing runs or waits to, nothing is to be written, and no second pipeline is under way."""
         demand = self._demand
-        here = demand.running or demand.waiting or demand.reserved or self._parts.settles.outstanding
+        here = demand.running or demand.waiting or self._parts.settles.outstanding
         return self._side is None and not here
 
     def _is_finished(self) -> bool:

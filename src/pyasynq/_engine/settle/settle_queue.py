@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyasynq._engine.lease.roster import Roster
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.settings import EngineSettings
-    from pyasynq._engine.take.queue_board import Scope
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
 
@@ -77,12 +76,6 @@ class SettleQueue:
         """How many outcomes have not been sent yet."""
         return len(self._fresh) + sum([len(attempts) for attempts in self._done.values()])
 
-    def has_fresh(self, scope: Scope) -> bool:
-        """Return whether outcomes of these queues have not been sent yet."""
-        if scope is None:
-            return bool(self._done or self._fresh)
-        return not scope.isdisjoint(self._done) or any(entry.attempt.queue in scope for entry in self._fresh)
-
     @property
     def delayed(self) -> int:
         """How many outcomes could not be written and wait for the syncer."""
@@ -112,7 +105,8 @@ class SettleQueue:
             self._held.append(entry)
             return
         self._fresh.append(entry)
-        self.on_put()
+        if len(self._fresh) == 1:
+            self.on_put()
 
     def hold_requeues(self) -> None:
         """Keep back what is to be requeued, until all of it can go in one call and in its old order."""
@@ -125,18 +119,12 @@ class SettleQueue:
         self._fresh += sorted(held, key=lambda entry: places.get(id(entry.attempt), 0))
         self.on_put()
 
-    def take_fresh(self, scope: Scope = None) -> list[Batch]:
-        """Return the new outcomes of some queues as batches; each must be confirmed or failed."""
+    def take_fresh(self) -> list[Batch]:
+        """Return the new outcomes as batches; each must be confirmed or failed."""
         done, self._done = self._done, {}
-        if scope is not None:
-            self._done = {queue: attempts for queue, attempts in done.items() if queue not in scope}
-            done = {queue: attempts for queue, attempts in done.items() if queue in scope}
         batches = [batch for queue, attempts in done.items() if (batch := self._done_batch(queue, attempts))]
         if self._fresh:
             entries, self._fresh = self._fresh, []
-            if scope is not None:
-                self._fresh = [entry for entry in entries if entry.attempt.queue not in scope]
-                entries = [entry for entry in entries if entry.attempt.queue in scope]
             batches += self.batches.together(self._sendable(entries))
         return batches
 

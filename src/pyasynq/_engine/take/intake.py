@@ -20,7 +20,6 @@ from pyasynq._engine.run.outcome import Requeue
 from pyasynq._engine.take.demand import ASKS_AT_ONCE
 from pyasynq._engine.take.poison_guard import SuspectWatch, suspect_threshold
 from pyasynq._engine.take.queue_order import StrictOrder, WeightedOrder
-from pyasynq._engine.take.queue_state import QueuePhase
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import ReplyLostError
 from pyasynq.events import GhostsDropped, MessageQuarantined
@@ -31,13 +30,9 @@ if TYPE_CHECKING:
     from pyasynq._broker.dequeue import Dequeued, DequeuedTask
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.take.demand import Demand, Want
-    from pyasynq._engine.take.queue_board import Scope, ServedQueue
+    from pyasynq._engine.take.queue_board import ServedQueue
     from pyasynq._redis.plan import Plan
     from pyasynq.context import Home
-
-
-_SLOW_SECONDS = 0.1
-"""A node that takes longer to answer a dequeue call keeps no slots free for more of its queues' tasks."""
 
 
 class Ask(NamedTuple):
@@ -57,7 +52,6 @@ class Unclear(NamedTuple):
 
     queue: str
     want: Want
-    limit: int
     token: str
     asked_at: float
 
@@ -103,8 +97,6 @@ class Intake:
         """How often Redis has reported that a queue is paused, or not any more."""
         self.unclear: list[Unclear] = []
         self.unreadable: list[Unreadable] = []
-        self._asked_at: dict[str, float] = {}
-        """Since when the dequeue calls of queues have not been answered, by monotonic time."""
 
     @property
     def taking(self) -> bool:
@@ -146,12 +138,7 @@ class Intake:
         """Whether there is so much room beside the calls under way that another one is worth its cost."""
         return self.taking and self._plenty and self._demand.room >= self._demand.least_aside
 
-    def has_to_clear_up(self, scope: Scope = None) -> bool:
-        """Return whether there are lost replies to find, or unreadable tasks to archive."""
-        queues = {call.queue for call in self.unclear} | {task.queue for task in self.unreadable}
-        return bool(queues) if scope is None else not scope.isdisjoint(queues)
-
-    def next_ask(self, now: float, scope: Scope = None) -> float:
+    def next_ask(self, now: float) -> float:
         """Return the monotonic time from which there is something to ask; infinity until an attempt ends."""
         if not self.taking or not self.room:
             return math.inf
@@ -159,13 +146,13 @@ class Intake:
         if guard.is_silent:
             is_over = self._is_drained or (guard.alone is not None and guard.alone not in self._demand.taken)
             return 0.0 if is_over else now + guard.saved(now)
-        if any(_has_unasked(want, scope) for want in wants):
+        if any(want.unasked for want in wants):
             return 0.0
-        turn = self._suspect_turn(wants, scope) if guard.waiting else None
+        turn = self._suspect_turn(wants) if guard.waiting else None
         if turn is None:
-            return self.board.next_look(scope)
+            return self.board.next_look()
         queue, _ = turn
-        return min(self.board.next_look(scope), guard.due(guard.waiting[queue], self._demand.taken, now))
+        return min(self.board.next_look(), guard.due(guard.waiting[queue], self._demand.taken, now))
 
     @property
     def next_return(self) -> float:
@@ -211,64 +198,32 @@ class Intake:
         until = self._parts.clock.monotonic() + settings.unknown_memory
         self.board.give_way(queue, settings.unknown_courtesy, until=until)
 
-    def reserve_asks(self, scope: Scope = None) -> list[Ask]:
-        """Reserve room for the tasks of this round; return its dequeue calls.
-
-        Slots are divided among the queues of all nodes; a round for one node asks for the shares of its own.
-        """
-        wants = self._demand.wants(self._suspects.waiting) if self.taking else ()
-        now = self._parts.clock.monotonic()
+    def reserve_asks(self) -> list[Ask]:
+        """Reserve room for the tasks of this round; return its dequeue calls."""
+        # What an unclear call has taken needs the slots that it was asked for.
+        wants = self._demand.wants(self._suspects.waiting) if self.taking and not self.unclear else ()
         if not wants:
             return []
-        if any(scope is None or call.queue in scope for call in self.unclear):
-            return []
-        # What an unclear call has taken needs the slots that it was asked for.
-        unclear = sum(call.limit for call in self.unclear)
-        asks = self._ask_for_suspect(wants, scope, now) if self._suspects.is_wary else []
+        now = self._parts.clock.monotonic()
+        asks = self._ask_for_suspect(wants, now) if self._suspects.is_wary else []
         # The wants have no more room than they say, and the suspect takes of it.
         if asks or self._suspects.is_silent:
             return asks
         to_ask = [queue.name for queue in self.board.to_ask(now)]
-        if scope is not None:
-            slow = now - _SLOW_SECONDS
-            to_ask = [one for one in to_ask if one in scope or self._asked_at.get(one, now) > slow]
         times: dict[str, int] = defaultdict(int)
         for want in wants:
             queues = [queue for queue in to_ask if want.accepts(queue) and times[queue] < ASKS_AT_ONCE]
             queues += [queue for queue in want.unasked if queue not in queues]
-            if scope is not None and scope.isdisjoint(queues):
-                continue
-            limit = want.limit - unclear
-            shares = self._order.split(limit, queues) if queues and limit > 0 else {}
-            if scope is not None:
-                shares = self._own_shares(shares, scope)
+            shares = self._order.split(want.limit, queues) if queues else {}
             for queue in shares:
                 times[queue] += 1
             asks += [self._ask(want, self.board.queue(queue), share, now) for queue, share in shares.items()]
         return asks
 
-    def _own_shares(self, shares: dict[str, int], scope: Collection[str]) -> dict[str, int]:
-        """Return the shares of the queues of one node; a node that has failed is asked for a single task."""
-        own = {}
-        for queue, share in shares.items():
-            if queue not in scope:
-                self._order.refund(queue, share)
-            elif self.board.queue(queue).state.phase is QueuePhase.FAILED:
-                self._order.refund(queue, share - 1)
-                own[queue] = 1
-            else:
-                own[queue] = share
-        return own
-
-    def _ask_for_suspect(self, wants: Sequence[Want], scope: Scope, now: float) -> list[Ask]:
+    def _ask_for_suspect(self, wants: Sequence[Want], now: float) -> list[Ask]:
         """Begin or end a silence as far as it is time; return the call that takes a suspect, if any."""
         guard, demand = self._suspects, self._demand
-        turn = self._suspect_turn(wants, scope)
-        if turn is None and scope is not None and self._suspect_turn(wants, None) is not None:
-            # A round for the node of its queue decides about it.
-            if guard.alone is not None and guard.alone not in demand.taken:
-                guard.end_silence(now)
-            return []
+        turn = self._suspect_turn(wants)
         crashes = None if turn is None else guard.waiting[turn[0]]
         ending = guard.advance(crashes, demand.taken, demand.reserved, now)
         demand.may_prefetch = demand.may_prefetch and not guard.is_silent
@@ -282,18 +237,15 @@ class Intake:
         """Whether nothing runs or waits to, and no call may bring anything."""
         return not self._demand.reserved and not self._demand.taken
 
-    def _suspect_turn(self, wants: Sequence[Want], scope: Scope) -> tuple[ServedQueue, Want] | None:
-        """Return the next queue in which a suspect waits that somebody wants, and who that is."""
-        queues = [queue for queue in self._suspects.waiting if scope is None or queue.name in scope]
-        turns = ((queue, want) for queue in queues for want in wants)
+    def _suspect_turn(self, wants: Sequence[Want]) -> tuple[ServedQueue, Want] | None:
+        """Return the next queue in which a suspect waits that is wanted, and the want."""
+        turns = ((queue, want) for queue in self._suspects.waiting for want in wants)
         return next(((queue, want) for queue, want in turns if want.accepts(queue.name)), None)
 
-    def proofs_to_end(self, scope: Scope = None) -> list[tuple[Attempt, Plan[bool]]]:
+    def proofs_to_end(self) -> list[tuple[Attempt, Plan[bool]]]:
         """Return the call that notes that a suspect is not alone any more, when its silence is over."""
         alone = self._suspects.alone
-        if alone is None or (scope is not None and alone.queue not in scope):
-            return []
-        if not self.room or self._suspects.saved(self._parts.clock.monotonic()):
+        if alone is None or not self.room or self._suspects.saved(self._parts.clock.monotonic()):
             return []
         return [(alone, confirm_begin(alone.queue, alone.id, alone.token))]
 
@@ -349,7 +301,6 @@ class Intake:
         )
         want.asked(queue.name)
         self.board.asked(queue, now)
-        self._asked_at.setdefault(queue.name, now)
         self._demand.reserved += limit
         return Ask(queue, want, limit, token, queue.state.changes, now, plan)
 
@@ -357,7 +308,6 @@ class Intake:
         """Start what a dequeue brought, and note what it says of the queue."""
         parts = self._parts
         self._demand.reserved -= ask.limit
-        self._asked_at.pop(ask.queue.name, None)
         self._plenty = len(answer.tasks) == ask.limit
         parts.redis_time.learn(answer.redis_now)
         now = parts.clock.monotonic()
@@ -384,20 +334,15 @@ class Intake:
     def failed(self, ask: Ask, error: Exception, until: float) -> None:
         """Leave a queue alone for a while after an error; remember a call that may have taken tasks."""
         self._demand.reserved -= ask.limit
-        self._asked_at.pop(ask.queue.name, None)
         if isinstance(error, ReplyLostError):
-            self.unclear.append(Unclear(ask.queue.name, ask.want, ask.limit, ask.token, ask.asked_at))
+            self.unclear.append(Unclear(ask.queue.name, ask.want, ask.token, ask.asked_at))
             self._demand.may_prefetch = False
         self.board.failed(ask.queue, look_at=until)
         ask.want.heard(error)
 
-    def finds(self, scope: Scope = None) -> list[tuple[Unclear, Plan[list[DequeuedTask]]]]:
+    def finds(self) -> list[tuple[Unclear, Plan[list[DequeuedTask]]]]:
         """Return the calls that clear up what lost replies have taken."""
-        return [
-            (call, find_dequeued(call.queue, token=call.token))
-            for call in self.unclear
-            if scope is None or call.queue in scope
-        ]
+        return [(call, find_dequeued(call.queue, token=call.token)) for call in self.unclear]
 
     def found(self, call: Unclear, tasks: Sequence[DequeuedTask]) -> None:
         """Run the tasks of a lost reply, or put them back in front when their leases have aged."""
@@ -415,7 +360,7 @@ class Intake:
         for attempt in attempts:
             self._put_back(attempt)
 
-    def quarantines(self, scope: Scope = None) -> list[tuple[Unreadable, Plan[object]]]:
+    def quarantines(self) -> list[tuple[Unreadable, Plan[object]]]:
         """Return the calls that archive what cannot be decoded."""
         if not self.unreadable:
             return []
@@ -433,7 +378,6 @@ class Intake:
                 ),
             )
             for task in self.unreadable
-            if scope is None or task.queue in scope
         ]
 
     def quarantined(self, task: Unreadable) -> None:
@@ -481,7 +425,3 @@ class Intake:
     def _put_back(self, attempt: Attempt) -> None:
         attempt.phase = Phase.SETTLING
         self._parts.settles.put(attempt, Requeue())
-
-
-def _has_unasked(want: Want, scope: Scope) -> bool:
-    return bool(want.unasked) if scope is None else not scope.isdisjoint(want.unasked)

@@ -15,12 +15,9 @@ from pyasynq._wire.keys import queue_keys
 from pyasynq.limits import Queue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pyasynq._broker.dequeue import Dequeued
-
-    Scope = frozenset[str] | None
-    """The queues of one node; None for all queues."""
 
 
 class ServedQueue:
@@ -118,37 +115,34 @@ class QueueBoard:
         queue, kind = self._by_key.get(key, (None, None))
         return queue.name if queue is not None and kind is Key.PAUSED else None
 
-    def pause_keys(self, scope: Scope = None) -> list[str]:
+    def pause_keys(self) -> list[str]:
         """Return the keys that are there while queues are paused."""
-        return [queue.keys[Key.PAUSED] for queue in self._in(scope)]
+        return [queue.keys[Key.PAUSED] for queue in self._wanted]
 
     def to_ask(self, now: float) -> list[ServedQueue]:
         """Return the queues that may have tasks, or have rested long enough."""
         return [queue for queue in self._wanted if queue.state.look_at <= now]
 
-    def to_watch_again(self, now: float, scope: Scope = None) -> list[ServedQueue]:
+    def to_watch_again(self, now: float) -> list[ServedQueue]:
         """Return the queues that are to be watched before they are asked: others may have changed them."""
         return [
             queue
-            for queue in self._in(scope)
+            for queue in self._wanted
             if queue.state.look_at <= now
             and queue.state.phase not in (QueuePhase.UNKNOWN, QueuePhase.FAILED, QueuePhase.RATE)
         ]
 
-    def to_watch(self, scope: Scope = None) -> list[ServedQueue]:
+    def to_watch(self) -> list[ServedQueue]:
         """Return the queues that are empty and not watched."""
         return [
             queue
-            for queue in self._in(scope)
+            for queue in self._wanted
             if queue.state.phase is QueuePhase.EMPTY and queue.state.watch is not Watch.TASKS
         ]
 
-    def next_look(self, scope: Scope = None) -> float:
+    def next_look(self) -> float:
         """Return the monotonic time at which a queue is to be asked; it is past when one may have tasks."""
-        return min([queue.state.look_at for queue in self._in(scope)], default=math.inf)
-
-    def _in(self, scope: Scope) -> Sequence[ServedQueue]:
-        return self._wanted if scope is None else [queue for queue in self._wanted if queue.name in scope]
+        return min([queue.state.look_at for queue in self._wanted], default=math.inf)
 
     @property
     def all_empty(self) -> bool:

@@ -53,10 +53,6 @@ class WeightedOrder:
                 left -= 1
         return {queue: share for queue, share in shares.items() if share}
 
-    def refund(self, queue: str, share: int) -> None:
-        """Give the share back to the queue's balance."""
-        self._balance[queue] += share
-
     def forget(self, queue: str) -> None:
         """Clear the balance of an empty queue: a queue cannot save up while it has nothing to run."""
         if queue in self._balance:
@@ -80,9 +76,6 @@ class StrictOrder:
     def split(self, slots: int, queues: Sequence[str]) -> dict[str, int]:
         """Ask only the queue of the highest priority."""
         return {min(queues, key=self._ranks.__getitem__): slots}
-
-    def refund(self, queue: str, share: int) -> None:
-        """Do nothing: strict order keeps no accounts."""
 
     def forget(self, queue: str) -> None:
         """Do nothing: strict order keeps no accounts."""
