@@ -105,7 +105,7 @@ class ServerConfig:
     on_unknown: Literal["fail", "return"] = "fail"
     """A type without a handler: `fail` the task as Asynq does, or `return` it to its queue for others."""
     crash_limit: int = 3
-    """Archive a task as poison after this many worker crashes, the last of which while nothing ran beside it.
+    """Archive a task as poison after this many worker crashes, the last of them without a task alongside it.
 
     Without such a proof it is archived at three times as many; 0 and 1 archive it at the first crash.
     """

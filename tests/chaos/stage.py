@@ -119,7 +119,7 @@ class Stage:
         """Enqueue all tasks."""
         await self.producer.run(self.tasks)
         # Until then `unfinished` may be of the time before the first task.
-        while not await self._look():  # noqa: ASYNC110 - Redis tells nobody
+        while not await self._look():  # noqa: ASYNC110 - Redis does not notify
             await asyncio.sleep(self._look_seconds)
         self.loaded.set()
 

@@ -209,7 +209,7 @@ async def test_h03_h21_ghosts_are_dropped_and_what_cannot_be_read_is_archived(
 
 @run_async
 async def test_h06_a_suspect_is_handed_out_alone(redis_url: str, tasks: Tasks) -> None:
-    """After the task behind it; nothing is handed out beside it while the silence lasts."""
+    """After the task behind it; nothing is handed out alongside it while the silence lasts."""
     tasks.put(TaskState.PENDING, "suspect", extra={"x:crashes": 2})
     tasks.pending("b")
     settings = dataclasses.replace(QUICK, silence_share=100.0)

@@ -204,7 +204,7 @@ async def test_d01_ticks_for_other_nodes_do_not_wait_for_a_silent_one(own_cluste
 
 
 async def ticked(recorder: Recorder, queues: list[str], times: int) -> None:
-    """Wait until entries of all these queues have fired so many times more."""
+    """Wait until entries of all these queues have fired this many times more."""
     before = len(recorder.of(TickFired))
 
     def fired(queue: str) -> int:

@@ -131,7 +131,7 @@ async def test_h06_a_task_that_kills_its_workers_is_archived_as_poison(
 async def test_d03_a_task_is_poison_when_it_crashed_alone_or_three_times_as_often(
     redis_url: str, tasks: Tasks, token: str, begun: str, crashes: int, is_poison: bool
 ) -> None:
-    """The limit is 3; an attempt was alone if its token says so, unless others were taken beside it."""
+    """The limit is 3; an attempt was alone if its token says so, unless others were taken alongside it."""
     extra = {"x:begun": begun} if begun else {}
     tasks.active("a", token=token, lease=int(time.time()) - 1, crashes=crashes, extra=extra)
     settings = dataclasses.replace(AT_ONCE, silence_share=1e-9)
@@ -142,7 +142,7 @@ async def test_d03_a_task_is_poison_when_it_crashed_alone_or_three_times_as_ofte
             assert crashes + 1 == (await recovered(running, "a")).crashes
     if is_poison:
         error = decode_task_message(tasks.fields("a")["msg"]).error_msg
-        assert ("!" not in token) == (" times while running it beside other tasks, last" in error)
+        assert ("!" not in token) == (" times while running it alongside other tasks, last" in error)
 
 
 @pytest.mark.parametrize("limit", [0, 1])

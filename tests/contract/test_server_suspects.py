@@ -1,4 +1,4 @@
-"""Tasks that may kill their worker, beside the others that wait with them, on a real Redis."""
+"""Tasks that may kill their worker, alongside the others that wait with them, on a real Redis."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ CONFIRMED_BEGIN = "+"
 
 
 RAN_ALONE = "!"
-"""Part of the tokens of attempts beside which nothing runs, unless `x:begun` names the attempt."""
+"""Part of the tokens of attempts alongside which nothing runs, unless `x:begun` names the attempt."""
 
 
 class Renewed(NamedTuple):
@@ -69,7 +69,7 @@ class ExpiredTask(NamedTuple):
         token: of the attempt that had it; empty for a worker in Go.
         lease_score: Unix time at which its lease ended; None when it has none.
         begun: token of the last attempt whose handler has begun, as far as servers confirm that; or of an
-            attempt that began alone, once others run beside it.
+            attempt that began alone, once others run alongside it.
     """
 
     id: str
@@ -86,7 +86,7 @@ class ExpiredTask(NamedTuple):
 
     @property
     def ran_alone(self) -> bool:
-        """Whether nothing ran beside this attempt when its worker died."""
+        """Whether nothing ran alongside this attempt when its worker died."""
         return RAN_ALONE in self.token and self.begun != self.token
 
 

@@ -48,7 +48,7 @@ class QueueFailures:
         return [queue for queue in queues if self._until.get(queue, now) <= now]
 
     def answers(self, queues: Sequence[str], results: Sequence[_R | Exception]) -> list[tuple[str, _R]]:
-        """Return the results that are no errors, with their queues; begin the back-off of the other queues.
+        """Return the results that are not errors, with their queues; begin the back-off of the other queues.
 
         Raises:
             Exception: the first error, if there are only errors: then it is the service that cannot work.

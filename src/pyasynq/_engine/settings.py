@@ -40,13 +40,13 @@ class EngineSettings:
     exit_margin: float = 0.7
     """Seconds that a shutdown may take beyond its timeouts; then the process ends, even if a step hangs."""
     silence_share: float = 0.1
-    """Share of a worker's time in which it may let nothing run beside a suspect."""
+    """Share of a worker's time in which it may let nothing run alongside a suspect."""
     silence_least: float = 1.0
     """How long the first silence for a suspect may last, so it begins 10 s after the last one."""
     silence_longest: float = 10.0
     """How long any silence may last; attempts of this age are not waited for."""
     suspect_rest: float = 1.0
-    """How long after one suspect the next one starts beside such an attempt."""
+    """How long after one suspect the next one starts alongside such an attempt."""
     keep_frames: bool = False
     """Whether what handlers have raised keeps its traceback after the attempt has been settled."""
     progress_interval: float = 0.5

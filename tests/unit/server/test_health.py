@@ -76,7 +76,7 @@ def test_a_worker_is_followed_by_its_events() -> None:
 
 
 def test_d46_a_worker_is_ready_while_one_of_its_queues_can_be_asked() -> None:
-    """Those that cannot are named; that none can is not a reason to restart the worker."""
+    """Queues that cannot be read are named; that none can is not a reason to restart the worker."""
     one = worker("active", 1.0)
     one.note_queues(2, ["b"])
     told = answer("/ready", [one], NOW)

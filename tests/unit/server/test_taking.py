@@ -389,7 +389,7 @@ def test_questions_to_the_board_change_nothing(board: QueueBoard) -> None:
 
 
 def test_a_removed_queue_is_known_until_its_attempts_have_ended(board: QueueBoard) -> None:
-    """It is neither asked nor watched; what it was told before is no reason to ask one that comes again."""
+    """It is neither asked nor watched; what it was told before does not make it ask one that comes again."""
     one, two = board.queues
     board.remove("two")
     assert ["one"] == list(board.names) == [queue.name for queue in board.to_ask(0.0)]

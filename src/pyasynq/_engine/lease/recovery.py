@@ -95,7 +95,7 @@ class Recovery:
     def _is_poison(self, task: ExpiredTask, message: TaskMessage, crashes: int, *, is_proved: bool) -> bool:
         limit = self._rules.crash_limit_of(message.type)
         if limit > 1:
-            # Any task that ran beside the killer was there as well.
+            # Any task that ran alongside the killer was there as well.
             return crashes >= (limit if is_proved else _LIMITS_WITHOUT_PROOF * limit)
         # One that was only taken did not run. Its server may know another limit and confirm nothing, so
         # not for ever.
@@ -154,7 +154,8 @@ class Recovery:
         now = self._redis_time.now().seconds
         crashes = task.crashes + 1
         times = "once" if crashes == 1 else f"{crashes} times"
-        company = "" if is_proved or self._rules.crash_limit_of(message.type) <= 1 else " beside other tasks"
+        is_sure = is_proved or self._rules.crash_limit_of(message.type) <= 1
+        company = "" if is_sure else " alongside other tasks"
         message.error_msg = (
             f"poison: its worker crashed {times} while running it{company}, last on server {server}"
         )

@@ -135,7 +135,7 @@ class Intake:
 
     @property
     def has_room_aside(self) -> bool:
-        """Whether there is so much room beside the calls under way that another one is worth its cost."""
+        """Whether there is so much room alongside the calls under way that another one is worth its cost."""
         return self.taking and self._plenty and self._demand.room >= self._demand.least_aside
 
     def next_ask(self, now: float) -> float:
@@ -250,7 +250,7 @@ class Intake:
         return [(alone, confirm_begin(alone.queue, alone.id, alone.token))]
 
     def proofs_ended(self, proofs: Collection[tuple[Attempt, Plan[bool]]]) -> None:
-        """Take others beside these suspects.
+        """Take others alongside these suspects.
 
         Also after an error: the node of their queue may be away, and other queues must not wait for it.
         """

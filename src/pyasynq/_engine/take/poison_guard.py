@@ -1,4 +1,4 @@
-"""Tasks that may kill their worker: when one of them is taken, and what runs beside it meanwhile."""
+"""Tasks that may kill their worker: when one of them is taken, and what runs alongside it meanwhile."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class SuspectWatch:
 
     In a silence nothing else is taken: what runs comes to its end, and then the suspect is taken. The bucket
     fills by 0.1 s a second and a silence empties it, so the others keep 90 % of the worker's time. When the
-    bucket is empty, others start again: the suspect runs beside them, and a crash proves nothing. Each crash
-    without proof doubles the silence that the next attempt waits for.
+    bucket is empty, others start alongside the suspect, and a crash proves nothing. Each crash without
+    proof doubles the silence that the next attempt waits for.
 
     The first saving begins later by up to the time that it takes; `draw`, between 0 and 1, says by how much.
 
@@ -64,7 +64,7 @@ class SuspectWatch:
         # prove each of their suspects to be poison.
         self._counted_at = now + draw * settings.silence_least / settings.silence_share
         self._next_beside = -math.inf
-        """Monotonic time from which the next suspect may start beside an attempt that does not end soon."""
+        """Monotonic time from which the next suspect may start alongside an attempt that goes on."""
 
     @property
     def is_wary(self) -> bool:
@@ -79,7 +79,7 @@ class SuspectWatch:
         return min(self._settings.silence_longest, self._saved + passed * self._settings.silence_share)
 
     def due(self, crashes: int, taken: Iterable[Attempt], now: float) -> float:
-        """Return the monotonic time at which the turn of a waiting suspect comes, beside these attempts."""
+        """Return the monotonic time at which a waiting suspect is taken, alongside these attempts."""
         if self.never_ends(taken, now):
             return self._next_beside
         doublings = min(_MOST_DOUBLINGS, max(0, crashes - self.threshold))

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Puts unfinished tasks back to the front of their queue, the first one foremost; counts crashes of their workers.
+-- Puts unfinished tasks back to the front of their queue in their order; counts crashes of their workers.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] pending: list of ids
