@@ -7,17 +7,30 @@ import dataclasses
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pyasynq import sync
+from pyasynq._broker.dequeue import Dequeued
+from pyasynq._engine.services.sender import Sender
 from pyasynq._redis.addresses import format_address
 from pyasynq._redis.cluster.slot_map import slot_of
 from pyasynq._wire.keys import queue_keys
 from pyasynq.client import Client
 from pyasynq.config import SchedulerConfig, ServerConfig
-from pyasynq.events import RoundFailed, RoundFinished, TaskRecovered, TasksAggregated, TickFailed, TickFired
+from pyasynq.context import context
+from pyasynq.events import (
+    RoundFailed,
+    RoundFinished,
+    TaskRecovered,
+    TasksAggregated,
+    TaskSettled,
+    TaskStarted,
+    TickFailed,
+    TickFired,
+)
 from pyasynq.scheduler import Scheduler
 from pyasynq.task import Task, TaskState
 from tests.contract.test_cluster_failover import queues_of_each_node
@@ -25,6 +38,8 @@ from tests.fix_engine import QUICK, Recorder, do_nothing, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     import redis
 
     from tests.factories import Tasks
@@ -103,6 +118,28 @@ async def test_d02_a_queue_that_cannot_be_asked_holds_up_no_other(
 
 
 @run_async
+async def test_d02_a_queue_that_gives_no_tasks_holds_up_no_other(
+    redis_url: str, redis_client: redis.Redis
+) -> None:
+    """The processor reports it alone, and does not rest from the others."""
+    pending = queue_keys("broken").pending
+    redis_client.set(pending, "of the wrong type")
+    async with serving(redis_url, do_nothing, CONFIG, AT_ONCE) as running:
+        failed = await running.recorder.wait(RoundFailed, lambda event: event.service == "processor")
+        assert "broken" == failed.queue
+        for number in range(100):
+            await running.client.enqueue(Task("t", task_id=str(number)))
+            await running.finished(str(number))
+        assert {"broken"} == {
+            event.queue for event in running.recorder.of(RoundFailed) if event.service == "processor"
+        }
+        redis_client.delete(pending)
+        await running.client.enqueue(Task("t", task_id="a", queue="broken"))
+        await running.finished("a")
+        await running.settled()
+
+
+@run_async
 async def test_d02_a_queue_is_asked_again_when_it_is_mended(
     redis_url: str, redis_client: redis.Redis
 ) -> None:
@@ -142,6 +179,102 @@ async def test_d02_services_of_other_nodes_do_not_wait_for_a_silent_one(own_clus
             assert not [event for event in running.recorder.of(RoundFailed) if event.service == "recoverer"]
         finally:
             silent.signal(signal.SIGCONT)
+
+
+def is_of(task_id: str, event: TaskStarted | TaskSettled) -> bool:
+    """Return whether an event is of a task."""
+    return event.task_id == task_id
+
+
+class Counts:
+    """A handler that counts the tasks of each queue, by their payload, and tells of each."""
+
+    def __init__(self, queues: Iterable[str]) -> None:
+        self.ended = dict.fromkeys(queues, 0)
+        self._changed = asyncio.Event()
+
+    async def __call__(self, task: Task) -> None:
+        """Count a task."""
+        self.ended[(task.payload or b"").decode()] += 1
+        self._changed.set()
+
+    async def reach(self, wanted: Mapping[str, int]) -> None:
+        """Wait until so many tasks of each of these queues have ended."""
+        while any(self.ended[queue] < number for queue, number in wanted.items()):
+            self._changed.clear()
+            await self._changed.wait()
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["weighted", "strict"])
+@run_async
+async def test_d01_tasks_of_other_nodes_run_while_one_is_silent(own_cluster: Cluster, strict: bool) -> None:
+    """Hundreds of them end before the first call to the stopped node has failed; then all of them run."""
+    queues = await asyncio.to_thread(queues_of_each_node, own_cluster)
+    silent_queue, *others = queues
+    silent = own_cluster.owner(slot_of(queue_keys(silent_queue).pending))
+    # The most urgent queue is that of the silent node, which may not keep all slots for itself.
+    priorities = {queue: len(queues) - place for place, queue in enumerate(queues)}
+    config = ServerConfig(queues=priorities, concurrency=10, strict_priority=strict)
+    counts = Counts(queues)
+    async with serving(own_cluster.url, counts, config) as running:
+        for queue in queues:
+            await running.client.enqueue(Task("t", queue.encode(), queue=queue))
+        await counts.reach(dict.fromkeys(queues, 1))
+        await running.settled()
+        for queue in queues:
+            await running.client.enqueue_many([Task("t", queue.encode(), queue=queue) for _ in range(1_000)])
+        silent.signal(signal.SIGSTOP)
+        try:
+            await counts.reach({queue: counts.ended[queue] + 300 for queue in others})
+            assert not [event for event in running.recorder.of(RoundFailed) if event.service == "processor"]
+        finally:
+            silent.signal(signal.SIGCONT)
+        await counts.reach(dict.fromkeys(queues, 1_001))
+        await running.settled()
+    assert dict.fromkeys(queues, 1_001) == counts.ended
+
+
+@run_async
+async def test_d01_tasks_that_come_too_late_from_a_slow_node_go_back(
+    own_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks of another node have taken their slots; they run after these, in their old order."""
+    slow, other, _ = await asyncio.to_thread(queues_of_each_node, own_cluster)
+    answered, go_on, end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    exchange = Sender._exchange
+
+    async def hold_first_tasks(sender: Sender, plans: Sequence[Any]) -> list[Any]:
+        results = await exchange(sender, plans)
+        if not answered.is_set() and any(isinstance(one, Dequeued) and one.tasks for one in results):
+            answered.set()
+            await go_on.wait()
+        return results
+
+    order: list[str] = []
+
+    async def handle(task: Task) -> None:
+        del task
+        order.append(context().task_id)
+        if len(order) <= 2:
+            await end.wait()
+
+    monkeypatch.setattr(Sender, "_exchange", hold_first_tasks)
+    config = ServerConfig(queues={slow: 1, other: 1}, concurrency=2, prefetch=0)
+    async with serving(own_cluster.url, handle, config) as running:
+        await running.client.enqueue_many([Task("t", queue=slow, task_id=name) for name in ("a", "b")])
+        await answered.wait()
+        await running.client.enqueue_many([Task("t", queue=other, task_id=name) for name in ("c", "d")])
+        for name in ("c", "d"):
+            await running.recorder.wait(TaskStarted, partial(is_of, name))
+        go_on.set()
+        for name in ("a", "b"):
+            await running.recorder.wait(TaskSettled, partial(is_of, name))
+        assert ["c", "d"] == sorted(order)
+        end.set()
+        for name in ("a", "b"):
+            await running.finished(name)
+        await running.settled()
+    assert ["a", "b"] == order[2:]
 
 
 @run_async

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._engine.services.processor import Processor
+from pyasynq._engine.services.sender import Sender
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
@@ -45,13 +46,13 @@ class Pipelines:
 @pytest.fixture
 def pipelines(monkeypatch: pytest.MonkeyPatch) -> Pipelines:
     """What the processors of a test send."""
-    seen, send = Pipelines(), Processor._send
+    seen, send = Pipelines(), Sender._exchange
 
-    async def counting(processor: Processor, plans: Sequence[Any]) -> list[Any]:
+    async def counting(sender: Sender, plans: Sequence[Any]) -> list[Any]:
         seen.under_way += 1
         seen.most = max(seen.most, seen.under_way)
         try:
-            sent = send(processor, plans)
+            sent = send(sender, plans)
             if seen.under_way > 1 and seen.second is not None:
                 second, seen.second = seen.second, None
                 return await second(sent, len(plans))
@@ -59,7 +60,7 @@ def pipelines(monkeypatch: pytest.MonkeyPatch) -> Pipelines:
         finally:
             seen.under_way -= 1
 
-    monkeypatch.setattr(Processor, "_send", counting)
+    monkeypatch.setattr(Sender, "_exchange", counting)
     return seen
 
 
@@ -296,17 +297,17 @@ async def test_what_has_ended_leaves_while_the_next_handlers_run(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With one pipeline at a time, neither Redis nor the handlers wait for all of the others to end."""
-    steps, send = [], Processor._send
+    steps, send = [], Sender._exchange
 
-    async def noting(processor: Processor, plans: Sequence[Any]) -> list[Any]:
+    async def noting(sender: Sender, plans: Sequence[Any]) -> list[Any]:
         steps.append("sent")
-        return await send(processor, plans)
+        return await send(sender, plans)
 
     async def handle(task: Task) -> None:
         del task
         steps.append("ran")
 
-    monkeypatch.setattr(Processor, "_send", noting)
+    monkeypatch.setattr(Sender, "_exchange", noting)
     await drain(redis_url, handle, ServerConfig(concurrency=SLOTS - 1, prefetch=0, burst=True), 500)
     ran = [len(list(group)) for step, group in itertools.groupby(steps) if step == "ran"]
     assert 500 == sum(ran)

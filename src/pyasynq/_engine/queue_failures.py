@@ -69,8 +69,14 @@ class QueueFailures:
             del self._until[queue]
         return well
 
-    def note(self, queue: str, error: Exception) -> None:
-        """Begin the back-off of a queue, and report why."""
+    def recover(self, queue: str) -> None:
+        """End the back-off of a queue that has answered well."""
+        if self._backoffs and self._backoffs.pop(queue, None) is not None:
+            del self._until[queue]
+
+    def note(self, queue: str, error: Exception) -> float:
+        """Begin the back-off of a queue, and report why; return its seconds."""
         rest = self._backoffs.setdefault(queue, Backoff()).next()
         self._until[queue] = self._clock.monotonic() + rest
         self._service.events.emit(RoundFailed(self._service.name, error, rest, self._service.node, queue))
+        return rest

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pyasynq._redis.url import RedisTarget
 
 _ARMED_SECONDS: Final = 9.0
+_NODE_SECONDS: Final = 0.25
+"""How long `arm` waits for a node of a cluster, so that the keys of others need not wait for a silent one."""
 _SHORTEST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
 _NOT_YET: Final = frozenset({"NOAUTH", "WRONGPASS", *WAITED_OUT})
@@ -73,6 +75,7 @@ class ServerWatcher:
         self._runner: asyncio.Task[None] | None = None
         self._watched: dict[str, None] = {}
         self._armed_at: dict[str, float] = {}
+        self._unconfirmed: set[str] = set()
         self._expected: deque[asyncio.Future[bool | None]] = deque()
         self._existing: set[str] = set()
         """The keys that were there when they were armed."""
@@ -90,7 +93,7 @@ class ServerWatcher:
             return False
         wanted = [key for key in keys if time.monotonic() - self._armed_at.get(key, 0.0) >= _ARMED_SECONDS]
         if not wanted:
-            return True
+            return self._unconfirmed.isdisjoint(keys)
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._read_tracked(connection, wanted)
@@ -129,8 +132,12 @@ class ServerWatcher:
         for key in keys:
             # Before the reply: an invalidation may come with it, and has the last word.
             self._armed_at[key] = now
-        await connection.send([("EXISTS", key) for key in keys])
-        existing = await asyncio.gather(*replies)
+        self._unconfirmed.update(keys)
+        try:
+            await connection.send([("EXISTS", key) for key in keys])
+            existing = await asyncio.gather(*replies)
+        finally:
+            self._unconfirmed.difference_update(keys)
         self._existing.difference_update(keys)
         self._existing.update(key for key, exists in zip(keys, existing, strict=True) if exists)
         return None not in existing
@@ -238,6 +245,7 @@ class Watcher:
         self._nodes = map_of(target) if target.is_cluster else None
         self._servers: dict[Address | None, ServerWatcher] = {}
         self._places: dict[str, Address | None] = {}
+        self._arming: set[asyncio.Task[bool]] = set()
         self._supported = True
 
     @property
@@ -253,7 +261,8 @@ class Watcher:
 
         Returns:
             True if Redis watches all keys now: what is seen after that is not missed. False if it is not
-            connected; `on_change` is called when it is, unless this is not `supported`.
+            connected; `on_change` is called when it is, unless this is not `supported`. False, too, if a node
+            of a cluster is slow to confirm; a later call then says whether it has.
         """
         if not self._supported:
             return False
@@ -285,6 +294,8 @@ class Watcher:
         self._supported = False
         for server in self._servers.values():
             await server.close()
+        if self._arming:
+            await asyncio.wait(self._arming)
 
     async def _arm_on_nodes(self, nodes: ClusterMap, keys: Sequence[str]) -> bool:
         by_node: dict[Address, list[str]] = {}
@@ -294,8 +305,15 @@ class Watcher:
             if node is not None:
                 by_node.setdefault(node, []).append(key)
         await self._leave_nodes()
-        armed = await asyncio.gather(*(self._server(node).arm(*some) for node, some in by_node.items()))
-        return all(armed) and sum(map(len, by_node.values())) == len(keys)
+        calls = [asyncio.ensure_future(self._server(node).arm(*some)) for node, some in by_node.items()]
+        if not calls:
+            return False
+        self._arming.update(calls)
+        for call in calls:
+            call.add_done_callback(self._arming.discard)
+        _, late = await asyncio.wait(calls, timeout=min(_NODE_SECONDS, self._timeout))
+        is_complete = sum(map(len, by_node.values())) == len(keys)
+        return is_complete and not late and all(call.result() for call in calls)
 
     def _move(self, key: str, node: Address | None) -> None:
         before = self._places.get(key)

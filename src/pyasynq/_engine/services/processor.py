@@ -5,48 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pyasynq._background.service import Service
-from pyasynq._backoff import Backoff
 from pyasynq._checks import seconds_of
+from pyasynq._engine.services.node_senders import NodeSenders
+from pyasynq._engine.services.sender import Parcel, Sender
 from pyasynq._engine.take.queue_state import Key, QueuePhase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyasynq._engine.engine_parts import Parts
-    from pyasynq._engine.run.attempt import Attempt
-    from pyasynq._engine.settle.settle_entry import Batch
     from pyasynq._engine.take.demand import Demand
-    from pyasynq._engine.take.intake import Ask, Intake, Unclear, Unreadable
+    from pyasynq._engine.take.intake import Intake
     from pyasynq._engine.take.queue_board import ServedQueue
     from pyasynq._engine.take.wake_up import WakeUp
-    from pyasynq._redis.plan import Plan
 
 
 _PAUSE_WATCH_SECONDS: Final = 5.0
 """How often the watch of pauses is renewed: it may be lost with a connection."""
-
-
-class Parcel(NamedTuple):
-    """What is sent to Redis together, in this order; the answers come in the same order."""
-
-    batches: Sequence[Batch] = ()
-    asks: Sequence[Ask] = ()
-    finds: Sequence[tuple[Unclear, Plan[Any]]] = ()
-    quarantines: Sequence[tuple[Unreadable, Plan[Any]]] = ()
-    proofs: Sequence[tuple[Attempt, Plan[bool]]] = ()
-
-    @property
-    def plans(self) -> list[Plan[Any]]:
-        """The plans of all of it."""
-        plans: list[Plan[Any]] = [batch.plan for batch in self.batches]
-        plans += [ask.plan for ask in self.asks]
-        plans += [plan for _, plan in self.finds]
-        plans += [plan for _, plan in self.quarantines]
-        plans += [plan for _, plan in self.proofs]
-        return plans
 
 
 class Processor(Service):
@@ -64,7 +42,8 @@ class Processor(Service):
         self._demand = demand
         self._intake = intake
         self._wake_up = wake_up
-        self._trouble = Backoff()
+        senders = NodeSenders if parts.driver.target.is_cluster else Sender
+        self._sender: Sender | NodeSenders = senders(self, parts, demand, intake)
         self._poll = seconds_of("task_check_interval", parts.config.task_check_interval)
         self._was_quiet = True
         self._pause_reports = 0
@@ -100,12 +79,11 @@ class Processor(Service):
             self._sending = True
             self._start_side()
             try:
-                errors = await self._exchange(parcel)
+                error = await self._sender.send(parcel)
             finally:
                 self._sending = False
-            if errors:
-                raise errors[0]
-            self._trouble.reset()
+            if error is not None:
+                raise error
             await self._watch_empty_queues()
         # Quiet before and after: this round may have started what it took.
         if quiet and self._is_quiet and self._is_finished():
@@ -127,12 +105,16 @@ class Processor(Service):
     async def leave(self) -> None:
         """Write what is left. What Redis does not take now, the syncer tries once more."""
         await self._wait_for_side()
-        finds = self._intake.finds()
-        if finds:
-            await self._exchange(Parcel(finds=finds))
+        if batches := self._parts.settles.take_fresh():
+            await self._sender.send(Parcel(batches))
+        await self._sender.finish()
+        if finds := self._intake.finds():
+            await self._sender.send(Parcel(finds=finds))
+            await self._sender.finish()
         self._intake.put_back_unstarted()
         while batches := self._parts.settles.take_fresh():
-            await self._exchange(Parcel(batches))
+            await self._sender.send(Parcel(batches))
+            await self._sender.finish()
 
     def _pack(self) -> Parcel:
         intake = self._intake
@@ -145,48 +127,6 @@ class Processor(Service):
         self._demand.resize()
         asks = intake.reserve_asks()
         return Parcel(batches, asks, intake.finds(), intake.quarantines(), intake.proofs_to_end())
-
-    async def _exchange(self, parcel: Parcel) -> list[Exception]:
-        """Send it, hand each result to its caller, and return the errors that remain.
-
-        An outcome that Redis refuses for good is not one of them: a failure is written instead of it.
-        """
-        intake = self._intake
-        results = await self._send(parcel.plans)
-        answers = iter(results)
-        errors: list[Exception] = []
-        for batch in parcel.batches:
-            error = self._parts.settles.confirm(batch, next(answers))
-            if error is not None:
-                errors.append(error)
-            if batch.in_steps:
-                intake.board.slot_freed(batch.queue)
-        for ask in parcel.asks:
-            answer = next(answers)
-            if isinstance(answer, Exception):
-                intake.failed(ask, answer, self._parts.clock.monotonic() + self._trouble.next())
-            else:
-                intake.answered(ask, answer)
-        for call, _ in parcel.finds:
-            tasks = next(answers)
-            if not isinstance(tasks, Exception):
-                intake.found(call, tasks)
-        self._demand.begin(later=self._parts.settles.fresh > 0)
-        for task, _ in parcel.quarantines:
-            if not isinstance(next(answers), Exception):
-                intake.quarantined(task)
-        intake.proofs_ended(parcel.proofs)
-        others = results[len(parcel.batches) :]
-        return errors + [result for result in others if isinstance(result, Exception)]
-
-    async def _send(self, plans: Sequence[Plan[Any]]) -> list[Any]:
-        driver = self._parts.driver
-        try:
-            driver.check_open()
-            # In this task, which nobody cancels: a task of its own is two turns of the loop more.
-            return await driver.run_unshielded(plans)
-        except Exception as error:  # noqa: BLE001 - each plan that was handed over must get an answer
-            return [error] * len(plans)
 
     # The second pipeline.
 
@@ -208,8 +148,7 @@ class Processor(Service):
         """Send pipeline after pipeline, as long as the round's own is on its way and it is worth it."""
         try:
             while self._sending and self._is_side_worth_it():
-                errors = await self._exchange(self._pack())
-                self._side_error = errors[0] if errors else None
+                self._side_error = await self._sender.send(self._pack())
                 # What it has brought begins now, and may have ended by then.
                 await asyncio.sleep(0)
         except Exception as error:  # noqa: BLE001 - the next round raises it
@@ -284,13 +223,13 @@ class Processor(Service):
         self._intake.board.watched(queue, changes=changes, rest_until=rest_until)
 
     def _seconds_to_rest(self) -> float:
-        if self._parts.settles.fresh or self._intake.unclear or self._intake.unreadable:
+        if self._parts.settles.fresh:
             return 0.0
         if self._is_quiet and not self._was_quiet:
             # Everything has just ended; whether that was all is the next round's business.
             return 0.0
-        now = self._parts.clock.monotonic()
-        return max(0.0, min(self._intake.next_ask(now), self._intake.next_return) - now)
+        intake, now = self._intake, self._parts.clock.monotonic()
+        return max(0.0, min(intake.next_ask(now), intake.next_return, intake.next_clear_up) - now)
 
     @property
     def _is_quiet(self) -> bool:

@@ -62,6 +62,9 @@ class SettleQueue:
         """All other new outcomes."""
         self._delayed: list[Entry] = []
         self._held: list[Entry] | None = None
+        self._unreachable: Collection[str] = frozenset()
+        self._withheld: list[Entry] = []
+        """Outcomes of these queues."""
         self._in_flight = 0
         self.on_put: Callable[[], None] = lambda: None
         self.on_lost: Callable[[Attempt], None] = self._emit_lost
@@ -84,7 +87,8 @@ class SettleQueue:
     @property
     def outstanding(self) -> int:
         """How many outcomes Redis has not confirmed."""
-        return self.fresh + len(self._delayed) + len(self._held or ()) + self._in_flight
+        waiting = len(self._delayed) + len(self._withheld) + len(self._held or ())
+        return self.fresh + waiting + self._in_flight
 
     def put(self, attempt: Attempt, decision: Decision, written: Written = NOTHING) -> None:
         """Take over what came of an attempt, and what is to be written about it."""
@@ -119,8 +123,23 @@ class SettleQueue:
         self._fresh += sorted(held, key=lambda entry: places.get(id(entry.attempt), 0))
         self.on_put()
 
+    def withhold(self, queues: Collection[str]) -> None:
+        """Return no new outcomes of these queues, until this is called without them."""
+        self._unreachable = queues
+        withheld, self._withheld = self._withheld, []
+        self._fresh += withheld
+
+    def _set_aside(self) -> None:
+        """Move the new outcomes of unreachable queues out of the way."""
+        for queue in self._done.keys() & self._unreachable:
+            self._withheld += done_entries(self._done.pop(queue))
+        self._withheld += [entry for entry in self._fresh if entry.attempt.queue in self._unreachable]
+        self._fresh = [entry for entry in self._fresh if entry.attempt.queue not in self._unreachable]
+
     def take_fresh(self) -> list[Batch]:
         """Return the new outcomes as batches; each must be confirmed or failed."""
+        if self._unreachable:
+            self._set_aside()
         done, self._done = self._done, {}
         batches = [batch for queue, attempts in done.items() if (batch := self._done_batch(queue, attempts))]
         if self._fresh:

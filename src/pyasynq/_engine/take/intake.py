@@ -89,8 +89,10 @@ class Intake:
         self.board = parts.board
         self.taken = 0
         """How many tasks have been taken since the start, without those that were put back unstarted."""
+        self._released: set[str] = set()
+        """Tokens of the calls under way that have no room reserved any more."""
         self._late: list[Attempt] = []
-        """To be put back: came when nothing was taken any more, or belongs to a removed queue."""
+        """To be put back: came when there was no room, or nothing taken any more, or of a removed queue."""
         self._plenty = False
         """The last answer brought all that was asked for, so that there may be more."""
         self.pause_reports = 0
@@ -200,11 +202,13 @@ class Intake:
 
     def reserve_asks(self) -> list[Ask]:
         """Reserve room for the tasks of this round; return its dequeue calls."""
+        now = self._parts.clock.monotonic()
         # What an unclear call has taken needs the slots that it was asked for.
-        wants = self._demand.wants(self._suspects.waiting) if self.taking and not self.unclear else ()
+        if not self.taking or self._ready_unclear(now):
+            return []
+        wants = self._demand.wants(self._suspects.waiting)
         if not wants:
             return []
-        now = self._parts.clock.monotonic()
         asks = self._ask_for_suspect(wants, now) if self._suspects.is_wary else []
         # The wants have no more room than they say, and the suspect takes of it.
         if asks or self._suspects.is_silent:
@@ -242,10 +246,43 @@ class Intake:
         turns = ((queue, want) for queue in self._suspects.waiting for want in wants)
         return next(((queue, want) for queue, want in turns if want.accepts(queue.name)), None)
 
+    def free_room(self, asks: Iterable[Ask]) -> None:
+        """Let others have the room of calls that are slow to be answered."""
+        for ask in asks:
+            self._demand.reserved -= ask.limit
+            self._released.add(ask.token)
+
+    def _release(self, ask: Ask) -> bool:
+        """Free the room of a call that has ended; return whether it was free before."""
+        if self._released and ask.token in self._released:
+            self._released.discard(ask.token)
+            return True
+        self._demand.reserved -= ask.limit
+        return False
+
+    def leave_alone(self, queue: str, until: float) -> None:
+        """Send nothing to a queue until a monotonic time, because a call has failed."""
+        known = self.board.known.get(queue)
+        if known is not None:
+            self.board.failed(known, look_at=until)
+
+    @property
+    def next_clear_up(self) -> float:
+        """Monotonic time from which lost replies or unreadable tasks are cleared up; infinity for never."""
+        queues = {call.queue for call in self.unclear} | {task.queue for task in self.unreadable}
+        return min(map(self.board.ready_at, queues), default=math.inf)
+
+    def _ready_unclear(self, now: float) -> list[Unclear]:
+        return [call for call in self.unclear if self.board.ready_at(call.queue) <= now]
+
     def proofs_to_end(self) -> list[tuple[Attempt, Plan[bool]]]:
         """Return the call that notes that a suspect is not alone any more, when its silence is over."""
         alone = self._suspects.alone
-        if alone is None or not self.room or self._suspects.saved(self._parts.clock.monotonic()):
+        now = self._parts.clock.monotonic()
+        if alone is None or not self.room or self._suspects.saved(now):
+            return []
+        if self.board.ready_at(alone.queue) > now:
+            self._suspects.end_silence(now)
             return []
         return [(alone, confirm_begin(alone.queue, alone.id, alone.token))]
 
@@ -307,18 +344,21 @@ class Intake:
     def answered(self, ask: Ask, answer: Dequeued) -> None:
         """Start what a dequeue brought, and note what it says of the queue."""
         parts = self._parts
-        self._demand.reserved -= ask.limit
+        was_free = self._release(ask)
         self._plenty = len(answer.tasks) == ask.limit
         parts.redis_time.learn(answer.redis_now)
         now = parts.clock.monotonic()
         attempts = self._attempts(ask.queue.name, answer.tasks, ask, now)
-        if self.taking and ask.queue.is_served:
-            self._start(attempts, ask.want)
-        else:
+        room = ask.limit
+        if not self.taking or not ask.queue.is_served:
             # The answer was overtaken by the removal of its queue, or by a shutdown, which may not wait for
             # handlers any more.
-            self._parts.roster.add_all(attempts)
-            self._late += attempts
+            room = 0
+        elif was_free:
+            room = 0 if self._suspects.is_silent else self.room
+        self._start(attempts[:room], ask.want)
+        self._parts.roster.add_all(attempts[room:])
+        self._late += attempts[room:]
         ask.want.heard(None)
         if self._suspects.threshold:
             self._suspects.took(attempts, ask.queue, answer.suspect_waiting if ask.queue.is_served else 0)
@@ -333,7 +373,7 @@ class Intake:
 
     def failed(self, ask: Ask, error: Exception, until: float) -> None:
         """Leave a queue alone for a while after an error; remember a call that may have taken tasks."""
-        self._demand.reserved -= ask.limit
+        self._release(ask)
         if isinstance(error, ReplyLostError):
             self.unclear.append(Unclear(ask.queue.name, ask.want, ask.token, ask.asked_at))
             self._demand.may_prefetch = False
@@ -342,7 +382,8 @@ class Intake:
 
     def finds(self) -> list[tuple[Unclear, Plan[list[DequeuedTask]]]]:
         """Return the calls that clear up what lost replies have taken."""
-        return [(call, find_dequeued(call.queue, token=call.token)) for call in self.unclear]
+        calls = self._ready_unclear(self._parts.clock.monotonic())
+        return [(call, find_dequeued(call.queue, token=call.token)) for call in calls]
 
     def found(self, call: Unclear, tasks: Sequence[DequeuedTask]) -> None:
         """Run the tasks of a lost reply, or put them back in front when their leases have aged."""
@@ -353,18 +394,18 @@ class Intake:
         if is_served:
             queue = self.board.queue(call.queue)
             self._suspects.took(attempts, queue, self._suspects.waiting.get(queue, 0))
-        if self.taking and is_served and now - call.asked_at < call.want.lease / 2:
-            self._start(attempts, call.want)
-            return
-        self._parts.roster.add_all(attempts)
-        for attempt in attempts:
+        is_timely = self.taking and is_served and now - call.asked_at < call.want.lease / 2
+        room = self.room if is_timely and not self._suspects.is_silent else 0
+        self._start(attempts[:room], call.want)
+        self._parts.roster.add_all(attempts[room:])
+        for attempt in attempts[room:]:
             self._put_back(attempt)
 
     def quarantines(self) -> list[tuple[Unreadable, Plan[object]]]:
         """Return the calls that archive what cannot be decoded."""
         if not self.unreadable:
             return []
-        now = self._parts.redis_time.now()
+        monotonic, now = self._parts.clock.monotonic(), self._parts.redis_time.now()
         return [
             (
                 task,
@@ -378,6 +419,7 @@ class Intake:
                 ),
             )
             for task in self.unreadable
+            if self.board.ready_at(task.queue) <= monotonic
         ]
 
     def quarantined(self, task: Unreadable) -> None:

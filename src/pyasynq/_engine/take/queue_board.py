@@ -76,6 +76,7 @@ class QueueBoard:
         known: the served queues, and removed ones whose attempts have not all ended.
         queues: the served queues.
         all_plain: whether no queue has limits or an order, as far as this server knows.
+        unreachable: queues whose node is slow to answer or silent, so that nothing is sent to them.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class QueueBoard:
         self._by_key = {
             name: (queue, key) for queue in self.known.values() for key, name in queue.keys.items()
         }
+        self.unreachable: Collection[str] = frozenset()
         self._only: Collection[str] | None = None
         self._servers = 1
         self._take_stock()
@@ -114,6 +116,16 @@ class QueueBoard:
         """Return the queue that is paused, or not any more, when this key changes; None for other keys."""
         queue, kind = self._by_key.get(key, (None, None))
         return queue.name if queue is not None and kind is Key.PAUSED else None
+
+    def ready_at(self, name: str) -> float:
+        """Return the monotonic time from which calls may be sent to a queue, after one of them has failed.
+
+        It is past for a queue that works, and infinity while its node is unreachable.
+        """
+        if name in self.unreachable:
+            return math.inf
+        queue = self.known.get(name)
+        return queue.state.look_at if queue is not None and queue.state.phase is QueuePhase.FAILED else 0.0
 
     def pause_keys(self) -> list[str]:
         """Return the keys that are there while queues are paused."""
@@ -189,13 +201,26 @@ class QueueBoard:
     def only(self, names: Collection[str] | None) -> None:
         """Ask and watch these queues alone, None for all; what Redis reports of the others is still noted."""
         self._only = names
-        self._wanted = self.queues if names is None else [one for one in self.queues if one.name in names]
+        self._choose()
+
+    def set_unreachable(self, names: Collection[str]) -> None:
+        """Ask and watch these queues no more, until this is called without them."""
+        self.unreachable = names
+        self._choose()
+
+    def _choose(self) -> None:
+        wanted = self.queues
+        if self._only is not None:
+            wanted = [queue for queue in wanted if queue.name in self._only]
+        if self.unreachable:
+            wanted = [queue for queue in wanted if queue.name not in self.unreachable]
+        self._wanted = wanted
 
     def _take_stock(self) -> None:
         self.names = tuple(self.settings)
         self.queues = [self.known[name] for name in self.names]
         self.all_plain = not self.limited_queues()
-        self.only(self._only)
+        self._choose()
 
     def note_servers(self, servers: int) -> None:
         """Note how many servers there are, whatever queues they have."""

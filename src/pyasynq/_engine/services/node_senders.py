@@ -1,0 +1,146 @@
+"""Senders for the nodes of a cluster, so that a slow or silent node holds up its own queues alone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._engine.services.sender import Sender
+from pyasynq._redis.failures import drop_tracebacks
+from pyasynq._wire.keys import queue_keys
+from pyasynq.events import RoundFailed
+
+if TYPE_CHECKING:
+    from pyasynq._background.service import Service
+    from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.services.sender import Parcel
+    from pyasynq._engine.take.demand import Demand
+    from pyasynq._engine.take.intake import Intake
+
+_SHORTEST_PATIENCE: Final = 0.1
+_LONGEST_PATIENCE: Final = 0.5
+_PATIENCE_FACTOR: Final = 4
+_WEIGHT: Final = 0.1
+"""Of the newest exchange in the moving average."""
+
+
+class NodeSender(Sender):
+    """The sender of one node.
+
+    Attributes:
+        in_flight: number of parcels that have not been answered.
+        is_failing: whether the last exchange failed.
+        mean_seconds: moving average of the time that it takes to answer.
+    """
+
+    def __init__(self, service: Service, parts: Parts, demand: Demand, intake: Intake) -> None:
+        super().__init__(service, parts, demand, intake)
+        self.in_flight = 0
+        self.is_failing = False
+        self.mean_seconds = 0.0
+
+    @property
+    def patience(self) -> float:
+        """For how many seconds a round waits for an answer."""
+        if self.is_failing:
+            return 0.0
+        return min(max(_SHORTEST_PATIENCE, _PATIENCE_FACTOR * self.mean_seconds), _LONGEST_PATIENCE)
+
+
+class NodeSenders:
+    """Sends parcels to the nodes of a cluster at the same time. The event loop alone uses it.
+
+    A round waits for all nodes that answer in their usual time, so that one order of queues holds for all.
+    It does not wait for a node that is slower, or that has failed. The queues of this node are left alone
+    until it has answered, and the room that its calls were to fill is free for other queues. Tasks that such
+    a call brings when the room is gone are put back to the front of their queue.
+
+    Args:
+        service: the processor.
+        parts: of the engine.
+        demand: who wants tasks.
+        intake: whose calls these are.
+    """
+
+    def __init__(self, service: Service, parts: Parts, demand: Demand, intake: Intake) -> None:
+        self._service = service
+        self._parts = parts
+        self._demand = demand
+        self._intake = intake
+        self._senders: dict[str, NodeSender] = {}
+        self._left: dict[str, frozenset[str]] = {}
+        """Queues of the nodes that are not waited for, by node."""
+        self._running: set[asyncio.Task[None]] = set()
+        self._error: Exception | None = None
+        """What handing out answers raised, maybe after the round had gone on; `send` raises it."""
+
+    async def send(self, parcel: Parcel) -> None:
+        """Send a parcel and hand out the answers; those of slow nodes are handed out when they come."""
+        parts = parcel.by_node(self._node_of)
+        began = self._parts.clock.monotonic()
+        tasks = {node: self._start(node, part) for node, part in parts.items()}
+        for node, task in tasks.items():
+            until = began + self._senders[node].patience
+            await asyncio.wait({task}, timeout=max(0.0, until - self._parts.clock.monotonic()))
+            if not task.done():
+                self._intake.free_room(parts[node].asks)
+                self._leave(node)
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    async def finish(self) -> None:
+        """Wait until all that was sent has been answered, or has failed; then send to all nodes again."""
+        if self._running:
+            await asyncio.wait(self._running)
+        self._left.clear()
+        self._arrange()
+
+    def _start(self, node: str, parcel: Parcel) -> asyncio.Task[None]:
+        if node not in self._senders:
+            self._senders[node] = NodeSender(self._service, self._parts, self._demand, self._intake)
+        task = asyncio.create_task(self._send(node, parcel), name=f"pyasynq processor, node {node}")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def _send(self, node: str, parcel: Parcel) -> None:
+        sender, clock = self._senders[node], self._parts.clock
+        sender.in_flight += 1
+        began = clock.monotonic()
+        try:
+            error = await sender.send(parcel)
+        except Exception as raised:  # noqa: BLE001 - `send` raises it
+            self._error = raised
+            error = None
+        sender.in_flight -= 1
+        sender.is_failing = error is not None
+        if error is not None:
+            self._service.events.emit(RoundFailed(self._service.name, error, sender.rest, node))
+            drop_tracebacks(error)
+            self._leave(node)
+            asyncio.get_running_loop().call_later(sender.rest, self._return, node)
+            return
+        sender.mean_seconds += _WEIGHT * (clock.monotonic() - began - sender.mean_seconds)
+        if not sender.in_flight:
+            self._return(node)
+
+    def _leave(self, node: str) -> None:
+        """Go on without a node until it has answered."""
+        known = self._parts.board.known
+        self._left[node] = frozenset(queue for queue in known if self._node_of(queue) == node)
+        self._arrange()
+
+    def _return(self, node: str) -> None:
+        """Send to a node again."""
+        if self._left.pop(node, None) is not None:
+            self._arrange()
+            self._service.wake()
+
+    def _arrange(self) -> None:
+        unreachable = frozenset[str]().union(*self._left.values())
+        self._parts.board.set_unreachable(unreachable)
+        self._parts.settles.withhold(unreachable)
+
+    def _node_of(self, queue: str) -> str:
+        return self._parts.driver.node_of(queue_keys(queue).pending)
