@@ -11,6 +11,8 @@ from pyasynq._wire.keys import queue_keys
 from pyasynq.events import RoundFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyasynq._background.service import Service
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.services.sender import Parcel
@@ -47,6 +49,35 @@ class NodeSender(Sender):
         return min(max(_SHORTEST_PATIENCE, _PATIENCE_FACTOR * self.mean_seconds), _LONGEST_PATIENCE)
 
 
+class _Wait:
+    """The wait of one round for the answers of nodes; it ends in the turn of the loop after the last one."""
+
+    def __init__(self, patience: Mapping[str, float]) -> None:
+        loop = asyncio.get_running_loop()
+        self._awaited = {node for node, seconds in patience.items() if seconds}
+        self._late = patience.keys() - self._awaited
+        self._end = loop.create_future()
+        self._timer = loop.call_later(max(patience.values(), default=0.0), self._finish)
+
+    def answered(self, node: str) -> None:
+        """Note that a node has answered, or failed."""
+        self._awaited.discard(node)
+        self._late.discard(node)
+        if not self._awaited:
+            self._finish()
+
+    async def late(self) -> set[str]:
+        """Return the nodes that have not answered in time."""
+        if self._awaited:
+            await self._end
+        self._timer.cancel()
+        return self._awaited | self._late
+
+    def _finish(self) -> None:
+        if not self._end.done():
+            self._end.set_result(None)
+
+
 class NodeSenders:
     """Sends parcels to the nodes of a cluster at the same time. The event loop alone uses it.
 
@@ -77,14 +108,14 @@ class NodeSenders:
     async def send(self, parcel: Parcel) -> None:
         """Send a parcel and hand out the answers; those of slow nodes are handed out when they come."""
         parts = parcel.by_node(self._node_of)
-        began = self._parts.clock.monotonic()
-        tasks = {node: self._start(node, part) for node, part in parts.items()}
-        for node, task in tasks.items():
-            until = began + self._senders[node].patience
-            await asyncio.wait({task}, timeout=max(0.0, until - self._parts.clock.monotonic()))
-            if not task.done():
-                self._intake.free_room(parts[node].asks)
-                self._leave(node)
+        for node in parts.keys() - self._senders.keys():
+            self._senders[node] = NodeSender(self._service, self._parts, self._demand, self._intake)
+        wait = _Wait({node: self._senders[node].patience for node in parts})
+        for node, part in parts.items():
+            self._start(node, part, wait)
+        for node in await wait.late():
+            self._intake.free_room(parts[node].asks)
+            self._leave(node)
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -96,15 +127,12 @@ class NodeSenders:
         self._left.clear()
         self._arrange()
 
-    def _start(self, node: str, parcel: Parcel) -> asyncio.Task[None]:
-        if node not in self._senders:
-            self._senders[node] = NodeSender(self._service, self._parts, self._demand, self._intake)
-        task = asyncio.create_task(self._send(node, parcel), name=f"pyasynq processor, node {node}")
+    def _start(self, node: str, parcel: Parcel, wait: _Wait) -> None:
+        task = asyncio.create_task(self._send(node, parcel, wait), name=f"pyasynq processor, node {node}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return task
 
-    async def _send(self, node: str, parcel: Parcel) -> None:
+    async def _send(self, node: str, parcel: Parcel, wait: _Wait) -> None:
         sender, clock = self._senders[node], self._parts.clock
         sender.in_flight += 1
         began = clock.monotonic()
@@ -113,6 +141,7 @@ class NodeSenders:
         except Exception as raised:  # noqa: BLE001 - `send` raises it
             self._error = raised
             error = None
+        wait.answered(node)
         sender.in_flight -= 1
         sender.is_failing = error is not None
         if error is not None:

@@ -159,6 +159,7 @@ class Slots:
         self.may_prefetch = False
         self._loop = asyncio.get_running_loop()
         self._begins_soon = False
+        self._turns_to_send = 3 if parts.driver.target.is_cluster else 2
         self.on_end: Callable[[], None] = lambda: None
         """Called when a handler has ended."""
         runner.on_end = self._ended
@@ -276,16 +277,16 @@ class Slots:
         """Begin in the next turn, once for all slots that become free in this one.
 
         With one call at a time it is a turn later: in the next one leaves what has ended, and uvloop writes
-        at the end of a turn.
+        at the end of a turn. In a cluster that takes one turn more, since each node has a task that sends.
         """
         if not self._begins_soon and self._prefetch.number and len(self._running) < self._concurrency:
             self._begins_soon = True
-            if self.may_overlap:
-                self._loop.call_soon(self._begin_now)
-            else:
-                self._loop.call_soon(self._loop.call_soon, self._begin_now)
+            self._begin_after(1 if self.may_overlap else self._turns_to_send)
 
-    def _begin_now(self) -> None:
+    def _begin_after(self, turns: int) -> None:
+        if turns:
+            self._loop.call_soon(self._begin_after, turns - 1)
+            return
         self._begins_soon = False
         self.begin(later=False)
 
