@@ -55,6 +55,8 @@ class Verdict:
     """How many of these came after a run that had come to its end."""
     longest_recovery: float = 0.0
     """Seconds: from a fault until a task that it met ran again, or until anything ran to its end after it."""
+    first_recovery: float = 0.0
+    """Seconds from a fault until a task ran again that no fault had met before; others may be suspects."""
 
 
 def check(history: History, final: FinalState, *, undoes: bool = False) -> Verdict:
@@ -68,8 +70,11 @@ def check(history: History, final: FinalState, *, undoes: bool = False) -> Verdi
     verdict.problems.extend(_stuck(history, final))
     faults = sorted(history.faults, key=lambda fault: fault.began)
     for task_id, runs in history.runs.items():
-        for run, after in pairwise(runs):
-            _check_rerun(task_id, run, after, faults, verdict, undoes=undoes)
+        recoveries = [
+            _check_rerun(task_id, run, after, faults, verdict, undoes=undoes) for run, after in pairwise(runs)
+        ]
+        verdict.longest_recovery = max([verdict.longest_recovery, *filter(None, recoveries)])
+        verdict.first_recovery = max(verdict.first_recovery, next(filter(None, recoveries), 0.0))
     verdict.longest_recovery = max([verdict.longest_recovery, *_standstills(history)])
     return verdict
 
@@ -109,19 +114,20 @@ def _stuck(history: History, final: FinalState) -> Iterator[str]:
 
 def _check_rerun(
     task_id: str, run: Run, after: Run, faults: Sequence[Fault], verdict: Verdict, *, undoes: bool
-) -> None:
+) -> float | None:
+    """Return the seconds from the fault that caused a rerun until it began."""
     if run.how is What.FAILED:
-        return
+        return None
     fault = _cause(run, after, faults)
     where = f"task {task_id} ran in process {run.pid} and again in process {after.pid}"
     if fault is None:
         verdict.problems.append(f"{where}, and no fault explains it")
-        return
+        return None
     if not undoes and run.settled is not None and run.settled < min(after.started, fault.began):
         verdict.problems.append(f"{where}, although Redis had confirmed its outcome before any fault")
     verdict.again[fault.kind] += 1
     verdict.twice[fault.kind] += run.how is What.FINISHED
-    verdict.longest_recovery = max(verdict.longest_recovery, after.started - fault.began)
+    return after.started - fault.began
 
 
 def _cause(run: Run, after: Run, faults: Sequence[Fault]) -> Fault | None:

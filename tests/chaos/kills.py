@@ -42,8 +42,8 @@ class WorkerKilled(Scenario):
 
     def judge(self, history: History, verdict: Verdict) -> Iterable[str]:
         """Complain when a task came back too late: it is pending within 40 s, and then has to be taken."""
-        if verdict.longest_recovery > 50:
-            yield f"a task of a killed worker ran again only after {verdict.longest_recovery:.1f} s"
+        if verdict.first_recovery > 50:
+            yield f"a task of a killed worker ran again only after {verdict.first_recovery:.1f} s"
 
 
 class WorkerStopped(Scenario):

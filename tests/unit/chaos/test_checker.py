@@ -144,6 +144,13 @@ def test_what_redis_looks_like_is_part_of_the_verdict() -> None:
     assert ["default: a lock is leaked"] == verdict.problems
 
 
+def test_the_first_recovery_of_a_task_is_counted_apart() -> None:
+    """The second fault makes a suspect of it, which may wait for a silence."""
+    kills = (Fault("kill", 10.5, 10.5, frozenset({7})), Fault("kill", 21, 21, frozenset({8})))
+    verdict = check(history(Run(7, 10), Run(8, 20), finished(9, 90), faults=kills), NOTHING)
+    assert (9.5, 69.0) == (verdict.first_recovery, verdict.longest_recovery)
+
+
 def test_recovery_is_also_the_time_until_anything_ends_after_a_fault_of_all() -> None:
     """Counted from the end of the fault."""
     outage = Fault("outage", 20, 25)
