@@ -118,10 +118,10 @@ async def close() -> None:
 
 
 if os.environ.get(ONE_CALL_VARIABLE):
-    from pyasynq._engine.take import demand
+    from pyasynq._engine.take import sink
 
     # No setting of users: the harness wants to know what the overlap of calls is worth.
-    demand._LEAST_OVERLAPPED = sys.maxsize  # noqa: SLF001
+    sink._LEAST_OVERLAPPED = sys.maxsize  # noqa: SLF001
 
 PEER = Peer(
     title="pyasynq",

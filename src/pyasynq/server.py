@@ -156,6 +156,9 @@ class Server:
                 self._tell_state()
         except BaseException:
             self._set_state(ServerState.CLOSED)
+            if self._engine is not None:
+                # A cancellation may come when the engine has just started.
+                await self._engine.undo_start()
             await self._leave_lifespan()
             raise
         await self._catch_up(self._engine)

@@ -33,7 +33,7 @@ async def test_tasks_of_an_added_queue_go_to_calls_that_wait_already(redis_url: 
     """To those that wait for all queues; from then on it may be named."""
     async with consuming(redis_url) as c:
         waiting = asyncio.create_task(c.consumer.lease())
-        await until(c, lambda: bool(c.engine.desk._takes))
+        await until(c, lambda: bool(c.engine.sink._takes))
         await c.consumer.serve("new", Queue(priority=2))
         await c.enqueue("a", queue="new")
         [attempt] = await waiting
@@ -53,7 +53,7 @@ async def test_calls_that_wait_for_a_removed_queue_alone_fail_and_others_wait_on
         alone, both, every = (
             asyncio.create_task(c.consumer.lease(*names)) for names in (("old",), ("old", "default"), ())
         )
-        await until(c, lambda: sum(map(len, c.engine.desk._takes.values())) == 4)
+        await until(c, lambda: sum(map(len, c.engine.sink._takes.values())) == 4)
         await c.consumer.unserve("old")
         with pytest.raises(ConfigurationError, match="does not serve queue 'old' any more"):
             await alone
@@ -122,18 +122,18 @@ async def test_a_round_looks_at_few_of_many_calls_that_wait(redis_url: str) -> N
     number = 300
     config = ConsumerConfig(queues={"default": 1, "other": 1}, concurrency=1_000)
     async with consuming(redis_url, config) as c:
-        desk = c.engine.desk
+        sink = c.engine.sink
         waiting = [asyncio.create_task(c.consumer.lease("default", "other")) for _ in range(number)]
-        await until(c, lambda: len(desk._takes.get("other", ())) == number and not desk._unlooked)
+        await until(c, lambda: len(sink._takes.get("other", ())) == number and not sink._unlooked)
         for queue in c.engine._board.queues:
             c.engine._board.ask_again(queue)
-        assert list(desk._takes["default"])[:16] == list(desk.wants())
+        assert list(sink._takes["default"])[:16] == list(sink.wants(1_000, ()))
         board = c.engine._board
         for queue in board.queues:
             board.failed(queue, look_at=math.inf)
-        assert [] == list(desk.wants())
+        assert [] == list(sink.wants(1_000, ()))
         # A suspect is taken whatever else is known of its queue.
-        assert list(desk._takes["default"])[:16] == list(desk.wants(board.queues[:1]))
+        assert list(sink._takes["default"])[:16] == list(sink.wants(1_000, board.queues[:1]))
         for queue in board.queues:
             board.ask_again(queue)
         await c.enqueue("a")
@@ -145,8 +145,8 @@ async def test_a_round_looks_at_few_of_many_calls_that_wait(redis_url: str) -> N
         for one in waiting:
             one.cancel()
         await asyncio.wait(waiting)
-        assert not desk._takes
-        assert not desk._unlooked
+        assert not sink._takes
+        assert not sink._unlooked
 
 
 @run_async
@@ -155,8 +155,8 @@ async def test_calls_that_wait_for_an_empty_queue_keep_no_room_from_others(redis
     config = ConsumerConfig(queues={"empty": 1, "default": 1}, concurrency=2)
     async with consuming(redis_url, config) as c:
         idle = [asyncio.create_task(c.consumer.lease("empty")) for _ in range(5)]
-        desk = c.engine.desk
-        await until(c, lambda: len(desk._takes.get("empty", ())) == 5 and not desk._unlooked)
+        sink = c.engine.sink
+        await until(c, lambda: len(sink._takes.get("empty", ())) == 5 and not sink._unlooked)
         await c.enqueue("a")
         [attempt] = await c.consumer.lease("default")
         await attempt.done()

@@ -159,7 +159,7 @@ async def test_many_who_wait_share_what_comes_and_each_task_goes_to_one(redis_ur
             asyncio.create_task(c.consumer.lease(*queues[: 1 + place % 2], duration=20 + place % 3))
             for place in range(100)
         ]
-        while sum(map(len, c.engine.desk._takes.values())) < 100:
+        while sum(map(len, c.engine.sink._takes.values())) < 100:
             await c.next_round("deadlines")
         await c.enqueue(*(f"t{place}" for place in range(100)))
         await c.enqueue(*(f"o{place}" for place in range(50)), queue="other")
@@ -181,7 +181,7 @@ async def test_who_stops_waiting_gets_nothing_and_loses_nothing(proxy: Proxy, ta
         tasks.pending("a", "b", "c")
         for _ in range(100):
             await asyncio.sleep(0)
-        assert any(take.in_flight for takes in c.engine.desk._takes.values() for take in takes)
+        assert any(take.in_flight for takes in c.engine.sink._takes.values() for take in takes)
         for one in (waiting, again):
             one.cancel()
         await asyncio.wait({waiting, again})

@@ -129,12 +129,12 @@ async def test_tasks_that_were_taken_ahead_go_back_in_their_order(
         assert engine is not None
         ids = [f"t{number:03}" for number in range(400)]
         await running.client.enqueue_many(Task("t", queue="old", task_id=one) for one in ids)
-        while not engine._slots.waiting:
+        while not engine._slots._prefetch.number:
             await running.recorder.wait(RoundFinished, new=True)
         open_gate.set()
         await gate.begun.wait()
         await running.server.remove_queue("old")
-        assert 0 == engine._slots.waiting
+        assert 0 == engine._slots._prefetch.number
         gate.open.set()
         await queue_ended(running, "old")
         left = Tasks(redis_client, queue="old").ids("pending")
@@ -165,11 +165,11 @@ async def test_what_a_call_under_way_brings_of_a_removed_queue_goes_back(
         old.put(TaskState.PENDING, "suspect", extra={"x:crashes": 2})
         engine._board.ask_again(running.queues[1])
         engine._processor.wake()
-        while not engine._slots.reserved:
+        while not engine._intake._reserved:
             await running.next_round("deadlines")
         await running.server.remove_queue("old")
         proxy.release()
-        while engine._slots.reserved:
+        while engine._intake._reserved:
             await running.recorder.wait(RoundFinished, new=True)
         await running.settled()
         assert ["a", "b", "c", "suspect"] == old.ids("pending")

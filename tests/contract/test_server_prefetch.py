@@ -163,7 +163,7 @@ async def test_slots_that_have_become_free_are_filled_before_anything_goes_back(
         engine = running.server._engine
         assert engine is not None
         await running.next_round("heartbeater")
-        assert 0 == engine._slots.reserved
+        assert 0 == engine._intake._reserved
         engine._slots._concurrency = 6
         engine._slots._prefetch._patience = 0.0
         engine._intake.put_back_unstarted()

@@ -9,6 +9,9 @@ import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
+from pyasynq._engine.engine import Engine
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
@@ -20,7 +23,7 @@ from pyasynq.events import (
     TaskStarted,
 )
 from pyasynq.inspector import Inspector
-from pyasynq.server import Server
+from pyasynq.server import Server, ServerState
 from tests.fix_engine import QUICK, Gate, Recorder, do_nothing, make_server, serving
 from tests.run_async import run_async
 from tests.waiting import wait_until
@@ -136,6 +139,26 @@ async def test_an_idle_server_that_is_to_shut_down_when_idle_does_so_at_once(red
     await recorder.wait(HeartbeatWritten)
     server.request_shutdown(when_idle=True)
     assert 0 == await running
+
+
+@run_async
+async def test_a_start_that_is_cancelled_at_its_very_end_leaves_nothing_running(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All services have started by then, and the server has not heard of it."""
+    server = make_server(redis_url)
+    start = Engine.start
+
+    async def start_and_cancel(engine: Engine) -> None:
+        await start(engine)
+        asyncio.get_running_loop().call_soon(starting.cancel)
+
+    monkeypatch.setattr(Engine, "start", start_and_cancel)
+    starting = asyncio.create_task(server.start(do_nothing))
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    # That no task is left, `run_async` sees.
+    assert ServerState.CLOSED is server.state
 
 
 @run_async

@@ -12,7 +12,7 @@ from pyasynq._broker.leases import renew
 from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._broker.settle import Claim
 from pyasynq._broker.verdicts import Verdict
-from pyasynq._engine.consumer_demand import Desk, Take
+from pyasynq._engine.consumer_sink import ConsumerSink, Take
 from pyasynq._engine.core import EngineCore
 from pyasynq._engine.lease.lease_errors import error_of
 from pyasynq._engine.lease.lost_leases import LostLeases
@@ -43,7 +43,7 @@ _SETTLE_SECONDS = 0.5
 class ConsumerEngine(EngineCore):
     """Everything of one run of a consumer, from start to close."""
 
-    desk: Desk
+    sink: ConsumerSink
     noun = "consumer"
 
     def __init__(
@@ -56,20 +56,22 @@ class ConsumerEngine(EngineCore):
     ) -> None:
         super().__init__(target, NoRoutes(), config, settings, clock=clock, events=events)
 
-    def _make_demand(self, parts: Parts) -> Desk:
-        self.desk = Desk(parts)
+    def _make_sink(self, parts: Parts) -> ConsumerSink:
+        self.sink = ConsumerSink(parts)
         self._lost_leases = LostLeases(parts)
-        return self.desk
+        return self.sink
 
     def _receivers(self) -> tuple[Service, ...]:
-        self.desk.on_wanted = self._intake.only
-        self.desk.on_change = self._processor.wake
+        self.sink.on_wanted = self._intake.only
+        self.sink.on_change = self._processor.wake
         return ()
 
     async def take(
         self, queues: Iterable[str], *, limit: int, wait: float | None, lease: int | None
     ) -> list[Attempt]:
-        """Return up to `limit` attempts; see `Desk.take`. A lease of None is renewed until they are let go.
+        """Return up to `limit` attempts; see `ConsumerSink.take`.
+
+        A lease of None is renewed until they are let go.
 
         Raises:
             ConfigurationError: for a queue that this consumer does not serve.
@@ -80,7 +82,7 @@ class ConsumerEngine(EngineCore):
         seconds = self._settings.lease if lease is None else lease
         take = Take(limit, seconds, chosen or None, renewed=lease is None)
         take.unasked.update(chosen or self._parts.queues)
-        attempts = await self.desk.take(take, wait)
+        attempts = await self.sink.take(take, wait)
         if lease is not None:
             await self._clip(attempts)
         return attempts
@@ -101,20 +103,20 @@ class ConsumerEngine(EngineCore):
             # The tasks are taken, and are settled at their deadlines all the same.
             pass
         except BaseException:
-            self.desk.put_back(attempts)
+            self.sink.put_back(attempts)
             raise
 
     async def extend(self, attempt: Attempt, seconds: int) -> None:
         """Let a lease end so many seconds from now, but not after the attempt's deadline.
 
-        Raises what `Desk.require_held` raises, and RedisError; then the lease ends when it did before, or
-        later.
+        Raises what `ConsumerSink.require_held` raises, and RedisError; then the lease ends when it did
+        before, or later.
         """
-        self.desk.require_held(attempt)
+        self.sink.require_held(attempt)
         asked_at = self._clock.monotonic()
         seconds = min(seconds, _seconds_left(attempt, asked_at))
         await self._move_leases([attempt], seconds)
-        self.desk.require_held(attempt)
+        self.sink.require_held(attempt)
         if attempt.message.unique_key:
             lock = HeldLock(attempt.id, attempt.message.unique_key)
             await self._driver.run(renew_locks(attempt.queue, [lock], lease_seconds=seconds))
@@ -151,14 +153,14 @@ class ConsumerEngine(EngineCore):
         if attempt is not None and attempt.token == receipt.token:
             # An attempt that is being settled is returned: the same settle again waits for its confirmation.
             if attempt.verdict is None or not attempt.verdict.by_holder:
-                self.desk.require_held(attempt)
+                self.sink.require_held(attempt)
             return attempt
         found = await self._adopt(queue, task_id, receipt)
         if isinstance(found, Attempt):
             now = self._clock.monotonic()
             if found.deadline <= now:
                 found.cancel(TaskTimeoutError(), monotonic=now)
-            self.desk.require_held(found)
+            self.sink.require_held(found)
         return found
 
     async def _adopt(self, queue: str, task_id: str, receipt: Receipt) -> Attempt | Verdict:
@@ -195,7 +197,7 @@ class ConsumerEngine(EngineCore):
         attempt.deadline_at = receipt.deadline
         attempt.deadline = asked_at + receipt.deadline - found.redis_now.timestamp
         self._roster.add(attempt)
-        self.desk.hold(attempt)
+        self.sink.hold(attempt)
         return attempt
 
     async def drain(self) -> None:
@@ -206,11 +208,11 @@ class ConsumerEngine(EngineCore):
         left = self.time_left()
         self.stop_taking()
         self.ready = False
-        self.desk.close()
-        for attempt in list(self.desk.running):
+        self.sink.close()
+        for attempt in list(self.sink.held):
             if not attempt.renewed:
-                self.desk.running.remove(attempt)
-        running = self.desk.running
+                self.sink.held.remove(attempt)
+        running = self.sink.held
         if running:
             self._events.emit(ShutdownWaiting(len(running), self._shutdown_timeout))
         if not await running.wait_until_idle(self._shutdown_timeout):
@@ -218,7 +220,7 @@ class ConsumerEngine(EngineCore):
             for attempt in list(running):
                 attempt.cancel(ServerStopping(), monotonic=now)
             await running.wait_until_idle(self._cancel_timeout)
-        back = self.desk.put_back([one for one in self._roster if one in running])
+        back = self.sink.put_back([one for one in self._roster if one in running])
         if back:
             self._events.emit(TasksPutBack(len(back)))
         await self._stop_services(left)

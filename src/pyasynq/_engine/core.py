@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.run.routes import Router
     from pyasynq._engine.settings import EngineSettings
-    from pyasynq._engine.take.demand import Demand
+    from pyasynq._engine.take.sink import Sink
     from pyasynq._redis.facts import ServerFacts
     from pyasynq._redis.url import RedisTarget
     from pyasynq.config import ServerConfig
@@ -76,7 +76,7 @@ CLIENT_NAME = "pyasynq-server"
 class EngineCore:
     """Takes, leases, settles and recovers. It belongs to one event loop, and is started and closed once.
 
-    A subclass says who wants tasks (`_make_demand`), what is done at shutdown, and which services it needs
+    A subclass says who wants tasks (`_make_sink`), what is done at shutdown, and which services it needs
     beside those that every engine has.
 
     Attributes:
@@ -150,12 +150,17 @@ class EngineCore:
                 await service.start()
                 self._started.append(service)
         except BaseException:
-            await self._stop_services(self.time_left())
-            await self.close()
+            await self.undo_start()
             raise
         self._record.status = "active"
         self.ready = True
         self._heartbeater.beat_now()
+
+    async def undo_start(self) -> None:
+        """Stop the services that have started, and close connections. Twice is harmless."""
+        self.ready = False
+        await self._stop_services(self.time_left())
+        await self.close()
 
     async def _check_eviction(self, facts: ServerFacts) -> None:
         """Warn once if Redis, or a node of the cluster, evicts tasks."""
@@ -221,7 +226,7 @@ class EngineCore:
         self._processor.wake()
         self._events.emit(QueueChanged(self.server_id, name, change))
 
-    def _make_demand(self, parts: Parts) -> Demand:
+    def _make_sink(self, parts: Parts) -> Sink:
         """Return who wants tasks."""
         raise NotImplementedError
 
@@ -247,9 +252,9 @@ class EngineCore:
             roster=self._roster,
             settles=self._settles,
         )
-        demand = self._make_demand(parts)
+        sink = self._make_sink(parts)
         self._wake_up = WakeUp(self._make_watcher)
-        self._intake = Intake(parts, demand, self)
+        self._intake = Intake(parts, sink, self)
         self._intake.taking = self._taking
         self._settles.on_refused = partial(conclude_refused, parts)
         self._settles.batches.is_ordered = self._board.is_ordered
@@ -261,7 +266,7 @@ class EngineCore:
         self._heartbeater = Heartbeater(
             parts, self._beat_driver, self._record, rule, watch, owns_process=self._owns_process
         )
-        self._processor = Processor(parts, demand, self._intake, self._wake_up)
+        self._processor = Processor(parts, sink, self._intake, self._wake_up)
         self._progress_writer = ProgressWriter(parts)
         self._forwarder = self._for_each_node(
             Forwarder.name, lambda _, queues: Forwarder(parts, queues, self._wake_up)

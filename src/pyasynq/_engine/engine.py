@@ -18,7 +18,7 @@ from pyasynq._engine.run.runner import Runner
 from pyasynq._engine.run.threads import HandlerThreads
 from pyasynq._engine.services.aggregator import Aggregator
 from pyasynq._engine.services.health_check import HealthCheck
-from pyasynq._engine.take.demand import Slots
+from pyasynq._engine.take.sink import Slots
 from pyasynq._exit_codes import EXIT_CLEAN, EXIT_OVERDUE, EXIT_UNFINISHED
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq.events import AttemptAbandoned, Outcome, ShutdownHung, ShutdownWaiting, TasksPutBack
@@ -74,7 +74,7 @@ class Engine(EngineCore):
         if isinstance(attempt.cause, ServerStopping):
             self._events.emit(ShutdownHung(_describe(attempt), f"a place in the child process {pid}"))
 
-    def _make_demand(self, parts: Parts) -> Slots:
+    def _make_sink(self, parts: Parts) -> Slots:
         self._runner = Runner(parts, self._threads, self._children)
         self._slots = Slots(parts, self._runner)
         return self._slots

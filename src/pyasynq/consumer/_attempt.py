@@ -125,7 +125,7 @@ class Attempt:
 
     async def wait_cancelled(self) -> PyasynqError | None:
         """Wait until you should stop, and return why; None when the attempt was settled instead."""
-        await self._engine.desk.wait_cancelled(self._attempt)
+        await self._engine.sink.wait_cancelled(self._attempt)
         return self.cancelled
 
     async def done(self, result: bytes | str | None = None) -> None:
@@ -224,7 +224,7 @@ class Attempt:
             RedisError: when Redis cannot be reached within the time-out, or refuses.
         """
         attempt = self._attempt
-        self._engine.desk.require_held(attempt)
+        self._engine.sink.require_held(attempt)
         await TaskContext(attempt).write_result(data)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
@@ -238,7 +238,7 @@ class Attempt:
     async def _settle(self, ending: Ending, verdict: Verdict) -> None:
         if isinstance(ending, Succeeded) and ending.result is not None:
             check_result_size(ending.result, self._config.max_result)
-        await self._engine.desk.settle(self._attempt, ending, verdict)
+        await self._engine.sink.settle(self._attempt, ending, verdict)
 
     def __repr__(self) -> str:
         return f"Attempt(id={self.id!r}, type={self._attempt.message.type!r}, queue={self.queue!r})"
@@ -334,10 +334,10 @@ async def let_go(attempts: Attempts, engine: ConsumerEngine, error: BaseExceptio
     for place, one in enumerate(attempts._attempts):  # noqa: SLF001 - the other half of the class
         attempt = one._attempt  # noqa: SLF001 - the same
         if isinstance(error, Exception) and place in attempts._begun:  # noqa: SLF001 - the same
-            failed += engine.desk.fail(attempt, error)
+            failed += engine.sink.fail(attempt, error)
         else:
             rest.append(attempt)
-    settled = [*failed, *engine.desk.put_back(rest)]
+    settled = [*failed, *engine.sink.put_back(rest)]
     # Who is being cancelled is not kept waiting for Redis; closing the consumer sees to it.
     if settled and (error is None or isinstance(error, Exception)):
         await asyncio.wait(settled)

@@ -178,7 +178,7 @@ class HandWorker(Engine):
         if not self._since:
             return
         until = [self._give_up_at, *(self._deadline(attempt) for attempt in self._since)]
-        if self._intake.room:
+        if self._intake.appetite.room > 0:
             until.append(now + _LOOK_SECONDS)
         self._ended.clear()
         wait = asyncio.ensure_future(self._ended.wait())

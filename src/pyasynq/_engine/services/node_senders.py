@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyasynq._background.service import Service
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.services.sender import Parcel
-    from pyasynq._engine.take.demand import Demand
     from pyasynq._engine.take.intake import Intake
 
 _SHORTEST_PATIENCE: Final = 0.1
@@ -35,8 +34,8 @@ class NodeSender(Sender):
         mean_seconds: moving average of the time that it takes to answer.
     """
 
-    def __init__(self, service: Service, parts: Parts, demand: Demand, intake: Intake) -> None:
-        super().__init__(service, parts, demand, intake)
+    def __init__(self, service: Service, parts: Parts, intake: Intake) -> None:
+        super().__init__(service, parts, intake)
         self.in_flight = 0
         self.is_failing = False
         self.mean_seconds = 0.0
@@ -89,14 +88,12 @@ class NodeSenders:
     Args:
         service: the processor.
         parts: of the engine.
-        demand: who wants tasks.
         intake: whose calls these are.
     """
 
-    def __init__(self, service: Service, parts: Parts, demand: Demand, intake: Intake) -> None:
+    def __init__(self, service: Service, parts: Parts, intake: Intake) -> None:
         self._service = service
         self._parts = parts
-        self._demand = demand
         self._intake = intake
         self._senders: dict[str, NodeSender] = {}
         self._left: dict[str, frozenset[str]] = {}
@@ -109,7 +106,7 @@ class NodeSenders:
         """Send a parcel and hand out the answers; those of slow nodes are handed out when they come."""
         parts = parcel.by_node(self._node_of)
         for node in parts.keys() - self._senders.keys():
-            self._senders[node] = NodeSender(self._service, self._parts, self._demand, self._intake)
+            self._senders[node] = NodeSender(self._service, self._parts, self._intake)
         wait = _Wait({node: self._senders[node].patience for node in parts})
         for node, part in parts.items():
             self._start(node, part, wait)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import random
 from typing import TYPE_CHECKING, Final
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyasynq._engine.engine_parts import Parts
-    from pyasynq._engine.take.demand import Demand
     from pyasynq._engine.take.intake import Intake
     from pyasynq._engine.take.queue_board import ServedQueue
+    from pyasynq._engine.take.sink import Sink
     from pyasynq._engine.take.wake_up import WakeUp
 
 
@@ -36,14 +37,14 @@ class Processor(Service):
 
     name = "processor"
 
-    def __init__(self, parts: Parts, demand: Demand, intake: Intake, wake_up: WakeUp) -> None:
+    def __init__(self, parts: Parts, sink: Sink, intake: Intake, wake_up: WakeUp) -> None:
         super().__init__(parts.events)
         self._parts = parts
-        self._demand = demand
+        self._sink = sink
         self._intake = intake
         self._wake_up = wake_up
         senders = NodeSenders if parts.driver.target.is_cluster else Sender
-        self._sender: Sender | NodeSenders = senders(self, parts, demand, intake)
+        self._sender: Sender | NodeSenders = senders(self, parts, intake)
         self._poll = seconds_of("task_check_interval", parts.config.task_check_interval)
         self._was_quiet = True
         self._pause_reports = 0
@@ -71,7 +72,7 @@ class Processor(Service):
             # A burst watches no queue, and the handlers that have just ended may have enqueued.
             intake.board.ask_all_again()
         self._was_quiet = quiet
-        if self._demand.waiting:
+        if self._intake.appetite.give_back_at < math.inf:
             await self._watch_pauses()
         await self._renew_watches()
         parcel = self._pack()
@@ -88,7 +89,6 @@ class Processor(Service):
         # Quiet before and after: this round may have started what it took.
         if quiet and self._is_quiet and self._is_finished():
             self.on_idle()
-        self._demand.resize()
         return self._seconds_to_rest()
 
     def close_when_idle(self) -> None:
@@ -124,7 +124,6 @@ class Processor(Service):
             # The batch goes before the question: whoever frees a slot may take it.
             if not batch.in_steps:
                 intake.board.slot_freed(batch.queue)
-        self._demand.resize()
         asks = intake.reserve_asks()
         return Parcel(batches, asks, intake.finds(), intake.quarantines(), intake.proofs_to_end())
 
@@ -179,7 +178,7 @@ class Processor(Service):
 
         One that was left to others for a while is not polled: the new watch shows whether they took the task.
         """
-        if self._parts.config.burst or not self._intake.room:
+        if self._parts.config.burst or self._intake.appetite.room <= 0:
             return
         board = self._intake.board
         queues = board.to_watch_again(self._parts.clock.monotonic())
@@ -234,14 +233,12 @@ class Processor(Service):
     @property
     def _is_quiet(self) -> bool:
         """Whether nothing runs or waits to, nothing is to be written, and no second pipeline is under way."""
-        demand = self._demand
-        here = demand.running or demand.waiting or self._parts.settles.outstanding
-        return self._side is None and not here
+        return self._side is None and not self._sink.held and not self._parts.settles.outstanding
 
     def _is_finished(self) -> bool:
         if self._closes_when_idle:
             return not self._intake.unclear
         config = self._parts.config
-        if self._demand.is_over:
+        if self._intake.appetite.is_over:
             return True
         return config.burst and self._intake.is_all_empty

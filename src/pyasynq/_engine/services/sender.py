@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.settle.settle_entry import Batch
-    from pyasynq._engine.take.demand import Demand
     from pyasynq._engine.take.intake import Ask, Intake, Unclear, Unreadable
     from pyasynq._redis.plan import Plan
 
@@ -69,13 +68,11 @@ class Sender:
     Args:
         service: in whose name failures are reported.
         parts: of the engine.
-        demand: who wants tasks.
         intake: whose calls these are.
     """
 
-    def __init__(self, service: Service, parts: Parts, demand: Demand, intake: Intake) -> None:
+    def __init__(self, service: Service, parts: Parts, intake: Intake) -> None:
         self._parts = parts
-        self._demand = demand
         self._intake = intake
         self._failures = QueueFailures(service, parts.clock)
         self._backoff = Backoff()
@@ -135,7 +132,7 @@ class Sender:
                 intake.leave_alone(call.queue, self._look_at(call.queue, answer))
             else:
                 intake.found(call, answer)
-        self._demand.begin(later=self._parts.settles.fresh > 0)
+        intake.deliver()
         for task, _ in parcel.quarantines:
             answer = next(answers)
             if isinstance(answer, Exception):

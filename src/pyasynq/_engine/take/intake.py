@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.dequeue import dequeue, find_dequeued
-from pyasynq._broker.leases import confirm_begin, quarantine
+from pyasynq._broker.leases import RAN_ALONE, confirm_begin, quarantine
 from pyasynq._broker.settle import Claim
 from pyasynq._broker.stored import check_task_id
 from pyasynq._broker.verdicts import LEASED
@@ -17,9 +17,9 @@ from pyasynq._checks import seconds_of
 from pyasynq._engine.run.attempt import Attempt, Phase
 from pyasynq._engine.run.begin import token_ending
 from pyasynq._engine.run.outcome import Requeue
-from pyasynq._engine.take.demand import ASKS_AT_ONCE
 from pyasynq._engine.take.poison_guard import SuspectWatch, suspect_threshold
 from pyasynq._engine.take.queue_order import StrictOrder, WeightedOrder
+from pyasynq._engine.take.sink import ASKS_AT_ONCE
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import ReplyLostError
 from pyasynq.events import GhostsDropped, MessageQuarantined
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.dequeue import Dequeued, DequeuedTask
     from pyasynq._engine.engine_parts import Parts
-    from pyasynq._engine.take.demand import Demand, Want
     from pyasynq._engine.take.queue_board import ServedQueue
+    from pyasynq._engine.take.sink import Appetite, Sink, Want
     from pyasynq._redis.plan import Plan
     from pyasynq.context import Home
 
@@ -67,10 +67,10 @@ class Unreadable(NamedTuple):
 class Intake:
     """The processor's hands: asks on behalf of those who want tasks, and turns answers into attempts."""
 
-    def __init__(self, parts: Parts, demand: Demand, home: Home) -> None:
+    def __init__(self, parts: Parts, sink: Sink, home: Home) -> None:
         config = parts.config
         self._parts = parts
-        self._demand = demand
+        self._sink = sink
         self._home = home
         self._order = (StrictOrder if config.strict_priority else WeightedOrder)(config.priorities)
         limits = [
@@ -87,6 +87,13 @@ class Intake:
         self._calls = itertools.count(1)
         self._token_ending = token_ending(parts)
         self.board = parts.board
+        self._reserved = 0
+        """For how many tasks there are calls without an answer."""
+        self._may_wait = False
+        """Whether tasks may be taken before they can begin; False until an answer has shown that they may."""
+        self._arrived: list[tuple[Want, Sequence[Attempt]]] = []
+        self._answered: list[Want] = []
+        """Wants of calls that were answered in this pipeline."""
         self.taken = 0
         """How many tasks have been taken since the start, without those that were put back unstarted."""
         self._released: set[str] = set()
@@ -103,21 +110,30 @@ class Intake:
     @property
     def taking(self) -> bool:
         """Whether tasks are taken at all; shutdown and TSTP end it."""
-        return self._demand.taking
+        return self._sink.taking
 
     @taking.setter
     def taking(self, taking: bool) -> None:
-        self._demand.taking = taking
+        self._sink.taking = taking
 
     @property
-    def room(self) -> int:
-        """How many tasks may be taken now."""
-        return self._demand.room
+    def appetite(self) -> Appetite:
+        """How much can be taken now."""
+        return self._sink.appetite(self._reserved)
+
+    @property
+    def _room(self) -> int:
+        """For how many tasks there is room, besides those that have just come."""
+        return max(0, self.appetite.room - sum(len(attempts) for _, attempts in self._arrived))
+
+    def _wants(self) -> Sequence[Want]:
+        room = self.appetite.room if self.taking else 0
+        return self._sink.wants(room, self._suspects.waiting) if room > 0 else ()
 
     @property
     def may_overlap(self) -> bool:
         """Whether a call may leave while another one is under way: nothing depends on their order."""
-        return self._is_plain and self._demand.may_overlap
+        return self._is_plain and self.appetite.overlap_from is not None
 
     @property
     def _is_plain(self) -> bool:
@@ -138,15 +154,17 @@ class Intake:
     @property
     def has_room_aside(self) -> bool:
         """Whether there is so much room alongside the calls under way that another one is worth its cost."""
-        return self.taking and self._plenty and self._demand.room >= self._demand.least_aside
+        appetite = self.appetite
+        least = appetite.overlap_from
+        return self.taking and self._plenty and least is not None and appetite.room >= least
 
     def next_ask(self, now: float) -> float:
         """Return the monotonic time from which there is something to ask; infinity until an attempt ends."""
-        if not self.taking or not self.room:
+        if not self.taking or self.appetite.room <= 0:
             return math.inf
-        guard, wants = self._suspects, self._demand.wants(self._suspects.waiting)
+        guard, wants = self._suspects, self._wants()
         if guard.is_silent:
-            is_over = self._is_drained or (guard.alone is not None and guard.alone not in self._demand.taken)
+            is_over = self._is_drained or (guard.alone is not None and guard.alone not in self._sink.held)
             return 0.0 if is_over else now + guard.saved(now)
         if any(want.unasked for want in wants):
             return 0.0
@@ -154,34 +172,27 @@ class Intake:
         if turn is None:
             return self.board.next_look()
         queue, _ = turn
-        return min(self.board.next_look(), guard.due(guard.waiting[queue], self._demand.taken, now))
+        return min(self.board.next_look(), guard.due(guard.waiting[queue], self._sink.held, now))
 
     @property
     def next_return(self) -> float:
         """Monotonic time from which there is something to put back; infinity while calls are under way."""
-        demand = self._demand
-        if demand.reserved:
+        if self._reserved:
             return math.inf
-        if self._late or (demand.waiting and not demand.taking):
-            return 0.0
-        return demand.patient_until
+        return 0.0 if self._late else self.appetite.give_back_at
 
     def put_back_unstarted(self) -> None:
         """Put tasks back that wait for a slot in vain: for too long, or none will be started any more.
 
         It is done when no calls are under way: what those bring stood behind these in the queue.
         """
-        if self.next_return > self._parts.clock.monotonic():
+        now = self._parts.clock.monotonic()
+        if self.next_return > now:
             return
-        # Slots may have become free in this turn of the loop.
-        self._demand.fill()
-        if self.next_return > self._parts.clock.monotonic():
-            return
-        is_in_vain = not self.taking or self._demand.patient_until <= self._parts.clock.monotonic()
-        withdrawn = self._demand.withdraw() if is_in_vain else ()
-        self.taken -= len(withdrawn)
+        given_back = self._sink.give_back() if self.appetite.give_back_at <= now else ()
+        self.taken -= len(given_back)
         late, self._late = self._late, []
-        for attempt in (*withdrawn, *late):
+        for attempt in (*given_back, *late):
             self._put_back(attempt)
 
     def changed(self, key: str) -> bool:
@@ -204,9 +215,9 @@ class Intake:
         """Reserve room for the tasks of this round; return its dequeue calls."""
         now = self._parts.clock.monotonic()
         # What an unclear call has taken needs the slots that it was asked for.
-        if not self.taking or self._ready_unclear(now):
+        if self._ready_unclear(now):
             return []
-        wants = self._demand.wants(self._suspects.waiting)
+        wants = self._wants()
         if not wants:
             return []
         asks = self._ask_for_suspect(wants, now) if self._suspects.is_wary else []
@@ -226,11 +237,10 @@ class Intake:
 
     def _ask_for_suspect(self, wants: Sequence[Want], now: float) -> list[Ask]:
         """Begin or end a silence as far as it is time; return the call that takes a suspect, if any."""
-        guard, demand = self._suspects, self._demand
+        guard = self._suspects
         turn = self._suspect_turn(wants)
         crashes = None if turn is None else guard.waiting[turn[0]]
-        ending = guard.advance(crashes, demand.taken, demand.reserved, now)
-        demand.may_prefetch = demand.may_prefetch and not guard.is_silent
+        ending = guard.advance(crashes, self._sink.held, self._reserved, now)
         if turn is None or ending is None:
             return []
         queue, want = turn
@@ -239,7 +249,7 @@ class Intake:
     @property
     def _is_drained(self) -> bool:
         """Whether nothing runs or waits to, and no call may bring anything."""
-        return not self._demand.reserved and not self._demand.taken
+        return not self._reserved and not self._sink.held
 
     def _suspect_turn(self, wants: Sequence[Want]) -> tuple[ServedQueue, Want] | None:
         """Return the next queue in which a suspect waits that is wanted, and the want."""
@@ -249,7 +259,7 @@ class Intake:
     def free_room(self, asks: Iterable[Ask]) -> None:
         """Let others have the room of calls that are slow to be answered."""
         for ask in asks:
-            self._demand.reserved -= ask.limit
+            self._reserved -= ask.limit
             self._released.add(ask.token)
 
     def _release(self, ask: Ask) -> bool:
@@ -257,7 +267,7 @@ class Intake:
         if self._released and ask.token in self._released:
             self._released.discard(ask.token)
             return True
-        self._demand.reserved -= ask.limit
+        self._reserved -= ask.limit
         return False
 
     def leave_alone(self, queue: str, until: float) -> None:
@@ -279,7 +289,7 @@ class Intake:
         """Return the call that notes that a suspect is not alone any more, when its silence is over."""
         alone = self._suspects.alone
         now = self._parts.clock.monotonic()
-        if alone is None or not self.room or self._suspects.saved(now):
+        if alone is None or self.appetite.room <= 0 or self._suspects.saved(now):
             return []
         if self.board.ready_at(alone.queue) > now:
             self._suspects.end_silence(now)
@@ -300,17 +310,18 @@ class Intake:
 
     def requeue_waiting(self, queue: str) -> None:
         """Put back what was taken from a queue and not started, once the calls under way are answered."""
-        withdrawn = self._demand.withdraw(queue)
-        self.taken -= len(withdrawn)
-        self._late += withdrawn
+        given_back = self._sink.give_back(queue)
+        self.taken -= len(given_back)
+        self._late += given_back
         self._suspects.forget(queue)
 
     def serve(self) -> None:
         """Take from the queues that the board serves now, by their priorities."""
         priorities = self.board.priorities
         self._order.weigh(priorities)
-        self._demand.serve(priorities)
-        self._demand.may_prefetch = self._is_plain
+        self._sink.serve(priorities)
+        self._may_wait = self._is_plain
+        self.deliver()
 
     def _ask(
         self,
@@ -338,7 +349,7 @@ class Intake:
         )
         want.asked(queue.name)
         self.board.asked(queue, now)
-        self._demand.reserved += limit
+        self._reserved += limit
         return Ask(queue, want, limit, token, queue.state.changes, now, plan)
 
     def answered(self, ask: Ask, answer: Dequeued) -> None:
@@ -355,11 +366,13 @@ class Intake:
             # handlers any more.
             room = 0
         elif was_free:
-            room = 0 if self._suspects.is_silent else self.room
+            # Others may begin by now alongside a suspect that was to run alone.
+            is_alone = self._suspects.is_silent or RAN_ALONE in ask.token
+            room = 0 if is_alone else self._room
         self._start(attempts[:room], ask.want)
         self._parts.roster.add_all(attempts[room:])
         self._late += attempts[room:]
-        ask.want.heard(None)
+        self._answered.append(ask.want)
         if self._suspects.threshold:
             self._suspects.took(attempts, ask.queue, answer.suspect_waiting if ask.queue.is_served else 0)
         if answer.empty or answer.limited_by:
@@ -367,7 +380,7 @@ class Intake:
             self._order.forget(ask.queue.name)
         look_at = now + parts.settings.safety_poll
         self.board.answered(ask.queue, answer, changes=ask.changes, now=now, look_at=look_at)
-        self._demand.may_prefetch = self._is_plain
+        self._may_wait = self._is_plain
         if answer.ghosts:
             parts.events.emit(GhostsDropped(ask.queue.name, answer.ghosts))
 
@@ -376,7 +389,7 @@ class Intake:
         self._release(ask)
         if isinstance(error, ReplyLostError):
             self.unclear.append(Unclear(ask.queue.name, ask.want, ask.token, ask.asked_at))
-            self._demand.may_prefetch = False
+            self._may_wait = False
         self.board.failed(ask.queue, look_at=until)
         ask.want.heard(error)
 
@@ -395,7 +408,7 @@ class Intake:
             queue = self.board.queue(call.queue)
             self._suspects.took(attempts, queue, self._suspects.waiting.get(queue, 0))
         is_timely = self.taking and is_served and now - call.asked_at < call.want.lease / 2
-        room = self.room if is_timely and not self._suspects.is_silent else 0
+        room = self._room if is_timely and not self._suspects.is_silent else 0
         self._start(attempts[:room], call.want)
         self._parts.roster.add_all(attempts[room:])
         for attempt in attempts[room:]:
@@ -462,7 +475,15 @@ class Intake:
     def _start(self, attempts: Sequence[Attempt], want: Want) -> None:
         self.taken += len(attempts)
         self._parts.roster.add_all(attempts)
-        self._demand.start(attempts, want)
+        self._arrived.append((want, attempts))
+
+    def deliver(self) -> None:
+        """Hand over what the answers of a pipeline have brought."""
+        arrived, self._arrived = self._arrived, []
+        answered, self._answered = self._answered, []
+        self._sink.accept(arrived, may_wait=self._may_wait)
+        for want in answered:
+            want.heard(None)
 
     def _put_back(self, attempt: Attempt) -> None:
         attempt.phase = Phase.SETTLING

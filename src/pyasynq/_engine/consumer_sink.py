@@ -1,10 +1,9 @@
-"""A consumer's demand: those who wait for tasks, and the attempts that were handed to them."""
+"""The sink of a consumer: takes that wait for tasks, and the attempts that were handed to them."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import math
 from collections import OrderedDict
 from itertools import islice
 from operator import attrgetter
@@ -18,7 +17,7 @@ from pyasynq._engine.run.conclusion import ServerStopping, broken_off, conclude
 from pyasynq._engine.run.outcome import Failed, Gone, PutBack
 from pyasynq._engine.run.routes import received_task
 from pyasynq._engine.run.slot_table import RunningAttempts
-from pyasynq._engine.take.demand import ASKS_AT_ONCE, Want
+from pyasynq._engine.take.sink import ASKS_AT_ONCE, Appetite, Want
 from pyasynq.errors import AttemptSettledError, ConfigurationError, LeaseExpiredError
 from pyasynq.events import TaskStarted
 
@@ -44,8 +43,8 @@ class Take(Want):
     Attributes:
         attempts: what it has got.
         error: of the last dequeue call for it; None when that was answered.
-        number: its place among all takes, by age; set by the desk.
-        unlooked: the desk's takes with queues that have not been asked; it strikes itself off.
+        number: its place among all takes, by age; set by the sink.
+        unlooked: the sink's takes with queues that have not been asked; it strikes itself off.
     """
 
     __slots__ = ("_over", "attempts", "error", "most", "number", "ready", "timer", "unlooked")
@@ -106,7 +105,7 @@ class Take(Want):
             self.close()
 
 
-class Desk:
+class ConsumerSink:
     """Hands attempts out, and takes back what their holders have to say about them.
 
     The attempts of one kind of take are renewed until their holder lets go of them: a deadline or a request
@@ -128,15 +127,7 @@ class Desk:
         self._closed = False
         self._alarms: dict[Attempt, asyncio.Future[None]] = {}
         self.taking = True
-        self.reserved = 0
-        self.may_prefetch = False
-        self.may_overlap = False
-        self.least_aside = 0
-        self.is_over = False
-        # Whoever takes a task begins with it: nothing waits here.
-        self.waiting = 0
-        self.patient_until = math.inf
-        self.taken = self.running = RunningAttempts()
+        self.held = RunningAttempts()
         """The attempts that were handed out and not let go of."""
         self.on_wanted: Callable[[Collection[str] | None], None] = lambda _: None
         """Called with the names of the queues of which tasks are wanted, None for all, when they change."""
@@ -145,22 +136,16 @@ class Desk:
 
     # What the intake asks.
 
-    @property
-    def room(self) -> int:
-        """How many tasks may be taken now."""
-        return max(0, self._parts.config.concurrency - len(self.running)) if self._takes else 0
+    def appetite(self, reserved: int) -> Appetite:
+        """Return how many attempts may be held besides those that are."""
+        return Appetite(self._parts.config.concurrency - len(self.held) - reserved if self._takes else 0)
 
-    def resize(self) -> None:
-        """Do nothing: the room is as large as the configuration says."""
-
-    def wants(self, suspected: Iterable[ServedQueue] = ()) -> Sequence[Take]:
+    def wants(self, room: int, suspected: Iterable[ServedQueue]) -> Sequence[Take]:
         """Return the takes for which a queue is to be asked now and that have room, the oldest first.
 
         However many takes wait, only the oldest of each queue are looked at.
         """
-        left = self._parts.config.concurrency - len(self.running)
-        if left <= 0 or not self._takes:
-            return ()
+        left = room
         found = dict.fromkeys(islice(self._unlooked, left))
         to_ask = self._parts.board.to_ask(self._parts.clock.monotonic())
         names = {queue.name: None for queue in (*suspected, *to_ask)}
@@ -175,11 +160,12 @@ class Desk:
                 wants.append(take)
         return wants
 
-    def start(self, attempts: Sequence[Attempt], want: Want) -> None:
-        """Hand attempts out; put their tasks back when nobody waits for them any more."""
-        assert isinstance(want, Take)  # noqa: S101 - `wants` returns no others
-        for attempt in attempts:
-            self._hand_out(attempt, want)
+    def accept(self, taken: Sequence[tuple[Want, Sequence[Attempt]]], *, may_wait: bool) -> None:  # noqa: ARG002 - none waits
+        """Hand attempts out; put the tasks back that are not waited for any more."""
+        for take, attempts in taken:
+            assert isinstance(take, Take)  # noqa: S101 - `wants` returns no others
+            for attempt in attempts:
+                self._hand_out(attempt, take)
 
     def _hand_out(self, attempt: Attempt, want: Take) -> None:
         parts = self._parts
@@ -202,13 +188,7 @@ class Desk:
         if parts.events.wants(TaskStarted):
             parts.events.emit(TaskStarted(attempt.queue, attempt.id, message.type, message.retried))
 
-    def begin(self, *, later: bool) -> None:
-        """Do nothing: whatever was taken has begun."""
-
-    def fill(self) -> None:
-        """Do nothing: whatever was taken has begun."""
-
-    def withdraw(self, queue: str | None = None) -> Sequence[Attempt]:  # noqa: ARG002 - as the protocol says
+    def give_back(self, queue: str | None = None) -> Sequence[Attempt]:  # noqa: ARG002 - as the protocol says
         """Return nothing: whatever was taken has begun."""
         return ()
 
@@ -224,7 +204,7 @@ class Desk:
 
     def hold(self, attempt: Attempt) -> None:
         """Give an attempt that has begun a slot."""
-        self.running.add(attempt)
+        self.held.add(attempt)
         attempt.on_cancel = self._canceled
 
     # What those who take tasks ask.
@@ -350,7 +330,7 @@ class Desk:
         settled = attempt.settled = self._loop.create_future()
         if is_leased(attempt.token):
             attempt.verdict = verdict
-        self.running.remove(attempt)
+        self.held.remove(attempt)
         conclude(self._parts, attempt, received_task(attempt.message), None, ending)
         self._ring(attempt)
         self.on_change()
@@ -362,7 +342,7 @@ class Desk:
             alarm.set_result(None)
 
     def _end_wait(self, take: Take) -> None:
-        take.end_wait(at_once=self._parts.config.concurrency <= len(self.running))
+        take.end_wait(at_once=self._parts.config.concurrency <= len(self.held))
         take.timer = self._loop.call_later(_LAST_LOOK_SECONDS, lambda: take.end_wait(at_once=True))
 
     def _enter(self, take: Take) -> None:

@@ -1,9 +1,10 @@
-"""Who wants tasks and gets them: the slots of a server's handlers, or those who wait at a consumer."""
+"""Where taken tasks go: the slots of a server's handlers, with tasks that wait for one."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Protocol
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pyasynq._engine.run.attempt import SETTLING
 from pyasynq._engine.run.outcome import LetGo, Requeue
@@ -59,74 +60,59 @@ class Want:
         self.in_flight -= 1
 
 
-class Demand(Protocol):
-    """What the intake takes tasks for. All of it belongs to the event loop.
+class Appetite(NamedTuple):
+    """How much a sink can take now.
 
     Attributes:
-        taking: whether tasks are taken and started at all; shutdown and TSTP end it.
-        reserved: for how many tasks there are dequeue calls without an answer; the intake counts them.
-        may_prefetch: whether tasks may be taken before they can be started; the intake says so.
-        may_overlap: whether more may be asked for while there are calls without an answer.
-        least_aside: for how much room it is worth doing that.
+        room: for how many tasks there is room, besides those that calls under way may bring.
+        overlap_from: room from which it is worth sending a call while another one is under way; None for
+            one call at a time.
+        is_over: whether nothing will be wanted any more.
+        give_back_at: monotonic time from which tasks that have not begun are to be put back; infinity for
+            never.
+    """
+
+    room: int
+    overlap_from: int | None = None
+    is_over: bool = False
+    give_back_at: float = math.inf
+
+
+class Sink(Protocol):
+    """Where taken tasks go: to the slots of a server's handlers, or to those who wait at a consumer.
+
+    The intake asks it and writes to it; all of it belongs to the event loop.
     """
 
     taking: bool
-    reserved: int
-    may_prefetch: bool
-    may_overlap: bool
-    least_aside: int
+    """Whether tasks are taken and begun at all; shutdown and TSTP end it. Written by the intake."""
 
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing will be wanted any more."""
+    def appetite(self, reserved: int) -> Appetite:
+        """Return how much can be taken now; calls without an answer may bring `reserved` tasks."""
 
-    @property
-    def running(self) -> Collection[Attempt]:
-        """The attempts that hold a slot, oldest first."""
-
-    @property
-    def taken(self) -> Collection[Attempt]:
-        """Those, and the ones that wait for a slot or for the turn in which they begin."""
-
-    @property
-    def room(self) -> int:
-        """How many tasks may be taken now."""
-
-    def resize(self) -> None:
-        """Learn from the attempts that have ended how much room there is."""
-
-    def wants(self, suspected: Iterable[ServedQueue] = ()) -> Sequence[Want]:
-        """Return what is wanted now, most urgent first; together no more than there is room for.
+    def wants(self, room: int, suspected: Collection[ServedQueue]) -> Sequence[Want]:
+        """Return what is wanted now, most urgent first: together at most `room` tasks.
 
         Queues in which a suspect waits may be asked for it whatever else is known of them.
         """
 
-    def start(self, attempts: Sequence[Attempt], want: Want) -> None:
-        """Take over attempts of one queue that are on the roster; they may be wanted no longer."""
+    @property
+    def held(self) -> Collection[Attempt]:
+        """The attempts that have not ended, and those that have not begun."""
 
-    def begin(self, *, later: bool) -> None:
-        """Begin with what was taken over, now or soon; called when all answers of a pipeline are in.
+    def accept(self, taken: Sequence[tuple[Want, Sequence[Attempt]]], *, may_wait: bool) -> None:
+        """Begin with what a pipeline has brought.
 
         Args:
-            later: something has ended that had better leave before handlers hold up the loop.
+            taken: wants, and attempts on the roster from one queue for each.
+            may_wait: whether tasks may be taken from now on before they can begin.
         """
 
-    def fill(self) -> None:
-        """Begin now with all of it that there is room for."""
-
-    @property
-    def waiting(self) -> int:
-        """How many attempts were taken over and have not been started."""
-
-    @property
-    def patient_until(self) -> float:
-        """Monotonic time from which on those are to be put back; infinity for never."""
-
-    def withdraw(self, queue: str | None = None) -> Sequence[Attempt]:
-        """Give up those that have not been started, of one queue or of all; return those to be put back."""
+    def give_back(self, queue: str | None = None) -> Sequence[Attempt]:
+        """Return the attempts, of one queue or of all, that are to be put back without having begun."""
 
     def serve(self, priorities: Mapping[str, int]) -> None:
-        """Take tasks of these queues from now on, by these priorities; what waits of others was withdrawn."""
+        """Take tasks of these queues from now on, by these priorities; none of another one waits."""
 
 
 _LEAST_OVERLAPPED = 100
@@ -135,7 +121,7 @@ _LEAST_IN_A_TURN = 25
 
 
 class Slots:
-    """A server's demand: as many tasks, of all its queues, as handlers may run beside those that do.
+    """The sink of a server: as many tasks, of all its queues, as handlers may run.
 
     While tasks are short, some more are taken and wait until a slot is free. With enough room no call asks
     for more than half of it: one half is filled while the other works.
@@ -155,70 +141,58 @@ class Slots:
         self._prefetches = may_prefetch(config, config.queues)
         self._left = config.max_tasks
         self.taking = True
-        self.reserved = 0
-        self.may_prefetch = False
         self._loop = asyncio.get_running_loop()
         self._begins_soon = False
         self._turns_to_send = 3 if parts.driver.target.is_cluster else 2
         self.on_end: Callable[[], None] = lambda: None
         """Called when a handler has ended."""
         runner.on_end = self._ended
-        self.resize()
+        self._resize(may_wait=False)
 
-    @property
-    def running(self) -> Collection[Attempt]:
-        """The attempts whose handlers have not ended."""
-        return self._running
+    def _resize(self, *, may_wait: bool) -> None:
+        """Set how many tasks may be here at a time, and how many of them one call may ask for."""
+        self._prefetch.learn(self._clock.monotonic())
+        ahead = self._prefetch.allowed if may_wait and self._prefetches else 0
+        self._capacity = self._most = self._concurrency + ahead
+        self._overlap_from: int | None = None
+        if self._capacity >= _LEAST_OVERLAPPED:
+            self._most = min(self._capacity // 2, _MOST_AT_ONCE)
+            self._overlap_from = self._most // 2
 
-    @property
-    def taken(self) -> Collection[Attempt]:
-        """Those, and the ones whose handlers have not begun."""
-        return [*self._running, *self._prefetch]
+    def appetite(self, reserved: int) -> Appetite:
+        """Return how much can be taken now."""
+        prefetch, left = self._prefetch, self._left
+        room = self._capacity - len(self._running) - prefetch.number
+        room = (room if left is None else min(room, left)) - reserved
+        give_back_at = prefetch.patient_until if self.taking or not prefetch.number else 0.0
+        return Appetite(room, self._overlap_from, left == 0, give_back_at)
 
-    @property
-    def waiting(self) -> int:
-        """How many tasks wait for a slot."""
-        return self._prefetch.number
-
-    @property
-    def patient_until(self) -> float:
-        """When they have waited too long."""
-        return self._prefetch.patient_until
-
-    @property
-    def is_over(self) -> bool:
-        """Whether `max_tasks` have been taken."""
-        return self._left == 0
-
-    @property
-    def room(self) -> int:
-        """How many tasks may be taken now, beside those that calls under way may bring."""
-        free = self._capacity - len(self._running) - self._prefetch.number
-        return max(0, (free if self._left is None else min(free, self._left)) - self.reserved)
-
-    def wants(self, suspected: Iterable[ServedQueue] = ()) -> Sequence[Want]:  # noqa: ARG002 - it wants all
+    def wants(self, room: int, suspected: Collection[ServedQueue]) -> Sequence[Want]:  # noqa: ARG002 - it wants all
         """Return one want, for as much room as one call may fill."""
-        room = min(self.room, self._most)
-        return (Want(room, self._parts.settings.lease),) if room else ()
+        return (Want(min(room, self._most), self._parts.settings.lease),)
 
-    def start(self, attempts: Sequence[Attempt], want: Want) -> None:  # noqa: ARG002 - there is only one
-        """Let the attempts wait for their turn at a slot."""
-        if self._left is not None:
-            self._left -= len(attempts)
-        if attempts:
-            self._prefetch.add(attempts[0].queue, attempts)
+    @property
+    def held(self) -> Collection[Attempt]:
+        """The attempts whose handlers have not ended, and those that wait for a slot."""
+        return [*self._running, *self._prefetch] if self._prefetch.number else self._running
 
-    def begin(self, *, later: bool) -> None:
-        """Run handlers in free slots, as many as may begin in one turn of the loop."""
-        if self.may_overlap:
+    def accept(self, taken: Sequence[tuple[Want, Sequence[Attempt]]], *, may_wait: bool) -> None:
+        """Run handlers in free slots, as many as may begin in one turn of the loop; let the others wait."""
+        self._resize(may_wait=may_wait)
+        for _, attempts in taken:
+            if self._left is not None:
+                self._left -= len(attempts)
+            if attempts:
+                self._prefetch.add(attempts[0].queue, attempts)
+        # What has ended had better leave before handlers hold up the loop.
+        self._begin(later=self._parts.settles.fresh > 0)
+
+    def _begin(self, *, later: bool) -> None:
+        if self._overlap_from is not None:
             self._run(self._concurrency)
         elif not later:
             self._run(max(_LEAST_IN_A_TURN, (self._capacity + 1) // 2))
         self._begin_later()
-
-    def fill(self) -> None:
-        """Run handlers in all free slots."""
-        self._run(self._concurrency)
 
     def _run(self, most: int) -> None:
         number = min(most, self._concurrency - len(self._running), self._prefetch.number)
@@ -233,11 +207,15 @@ class Slots:
             else:
                 self._runner.start(attempt)
 
-    def withdraw(self, queue: str | None = None) -> Sequence[Attempt]:
+    def give_back(self, queue: str | None = None) -> Sequence[Attempt]:
         """Let none wait any longer; what is to be cancelled is so, beyond all slots, and not put back."""
         if queue is not None:
             waiting = self._prefetch.take_all_of(queue)
         else:
+            # Slots may have become free in this turn of the loop.
+            self._run(self._concurrency)
+            if self.taking and self._prefetch.patient_until > self._clock.monotonic():
+                return ()
             self._prefetch.forget()
             waiting = self._prefetch.take(self._prefetch.number)
         returned = []
@@ -254,18 +232,6 @@ class Slots:
         """Share out slots by these priorities from now on."""
         self._prefetch.weigh(priorities)
         self._prefetches = may_prefetch(self._parts.config, priorities)
-        self.resize()
-
-    def resize(self) -> None:
-        """Set how many tasks may be here at a time, and how many of them one call may ask for."""
-        if self._prefetch.unlearnt:
-            self._prefetch.learn(self._clock.monotonic())
-        ahead = self._prefetch.allowed if self.may_prefetch and self._prefetches else 0
-        self._capacity = self._most = self._concurrency + ahead
-        self.may_overlap = self._capacity >= _LEAST_OVERLAPPED
-        if self.may_overlap:
-            self._most = min(self._capacity // 2, _MOST_AT_ONCE)
-        self.least_aside = self._most // 2
 
     def _ended(self, attempt: Attempt) -> None:
         self._prefetch.ended(self._clock.monotonic() - attempt.started)
@@ -281,14 +247,14 @@ class Slots:
         """
         if not self._begins_soon and self._prefetch.number and len(self._running) < self._concurrency:
             self._begins_soon = True
-            self._begin_after(1 if self.may_overlap else self._turns_to_send)
+            self._begin_after(self._turns_to_send if self._overlap_from is None else 1)
 
     def _begin_after(self, turns: int) -> None:
         if turns:
             self._loop.call_soon(self._begin_after, turns - 1)
             return
         self._begins_soon = False
-        self.begin(later=False)
+        self._begin(later=False)
 
 
 def may_prefetch(config: ServerConfig, queues: Collection[str]) -> bool:
