@@ -18,7 +18,7 @@ from pyasynq._clock import Instant
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.lease.stuck_rule import OverdueRule
 from pyasynq._engine.log_records import install_task_fields
-from pyasynq._engine.run.attempt import Phase
+from pyasynq._engine.run.attempt import Attempt, Phase
 from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.start_checks import check_clock, check_eviction
 from pyasynq._redis.facts import ServerFacts
@@ -141,6 +141,24 @@ def test_h26_a_worker_is_stuck_by_one_hopeless_handler_or_by_all_slots(
         one.deadline = 1_000.0 - seconds
         attempts.append(one)
     assert stuck is rule.is_stuck(attempts, 1_000.0)
+
+
+def test_no_thread_sees_a_cancelled_attempt_as_overdue_since_ever() -> None:
+    """The heartbeat's thread looks between any two steps, and ends the process of a stuck worker."""
+    seen: list[float] = []
+
+    class WatchedAttempt(Attempt):
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if name in {"cause", "cancelled_at"}:
+                seen.append(self.overdue_seconds(1_000.0))
+
+    usual = attempt()
+    one = WatchedAttempt(usual.home, usual.queue, usual.message, usual.token)
+    one.begin(monotonic=995.0, unix_time=0.0)
+    seen.clear()
+    assert one.cancel(TaskCanceledError("no"), monotonic=1_000.0)
+    assert (2, 0.0) == (len(seen), max(seen))
 
 
 def test_h15_redis_time_follows_its_replies_and_not_the_hosts_clock() -> None:

@@ -210,8 +210,9 @@ class Attempt:
         """
         if self.cause is not None or self.phase is Phase.SETTLING:
             return False
-        self.cause = cause
+        # Before the cause: with that, the heartbeat's thread reads since when the attempt is overdue.
         self.cancelled_at = monotonic
+        self.cause = cause
         if self._cancel_event is not None:
             self._cancel_event.set()
         # A task that is cancelled before its first step never takes one, and nobody would settle; one that
