@@ -160,7 +160,7 @@ class HandWorker(Engine):
     def _may_have_more(self) -> bool:
         """Return whether an answer has said that the queue is to be asked otherwise, or has more."""
         now = self._clock.monotonic()
-        return self._intake.next_ask(now) <= now
+        return self._intake.next_call(now) <= now
 
     @property
     def _must_stop(self) -> bool:

@@ -64,7 +64,7 @@ class Processor(Service):
     async def round(self) -> float:
         """Settle, take, start; rest until an attempt ends, Redis reports a change, or a poll is due."""
         intake = self._intake
-        if not intake.may_overlap:
+        if self._side is not None and not intake.may_overlap:
             await self._wait_for_side()
         self._raise_side_error()
         quiet = self._is_quiet
@@ -228,7 +228,7 @@ class Processor(Service):
             # Everything has just ended; whether that was all is the next round's business.
             return 0.0
         intake, now = self._intake, self._parts.clock.monotonic()
-        return max(0.0, min(intake.next_ask(now), intake.next_return, intake.next_clear_up) - now)
+        return max(0.0, intake.next_call(now) - now)
 
     @property
     def _is_quiet(self) -> bool:

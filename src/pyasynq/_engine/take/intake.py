@@ -154,13 +154,18 @@ class Intake:
     @property
     def has_room_aside(self) -> bool:
         """Whether there is so much room alongside the calls under way that another one is worth its cost."""
+        if not self.taking or not self._plenty:
+            return False
         appetite = self.appetite
-        least = appetite.overlap_from
-        return self.taking and self._plenty and least is not None and appetite.room >= least
+        return appetite.overlap_from is not None and appetite.room >= appetite.overlap_from
 
-    def next_ask(self, now: float) -> float:
-        """Return the monotonic time from which there is something to ask; infinity until an attempt ends."""
-        if not self.taking or self.appetite.room <= 0:
+    def next_call(self, now: float) -> float:
+        """Return the monotonic time from which there is a call to send; infinity until an attempt ends."""
+        appetite = self.appetite
+        return min(self._next_ask(now, appetite), self._next_return(appetite), self._next_clear_up)
+
+    def _next_ask(self, now: float, appetite: Appetite) -> float:
+        if not self.taking or appetite.room <= 0:
             return math.inf
         guard, wants = self._suspects, self._wants()
         if guard.is_silent:
@@ -174,22 +179,21 @@ class Intake:
         queue, _ = turn
         return min(self.board.next_look(), guard.due(guard.waiting[queue], self._sink.held, now))
 
-    @property
-    def next_return(self) -> float:
-        """Monotonic time from which there is something to put back; infinity while calls are under way."""
+    def _next_return(self, appetite: Appetite) -> float:
+        """Return the time from which tasks are put back; infinity while calls are under way."""
         if self._reserved:
             return math.inf
-        return 0.0 if self._late else self.appetite.give_back_at
+        return 0.0 if self._late else appetite.give_back_at
 
     def put_back_unstarted(self) -> None:
         """Put tasks back that wait for a slot in vain: for too long, or none will be started any more.
 
         It is done when no calls are under way: what those bring stood behind these in the queue.
         """
-        now = self._parts.clock.monotonic()
-        if self.next_return > now:
+        now, appetite = self._parts.clock.monotonic(), self.appetite
+        if self._next_return(appetite) > now:
             return
-        given_back = self._sink.give_back() if self.appetite.give_back_at <= now else ()
+        given_back = self._sink.give_back() if appetite.give_back_at <= now else ()
         self.taken -= len(given_back)
         late, self._late = self._late, []
         for attempt in (*given_back, *late):
@@ -277,8 +281,10 @@ class Intake:
             self.board.failed(known, look_at=until)
 
     @property
-    def next_clear_up(self) -> float:
+    def _next_clear_up(self) -> float:
         """Monotonic time from which lost replies or unreadable tasks are cleared up; infinity for never."""
+        if not self.unclear and not self.unreadable:
+            return math.inf
         queues = {call.queue for call in self.unclear} | {task.queue for task in self.unreadable}
         return min(map(self.board.ready_at, queues), default=math.inf)
 
