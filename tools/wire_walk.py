@@ -113,7 +113,7 @@ class Walk:
             self._now.plus(60).ceiling,
             is_failure=True,
             trace=b"Traceback ...",
-            attempt=self._attempt("retried", "no route"),
+            history_entry=self._attempt("retried", "no route"),
         )
         yield "the handler fails: retry in 60 s", settle_retry(QUEUE, [failed], now=self._now)
         self._now = self._now.plus(61)

@@ -93,13 +93,13 @@ class ExpiredTask(NamedTuple):
 class RecoverTask(NamedTuple):
     """A task to take back, if token and lease are still those that were seen.
 
-    `attempt` is JSON that is added to the task's attempts; empty for nothing.
+    `history_entry` is JSON of the attempt, which is added to the task's history; empty for nothing.
     """
 
     id: str
     token: str
     lease_score: int | None
-    attempt: bytes = b""
+    history_entry: bytes = b""
 
 
 class Recovered(NamedTuple):
@@ -112,8 +112,8 @@ class Recovered(NamedTuple):
 class PoisonTask(NamedTuple):
     """A task to archive because workers die with it, if token and lease are still those that were seen.
 
-    An empty message leaves the stored one untouched. `archived_at` is Unix time. `attempt` is JSON that is
-    added to the task's attempts; empty for nothing.
+    An empty message leaves the stored one untouched. `archived_at` is Unix time. `history_entry` is as in
+    `RecoverTask`.
     """
 
     id: str
@@ -122,7 +122,7 @@ class PoisonTask(NamedTuple):
     message: bytes
     archived_at: int
     trace: bytes
-    attempt: bytes = b""
+    history_entry: bytes = b""
 
 
 def confirm_begin(queue: str, task_id: str, token: str) -> Plan[bool]:
@@ -263,7 +263,7 @@ def recover(
                 "" if own_slack is None else own_slack,
                 foreign_slack,
                 *time_arguments(now),
-                *(argument for task in chunk for argument in (*_seen(task), task.attempt)),
+                *(argument for task in chunk for argument in (*_seen(task), task.history_entry)),
             ),
             Replay.SAFE,
         )
@@ -296,7 +296,14 @@ def archive_poison(
         tail = [
             argument
             for task in chunk
-            for argument in (*_seen(task), task.message, task.archived_at, task.trace, task.attempt, b"")
+            for argument in (
+                *_seen(task),
+                task.message,
+                task.archived_at,
+                task.trace,
+                task.history_entry,
+                b"",
+            )
         ]
         reply = yield ScriptCall(
             LEASE_ARCHIVE_POISON,
@@ -319,7 +326,7 @@ def archive_poison(
 
 
 def _poison_size(task: PoisonTask) -> int:
-    return len(task.message) + len(task.trace) + len(task.attempt)
+    return len(task.message) + len(task.trace) + len(task.history_entry)
 
 
 def _seen(task: RecoverTask | PoisonTask) -> tuple[str, str, int | str]:
@@ -336,5 +343,6 @@ def quarantine(
     now: Instant,
 ) -> Plan[Settled]:
     """Archive an active task whose message cannot be decoded: its bytes stay, its trace is the reason."""
-    task = ArchiveTask(claim, b"", now.ceiling, reason.encode(errors="replace"))
+    trace = reason.encode(errors="replace")
+    task = ArchiveTask(claim, message=b"", archived_at=now.ceiling, trace=trace)
     return (yield from settle_archive(queue, [task], max_size=max_size, cutoff=cutoff, now=now))

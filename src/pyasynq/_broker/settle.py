@@ -93,7 +93,7 @@ class RetryTask(NamedTuple):
     Attributes:
         message: empty to leave the stored one, and its trace, untouched.
         trace: of the error; empty for none.
-        attempt: JSON that is added to the task's attempts; empty for nothing.
+        history_entry: JSON of the attempt, which is added to the task's history; empty for nothing.
         progress: JSON; empty for what has been written before, or nothing.
         unique_key: the message's, empty for none.
     """
@@ -103,7 +103,7 @@ class RetryTask(NamedTuple):
     retry_at: int
     is_failure: bool
     trace: bytes
-    attempt: bytes = b""
+    history_entry: bytes = b""
     progress: bytes = b""
     unique_key: str = ""
 
@@ -115,19 +115,19 @@ class ArchiveTask(NamedTuple):
     message: bytes
     archived_at: int
     trace: bytes
-    attempt: bytes = b""
+    history_entry: bytes = b""
     progress: bytes = b""
 
 
 class RequeueTask(NamedTuple):
     """Not finished: back to the front of its queue, as if it had not been taken.
 
-    `crash` is JSON of the attempt, if its worker crashed: the crash is counted, and the JSON is added to the
-    task's attempts. Empty otherwise.
+    `history_entry` is JSON of the attempt, if its worker crashed: the crash is counted, and the JSON is added
+    to the task's history. Empty otherwise.
     """
 
     claim: Claim
-    crash: bytes = b""
+    history_entry: bytes = b""
 
 
 class Settled(NamedTuple):
@@ -330,20 +330,29 @@ def _complete_arguments(task: CompleteTask) -> tuple[Argument, ...]:
 
 
 def _retry_arguments(task: RetryTask) -> tuple[Argument, ...]:
-    return *task.claim, task.message, task.retry_at, int(task.is_failure), *task[4:]
+    return (
+        *task.claim,
+        task.message,
+        task.retry_at,
+        int(task.is_failure),
+        task.trace,
+        task.history_entry,
+        task.progress,
+        task.unique_key,
+    )
 
 
 def _archive_arguments(task: ArchiveTask) -> tuple[Argument, ...]:
-    return *task.claim, *task[1:]
+    return *task.claim, task.message, task.archived_at, task.trace, task.history_entry, task.progress
 
 
 def _requeue_arguments(task: RequeueTask) -> tuple[Argument, ...]:
-    return *task.claim, task.crash
+    return *task.claim, task.history_entry
 
 
 def _crash_size(task: RequeueTask) -> int:
-    return len(task.crash)
+    return len(task.history_entry)
 
 
 def _failure_size(task: RetryTask | ArchiveTask) -> int:
-    return len(task.message) + len(task.trace) + len(task.attempt)
+    return len(task.message) + len(task.trace) + len(task.history_entry)

@@ -74,7 +74,7 @@ class BatchMaker:
         if kind is Retry or kind is Snooze:
             return settle.settle_retry(queue, [_retry(entry) for entry in entries], now=now, note=note)
         if kind is Requeue:
-            tasks = [settle.RequeueTask(entry.claim, entry.written.record) for entry in entries]
+            tasks = [_requeue(entry) for entry in entries]
             return settle.settle_requeue(queue, tasks, now=self._clock.redis_now(), note=note)
         return settle.settle_archive(
             queue,
@@ -91,11 +91,11 @@ def _complete(entry: Entry) -> settle.CompleteTask:
     assert isinstance(decision, Complete)  # noqa: S101 - the groups are of one kind each
     return settle.CompleteTask(
         entry.claim,
-        entry.attempt.message.unique_key,
-        written.message,
-        decision.expires_at,
-        decision.result,
-        written.progress,
+        unique_key=entry.attempt.message.unique_key,
+        message=written.message,
+        expires_at=decision.expires_at,
+        result=decision.result,
+        progress=written.progress,
     )
 
 
@@ -104,26 +104,39 @@ def _retry(entry: Entry) -> settle.RetryTask:
     if isinstance(decision, Snooze):
         return settle.RetryTask(
             entry.claim,
-            b"",
-            decision.due_at,
-            False,
-            b"",
-            written.record,
-            written.progress,
-            entry.attempt.message.unique_key,
+            message=b"",
+            retry_at=decision.due_at,
+            is_failure=False,
+            trace=b"",
+            history_entry=written.history_entry,
+            progress=written.progress,
+            unique_key=entry.attempt.message.unique_key,
         )
     assert isinstance(decision, Retry)  # noqa: S101 - the groups are of one kind each
     return settle.RetryTask(
         entry.claim,
-        written.message,
-        decision.retry_at,
-        decision.is_failure,
-        *written[1:],
-        entry.attempt.message.unique_key,
+        message=written.message,
+        retry_at=decision.retry_at,
+        is_failure=decision.is_failure,
+        trace=written.trace,
+        history_entry=written.history_entry,
+        progress=written.progress,
+        unique_key=entry.attempt.message.unique_key,
     )
+
+
+def _requeue(entry: Entry) -> settle.RequeueTask:
+    return settle.RequeueTask(entry.claim, history_entry=entry.written.history_entry)
 
 
 def _archive(entry: Entry) -> settle.ArchiveTask:
     decision, written = entry.decision, entry.written
     assert isinstance(decision, Archive)  # noqa: S101 - the groups are of one kind each
-    return settle.ArchiveTask(entry.claim, written.message, decision.archived_at, *written[1:])
+    return settle.ArchiveTask(
+        entry.claim,
+        message=written.message,
+        archived_at=decision.archived_at,
+        trace=written.trace,
+        history_entry=written.history_entry,
+        progress=written.progress,
+    )

@@ -1,10 +1,10 @@
-"""What is written about an attempt that has ended: message, traceback, a record of it, and progress."""
+"""What is written about an attempt that has ended: message, traceback, history entry and progress."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyasynq._engine.run.failure_text import error_line, shorten, trace_of
+from pyasynq._engine.failure_text import error_line, shorten, trace_of
 from pyasynq._engine.run.outcome import Archive, Complete, Retry, Snooze, cause_of, error_to_tell
 from pyasynq._wire.constants import RESULT_DROPPED
 from pyasynq._wire.history import encode_attempt
@@ -26,12 +26,13 @@ class Written(NamedTuple):
 
     message: bytes
     trace: bytes
-    record: bytes
-    """Of this attempt, for the task's attempts."""
+    history_entry: bytes
+    """JSON of this attempt, for the task's history."""
     progress: bytes
+    """JSON of what the handler said last of its progress."""
 
 
-NOTHING = Written(b"", b"", b"", b"")
+NOTHING = Written(message=b"", trace=b"", history_entry=b"", progress=b"")
 
 
 def unchanged(reason: str) -> Written:
@@ -43,7 +44,7 @@ def write_crash(
     attempt: Attempt, error: BaseException, settings: EngineSettings, *, is_poison: bool, now: Instant
 ) -> Written:
     """Return what is to be written about an attempt whose worker crashed, as its holder says."""
-    record = encode_attempt(
+    history_entry = encode_attempt(
         "crashed",
         error_line(error, _RECORDED_ERROR_BYTES),
         server=attempt.token.partition("/")[0],
@@ -51,14 +52,19 @@ def write_crash(
         ended_at=now.timestamp,
     )
     if not is_poison:
-        return NOTHING._replace(record=record)
+        return NOTHING._replace(history_entry=history_entry)
     message = copy_task_message(attempt.message)
     crashes = attempt.crashes + 1
     times = "once" if crashes == 1 else f"{crashes} times"
     line = f"poison: its worker crashed {times} while running it: {error_line(error)}"
     message.error_msg = shorten(line, settings.error_message_bytes)
     message.last_failed_at = now.seconds
-    return Written(encode_task_message(message), b"", record, attempt.progress_json())
+    return Written(
+        message=encode_task_message(message),
+        trace=b"",
+        history_entry=history_entry,
+        progress=attempt.progress_json(),
+    )
 
 
 def write_down(
@@ -80,11 +86,11 @@ def write_down(
         if attempt.dropped_result:
             # Callers that wait for the result find it there; no field of ours keeps it in Redis.
             message.error_msg = shorten(RESULT_DROPPED + attempt.dropped_result, settings.error_message_bytes)
-        return Written(encode_task_message(message), b"", b"", progress)
+        return NOTHING._replace(message=encode_task_message(message), progress=progress)
     line = "" if error is None else error_line(error_to_tell(error), settings.error_message_bytes)
-    record = b""
+    history_entry = b""
     if outcome in _RECORDED:
-        record = encode_attempt(
+        history_entry = encode_attempt(
             outcome,
             shorten(line, _RECORDED_ERROR_BYTES),
             server=attempt.token.partition("/")[0],
@@ -92,7 +98,7 @@ def write_down(
             ended_at=now.timestamp,
         )
     if isinstance(decision, Snooze) or error is None:
-        return Written(b"", b"", record, progress)
+        return NOTHING._replace(history_entry=history_entry, progress=progress)
     message.error_msg = line
     if isinstance(decision, Retry):
         message.last_failed_at = decision.failed_at
@@ -100,4 +106,6 @@ def write_down(
     else:
         message.last_failed_at = decision.archived_at
     trace = trace_of(cause_of(error), settings.trace_bytes)
-    return Written(encode_task_message(message), trace, record, progress)
+    return Written(
+        message=encode_task_message(message), trace=trace, history_entry=history_entry, progress=progress
+    )
