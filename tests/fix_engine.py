@@ -18,7 +18,7 @@ from pyasynq.server import Server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from pyasynq._engine.run.routes import Handler, Router
+    from pyasynq._engine.handlers.routes import Handler, Router
     from pyasynq._engine.take.queue_board import ServedQueue
     from pyasynq.events import Events
     from pyasynq.task import Task

@@ -25,8 +25,8 @@ from tests.bad_errors import bad_error
 
 if TYPE_CHECKING:
     from pyasynq import Task
-    from pyasynq._engine.run.middleware import AsyncHandler
-    from pyasynq._engine.run.routes import HandlerResult
+    from pyasynq._engine.handlers.middleware import AsyncHandler
+    from pyasynq._engine.handlers.routes import HandlerResult
 
 mux = Mux()
 released = threading.Event()

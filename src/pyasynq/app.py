@@ -23,7 +23,7 @@ from pyasynq._app.scheduling import Scheduling
 from pyasynq._app.sending import REDIS_URL_VARIABLE
 from pyasynq._call_shape import name_of_function, takes
 from pyasynq._checks import new_name_of
-from pyasynq._engine.run.group_routes import ALL_GROUPS
+from pyasynq._engine.handlers.group_routes import ALL_GROUPS
 from pyasynq._human_text import counted
 from pyasynq.config import GroupRule, ServerConfig
 from pyasynq.errors import ConfigurationError, describe_value
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     from pyasynq._app.decorators import TaskDecorator
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TypedTask
-    from pyasynq._engine.run.group_routes import DeclaredAggregator
-    from pyasynq._engine.run.middleware import Middleware
-    from pyasynq._engine.run.routes import Executor, Route
+    from pyasynq._engine.handlers.group_routes import DeclaredAggregator
+    from pyasynq._engine.handlers.middleware import Middleware
+    from pyasynq._engine.handlers.routes import Executor, Route
     from pyasynq._redis.clients import RedisSource
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import GroupAggregator, SchedulerConfig

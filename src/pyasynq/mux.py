@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, TypeVar
 from pyasynq._checks import check_handler_rules, checked_name
 from pyasynq._engine.executor.order import Program
 from pyasynq._engine.executor.pool import in_child
-from pyasynq._engine.run.middleware import check_middleware, missing_route, wrap_route
-from pyasynq._engine.run.routes import Route, check_executor, is_coroutine_handler
+from pyasynq._engine.handlers.middleware import check_middleware, missing_route, wrap_route
+from pyasynq._engine.handlers.routes import Route, check_executor, is_coroutine_handler
 from pyasynq.errors import ConfigurationError, describe_value
 from pyasynq.retry import retry_delay_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyasynq._engine.run.middleware import Middleware
-    from pyasynq._engine.run.routes import Executor, Handler
+    from pyasynq._engine.handlers.middleware import Middleware
+    from pyasynq._engine.handlers.routes import Executor, Handler
     from pyasynq.options import Duration
     from pyasynq.retry import RetryDelay
 

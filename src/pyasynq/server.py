@@ -23,9 +23,9 @@ from pyasynq._call_shape import name_of_function, takes
 from pyasynq._checks import seconds_of
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.engine import Engine
+from pyasynq._engine.handlers.routes import router_of
 from pyasynq._engine.lifespan import Lifespan
 from pyasynq._engine.logs import LogSubscriber
-from pyasynq._engine.run.routes import router_of
 from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._engine.supervisor.reaper import leave_process_1
 from pyasynq._exit_codes import EXIT_CLEAN, EXIT_UNFINISHED
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pyasynq._clock import Clock
-    from pyasynq._engine.run.routes import Handler, Router
+    from pyasynq._engine.handlers.routes import Handler, Router
     from pyasynq._redis.clients import RedisSource
     from pyasynq.limits import Queue
 

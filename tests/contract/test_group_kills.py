@@ -14,10 +14,10 @@ from pyasynq._background.redis_time import RedisTime
 from pyasynq._broker.aggregation_sets import reclaim_stale_sets
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.engine_parts import Parts
+from pyasynq._engine.handlers.group_routes import GroupRoutes
+from pyasynq._engine.handlers.routes import OneRoute
+from pyasynq._engine.handlers.threads import HandlerThreads
 from pyasynq._engine.lease.roster import Roster
-from pyasynq._engine.run.group_routes import GroupRoutes
-from pyasynq._engine.run.routes import OneRoute
-from pyasynq._engine.run.threads import HandlerThreads
 from pyasynq._engine.services.aggregator import Aggregator
 from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.take.queue_board import QueueBoard

@@ -32,7 +32,7 @@ from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, TaskState
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from pyasynq._engine.run.routes import Route
+    from pyasynq._engine.handlers.routes import Route
 
 URL = "redis://user:secret@localhost:6379/0"
 

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._checks import check_handler_rules
-from pyasynq._engine.run.routes import check_executor, is_coroutine_handler
+from pyasynq._engine.handlers.routes import check_executor, is_coroutine_handler
 from pyasynq._payload import ArgumentsCodec, ResultCodec
 from pyasynq.errors import ConfigurationError
 from pyasynq.retry import retry_delay_of
@@ -16,7 +16,7 @@ from pyasynq.retry import retry_delay_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._engine.run.routes import Executor
+    from pyasynq._engine.handlers.routes import Executor
     from pyasynq.options import Duration
     from pyasynq.retry import RetryDelay
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyasynq._app.routes import route_of
 from pyasynq._app.typed_task import CoroutineTask, PlainTask
-from pyasynq._engine.run.group_routes import declared
-from pyasynq._engine.run.middleware import check_middleware, missing_route, wrap_route
+from pyasynq._engine.handlers.group_routes import declared
+from pyasynq._engine.handlers.middleware import check_middleware, missing_route, wrap_route
 from pyasynq.errors import ConfigurationError
 from pyasynq.options import DEFAULT_QUEUE
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from pyasynq._app.declaration import Declaration
     from pyasynq._app.typed_task import Sender, TypedTask
-    from pyasynq._engine.run.group_routes import DeclaredAggregator
-    from pyasynq._engine.run.middleware import Middleware
-    from pyasynq._engine.run.routes import Route
+    from pyasynq._engine.handlers.group_routes import DeclaredAggregator
+    from pyasynq._engine.handlers.middleware import Middleware
+    from pyasynq._engine.handlers.routes import Route
     from pyasynq.config import GroupAggregator, GroupRule
     from pyasynq.options import EnqueueOptions
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from inspect import isawaitable
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyasynq._engine.run.routes import Route, awaited, drop_result
+from pyasynq._engine.handlers.routes import Route, awaited, drop_result
 from pyasynq.context import current_task
 from pyasynq.control import control_of
 from pyasynq.errors import PayloadEncodingError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyasynq._app.declaration import Declaration
     from pyasynq._engine.executor.order import Program
-    from pyasynq._engine.run.routes import HandlerReturn
+    from pyasynq._engine.handlers.routes import HandlerReturn
     from pyasynq.task import Task
 
 _Watch: TypeAlias = "Callable[[object], object]"

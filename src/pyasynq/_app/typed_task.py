@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyasynq._app.declaration import Declaration
     from pyasynq._broker.enqueueing.chunks import OnError
-    from pyasynq._engine.run.routes import Route
+    from pyasynq._engine.handlers.routes import Route
     from pyasynq.options import EnqueueOptions
 
 _P = ParamSpec("_P")

@@ -11,8 +11,8 @@ from pyasynq._broker.aggregation_sets import Finish, finish_set, quarantine_memb
 from pyasynq._broker.enqueueing.chunks import compose_checked
 from pyasynq._broker.locks import find_holder
 from pyasynq._checks import seconds_of
+from pyasynq._engine.handlers.routes import awaited, received_task
 from pyasynq._engine.probing import answers
-from pyasynq._engine.run.routes import awaited, received_task
 from pyasynq._engine.settle.settle_entry import SUSPECT_BYTES
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import (
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq._broker.registrar_async import AsyncRegistrar
     from pyasynq._engine.engine_parts import Parts
-    from pyasynq._engine.run.group_routes import DeclaredAggregator
-    from pyasynq._engine.run.threads import HandlerThreads
+    from pyasynq._engine.handlers.group_routes import DeclaredAggregator
+    from pyasynq._engine.handlers.threads import HandlerThreads
     from pyasynq._wire.messages import TaskMessage
 
 AggregationEnding: TypeAlias = TasksAggregated | AggregationDeclined | AggregationLost

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.find_attempt import find_verdict
 from pyasynq._broker.verdicts import Verdict, is_leased
+from pyasynq._engine.handlers.routes import received_task
 from pyasynq._engine.lease.lease_errors import error_of, told, verdict_of
 from pyasynq._engine.run.attempt import Phase
 from pyasynq._engine.run.conclusion import ServerStopping, broken_off, conclude
 from pyasynq._engine.run.outcome import Failed, Gone, PutBack
-from pyasynq._engine.run.routes import received_task
 from pyasynq._engine.run.slot_table import RunningAttempts
 from pyasynq._engine.take.sink import ASKS_AT_ONCE, Appetite, Want
 from pyasynq.errors import AttemptSettledError, ConfigurationError, LeaseExpiredError

@@ -19,12 +19,12 @@ from pyasynq._broker.leases import list_expired
 from pyasynq._broker.results import write_result
 from pyasynq._checks import seconds_of
 from pyasynq._engine.engine_parts import Parts
+from pyasynq._engine.handlers.routes import check_result_size
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.lease.stuck_rule import OverdueRule
 from pyasynq._engine.loop_watch import LoopWatch
 from pyasynq._engine.run.attempt import ProgressReport, expect_renewals
 from pyasynq._engine.run.conclusion import conclude_refused
-from pyasynq._engine.run.routes import check_result_size
 from pyasynq._engine.server_record import ServerRecordBuilder
 from pyasynq._engine.services.deadlines import Deadlines
 from pyasynq._engine.services.forwarder import Forwarder, is_delayed_key
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from pyasynq._background.node_services import MakeService
     from pyasynq._background.service import Service
     from pyasynq._clock import Clock
+    from pyasynq._engine.handlers.routes import Router
     from pyasynq._engine.run.attempt import Attempt
-    from pyasynq._engine.run.routes import Router
     from pyasynq._engine.settings import EngineSettings
     from pyasynq._engine.take.sink import Sink
     from pyasynq._redis.facts import ServerFacts

@@ -9,13 +9,13 @@ from pyasynq._background.code_places import THREAD_PLACE, thread_place
 from pyasynq._background.time_limits import report_place
 from pyasynq._engine.core import CLIENT_NAME, EngineCore
 from pyasynq._engine.executor.pool import Children
+from pyasynq._engine.handlers.group_routes import GroupRoutes
+from pyasynq._engine.handlers.threads import HandlerThreads
 from pyasynq._engine.lease.abandoned import AbandonedLeases
 from pyasynq._engine.run.attempt import Phase
 from pyasynq._engine.run.conclusion import ServerStopping
-from pyasynq._engine.run.group_routes import GroupRoutes
 from pyasynq._engine.run.outcome import Requeue
 from pyasynq._engine.run.runner import Runner
-from pyasynq._engine.run.threads import HandlerThreads
 from pyasynq._engine.services.aggregator import Aggregator
 from pyasynq._engine.services.health_check import HealthCheck
 from pyasynq._engine.take.sink import Slots
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyasynq._background.time_limits import TimeLeft
     from pyasynq._clock import Clock
     from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.handlers.routes import Router
     from pyasynq._engine.run.attempt import Attempt
-    from pyasynq._engine.run.routes import Router
     from pyasynq._engine.settings import EngineSettings
     from pyasynq._redis.url import RedisTarget
     from pyasynq.config import ServerConfig

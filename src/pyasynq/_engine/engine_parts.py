@@ -10,8 +10,8 @@ from pyasynq._engine.settle.tally import Tally
 if TYPE_CHECKING:
     from pyasynq._background.redis_time import RedisTime
     from pyasynq._clock import Clock
+    from pyasynq._engine.handlers.routes import Router
     from pyasynq._engine.lease.roster import Roster
-    from pyasynq._engine.run.routes import Router
     from pyasynq._engine.settings import EngineSettings
     from pyasynq._engine.settle.settle_queue import SettleQueue
     from pyasynq._engine.take.queue_board import QueueBoard

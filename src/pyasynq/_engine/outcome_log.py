@@ -7,7 +7,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._engine.run.failure_text import log_line, log_trace, own_traceback, says_no_more_than_its_line
+from pyasynq._engine.failure_text import log_line, log_trace, own_traceback, says_no_more_than_its_line
 from pyasynq._human_text import duration
 from pyasynq._visible_text import visible
 from pyasynq.events import Outcome, TaskFinished

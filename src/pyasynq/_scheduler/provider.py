@@ -7,7 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._background.time_limits import cancel_task
-from pyasynq._engine.run.threads import HandlerThreads
+from pyasynq._engine.handlers.threads import HandlerThreads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
 from pyasynq._broker.verdicts import Verdict
+from pyasynq._engine.handlers.routes import check_result_size, received_task
 from pyasynq._engine.lease.lease_errors import told
 from pyasynq._engine.lease.lease_receipt import Receipt
 from pyasynq._engine.run.outcome import Failed, PutBack, Succeeded
-from pyasynq._engine.run.routes import check_result_size, received_task
 from pyasynq.context import TaskContext
 from pyasynq.control import Archive, Cancel, Retry, Snooze
 from pyasynq.errors import (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyasynq._checks import instant_of
-from pyasynq._engine.run.routes import check_result_size
+from pyasynq._engine.handlers.routes import check_result_size
 from pyasynq.context import current_task
 from pyasynq.errors import TaskCanceledError
 from pyasynq.options import DEFAULT_MAX_RESULT, DEFAULT_QUEUE

@@ -10,9 +10,9 @@ from pyasynq import sync
 from pyasynq._app.typed_task import TypedTask
 from pyasynq._checks import instant_of, is_whole, seconds_of
 from pyasynq._clock import Instant
+from pyasynq._engine.handlers.routes import router_of
+from pyasynq._engine.handlers.threads import HandlerThreads
 from pyasynq._engine.logs import LogSubscriber
-from pyasynq._engine.run.routes import router_of
-from pyasynq._engine.run.threads import HandlerThreads
 from pyasynq._redis.clients import url_of
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.guard import only
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import TracebackType
 
-    from pyasynq._engine.run.routes import Handler, Router
+    from pyasynq._engine.handlers.routes import Handler, Router
     from pyasynq._redis.clients import RedisSource
     from pyasynq.client import Client
     from pyasynq.options import Duration

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq import events as happened
 from pyasynq._app.routes import watch_result
-from pyasynq._engine.run.group_routes import GroupRouter
+from pyasynq._engine.handlers.group_routes import GroupRouter
 from pyasynq._engine.run.outcome import wish_of
 from pyasynq.context import current_task
 from pyasynq.errors import HandlerExitError, PayloadDecodingError
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from pyasynq._app.typed_task import TypedTask
     from pyasynq._clock import Instant
-    from pyasynq._engine.run.group_routes import DeclaredAggregator
-    from pyasynq._engine.run.routes import Route, Router
+    from pyasynq._engine.handlers.group_routes import DeclaredAggregator
+    from pyasynq._engine.handlers.routes import Route, Router
     from pyasynq.events import Events
     from pyasynq.task import Task
     from pyasynq.testing._time import VirtualClock

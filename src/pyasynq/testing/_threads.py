@@ -12,13 +12,13 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pyasynq._engine.run.threads import HandlerThreads
+from pyasynq._engine.handlers.threads import HandlerThreads
 from pyasynq.errors import ServerStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from pyasynq._engine.run.threads import _Job
+    from pyasynq._engine.handlers.threads import _Job
 
 _T = TypeVar("_T")
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyasynq._background.service import Service
+    from pyasynq._engine.handlers.routes import Router
+    from pyasynq._engine.handlers.threads import HandlerThreads
     from pyasynq._engine.run.attempt import Attempt
-    from pyasynq._engine.run.routes import Router
-    from pyasynq._engine.run.threads import HandlerThreads
     from pyasynq._engine.take.queue_board import ServedQueue
     from pyasynq._redis.url import RedisTarget
     from pyasynq.config import ServerConfig

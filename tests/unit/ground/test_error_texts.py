@@ -19,9 +19,9 @@ import pytest
 
 from pyasynq import App, Archive, Cancel, Mux, Retry, Snooze, Task, errors
 from pyasynq._broker.enqueueing.chunks import enqueue_result
-from pyasynq._engine.run.group_routes import declared
-from pyasynq._engine.run.middleware import check_middleware
-from pyasynq._engine.run.routes import router_of
+from pyasynq._engine.handlers.group_routes import declared
+from pyasynq._engine.handlers.middleware import check_middleware
+from pyasynq._engine.handlers.routes import router_of
 from pyasynq._payload import ArgumentsCodec, ResultCodec
 from pyasynq._wire.messages import decode_task_message, encode_task_message, new_task_message
 from pyasynq.config import GroupRule, ServerConfig

@@ -9,7 +9,7 @@ import pytest
 
 from pyasynq import Archive, LeaseExpiredError, RemoteError, Retry, SkipRetry, Snooze, TaskNotFoundError
 from pyasynq._engine.executor.carried_error import describe, revive
-from pyasynq._engine.run.failure_text import error_line, own_traceback, trace_of
+from pyasynq._engine.failure_text import error_line, own_traceback, trace_of
 from pyasynq._engine.run.outcome import cause_of, wish_of
 from tests.bad_errors import BAD_ERRORS
 

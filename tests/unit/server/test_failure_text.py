@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import App, Mux, Task
-from pyasynq._engine.run.failure_text import error_line, log_line, own_traceback, trace_of
+from pyasynq._engine.failure_text import error_line, log_line, own_traceback, trace_of
 from pyasynq._engine.run.outcome import error_to_tell
 from pyasynq._payload import ArgumentsCodec
 from pyasynq.control import Retry

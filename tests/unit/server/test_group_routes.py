@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._broker.groups import GroupLimits
-from pyasynq._engine.run.group_routes import GroupPatterns, GroupRoutes
+from pyasynq._engine.handlers.group_routes import GroupPatterns, GroupRoutes
 from pyasynq.app import App
 from pyasynq.config import GroupRule, ServerConfig
 from pyasynq.errors import InvalidOptionError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._engine.run.routes import OneRoute, is_coroutine_handler, router_of
+from pyasynq._engine.handlers.routes import OneRoute, is_coroutine_handler, router_of
 from pyasynq.errors import ConfigurationError, HandlerNotFoundError, InvalidOptionError
 from pyasynq.mux import Mux
 from pyasynq.task import Task

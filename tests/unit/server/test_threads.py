@@ -12,7 +12,7 @@ import weakref
 
 import pytest
 
-from pyasynq._engine.run.threads import HandlerThreads, in_thread
+from pyasynq._engine.handlers.threads import HandlerThreads, in_thread
 from pyasynq.errors import ServerStateError
 from tests.run_async import run_async
 
@@ -147,7 +147,7 @@ def test_a_hanging_handler_does_not_keep_the_interpreter_from_ending() -> None:
     """As threads of concurrent.futures would."""
     program = (
         "import asyncio, threading\n"
-        "from pyasynq._engine.run.threads import HandlerThreads\n"
+        "from pyasynq._engine.handlers.threads import HandlerThreads\n"
         "async def main():\n"
         "    asyncio.ensure_future(HandlerThreads().call(threading.Event().wait))\n"
         "    await asyncio.sleep(0)\n"

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._engine.run.failure_text import RemoteFailure, note_elsewhere, place_of, text_of, trace_of
+from pyasynq._engine.failure_text import RemoteFailure, note_elsewhere, place_of, text_of, trace_of
 from pyasynq._engine.run.outcome import cause_of
 from pyasynq.errors import RemoteError
 

@@ -13,8 +13,8 @@ from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.carried_error import revive
 from pyasynq._engine.executor.child import ExecutorChild
 from pyasynq._engine.executor.frames import Frame
+from pyasynq._engine.handlers.threads import in_thread
 from pyasynq._engine.run.slot_table import RunningAttempts
-from pyasynq._engine.run.threads import in_thread
 from pyasynq.context import current_task
 from pyasynq.control import ControlFlow
 from pyasynq.errors import LeaseExpiredError, TaskTimeoutError
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pyasynq._background.redis_time import RedisTime
     from pyasynq._clock import Clock
     from pyasynq._engine.executor.order import Program
+    from pyasynq._engine.handlers.routes import HandlerReturn, Route
     from pyasynq._engine.run.attempt import Attempt
-    from pyasynq._engine.run.routes import HandlerReturn, Route
     from pyasynq._engine.settings import EngineSettings
     from pyasynq.config import ServerConfig
     from pyasynq.task import Task

@@ -21,8 +21,8 @@ from pyasynq._engine.executor.carried_log import log_to
 from pyasynq._engine.executor.child_context import HostedHome, HostedTask, Link, Reports
 from pyasynq._engine.executor.frames import Frame, pack_frame
 from pyasynq._engine.executor.order import find_handler
-from pyasynq._engine.run.routes import Hosted, Route, awaited, is_coroutine_handler, result_bytes
-from pyasynq._engine.run.threads import HandlerThreads, current_threads
+from pyasynq._engine.handlers.routes import Hosted, Route, awaited, is_coroutine_handler, result_bytes
+from pyasynq._engine.handlers.threads import HandlerThreads, current_threads
 from pyasynq.context import current_task
 from pyasynq.control import control_of
 from pyasynq.task import Task
@@ -30,7 +30,7 @@ from pyasynq.task import Task
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyasynq._engine.run.routes import Handler
+    from pyasynq._engine.handlers.routes import Handler
 
 
 class Host:

@@ -1,1 +1,1 @@
-"""Running tasks: from an attempt to its decision."""
+"""One run of a task: begin, call, ending, decision, record."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.leases import CONFIRMED_BEGIN, confirm_begin
-from pyasynq._engine.run.routes import NoRoutes
+from pyasynq._engine.handlers.routes import NoRoutes
 from pyasynq.errors import LeaseExpiredError, RedisError
 from pyasynq.events import LeaseLost
 

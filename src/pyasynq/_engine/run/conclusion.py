@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyasynq._engine.handlers.routes import received_task
 from pyasynq._engine.run.attempt import SETTLING
 from pyasynq._engine.run.outcome import (
     DONE,
@@ -21,7 +22,6 @@ from pyasynq._engine.run.outcome import (
     leaves_nothing,
     outcome_of,
 )
-from pyasynq._engine.run.routes import received_task
 from pyasynq._engine.run.rules import DEFAULT_RULES, AttemptRules
 from pyasynq._engine.settle.settle_record import NOTHING, unchanged, write_crash, write_down
 from pyasynq._visible_text import visible
@@ -30,9 +30,9 @@ from pyasynq.events import Outcome, TaskFinished, TaskPoisoned, TaskRecovered
 
 if TYPE_CHECKING:
     from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.handlers.routes import Route
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.run.outcome import Decision, DecisionRules, Ending
-    from pyasynq._engine.run.routes import Route
     from pyasynq._engine.settle.settle_record import Written
     from pyasynq.task import Task
 

@@ -9,7 +9,7 @@ from pyasynq._checks import seconds_of
 from pyasynq.retry import default_retry_delay, default_retry_seconds, retry_delay_of
 
 if TYPE_CHECKING:
-    from pyasynq._engine.run.routes import Route
+    from pyasynq._engine.handlers.routes import Route
     from pyasynq.config import ServerConfig
     from pyasynq.task import Task
 

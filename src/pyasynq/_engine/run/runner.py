@@ -12,6 +12,8 @@ from types import CoroutineType
 from typing import TYPE_CHECKING
 
 from pyasynq._engine.executor.pool import current_children
+from pyasynq._engine.handlers.routes import received_task, result_bytes
+from pyasynq._engine.handlers.threads import current_threads
 from pyasynq._engine.run.attempt import RUNNING
 from pyasynq._engine.run.begin import may_begin, token_ending
 from pyasynq._engine.run.conclusion import broken_off, conclude
@@ -23,9 +25,7 @@ from pyasynq._engine.run.outcome import (
     Unhandled,
     wish_of,
 )
-from pyasynq._engine.run.routes import received_task, result_bytes
 from pyasynq._engine.run.slot_table import RunningAttempts
-from pyasynq._engine.run.threads import current_threads
 from pyasynq._engine.settle.released import drop_frames
 from pyasynq.context import current_task
 from pyasynq.control import Cancel, Snooze, control_of
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.executor.pool import Children
+    from pyasynq._engine.handlers.routes import Route
+    from pyasynq._engine.handlers.threads import HandlerThreads
     from pyasynq._engine.run.attempt import Attempt
-    from pyasynq._engine.run.routes import Route
-    from pyasynq._engine.run.threads import HandlerThreads
     from pyasynq.task import Task
 
 

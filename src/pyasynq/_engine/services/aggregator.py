@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.aggregation_sets import AggregationSet
     from pyasynq._engine.engine_parts import Parts
-    from pyasynq._engine.run.group_routes import DeclaredAggregator, GroupRoutes
-    from pyasynq._engine.run.threads import HandlerThreads
+    from pyasynq._engine.handlers.group_routes import DeclaredAggregator, GroupRoutes
+    from pyasynq._engine.handlers.threads import HandlerThreads
     from pyasynq._redis.plan import Plan
 
 _T = TypeVar("_T")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyasynq._background.service import Service
 from pyasynq._broker.task_events import DROPPED, encode_event, publish_events
-from pyasynq._engine.run.failure_text import error_line
+from pyasynq._engine.failure_text import error_line
 from pyasynq.errors import PyasynqError, RedisUnavailableError
 from pyasynq.events import (
     EventsDropped,

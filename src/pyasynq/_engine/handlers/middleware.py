@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from pyasynq._call_shape import name_of_function, takes
-from pyasynq._engine.run.routes import Route, is_coroutine_handler
-from pyasynq._engine.run.threads import in_thread
+from pyasynq._engine.handlers.routes import Route, is_coroutine_handler
+from pyasynq._engine.handlers.threads import in_thread
 from pyasynq.control import control_of
 from pyasynq.errors import ConfigurationError, HandlerNotFoundError, describe_value
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from pyasynq._engine.run.routes import HandlerResult, HandlerReturn
+    from pyasynq._engine.handlers.routes import HandlerResult, HandlerReturn
     from pyasynq.task import Task
 
     AsyncHandler: TypeAlias = Callable[[Task], Awaitable[HandlerResult]]

@@ -13,7 +13,7 @@ import threading
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from pyasynq._engine.run.routes import awaited
+from pyasynq._engine.handlers.routes import awaited
 from pyasynq.context import current_task
 from pyasynq.errors import ServerStateError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 
 from pyasynq._broker.groups import GroupLimits
 from pyasynq._checks import checked_name, seconds_of
-from pyasynq._engine.run.routes import is_coroutine_handler
+from pyasynq._engine.handlers.routes import is_coroutine_handler
 from pyasynq.config import GroupRule
 from pyasynq.errors import ConfigurationError, describe_value
 
