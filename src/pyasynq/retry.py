@@ -26,11 +26,6 @@ class RetryDelay(Protocol):
 
 def default_retry_delay(retried: int, error: BaseException, task: Task) -> float:  # noqa: ARG001 - RetryDelay
     """Return Asynq's delay in seconds: the fourth power of the retries so far, plus 15 s and some jitter."""
-    return default_retry_seconds(retried)
-
-
-def default_retry_seconds(retried: int) -> float:
-    """Return the seconds of `default_retry_delay`, which depend on neither error nor task."""
     jitter = random.randrange(_JITTER_SECONDS)  # noqa: S311 - spreads load, guards nothing
     return float(retried**4 + _FIRST_DELAY_SECONDS + jitter * (retried + 1))
 

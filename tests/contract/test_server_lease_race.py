@@ -12,24 +12,25 @@ from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.lease.renewal import Renewal
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.run.attempt import Attempt, Phase
-from pyasynq._engine.run.outcome import Decision, Done, Requeue, Retry
+from pyasynq._engine.run.outcome import DONE, REQUEUE, Decision
+from pyasynq._engine.run.record import Record
 from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.settle.settle_queue import SettleQueue
-from pyasynq._engine.settle.settle_record import Written
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
-from pyasynq.events import Events, LeaseLost
+from pyasynq.events import Events, LeaseLost, Outcome
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
     from tests.factories import Tasks
 
 SHORT, LONG = 2, 30
+RETRIED = Decision("retry", Outcome.RETRIED, due_at=2_000_000_000, is_failure=True)
 
 
-@pytest.mark.parametrize("decision", [Done(), Requeue(), Retry(1, 2_000_000_000, is_failure=True)])
+@pytest.mark.parametrize("decision", [DONE, REQUEUE, RETRIED])
 def test_h05_a_renewal_that_overtakes_a_settle_does_not_make_it_look_stale(
     redis_url: str, tasks: Tasks, decision: Decision
 ) -> None:
@@ -56,7 +57,7 @@ def test_h05_a_renewal_that_overtakes_a_settle_does_not_make_it_look_stale(
     )
     roster.add(attempt)
     attempt.phase = Phase.SETTLING
-    settles.put(attempt, decision, Written(task.message, b"", b"", b""))
+    settles.put(attempt, decision, Record(message=task.message))
     [batch] = settles.take_fresh()
     assert ([], [], None) == Renewal(driver, settings, SYSTEM_CLOCK, redis_time).renew([attempt])
     settles.confirm(batch, driver.run(batch.plan))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import Mux, context
-from pyasynq._engine.settle.released import drop_frames
+from pyasynq._engine.run.record import drop_frames
 from pyasynq.config import ServerConfig
 from pyasynq.events import TaskFinished
 from tests.fix_engine import serving

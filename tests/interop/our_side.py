@@ -11,8 +11,7 @@ from pyasynq import RevokeTask, ServerConfig, SkipRetry, Task, context
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.engine import Engine
 from pyasynq._engine.handlers.routes import OneRoute
-from pyasynq._engine.run.attempt import Phase
-from pyasynq._engine.run.conclusion import ServerStopping
+from pyasynq._engine.run.attempt import Phase, ServerStopping
 from pyasynq._engine.services.subscriber import Subscriber
 from pyasynq._engine.settings import EngineSettings
 from pyasynq._redis.facts import ServerFacts

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 import pytest
 
 from pyasynq._app.client_middleware import blocking_middleware
-from pyasynq._engine.run.rules import AttemptRules
+from pyasynq._engine.handlers.routes import AttemptRules
 from pyasynq.app import App
 from pyasynq.config import ServerConfig
 from pyasynq.control import Retry, Snooze

@@ -13,7 +13,7 @@ from pyasynq._broker.locks import find_holder
 from pyasynq._checks import seconds_of
 from pyasynq._engine.handlers.routes import awaited, received_task
 from pyasynq._engine.probing import answers
-from pyasynq._engine.settle.settle_entry import SUSPECT_BYTES
+from pyasynq._engine.settle.settle_batches import SUSPECT_BYTES
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import (
     ConfigurationError,

@@ -17,8 +17,7 @@ from pyasynq._engine.core import EngineCore
 from pyasynq._engine.handlers.routes import NoRoutes
 from pyasynq._engine.lease.lease_errors import error_of
 from pyasynq._engine.lease.lost_leases import LostLeases
-from pyasynq._engine.run.attempt import Attempt, expect_renewals
-from pyasynq._engine.run.conclusion import ServerStopping
+from pyasynq._engine.run.attempt import Attempt, ServerStopping, expect_renewals
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import LeaseExpiredError, RedisError, ReplyLostError, TaskTimeoutError
 from pyasynq.events import ShutdownWaiting, TasksPutBack

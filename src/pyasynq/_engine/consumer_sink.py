@@ -13,10 +13,10 @@ from pyasynq._broker.find_attempt import find_verdict
 from pyasynq._broker.verdicts import Verdict, is_leased
 from pyasynq._engine.handlers.routes import received_task
 from pyasynq._engine.lease.lease_errors import error_of, told, verdict_of
-from pyasynq._engine.run.attempt import Phase
-from pyasynq._engine.run.conclusion import ServerStopping, broken_off, conclude
-from pyasynq._engine.run.outcome import Failed, Gone, PutBack
-from pyasynq._engine.run.slot_table import RunningAttempts
+from pyasynq._engine.lease.roster import RunningAttempts
+from pyasynq._engine.run.attempt import Phase, ServerStopping
+from pyasynq._engine.run.outcome import Failed, Unfinished, ending_of_cause
+from pyasynq._engine.run.runner import conclude
 from pyasynq._engine.take.sink import ASKS_AT_ONCE, Appetite, Want
 from pyasynq.errors import AttemptSettledError, ConfigurationError, LeaseExpiredError
 from pyasynq.events import TaskStarted
@@ -170,7 +170,7 @@ class ConsumerSink:
     def _hand_out(self, attempt: Attempt, want: Take) -> None:
         parts = self._parts
         if self._closed or want.ready.done():
-            self._end(attempt, PutBack())
+            self._end(attempt, Unfinished())
             return
         now = parts.clock.monotonic()
         attempt.begin(monotonic=now, unix_time=parts.redis_time.timestamp(now))
@@ -259,7 +259,7 @@ class ConsumerSink:
         if cause is None:
             await self._confirmed(attempt, self._end(attempt, ending, verdict), verdict)
             return
-        settled = self._end(attempt, broken_off(attempt), verdict_of(cause))
+        settled = self._end(attempt, ending_of_cause(attempt), verdict_of(cause))
         if isinstance(cause, LeaseExpiredError):
             raise LeaseExpiredError
         await self._confirmed(attempt, settled, None)
@@ -282,14 +282,19 @@ class ConsumerSink:
 
     def put_back(self, attempts: Iterable[Attempt]) -> list[asyncio.Future[bool | Exception]]:
         """Put back those of the attempts that nobody has settled; return what tells that it is done."""
-        return [self._end(one, broken_off(one)) for one in attempts if one.phase is Phase.RUNNING]
+        return [self._end(one, ending_of_cause(one)) for one in attempts if one.phase is Phase.RUNNING]
 
     def fail(self, attempt: Attempt, error: Exception) -> list[asyncio.Future[bool | Exception]]:
         """End an attempt, if nobody has settled it, as failed with an error; return as `put_back` does."""
         if attempt.phase is not Phase.RUNNING:
             return []
         cause = None if isinstance(attempt.cause, ServerStopping) else attempt.cause
-        return [self._end(attempt, Failed(error) if cause is None else broken_off(attempt))]
+        return [
+            self._end(
+                attempt,
+                Failed(error) if cause is None else ending_of_cause(attempt),
+            )
+        ]
 
     def require_held(self, attempt: Attempt) -> None:
         """Raise unless the attempt's holder may still speak for its task."""
@@ -320,9 +325,9 @@ class ConsumerSink:
             self._ring(attempt)
         elif isinstance(attempt.cause, LeaseExpiredError):
             # The holder was silent for too long: the task is left to be recovered, as after a crash.
-            self._end(attempt, Gone())
+            self._end(attempt, Unfinished(is_lost=True))
         else:
-            self._end(attempt, broken_off(attempt), verdict_of(attempt.cause))
+            self._end(attempt, ending_of_cause(attempt), verdict_of(attempt.cause))
 
     def _end(
         self, attempt: Attempt, ending: Ending, verdict: Verdict | None = None

@@ -24,7 +24,7 @@ from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.lease.stuck_rule import OverdueRule
 from pyasynq._engine.loop_watch import LoopWatch
 from pyasynq._engine.run.attempt import ProgressReport, expect_renewals
-from pyasynq._engine.run.conclusion import conclude_refused
+from pyasynq._engine.run.runner import conclude_refused
 from pyasynq._engine.server_record import ServerRecordBuilder
 from pyasynq._engine.services.deadlines import Deadlines
 from pyasynq._engine.services.forwarder import Forwarder, is_delayed_key

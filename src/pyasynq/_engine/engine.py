@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._background.code_places import THREAD_PLACE, thread_place
 from pyasynq._background.time_limits import report_place
 from pyasynq._engine.core import CLIENT_NAME, EngineCore
-from pyasynq._engine.executor.pool import Children
+from pyasynq._engine.executor.pool import Children, current_children
 from pyasynq._engine.handlers.group_routes import GroupRoutes
-from pyasynq._engine.handlers.threads import HandlerThreads
+from pyasynq._engine.handlers.threads import HandlerThreads, current_threads
 from pyasynq._engine.lease.abandoned import AbandonedLeases
-from pyasynq._engine.run.attempt import Phase
-from pyasynq._engine.run.conclusion import ServerStopping
-from pyasynq._engine.run.outcome import Requeue
+from pyasynq._engine.run.attempt import Phase, ServerStopping
+from pyasynq._engine.run.outcome import REQUEUE
 from pyasynq._engine.run.runner import Runner
 from pyasynq._engine.services.aggregator import Aggregator
 from pyasynq._engine.services.health_check import HealthCheck
@@ -75,7 +75,11 @@ class Engine(EngineCore):
             self._events.emit(ShutdownHung(_describe(attempt), f"a place in the child process {pid}"))
 
     def _make_sink(self, parts: Parts) -> Slots:
-        self._runner = Runner(parts, self._threads, self._children)
+        context = contextvars.copy_context()
+        context.run(current_threads.set, self._threads)
+        if self._children is not None:
+            context.run(current_children.set, self._children)
+        self._runner = Runner(parts, self._threads, context)
         self._slots = Slots(parts, self._runner)
         return self._slots
 
@@ -110,7 +114,7 @@ class Engine(EngineCore):
 
     def outcomes(self) -> Mapping[Outcome, int]:
         """Return how many attempts ended in each way."""
-        return self._parts.tally.counts()
+        return {outcome: self._parts.outcomes[outcome] for outcome in Outcome}
 
     @property
     def unwritten(self) -> int:
@@ -196,8 +200,8 @@ class Engine(EngineCore):
                 # It is why the process ends: another server recovers it, and counts the crash.
                 continue
             attempt.phase = Phase.SETTLING
-            self._settles.put(attempt, Requeue())
-            self._parts.tally.others[Outcome.REQUEUED] += 1
+            self._settles.put(attempt, REQUEUE)
+            self._parts.outcomes[Outcome.REQUEUED] += 1
             # Attempts that were told to stop were counted at that time.
             self.put_back += not isinstance(attempt.cause, ServerStopping)
 

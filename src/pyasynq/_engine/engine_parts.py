@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pyasynq._engine.settle.tally import Tally
+from pyasynq._broker.leases import CONFIRMED_BEGIN
+from pyasynq._engine.handlers.routes import NoRoutes
 
 if TYPE_CHECKING:
     from pyasynq._background.redis_time import RedisTime
@@ -17,12 +19,19 @@ if TYPE_CHECKING:
     from pyasynq._engine.take.queue_board import QueueBoard
     from pyasynq._redis.driver import AsyncDriver
     from pyasynq.config import ServerConfig
-    from pyasynq.events import Events
+    from pyasynq.events import Events, Outcome
+
+_FIRST_CRASH: Final = 1
+"""Crash limits up to this one archive a task at its first crash."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Settings, clocks, and the structures that more than one service works on."""
+    """Settings, clocks, and the structures that more than one service works on.
+
+    Attributes:
+        outcomes: number of attempts that ended in each way. Written and read by the event loop alone.
+    """
 
     server_id: str
     config: ServerConfig
@@ -35,7 +44,7 @@ class Parts:
     board: QueueBoard
     roster: Roster
     settles: SettleQueue
-    tally: Tally = field(default_factory=Tally)
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -46,3 +55,18 @@ class Parts:
         """Return at how many crashes a task of this type is archived."""
         route = self.router.route(task_type)
         return self.config.crash_limit if route is None or route.crash_limit is None else route.crash_limit
+
+    def confirms_begin(self, task_type: str) -> bool:
+        """Return whether a handler begins only after Redis knows of it: one crash archives its task.
+
+        So a task that was only prefetched when its worker died is told from one that ran.
+        """
+        return self.crash_limit(task_type) <= _FIRST_CRASH
+
+
+def token_ending(parts: Parts) -> str:
+    """Return how the tokens of a server end: they say whether it confirms that handlers begin."""
+    if isinstance(parts.router, NoRoutes):
+        return ""  # a consumer hands tasks out, and does not see handlers begin
+    limits = [parts.config.crash_limit, *(route.crash_limit for route in parts.router.routes())]
+    return CONFIRMED_BEGIN if any(limit is not None and limit <= _FIRST_CRASH for limit in limits) else ""

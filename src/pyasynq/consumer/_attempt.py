@@ -12,7 +12,7 @@ from pyasynq._broker.verdicts import Verdict
 from pyasynq._engine.handlers.routes import check_result_size, received_task
 from pyasynq._engine.lease.lease_errors import told
 from pyasynq._engine.lease.lease_receipt import Receipt
-from pyasynq._engine.run.outcome import Failed, PutBack, Succeeded
+from pyasynq._engine.run.outcome import Failed, Succeeded, Unfinished
 from pyasynq.context import TaskContext
 from pyasynq.control import Archive, Cancel, Retry, Snooze
 from pyasynq.errors import (
@@ -177,7 +177,7 @@ class Attempt:
 
     async def requeue(self) -> None:
         """Settle: as if it had not been taken. The task goes back to the front of its queue."""
-        await self._settle(PutBack(), Verdict.REQUEUE)
+        await self._settle(Unfinished(), Verdict.REQUEUE)
 
     async def crashed(self, reason: str) -> None:
         """Settle: the worker died with it. The task goes back to the front, and the crash is counted.
@@ -193,7 +193,7 @@ class Attempt:
         """
         if not isinstance(reason, str):
             raise InvalidOptionError("reason", reason, "must be text")
-        await self._settle(PutBack(crash=reason), Verdict.CRASHED)
+        await self._settle(Unfinished(crash=reason), Verdict.CRASHED)
 
     async def extend(self, duration: Duration) -> None:
         """Let the lease end so long from now, sooner or later than it would have; not after the deadline.

@@ -15,8 +15,7 @@ from pyasynq._broker.leases import renew
 from pyasynq._broker.settle import Claim
 from pyasynq._clock import Instant
 from pyasynq._engine.engine import Engine
-from pyasynq._engine.run.attempt import Phase, expect_renewals
-from pyasynq._engine.run.conclusion import ServerStopping
+from pyasynq._engine.run.attempt import Phase, ServerStopping, expect_renewals
 from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.take.queue_state import QueuePhase
 from pyasynq._redis.driver import BlockingDriver

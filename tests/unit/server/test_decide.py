@@ -3,45 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pyasynq import control
 from pyasynq._clock import Instant
+from pyasynq._engine.handlers.routes import AttemptRules
 from pyasynq._engine.run.outcome import (
-    Archive,
-    Complete,
+    DONE,
+    LET_GO,
     Decision,
-    Done,
     Ending,
     Failed,
-    Gone,
-    LetGo,
-    PutBack,
-    Requeue,
-    Retry,
-    Snooze,
     Succeeded,
-    Unhandled,
+    Unfinished,
     cause_of,
     decide,
-    outcome_of,
 )
+from pyasynq._wire.messages import new_task_message
 from pyasynq.errors import HandlerNotFoundError, RevokeTask, SkipRetry, TaskCanceledError
 from pyasynq.events import Outcome
+
+if TYPE_CHECKING:
+    from pyasynq._wire.messages import TaskMessage
 
 NOW = Instant(1_000, 250_000)
 
 
-@dataclass(frozen=True)
-class Facts:
-    retry: int = 3
-    retried: int = 0
-    retention: int = 0
+def message(*, retry: int = 3, retried: int = 0, retention: int = 0) -> TaskMessage:
+    """Return a message with what a decision reads of it."""
+    return new_task_message(id="id", type="t", retry=retry, retried=retried, retention=retention)
 
 
 @dataclass
-class FixedRules:
+class FixedRules(AttemptRules):
     failure: bool = True
     seconds: float = 10.0
     asked: list[int] = field(default_factory=list)
@@ -57,9 +53,30 @@ class FixedRules:
         return self.seconds
 
 
-def decided(ending: Ending, facts: Facts | None = None, rules: FixedRules | None = None) -> Decision:
+def decided(
+    ending: Ending,
+    message: TaskMessage = message(),  # noqa: B008 - read only
+    rules: FixedRules | None = None,
+    *,
+    is_poison: bool = False,
+) -> Decision:
     """Return the decision at NOW."""
-    return decide(facts or Facts(), ending, rules or FixedRules(), now=NOW)
+    return decide(message, ending, rules or FixedRules(), now=NOW, is_poison=is_poison)
+
+
+def retry(due_at: int, *, is_failure: bool = True) -> Decision:
+    """Return the decision to try again."""
+    return Decision("retry", Outcome.RETRIED, NOW, due_at, is_failure=is_failure)
+
+
+def snooze(due_at: int) -> Decision:
+    """Return the decision to run again, with nothing spent."""
+    return Decision("snooze", Outcome.SNOOZED, NOW, due_at)
+
+
+ARCHIVED = Decision("archive", Outcome.ARCHIVED, NOW)
+REVOKED = Decision("done", Outcome.REVOKED, NOW)
+REQUEUED = Decision("requeue", Outcome.REQUEUED, NOW)
 
 
 def wrapped(cause: BaseException) -> BaseException:
@@ -72,36 +89,35 @@ def wrapped(cause: BaseException) -> BaseException:
 
 def test_a_success_without_retention_is_done() -> None:
     """The task is deleted."""
-    assert Done() == decided(Succeeded(b"result"))
+    assert DONE == decided(Succeeded(b"result"))
 
 
 def test_a_success_with_retention_is_kept_with_its_result() -> None:
     """It expires the retention after its completion, in whole seconds."""
-    assert Complete(1_000, 1_060, b"result") == decided(Succeeded(b"result"), Facts(retention=60))
+    kept = Decision("complete", Outcome.SUCCEEDED, NOW, 1_060, result=b"result")
+    assert kept == decided(Succeeded(b"result"), message(retention=60))
 
 
 def test_a_failure_is_retried_after_the_delay() -> None:
     """H13: the score is the first whole second that is not before the due time."""
     rules = FixedRules()
-    assert Retry(1_000, 1_011, is_failure=True) == decided(Failed(ValueError()), Facts(retried=2), rules)
+    assert retry(1_011) == decided(Failed(ValueError()), message(retried=2), rules)
     assert [2] == rules.asked
 
 
 def test_an_error_that_is_no_failure_spends_no_retry() -> None:
     """The user's `is_failure` decides."""
-    assert Retry(1_000, 1_011, is_failure=False) == decided(
-        Failed(ValueError()), rules=FixedRules(failure=False)
-    )
+    assert retry(1_011, is_failure=False) == decided(Failed(ValueError()), rules=FixedRules(failure=False))
 
 
 def test_the_last_failure_archives() -> None:
     """With all retries spent the task is archived."""
-    assert Archive(1_000) == decided(Failed(ValueError()), Facts(retry=3, retried=3))
+    assert ARCHIVED == decided(Failed(ValueError()), message(retry=3, retried=3))
 
 
 def test_an_error_that_is_no_failure_archives_too_when_no_retry_is_left() -> None:
     """Asynq's order: exhaustion is looked at first."""
-    assert Archive(1_000) == decided(Failed(ValueError()), Facts(retry=0), FixedRules(failure=False))
+    assert ARCHIVED == decided(Failed(ValueError()), message(retry=0), FixedRules(failure=False))
 
 
 @pytest.mark.parametrize(
@@ -110,81 +126,99 @@ def test_an_error_that_is_no_failure_archives_too_when_no_retry_is_left() -> Non
 )
 def test_skip_retry_archives_at_once(error: BaseException) -> None:
     """Raised itself, as a cause, or in a group."""
-    assert Archive(1_000) == decided(Failed(error))
+    assert ARCHIVED == decided(Failed(error))
 
 
 @pytest.mark.parametrize("error", [RevokeTask(), wrapped(RevokeTask())])
 def test_revoke_ends_the_task_without_a_trace(error: BaseException) -> None:
     """Neither retry nor archive nor retention."""
-    assert Done() == decided(Failed(error), Facts(retry=0, retention=60))
+    assert REVOKED == decided(Failed(error), message(retry=0, retention=60))
 
 
 def test_an_error_raised_while_handling_skip_retry_is_an_ordinary_failure() -> None:
     """Only `raise ... from` wraps; what merely happened before does not count."""
     error = ValueError("while cleaning up")
     error.__context__ = SkipRetry()
-    assert isinstance(decided(Failed(error)), Retry)
+    assert "retry" == decided(Failed(error)).action
 
 
 def test_causes_that_go_in_a_circle_end() -> None:
     """A circle of causes is walked once."""
     first, second = ValueError(), ValueError()
     first.__cause__, second.__cause__ = second, first
-    assert isinstance(decided(Failed(first)), Retry)
+    assert "retry" == decided(Failed(first)).action
 
 
 def test_an_attempt_that_the_server_broke_off_is_put_back() -> None:
     """Shutdown spends nothing."""
-    assert Requeue() == decided(PutBack(), Facts(retry=0))
+    assert REQUEUED == decided(Unfinished(), message(retry=0))
 
 
 def test_a_task_that_is_somebody_elses_is_let_go() -> None:
     """Nothing is written without ownership."""
-    assert LetGo() == decided(Gone())
+    assert LET_GO == decided(Unfinished(is_lost=True))
+
+
+@pytest.mark.parametrize(("is_poison", "decision"), [(False, REQUEUED), (True, ARCHIVED)])
+def test_a_crash_puts_back_or_archives_at_its_limit(is_poison: bool, decision: Decision) -> None:
+    """As the recoverer does, whatever retries are left."""
+    assert decision == decided(Unfinished(crash="killed"), message(retry=0), is_poison=is_poison)
+
+
+def test_only_a_crash_is_poison() -> None:
+    """Whatever was broken off for another reason is put back."""
+    assert REQUEUED == decided(Unfinished(), is_poison=True)
+
+
+def test_a_decision_knows_the_seconds_until_the_next_attempt() -> None:
+    """From the end of the attempt; none when there is no next attempt, or none is planned."""
+    assert 10.75 == retry(1_011).delay
+    assert 0.0 == retry(1_000).delay
+    assert 60.75 == snooze(1_061).delay
+    assert [None] * 3 == [decision.delay for decision in (DONE, REQUEUED, ARCHIVED)]
 
 
 def test_h19_a_type_without_handler_is_left_to_others_and_spends_nothing() -> None:
     """It comes back after a pause, for any server; also when no retry is left."""
-    ending = Unhandled(HandlerNotFoundError("t"))
-    assert Retry(1_000, 1_006, is_failure=False) == decided(ending, Facts(retry=0))
+    ending = Failed(HandlerNotFoundError("t"), is_unhandled=True)
+    left = Decision("retry", Outcome.REQUEUED, NOW, 1_006)
+    assert left == decided(ending, message(retry=0))
 
 
 def test_without_a_delay_a_task_is_due_in_this_second() -> None:
     """Rounded up, it would not be retried at once but in the next second."""
-    assert Retry(1_000, 1_000, is_failure=True) == decided(Failed(ValueError()), rules=FixedRules(seconds=0))
+    assert retry(1_000) == decided(Failed(ValueError()), rules=FixedRules(seconds=0))
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -5.0])
 def test_a_delay_that_makes_no_sense_retries_at_once(seconds: float) -> None:
     """A settle is never lost to the user's arithmetic."""
-    assert Retry(1_000, 1_000, is_failure=True) == decided(
-        Failed(ValueError()), rules=FixedRules(seconds=seconds)
-    )
+    assert retry(1_000) == decided(Failed(ValueError()), rules=FixedRules(seconds=seconds))
 
 
 @pytest.mark.parametrize(
     ("outcome", "ending", "facts"),
     [
-        (Outcome.SUCCEEDED, Succeeded(None), Facts()),
-        (Outcome.SUCCEEDED, Succeeded(None), Facts(retention=5)),
-        (Outcome.REVOKED, Failed(RevokeTask()), Facts()),
-        (Outcome.REVOKED, Failed(control.Cancel()), Facts()),
-        (Outcome.SNOOZED, Failed(control.Snooze(5)), Facts()),
-        (Outcome.RETRIED, Failed(ValueError()), Facts()),
-        (Outcome.ARCHIVED, Failed(ValueError()), Facts(retry=0)),
-        (Outcome.REQUEUED, PutBack(), Facts()),
-        (Outcome.REQUEUED, Unhandled(ValueError()), Facts()),
-        (Outcome.LET_GO, Gone(), Facts()),
+        (Outcome.SUCCEEDED, Succeeded(None), message()),
+        (Outcome.SUCCEEDED, Succeeded(None), message(retention=5)),
+        (Outcome.REVOKED, Failed(RevokeTask()), message()),
+        (Outcome.REVOKED, Failed(control.Cancel()), message()),
+        (Outcome.SNOOZED, Failed(control.Snooze(5)), message()),
+        (Outcome.RETRIED, Failed(ValueError()), message()),
+        (Outcome.ARCHIVED, Failed(ValueError()), message(retry=0)),
+        (Outcome.REQUEUED, Unfinished(), message()),
+        (Outcome.REQUEUED, Failed(ValueError(), is_unhandled=True), message()),
+        (Outcome.LET_GO, Unfinished(is_lost=True), message()),
     ],
 )
-def test_each_decision_has_its_word(outcome: Outcome, ending: Ending, facts: Facts) -> None:
+def test_each_decision_has_its_word(outcome: Outcome, ending: Ending, facts: TaskMessage) -> None:
     """The events' word for ending and decision together."""
-    assert outcome is outcome_of(ending, decided(ending, facts))
+    assert outcome is decided(ending, facts).outcome
 
 
 @pytest.mark.parametrize(
     ("choice", "decision"),
-    [("retry", Retry(1_000, 1_011, is_failure=True)), ("archive", Archive(1_000)), ("delete", Done())],
+    [("retry", retry(1_011)), ("archive", ARCHIVED), ("delete", REVOKED)],
 )
 def test_h16_whoever_cancels_chooses_what_becomes_of_the_task(choice: str, decision: Decision) -> None:
     """Retry is the default, as in Asynq."""
@@ -195,29 +229,29 @@ def test_h16_a_choice_that_a_handler_wraps_is_none() -> None:
     """Only the cause of a cancellation carries one."""
     error = ValueError()
     error.__cause__ = TaskCanceledError("delete")
-    assert isinstance(decided(Failed(error)), Retry)
+    assert "retry" == decided(Failed(error)).action
 
 
-@pytest.mark.parametrize("facts", [Facts(), Facts(retry=0), Facts(retry=3, retried=3)])
-def test_a_snooze_waits_and_does_not_run_out(facts: Facts) -> None:
+@pytest.mark.parametrize("facts", [message(), message(retry=0), message(retry=3, retried=3)])
+def test_a_snooze_waits_and_does_not_run_out(facts: TaskMessage) -> None:
     """Other than an error that is no failure in Asynq, which archives when no retry is left."""
     rules = FixedRules()
-    assert Snooze(1_061) == decided(Failed(control.Snooze(60)), facts, rules)
+    assert snooze(1_061) == decided(Failed(control.Snooze(60)), facts, rules)
     assert [] == rules.asked
 
 
 def test_a_retry_by_the_handler_spends_one_and_runs_out() -> None:
     """It is a failure like any other, but for its delay; `is_failure` is not asked."""
     rules = FixedRules(failure=False)
-    assert Retry(1_000, 1_031, is_failure=True) == decided(Failed(control.Retry(30)), rules=rules)
+    assert retry(1_031) == decided(Failed(control.Retry(30)), rules=rules)
     assert [] == rules.asked
-    assert Archive(1_000) == decided(Failed(control.Retry(30)), Facts(retry=0))
+    assert ARCHIVED == decided(Failed(control.Retry(30)), message(retry=0))
 
 
 def test_a_retry_that_spends_nothing_does_not_run_out() -> None:
     """Nothing is spent, so nothing can be used up."""
     ending = Failed(control.Retry(after=30, spend=False))
-    assert Retry(1_000, 1_031, is_failure=False) == decided(ending, Facts(retry=0))
+    assert retry(1_031, is_failure=False) == decided(ending, message(retry=0))
 
 
 def test_a_retry_without_a_delay_asks_for_one_with_the_error_behind_it() -> None:
@@ -225,7 +259,7 @@ def test_a_retry_without_a_delay_asks_for_one_with_the_error_behind_it() -> None
     rules = FixedRules()
     caught, wish = ValueError("caught"), control.Retry()
     wish.__context__ = caught
-    assert Retry(1_000, 1_011, is_failure=True) == decided(Failed(wish), rules=rules)
+    assert retry(1_011) == decided(Failed(wish), rules=rules)
     assert [caught] == rules.errors
 
 
@@ -253,12 +287,12 @@ def test_the_error_to_tell_is_the_one_behind_a_retry(error: str, told: str) -> N
 
 def test_archive_by_the_handler_is_at_once() -> None:
     """Whatever retries are left, and whatever `is_failure` says."""
-    assert Archive(1_000) == decided(Failed(control.Archive("no")), rules=FixedRules(failure=False))
+    assert ARCHIVED == decided(Failed(control.Archive("no")), rules=FixedRules(failure=False))
 
 
 def test_cancel_by_the_handler_forgets_the_task() -> None:
     """Without retention, as `RevokeTask` does."""
-    assert Done() == decided(Failed(control.Cancel()), Facts(retry=0, retention=60))
+    assert REVOKED == decided(Failed(control.Cancel()), message(retry=0, retention=60))
 
 
 SNOOZE, RETRY, ARCHIVE, CANCEL = (
@@ -272,16 +306,16 @@ SNOOZE, RETRY, ARCHIVE, CANCEL = (
 @pytest.mark.parametrize(
     ("error", "decision"),
     [
-        (wrapped(SNOOZE), Snooze(1_061)),
-        (wrapped(wrapped(ARCHIVE)), Archive(1_000)),
-        (ExceptionGroup("", [SNOOZE]), Snooze(1_061)),
-        (BaseExceptionGroup("", [SNOOZE, BaseExceptionGroup("", [wrapped(SNOOZE)])]), Snooze(1_061)),
-        (ExceptionGroup("", [SNOOZE, ValueError()]), Retry(1_000, 1_011, is_failure=True)),
-        (ExceptionGroup("", [ValueError(), RETRY, SNOOZE]), Retry(1_000, 1_031, is_failure=True)),
-        (ExceptionGroup("", [RETRY, ARCHIVE]), Archive(1_000)),
-        (ExceptionGroup("", [RETRY, SkipRetry()]), Archive(1_000)),
-        (ExceptionGroup("", [ARCHIVE, CANCEL, SNOOZE]), Done()),
-        (ExceptionGroup("", [SkipRetry(), RevokeTask()]), Done()),
+        (wrapped(SNOOZE), snooze(1_061)),
+        (wrapped(wrapped(ARCHIVE)), ARCHIVED),
+        (ExceptionGroup("", [SNOOZE]), snooze(1_061)),
+        (BaseExceptionGroup("", [SNOOZE, BaseExceptionGroup("", [wrapped(SNOOZE)])]), snooze(1_061)),
+        (ExceptionGroup("", [SNOOZE, ValueError()]), retry(1_011)),
+        (ExceptionGroup("", [ValueError(), RETRY, SNOOZE]), retry(1_031)),
+        (ExceptionGroup("", [RETRY, ARCHIVE]), ARCHIVED),
+        (ExceptionGroup("", [RETRY, SkipRetry()]), ARCHIVED),
+        (ExceptionGroup("", [ARCHIVE, CANCEL, SNOOZE]), REVOKED),
+        (ExceptionGroup("", [SkipRetry(), RevokeTask()]), REVOKED),
     ],
 )
 def test_what_ends_most_wins(error: BaseException, decision: Decision) -> None:

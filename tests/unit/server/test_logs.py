@@ -9,7 +9,6 @@ import pytest
 
 from pyasynq._background import code_places
 from pyasynq._engine.logs import LogSubscriber
-from pyasynq._engine.settle.tally import Tally
 from pyasynq._visible_text import visible
 from pyasynq.cli.logs import TextFormatter
 from pyasynq.config import ServerConfig
@@ -194,10 +193,8 @@ def test_d34_the_end_says_what_is_waited_for_and_what_was_done(
     events.emit(ServerStateChanged("id", "closed"))
     events.emit(ShutdownWaiting(1, 8.0))
     events.emit(TasksPutBack(1))
-    tally = Tally()
-    tally.succeeded = 1_203
-    tally.others.update({Outcome.RETRIED: 4, Outcome.ARCHIVED: 1})
-    events.emit(ServerEnded("id", tally.counts(), 7_200, 1))
+    outcomes = {Outcome.SUCCEEDED: 1_203, Outcome.REVOKED: 0, Outcome.RETRIED: 4, Outcome.ARCHIVED: 1}
+    events.emit(ServerEnded("id", outcomes, 7_200, 1))
     assert [
         "worker stopping: waits up to 8 s for 1 task (report:fetch)",
         "1 task that did not finish is back at the front of the queue",
@@ -213,7 +210,7 @@ def test_d34_a_worker_without_tasks_says_that_it_stops(
     events.emit(ServerStateChanged("id", "active"))
     caplog.clear()
     events.emit(ServerStateChanged("id", "closed"))
-    events.emit(ServerEnded("id", Tally().counts(), 41, 0))
+    events.emit(ServerEnded("id", dict.fromkeys(Outcome, 0), 41, 0))
     assert ["worker stopping", "worker ended after 41 s: no task was run"] == caplog.messages
 
 

@@ -14,7 +14,7 @@ from pyasynq._engine.executor.carried_error import revive
 from pyasynq._engine.executor.child import ExecutorChild
 from pyasynq._engine.executor.frames import Frame
 from pyasynq._engine.handlers.threads import in_thread
-from pyasynq._engine.run.slot_table import RunningAttempts
+from pyasynq._engine.lease.roster import RunningAttempts
 from pyasynq.context import current_task
 from pyasynq.control import ControlFlow
 from pyasynq.errors import LeaseExpiredError, TaskTimeoutError

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from pyasynq._checks import seconds_of
 from pyasynq.context import current_task
 from pyasynq.errors import ConfigurationError, InvalidOptionError, ResultTooLargeError, describe_value
+from pyasynq.retry import default_retry_delay, retry_delay_of
 from pyasynq.task import Task, checked_task
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from pyasynq._engine.executor.order import Program
     from pyasynq._wire.messages import TaskMessage
+    from pyasynq.config import ServerConfig
     from pyasynq.control import ControlFlow
     from pyasynq.retry import RetryDelay
 
@@ -29,6 +32,8 @@ Executor: TypeAlias = Literal["process"]
 """Where a handler runs, if not in the worker's own process."""
 
 _log = logging.getLogger("pyasynq")
+_LONGEST_DELAY = 100 * 365 * 86_400.0
+"""Seconds to which retry delays are cut: Redis and datetimes can hold no time much later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,35 @@ class Route:
     is_failure: Callable[[BaseException], bool] | None = None
     crash_limit: int | None = None
     program: Program | None = None
+
+
+class AttemptRules:
+    """`is_failure` and retry delay of one attempt: its route's, else the server's, else Asynq's default."""
+
+    __slots__ = ("_config", "_route", "_task")
+
+    def __init__(self, config: ServerConfig, route: Route | None, task: Task) -> None:
+        self._config = config
+        self._route = route
+        self._task = task
+
+    def is_failure(self, error: BaseException) -> bool:
+        """Return what the user's function says; True when it raises."""
+        function = (self._route and self._route.is_failure) or self._config.is_failure
+        try:
+            return bool(function(error))
+        except BaseException:  # noqa: BLE001 - reported, and replaced by the default
+            _log.exception("is_failure raised for a task of type %r; it counts as a failure", self._task.type)
+            return True
+
+    def delay(self, retried: int, error: BaseException) -> float:
+        """Return the user's delay in seconds; Asynq's default if the function raises or returns nonsense."""
+        function = (self._route and self._route.retry_delay) or retry_delay_of(self._config.retry_delay)
+        try:
+            return min(_LONGEST_DELAY, seconds_of("retry_delay", function(retried, error, self._task)))
+        except BaseException:  # noqa: BLE001 - reported, and replaced by the default
+            _log.exception("retry_delay failed for a task of type %r; the default is used", self._task.type)
+            return default_retry_delay(retried, error, self._task)
 
 
 @runtime_checkable

@@ -1,7 +1,8 @@
-"""All attempts of a server, from the reply of the dequeue until Redis has confirmed the settle."""
+"""The attempts of a server: all that Redis has not settled yet, and those that hold a slot."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,7 +12,9 @@ if TYPE_CHECKING:
 
 
 class Roster:
-    """Deadline table, cancellation registry, lease list, and what shutdown puts back: one structure.
+    """All attempts of a server, from the reply of the dequeue until Redis has confirmed the settle.
+
+    It is the table of deadlines, of leases, of what can be cancelled, and of what shutdown puts back.
 
     Only the event loop changes it. Other threads take a `snapshot`, which is one step of the interpreter.
 
@@ -61,6 +64,50 @@ class Roster:
 
     def __iter__(self) -> Iterator[Attempt]:
         return iter(self._attempts.values())
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+
+class RunningAttempts:
+    """The attempts that hold a slot, in the order in which they were started.
+
+    Written and read by the event loop alone.
+    """
+
+    __slots__ = ("_attempts", "_idle_waiters")
+
+    def __init__(self) -> None:
+        self._attempts: dict[Attempt, None] = {}
+        self._idle_waiters: list[asyncio.Future[None]] = []
+
+    def add(self, attempt: Attempt) -> None:
+        """Give an attempt a slot."""
+        self._attempts[attempt] = None
+
+    def remove(self, attempt: Attempt) -> None:
+        """Free an attempt's slot, if it has one."""
+        self._attempts.pop(attempt, None)
+        if not self._attempts:
+            for waiter in self._idle_waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    async def wait_until_idle(self, seconds: float) -> bool:
+        """Wait until no attempt holds a slot, at most this many seconds; return whether that is so."""
+        if not self._attempts:
+            return True
+        idle = asyncio.get_running_loop().create_future()
+        self._idle_waiters.append(idle)
+        await asyncio.wait({idle}, timeout=seconds)
+        self._idle_waiters.remove(idle)
+        return not self._attempts
+
+    def __contains__(self, attempt: object) -> bool:
+        return attempt in self._attempts
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(self._attempts)
 
     def __len__(self) -> int:
         return len(self._attempts)

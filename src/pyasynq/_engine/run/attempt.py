@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyasynq._background.code_places import timeout_error
 from pyasynq._clock import LAST_SECOND
 from pyasynq._wire.history import encode_progress
+from pyasynq._wire.messages import new_task_message
 from pyasynq.task import TaskProgress
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ peers in Go wait after the end of a lease before they take a task.
 DEFAULT_TIMEOUT_SECONDS = 1_800
 """For a message with neither timeout nor deadline, which no client should have written."""
 
+_LARGE_BYTES: Final = 4_096
+"""Smaller messages are not worth the time of a copy."""
 
 _making_events = threading.Lock()
 
@@ -52,6 +55,10 @@ TAKEN: Final = Phase.TAKEN
 RUNNING: Final = Phase.RUNNING
 SETTLING: Final = Phase.SETTLING
 ABANDONED: Final = Phase.ABANDONED
+
+
+class ServerStopping(Exception):  # noqa: N818 - a cause, not an error
+    """Why shutdown cancels an attempt."""
 
 
 class ProgressReport(NamedTuple):
@@ -247,6 +254,26 @@ class Attempt:
         """Return the error for the end of its time: it says the limit, and where the handler stands."""
         thread_id = self.thread_id if self.threads else None
         return timeout_error(self.deadline - self.started, self.task, thread_id)
+
+    def drop_payload(self) -> None:
+        """Keep of a large message only what a context shows of it, once the attempt is settled.
+
+        A timer that a handler has cancelled stays in the event loop until its time, and the context in which
+        it was made with it: for an hour, if `asyncio.timeout(3600)` was written there.
+        """
+        # A consumer's attempt may be asked for its task later.
+        if self.size > _LARGE_BYTES and self.settled is None:
+            message = self.message
+            self.message = new_task_message(
+                id=message.id,
+                type=message.type,
+                queue=message.queue,
+                retry=message.retry,
+                retried=message.retried,
+                retention=message.retention,
+                unique_key=message.unique_key,
+                headers=dict(message.headers),
+            )
 
     def overdue_seconds(self, monotonic: float) -> float:
         """Return how long ago the attempt should have ended; negative while its time is not over."""

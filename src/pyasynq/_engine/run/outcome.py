@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from pyasynq import control
-from pyasynq.errors import RevokeTask, SkipRetry, TaskCanceledError
+from pyasynq._clock import Instant
+from pyasynq._engine.handlers.routes import result_bytes
+from pyasynq._engine.run.attempt import ServerStopping
+from pyasynq.errors import (
+    LeaseExpiredError,
+    ReportedError,
+    ResultTooLargeError,
+    RevokeTask,
+    SkipRetry,
+    TaskCanceledError,
+)
 from pyasynq.events import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyasynq._clock import Instant
+    from pyasynq._engine.handlers.routes import AttemptRules
+    from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._wire.messages import TaskMessage
 
 
 # How an attempt can end.
@@ -25,190 +38,164 @@ class Succeeded(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The handler raised, ran out of time, was cancelled, or said what becomes of the task."""
+    """The handler raised, ran out of time, was cancelled, or said what becomes of the task.
+
+    Attributes:
+        is_unhandled: this server has no handler for the type and leaves the task to others.
+    """
 
     error: BaseException
+    is_unhandled: bool = False
 
 
-class Unhandled(NamedTuple):
-    """This server has no handler for the type and leaves the task to others."""
+class Unfinished(NamedTuple):
+    """The attempt was broken off, and the task is as if it had not been taken.
 
-    error: BaseException
-
-
-class PutBack(NamedTuple):
-    """The attempt was broken off by the server, and the task is as if it had not been taken.
-
-    Or its worker crashed, as the holder of the attempt says; `crash` is the reason then. The crash counts.
+    Attributes:
+        crash: why the worker crashed, as the holder of the attempt says; the crash counts. None for no crash.
+        is_lost: the task belongs to another worker by now.
     """
 
     crash: str | None = None
-
-
-class Gone(NamedTuple):
-    """The task belongs to somebody else by now."""
+    is_lost: bool = False
 
 
 NO_RESULT: Final = Succeeded(None)
 
 
-Ending: TypeAlias = Succeeded | Failed | Unhandled | PutBack | Gone
+Ending: TypeAlias = Succeeded | Failed | Unfinished
 
 
-# What to do about it. Times are whole Unix seconds.
+Action: TypeAlias = Literal["done", "complete", "retry", "snooze", "archive", "requeue", "let go"]
+"""What is done about the task of an attempt that has ended.
+
+done: delete it. complete: keep it until it expires. retry: try it again. snooze: run it again; nothing has
+failed. archive: it failed for good. requeue: back to the front of the queue. let go: write nothing.
+"""
 
 
-class Done(NamedTuple):
-    """Delete the task."""
+class Decision(NamedTuple):
+    """What is done about the task of an attempt that has ended.
 
+    One class, since batches are grouped by the action, and no two actions give a field another meaning.
 
-DONE: Final = Done()
-SUCCEEDED: Final = Outcome.SUCCEEDED
-"""A name for what nearly all attempts come to; Python 3.11 takes longer to find a member of an enum."""
+    Attributes:
+        outcome: the word of the events for it.
+        at: when it was decided: the end of the attempt.
+        due_at: Unix time at which a retried or snoozed task runs again, and a completed one expires.
+        is_failure: whether a retry counts as a failure, which spends one.
+        result: what a completed task keeps.
+    """
 
-
-class Complete(NamedTuple):
-    """Keep the task until `expires_at`."""
-
-    completed_at: int
-    expires_at: int
-    result: bytes | None
-
-
-class Retry(NamedTuple):
-    """Try again at `retry_at`; only a failure spends a retry."""
-
-    failed_at: int
-    retry_at: int
-    is_failure: bool
-
-
-class Snooze(NamedTuple):
-    """Run again at `due_at`; nothing has failed and nothing is spent."""
-
-    due_at: int
-
-
-class Archive(NamedTuple):
-    """Failed for good."""
-
-    archived_at: int
-
-
-class Requeue(NamedTuple):
-    """Back to the front of the queue."""
-
-
-class LetGo(NamedTuple):
-    """Write nothing."""
-
-
-Decision: TypeAlias = Done | Complete | Retry | Snooze | Archive | Requeue | LetGo
-
-
-class TaskFacts(Protocol):
-    """What `decide` reads of a task's message."""
+    action: Action
+    outcome: Outcome
+    at: Instant = Instant(0)
+    due_at: int = 0
+    is_failure: bool = False
+    result: bytes | None = None
 
     @property
-    def retry(self) -> int:
-        """How many retries are allowed."""
-
-    @property
-    def retried(self) -> int:
-        """How many retries have been spent."""
-
-    @property
-    def retention(self) -> int:
-        """Seconds that a finished task is kept; 0 for not at all."""
+    def delay(self) -> float | None:
+        """Seconds until the next attempt; None when there is none, or none is planned."""
+        if self.action not in {"retry", "snooze"}:
+            return None
+        return max(0.0, self.due_at - self.at.timestamp)
 
 
-class DecisionRules(Protocol):
-    """The user's part of a decision. Neither function raises."""
+DONE: Final = Decision("done", Outcome.SUCCEEDED)
+REQUEUE: Final = Decision("requeue", Outcome.REQUEUED)
+LET_GO: Final = Decision("let go", Outcome.LET_GO)
 
-    def is_failure(self, error: BaseException) -> bool:
-        """Return whether the error spends a retry."""
-
-    def delay(self, retried: int, error: BaseException) -> float:
-        """Return the seconds until the next attempt."""
+# `take/` makes these two by a call.
+Requeue: Final = partial(Decision, "requeue", Outcome.REQUEUED)
+LetGo: Final = partial(Decision, "let go", Outcome.LET_GO)
 
 
-def leaves_nothing(task: TaskFacts, ending: Ending) -> bool:
+def ending_of_result(result: object, message: TaskMessage, max_result: int) -> Ending:
+    """Return the ending of an attempt whose handler returned: its result, or what the handler asks for."""
+    if result is None:
+        return NO_RESULT
+    wish = control.control_of(result)
+    if wish is not None:
+        return Failed(wish)
+    data = result_bytes(result, message.type)
+    # Without retention nothing is sent of it.
+    if data is not None and len(data) > max_result and message.retention > 0:
+        return Failed(ResultTooLargeError(len(data), max_result))
+    return Succeeded(data)
+
+
+def ending_of_cause(attempt: Attempt) -> Ending:
+    """Return the ending that the cause of a cancellation means, whatever the handler did about it."""
+    cause = attempt.cause
+    if isinstance(cause, LeaseExpiredError):
+        # A lease that only lapsed can be renewed as long as nobody took the task; then it is put back.
+        return Unfinished(is_lost=attempt.lost)
+    if cause is None or isinstance(cause, ServerStopping):
+        return Unfinished()
+    return Failed(cause)
+
+
+def leaves_nothing(message: TaskMessage, ending: Ending) -> bool:
     """Return whether an attempt has succeeded and nothing of its task is kept: the usual end."""
-    return type(ending) is Succeeded and task.retention <= 0
+    return type(ending) is Succeeded and message.retention <= 0
 
 
 def decide(
-    task: TaskFacts,
+    message: TaskMessage,
     ending: Ending,
-    rules: DecisionRules,
+    rules: AttemptRules,
     *,
     now: Instant,
     unknown_pause: float = 5.0,
+    is_poison: bool = False,
 ) -> Decision:
-    """Return what to do about an attempt that has ended."""
-    if leaves_nothing(task, ending):
+    """Return what to do about an attempt that has ended.
+
+    Args:
+        message: of its task; `retry`, `retried` and `retention` are read.
+        ending: how it ended.
+        rules: the user's functions.
+        now: the end of the attempt.
+        unknown_pause: seconds after which a task without a handler is taken again.
+        is_poison: whether a crash now reaches the crash limit.
+    """
+    if leaves_nothing(message, ending):
         return DONE
     if isinstance(ending, Succeeded):
-        return Complete(now.seconds, now.seconds + task.retention, ending.result)
-    if isinstance(ending, PutBack):
-        return Requeue()
-    if isinstance(ending, Gone):
-        return LetGo()
-    if isinstance(ending, Unhandled):
-        # Back at the front it would be taken again at once, by this same server.
-        return Retry(now.seconds, now.plus(unknown_pause).ceiling, is_failure=False)
-    return _after_failure(task, ending.error, rules, now)
+        expires_at = now.seconds + message.retention
+        return Decision("complete", Outcome.SUCCEEDED, now, expires_at, result=ending.result)
+    if isinstance(ending, Failed):
+        if ending.is_unhandled:
+            # Back at the front it would be taken again at once, by this same server.
+            return Decision("retry", Outcome.REQUEUED, now, now.plus(unknown_pause).ceiling)
+        return _after_failure(message, ending.error, rules, now)
+    if ending.crash is not None and is_poison:
+        return Decision("archive", Outcome.ARCHIVED, now)
+    return LET_GO if ending.is_lost else REQUEUE._replace(at=now)
 
 
-def outcome_of(ending: Ending, decision: Decision) -> Outcome:
-    """Return the word for both that the events use."""
-    if isinstance(decision, Retry):
-        return Outcome.REQUEUED if isinstance(ending, Unhandled) else Outcome.RETRIED
-    if isinstance(decision, Done) and isinstance(ending, Failed):
-        return Outcome.REVOKED
-    return _OUTCOMES[type(decision)]
-
-
-def delay_of(decision: Decision, now: Instant) -> float | None:
-    """Return how many seconds it is until the next attempt; None when there is none, or none is planned."""
-    if isinstance(decision, Retry):
-        return max(0.0, decision.retry_at - now.timestamp)
-    if isinstance(decision, Snooze):
-        return max(0.0, decision.due_at - now.timestamp)
-    return None
-
-
-_OUTCOMES: dict[type, Outcome] = {
-    Done: Outcome.SUCCEEDED,
-    Complete: Outcome.SUCCEEDED,
-    Snooze: Outcome.SNOOZED,
-    Archive: Outcome.ARCHIVED,
-    Requeue: Outcome.REQUEUED,
-    LetGo: Outcome.LET_GO,
-}
-
-
-def _after_failure(task: TaskFacts, error: BaseException, rules: DecisionRules, now: Instant) -> Decision:
+def _after_failure(message: TaskMessage, error: BaseException, rules: AttemptRules, now: Instant) -> Decision:
     # Not one that is wrapped: the caller's choice is the cause itself, never something that a handler raised.
     choice = error.outcome if isinstance(error, TaskCanceledError) else ""
     wish = wish_of(error)
     if choice == "delete" or isinstance(wish, RevokeTask | control.Cancel):
-        return DONE
+        return Decision("done", Outcome.REVOKED, now)
     if choice == "archive" or isinstance(wish, SkipRetry | control.Archive):
-        return Archive(now.seconds)
+        return Decision("archive", Outcome.ARCHIVED, now)
     if isinstance(wish, control.Snooze):
-        return Snooze(now.plus(wish.delay).ceiling)
+        return Decision("snooze", Outcome.SNOOZED, now, now.plus(wish.delay).ceiling)
     retry = wish if isinstance(wish, control.Retry) else control.Retry()
     # Asynq's order: an error that is no failure archives all the same when no retry is left.
-    if retry.spend and task.retried >= task.retry:
-        return Archive(now.seconds)
-    delay = rules.delay(task.retried, cause_of(error)) if retry.after is None else retry.after
+    if retry.spend and message.retried >= message.retry:
+        return Decision("archive", Outcome.ARCHIVED, now)
+    delay = rules.delay(message.retried, cause_of(error)) if retry.after is None else retry.after
     if not math.isfinite(delay) or delay < 0:
         delay = 0.0
     is_failure = rules.is_failure(error) if wish is None else retry.spend
     # Without a delay the task is due in this very second; rounding up would make it wait for the next one.
-    retry_at = now.plus(delay).ceiling if delay else now.seconds
-    return Retry(now.seconds, retry_at, is_failure)
+    due_at = now.plus(delay).ceiling if delay else now.seconds
+    return Decision("retry", Outcome.RETRIED, now, due_at, is_failure=is_failure)
 
 
 _Wish: TypeAlias = control.ControlFlow | RevokeTask | SkipRetry
@@ -250,6 +237,14 @@ def error_to_tell(error: BaseException) -> BaseException:
     wish = wish_of(error)
     has_reason = isinstance(wish, control.Archive) or (isinstance(wish, control.Retry) and wish.reason)
     return wish if wish is not None and has_reason else cause_of(error)
+
+
+def error_of(ending: Ending) -> BaseException | None:
+    """Return the error of an ending that people are to read; None for none."""
+    if isinstance(ending, Failed):
+        return error_to_tell(ending.error)
+    crash = ending.crash if isinstance(ending, Unfinished) else None
+    return None if crash is None else ReportedError(crash)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -1,72 +1,84 @@
-"""Runs attempts: open the context, call the handler, see what came of it, decide, hand it to be settled."""
+"""One run of one task: begin, call, ending, decide, record, settle, emit."""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import sys
 from functools import partial
 from inspect import isawaitable
-from types import CoroutineType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pyasynq._engine.executor.pool import current_children
-from pyasynq._engine.handlers.routes import received_task, result_bytes
-from pyasynq._engine.handlers.threads import current_threads
-from pyasynq._engine.run.attempt import RUNNING
-from pyasynq._engine.run.begin import may_begin, token_ending
-from pyasynq._engine.run.conclusion import broken_off, conclude
+from pyasynq._broker.leases import confirm_begin
+from pyasynq._engine.engine_parts import token_ending
+from pyasynq._engine.handlers.routes import AttemptRules, awaited, received_task
+from pyasynq._engine.lease.roster import RunningAttempts
+from pyasynq._engine.run.attempt import RUNNING, SETTLING
 from pyasynq._engine.run.outcome import (
+    DONE,
     NO_RESULT,
-    Ending,
+    Decision,
     Failed,
-    Succeeded,
-    Unhandled,
+    Unfinished,
+    decide,
+    ending_of_cause,
+    ending_of_result,
+    error_of,
+    leaves_nothing,
     wish_of,
 )
-from pyasynq._engine.run.slot_table import RunningAttempts
-from pyasynq._engine.settle.released import drop_frames
+from pyasynq._engine.run.record import NOTHING, drop_frames, make_record, unchanged
+from pyasynq._visible_text import visible
+from pyasynq.config import ServerConfig
 from pyasynq.context import current_task
-from pyasynq.control import Cancel, Snooze, control_of
-from pyasynq.errors import HandlerNotFoundError, LeaseExpiredError, ResultTooLargeError
-from pyasynq.events import LeaseLost, TaskStarted
+from pyasynq.control import Cancel, Snooze
+from pyasynq.errors import (
+    HandlerNotFoundError,
+    LeaseExpiredError,
+    RedisError,
+    SettleError,
+)
+from pyasynq.events import LeaseLost, Outcome, TaskFinished, TaskPoisoned, TaskRecovered, TaskStarted
+from pyasynq.task import Task
 
 if TYPE_CHECKING:
+    import contextvars
     from collections.abc import Callable
 
     from pyasynq._engine.engine_parts import Parts
-    from pyasynq._engine.executor.pool import Children
     from pyasynq._engine.handlers.routes import Route
     from pyasynq._engine.handlers.threads import HandlerThreads
     from pyasynq._engine.run.attempt import Attempt
-    from pyasynq.task import Task
-
+    from pyasynq._engine.run.outcome import Ending
+    from pyasynq._engine.run.record import Record
 
 _log = logging.getLogger("pyasynq")
 
+_DEFAULT_RULES: Final = AttemptRules(ServerConfig(), None, Task("unknown"))
+"""Rules of an attempt whose own rules, or error, cannot be used."""
+
 
 class Runner:
-    """Starts attempts and knows how many slots they hold. At most one asyncio task for each attempt."""
+    """Starts attempts, and runs each in one asyncio task.
 
-    def __init__(self, parts: Parts, threads: HandlerThreads, children: Children | None = None) -> None:
+    A run has seven steps. `_run` has the first three: begin, call, ending. `conclude` has the others, which
+    consumers share: decide, record, settle, emit. The event loop alone writes the fields, besides the two
+    call-backs, which the engine sets before the first start.
+    """
+
+    def __init__(self, parts: Parts, threads: HandlerThreads, context: contextvars.Context) -> None:
         self._parts = parts
         self._router = parts.router
         self._config = parts.config
-        self._keeps_frames = parts.settings.keep_frames
         self._events = parts.events
-        self._clock = parts.clock
-        self._redis_time = parts.redis_time
         self._threads = threads
-        self._begin_call = self._call_confirmed if token_ending(parts) else self._call
+        self._confirms = bool(token_ending(parts))
+        """Whether some handlers begin only after Redis knows of it."""
         self._begin_task = _task_maker(asyncio.get_running_loop())
-        self._context = contextvars.copy_context()
+        self._context = context
         """What the context of every attempt begins as."""
-        self._context.run(current_threads.set, threads)
-        if children is not None:
-            self._context.run(current_children.set, children)
         self.running = RunningAttempts()
-        """Their handlers, or error handlers, have not ended."""
+        """Attempts whose handlers, or error handlers, have not ended."""
         self.on_end: Callable[[Attempt], None] = lambda _attempt: None
         """Called with an attempt that has left its slot."""
         self.on_unknown: Callable[[str], None] = lambda _queue: None
@@ -82,91 +94,54 @@ class Runner:
             if attempt.cause is not None and attempt.phase is RUNNING:
                 task.cancel()
 
-    async def _run(self, attempt: Attempt) -> None:
-        ending: Ending = NO_RESULT
-        raised: BaseException | None = None
-        try:
-            now = self._clock.monotonic()
-            attempt.begin(monotonic=now, unix_time=self._redis_time.timestamp(now))
-            current_task.set(attempt)
-            task = received_task(attempt.message)
-            route: Route | None = None
-            if attempt.cause is None and now < attempt.lease_until and now < attempt.deadline:
-                try:
-                    route = self._router.route(task.type)
-                    result = self._begin_call(attempt, task, route)
-                    # As `awaited` does, in this coroutine.
-                    while result is not None and (type(result) is CoroutineType or isawaitable(result)):
-                        result = await result
-                    if result is not None:
-                        ending = self._ending(attempt, result)
-                except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
-                    raised = error
-                    ending = self._failed(task, error)
-            else:
-                self._refuse(attempt)
-            if attempt.cause is not None:
-                ending = broken_off(attempt)
-            # Otherwise shutdown has put the task back already, or nobody is left to write anything.
-            if attempt.phase is RUNNING:
-                if type(ending) is Unhandled:
-                    self.on_unknown(attempt.queue)
-                conclude(self._parts, attempt, task, route, ending)
-            if type(ending) is Failed and self._config.error_handler is not None:
-                await self._tell_error_handler(task, ending.error)
-        finally:
-            # attempt -> task -> its context -> attempt would live until the garbage collector runs, and so
-            # would an error, whose traceback holds this frame.
-            attempt.task = None
-            ending = NO_RESULT
-            self.running.remove(attempt)
-            self.on_end(attempt)
-            if raised is not None and not self._keeps_frames:
-                drop_frames(raised)
-            raised = None
+    def _begin(self, attempt: Attempt) -> Task:
+        now = self._parts.clock.monotonic()
+        attempt.begin(monotonic=now, unix_time=self._parts.redis_time.timestamp(now))
+        current_task.set(attempt)
+        return received_task(attempt.message)
 
-    def _call(self, attempt: Attempt, task: Task, route: Route | None) -> object:
-        """Call the handler. What it gives back, now or when it is awaited, is the result."""
+    async def _call(self, attempt: Attempt, task: Task, route: Route | None) -> object:
+        """Call the handler and return its result; None without a call if it must not begin."""
+        if self._confirms and not await self._confirm_begin(attempt):
+            return None
         if route is None:
             raise HandlerNotFoundError(task.type, self._router.types())
         if self._events.wants(TaskStarted):
             self._events.emit(TaskStarted(attempt.queue, attempt.id, task.type, attempt.message.retried))
-        return self._threads.call(route.call, task) if route.plain else route.call(task)
+        result = self._threads.call(route.call, task) if route.plain else route.call(task)
+        return await awaited(result)
 
-    async def _call_confirmed(self, attempt: Attempt, task: Task, route: Route | None) -> object:
-        """Call the handler once Redis knows that it begins; return None without a call if it must not."""
-        if await may_begin(self._parts, attempt):
-            return self._call(attempt, task, route)
-        return None
+    async def _confirm_begin(self, attempt: Attempt) -> bool:
+        """Return whether the handler may begin; otherwise the attempt's cause says why not."""
+        if not self._parts.confirms_begin(attempt.message.type):
+            return True
+        try:
+            begun = await self._parts.driver.run(confirm_begin(attempt.queue, attempt.id, attempt.token))
+        except RedisError:
+            # It may have been noted all the same; the task goes back, and is not run by this attempt.
+            begun = None
+        if begun:
+            return True
+        attempt.lost = begun is False
+        self._cancel_for_lease(attempt)
+        return False
 
     def _refuse(self, attempt: Attempt) -> None:
-        """Say why an attempt whose time is over before it has begun is broken off."""
-        if attempt.cause is not None:
-            return
-        if attempt.has_lease(attempt.started):
+        """Give an attempt whose time was over before it could begin the cause of that."""
+        if attempt.has_lease(attempt.started) and attempt.cause is None:
             attempt.cause = attempt.timeout_error()
-        else:
-            # This process stood still since it took the task; by now another worker may run it.
+        # Without a lease this process stood still since it took the task; another worker may run it by now.
+        self._cancel_for_lease(attempt)
+
+    def _cancel_for_lease(self, attempt: Attempt) -> None:
+        if attempt.cause is None:
             attempt.cause = LeaseExpiredError()
             self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
-    def _ending(self, attempt: Attempt, result: object) -> Ending:
-        wish = control_of(result)
-        if wish is not None:
-            return Failed(wish)
-        data = result_bytes(result, attempt.message.type)
-        limit = self._config.max_result
-        # Without retention nothing is sent of it.
-        if data is not None and len(data) > limit and attempt.message.retention > 0:
-            return Failed(ResultTooLargeError(len(data), limit))
-        return Succeeded(data)
-
-    def _failed(self, task: Task, error: BaseException) -> Ending:
+    def _ending_of_error(self, error: BaseException, task: Task) -> Ending:
         # By its type: an error of the user's may raise when it is asked for its class.
-        unknown = type(error) is HandlerNotFoundError and error.task_type == task.type
-        if unknown and self._config.on_unknown == "return":
-            return Unhandled(error)
-        return Failed(error)
+        is_unknown = type(error) is HandlerNotFoundError and error.task_type == task.type
+        return Failed(error, is_unhandled=is_unknown and self._config.on_unknown == "return")
 
     async def _tell_error_handler(self, task: Task, error: BaseException) -> None:
         handler = self._config.error_handler
@@ -181,6 +156,135 @@ class Runner:
                 await told
         except BaseException:  # noqa: BLE001 - reported; the outcome is decided and does not change
             _log.exception("the error handler raised for a task of type %r", task.type)
+
+    async def _run(self, attempt: Attempt) -> None:
+        """Begin, call the handler and take the ending; then conclude, and tell the error handler."""
+        ending: Ending = NO_RESULT
+        raised: BaseException | None = None
+        route: Route | None = None
+        try:
+            task = self._begin(attempt)
+            if attempt.cause is None and attempt.started < min(attempt.lease_until, attempt.deadline):
+                try:
+                    route = self._router.route(task.type)
+                    result = await self._call(attempt, task, route)
+                    ending = ending_of_result(result, attempt.message, self._config.max_result)
+                except BaseException as error:  # noqa: BLE001 - what a handler raises is its task's failure
+                    raised = error
+                    ending = self._ending_of_error(error, task)
+            else:
+                self._refuse(attempt)
+            if attempt.cause is not None:
+                ending = ending_of_cause(attempt)
+            # Otherwise shutdown has put the task back already, or nobody is left to write anything.
+            if attempt.phase is RUNNING:
+                if type(ending) is Failed and ending.is_unhandled:
+                    self.on_unknown(attempt.queue)
+                conclude(self._parts, attempt, task, route, ending)
+            if type(ending) is Failed and not ending.is_unhandled:
+                await self._tell_error_handler(task, ending.error)
+        finally:
+            # attempt -> task -> its context -> attempt would live until the garbage collector runs, and so
+            # would an error, whose traceback holds this frame.
+            attempt.task = None
+            ending = NO_RESULT
+            self.running.remove(attempt)
+            self.on_end(attempt)
+            if raised is not None and not self._parts.settings.keep_frames:
+                drop_frames(raised)
+            raised = None
+
+
+def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, ending: Ending) -> None:
+    """Decide, record, settle and emit the ending of an attempt, which is being settled from now on.
+
+    Nothing is raised: an ending that cannot be dealt with makes an ordinary failure of the attempt.
+    """
+    told = ending
+    decision, record = DONE, NOTHING
+    if not leaves_nothing(attempt.message, ending):
+        try:
+            decision, record = _decide(parts, attempt, ending, AttemptRules(parts.config, route, task))
+        except BaseException as error:  # noqa: BLE001 - reported; unsettled, the task would be active for ever
+            told = Failed(_report_undecided(attempt, ending, error))
+            decision, record = _decide_plainly(parts, attempt, told)
+    attempt.phase = SETTLING
+    parts.settles.put(attempt, decision, record)
+    parts.outcomes[decision.outcome] += 1
+    _emit(parts, attempt, told, decision)
+    if type(ending) is Unfinished and ending.crash is not None:
+        _emit_crash(parts, attempt, decision)
+
+
+def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> tuple[Decision, Record]:
+    """Return what is written of an attempt whose success Redis refuses for good, and tell that it failed."""
+    ending = Failed(error)
+    try:
+        task = received_task(attempt.message)
+        rules = AttemptRules(parts.config, parts.router.route(task.type), task)
+        decision, record = _decide(parts, attempt, ending, rules)
+    except BaseException:  # noqa: BLE001 - as in `conclude`
+        decision, record = _decide_plainly(parts, attempt, ending)
+    parts.outcomes[Outcome.SUCCEEDED] -= 1
+    parts.outcomes[decision.outcome] += 1
+    _emit(parts, attempt, ending, decision)
+    return decision, record
+
+
+def _decide(parts: Parts, attempt: Attempt, ending: Ending, rules: AttemptRules) -> tuple[Decision, Record]:
+    is_crash = type(ending) is Unfinished and ending.crash is not None
+    decision = decide(
+        attempt.message,
+        ending,
+        rules,
+        now=parts.redis_time.now(),
+        unknown_pause=parts.settings.unknown_pause,
+        is_poison=is_crash and attempt.crashes + 1 >= parts.crash_limit(attempt.message.type),
+    )
+    return decision, make_record(attempt, decision, ending, parts.settings)
+
+
+def _decide_plainly(parts: Parts, attempt: Attempt, ending: Failed) -> tuple[Decision, Record]:
+    """Decide on a failure with neither the user's rules nor the user's error."""
+    try:
+        return _decide(parts, attempt, ending, _DEFAULT_RULES)
+    except Exception:  # noqa: BLE001 - the message itself cannot be rewritten
+        decision = Decision("archive", Outcome.ARCHIVED, parts.redis_time.now())
+        return decision, unchanged(str(ending.error))
+
+
+def _report_undecided(attempt: Attempt, ending: Ending, broken: BaseException) -> SettleError:
+    raised = f"{type(ending.error).__name__}, " if type(ending) is Failed else ""
+    names = visible(attempt.id), visible(attempt.message.type), visible(attempt.queue)
+    _log.error("the end of task %s (%s, queue %s) could not be worked out", *names, exc_info=broken)
+    return SettleError(f"the end of the attempt could not be worked out: {raised}{type(broken).__name__}")
+
+
+def _emit(parts: Parts, attempt: Attempt, ending: Ending, decision: Decision) -> None:
+    wants = parts.events.wants_routine if decision is DONE else parts.events.wants
+    if not wants(TaskFinished):
+        return
+    message = attempt.message
+    try:
+        finished = TaskFinished(
+            attempt.queue,
+            attempt.id,
+            message.type,
+            message.retried,
+            message.retry,
+            decision.outcome,
+            seconds=parts.clock.monotonic() - attempt.started,
+            error=error_of(ending),
+            delay=decision.delay,
+        )
+        parts.events.emit(finished)
+    except BaseException:  # noqa: BLE001 - reported; the outcome has been handed over and does not change
+        _log.exception("telling of the end of a task of type %r raised", message.type)
+
+
+def _emit_crash(parts: Parts, attempt: Attempt, decision: Decision) -> None:
+    event = TaskPoisoned if decision.action == "archive" else TaskRecovered
+    parts.events.emit(event(attempt.queue, attempt.id, attempt.crashes + 1, attempt.token.partition("/")[0]))
 
 
 def _task_maker(loop: asyncio.AbstractEventLoop) -> Callable[..., asyncio.Task[None]]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pyasynq._broker.settle import Settled
     from pyasynq._engine.engine_parts import Parts
-    from pyasynq._engine.settle.settle_entry import Batch
+    from pyasynq._engine.settle.settle_batches import Batch
 
 
 class Syncer(Service):

@@ -1,15 +1,17 @@
-"""Batches of outcomes, and the plans that write them."""
+"""Outcomes that Redis has not confirmed, batches of them, and the plans that write these."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker import settle
 from pyasynq._broker.order import retry_in_order
+from pyasynq._broker.settle import Claim
 from pyasynq._broker.verdicts import make_note
 from pyasynq._checks import seconds_of
-from pyasynq._engine.run.outcome import Archive, Complete, Decision, Done, Requeue, Retry, Snooze
-from pyasynq._engine.settle.settle_entry import Batch, Entry
+from pyasynq._engine.run.outcome import DONE
+from pyasynq._engine.run.record import NOTHING
+from pyasynq.errors import PyasynqError, RedisReplyError, RedisValueTooLargeError, ReplyLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -19,8 +21,83 @@ if TYPE_CHECKING:
     from pyasynq._broker.verdicts import Verdict
     from pyasynq._clock import Clock
     from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._engine.run.outcome import Action, Decision
+    from pyasynq._engine.run.record import Record
     from pyasynq._redis.plan import Plan
     from pyasynq.config import ServerConfig
+
+SUSPECT_BYTES: Final = 65_536
+"""A call of less than this is never why a connection broke."""
+
+
+class Entry:
+    """One outcome that Redis has not confirmed.
+
+    Attributes:
+        sent: whether a call with it may have taken effect; then a refusal means that it did.
+        suspect: whether its last error may be its own, so that it is sent alone from then on.
+        refusals: number of times it was refused alone while Redis answered other calls.
+        refused_at: monotonic time of the last of these.
+        final: whether nothing smaller can be written instead of it.
+    """
+
+    __slots__ = ("attempt", "decision", "final", "record", "refusals", "refused_at", "sent", "suspect")
+
+    def __init__(self, attempt: Attempt, decision: Decision, record: Record, *, final: bool = False) -> None:
+        self.attempt = attempt
+        self.decision = decision
+        self.record = record
+        self.sent = False
+        self.suspect = False
+        self.refusals = 0
+        self.refused_at = float("-inf")
+        self.final = final
+
+    @property
+    def claim(self) -> Claim:
+        """The proof of ownership, as of now: the heartbeat moves the lease forward."""
+        return Claim(self.attempt.id, self.attempt.token, self.attempt.lease_score)
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is to be written."""
+        return sum(map(len, self.record)) + len(self.decision.result or b"")
+
+    def may_be_blamed(self, error: Exception) -> bool:
+        """Return whether an error may be due to this outcome, and not to the state of Redis or the network.
+
+        An error reply may be, and what is none of pyasynq's errors. A connection that broke may be when
+        something large was sent: a server or a proxy in front of it may close it without a word.
+        """
+        if isinstance(error, ReplyLostError):
+            return self.size >= SUSPECT_BYTES
+        # Among its siblings are a full Redis, a missing right, and a time-out: all of them pass.
+        return isinstance(error, RedisReplyError) or not isinstance(error, PyasynqError)
+
+
+def is_final(error: Exception) -> bool:
+    """Return whether Redis has said that it will never take what was sent."""
+    return isinstance(error, RedisValueTooLargeError)
+
+
+class Batch(NamedTuple):
+    """Outcomes of one queue and one kind, and the plan that writes them.
+
+    Attributes:
+        entries: the outcomes; empty for attempts that are done, and sent for the first time.
+        in_steps: the plan takes several calls: others sent at the same time see the state in between.
+    """
+
+    queue: str
+    attempts: Sequence[Attempt]
+    plan: Plan[Settled]
+    entries: Sequence[Entry] = ()
+    in_steps: bool = False
+
+
+def done_entries(attempts: Iterable[Attempt]) -> list[Entry]:
+    """Return the outcomes of attempts that are done."""
+    return [Entry(attempt, DONE, NOTHING) for attempt in attempts]
 
 
 class BatchMaker:
@@ -39,9 +116,9 @@ class BatchMaker:
 
     def together(self, entries: Iterable[Entry]) -> list[Batch]:
         """Return one batch for each queue, kind and verdict."""
-        groups: dict[tuple[str, type[Decision], Verdict | None], list[Entry]] = {}
+        groups: dict[tuple[str, Action, Verdict | None], list[Entry]] = {}
         for entry in entries:
-            kind = entry.attempt.queue, type(entry.decision), entry.attempt.verdict
+            kind = entry.attempt.queue, entry.decision.action, entry.attempt.verdict
             group = groups.get(kind)
             if group is None:
                 groups[kind] = [entry]
@@ -55,7 +132,7 @@ class BatchMaker:
 
     def _batch(self, queue: str, entries: Sequence[Entry]) -> Batch:
         attempts = [entry.attempt for entry in entries]
-        if isinstance(entries[0].decision, Retry | Snooze) and self.is_ordered(queue):
+        if entries[0].decision.action in {"retry", "snooze"} and self.is_ordered(queue):
             tasks = [_retry(entry) for entry in entries]
             now, redis_now = self._redis_time.now(), self._clock.redis_now()
             note = make_note(attempts[0].verdict, now)
@@ -66,14 +143,14 @@ class BatchMaker:
     def _plan(self, queue: str, attempts: Sequence[Attempt], entries: Sequence[Entry]) -> Plan[Settled]:
         now = self._redis_time.now()
         note = make_note(attempts[0].verdict, now)
-        kind = type(entries[0].decision)
-        if kind is Done:
+        action = entries[0].decision.action
+        if action == "done":
             return settle.settle_done(queue, attempts, now=now, note=note)
-        if kind is Complete:
+        if action == "complete":
             return settle.settle_complete(queue, [_complete(entry) for entry in entries], now=now, note=note)
-        if kind is Retry or kind is Snooze:
+        if action in {"retry", "snooze"}:
             return settle.settle_retry(queue, [_retry(entry) for entry in entries], now=now, note=note)
-        if kind is Requeue:
+        if action == "requeue":
             tasks = [_requeue(entry) for entry in entries]
             return settle.settle_requeue(queue, tasks, now=self._clock.redis_now(), note=note)
         return settle.settle_archive(
@@ -87,56 +164,39 @@ class BatchMaker:
 
 
 def _complete(entry: Entry) -> settle.CompleteTask:
-    decision, written = entry.decision, entry.written
-    assert isinstance(decision, Complete)  # noqa: S101 - the groups are of one kind each
     return settle.CompleteTask(
         entry.claim,
         unique_key=entry.attempt.message.unique_key,
-        message=written.message,
-        expires_at=decision.expires_at,
-        result=decision.result,
-        progress=written.progress,
+        message=entry.record.message,
+        expires_at=entry.decision.due_at,
+        result=entry.decision.result,
+        progress=entry.record.progress,
     )
 
 
 def _retry(entry: Entry) -> settle.RetryTask:
-    decision, written = entry.decision, entry.written
-    if isinstance(decision, Snooze):
-        return settle.RetryTask(
-            entry.claim,
-            message=b"",
-            retry_at=decision.due_at,
-            is_failure=False,
-            trace=b"",
-            history_entry=written.history_entry,
-            progress=written.progress,
-            unique_key=entry.attempt.message.unique_key,
-        )
-    assert isinstance(decision, Retry)  # noqa: S101 - the groups are of one kind each
     return settle.RetryTask(
         entry.claim,
-        message=written.message,
-        retry_at=decision.retry_at,
-        is_failure=decision.is_failure,
-        trace=written.trace,
-        history_entry=written.history_entry,
-        progress=written.progress,
+        message=entry.record.message,
+        retry_at=entry.decision.due_at,
+        is_failure=entry.decision.is_failure,
+        trace=entry.record.trace,
+        history_entry=entry.record.history_entry,
+        progress=entry.record.progress,
         unique_key=entry.attempt.message.unique_key,
     )
 
 
 def _requeue(entry: Entry) -> settle.RequeueTask:
-    return settle.RequeueTask(entry.claim, history_entry=entry.written.history_entry)
+    return settle.RequeueTask(entry.claim, history_entry=entry.record.history_entry)
 
 
 def _archive(entry: Entry) -> settle.ArchiveTask:
-    decision, written = entry.decision, entry.written
-    assert isinstance(decision, Archive)  # noqa: S101 - the groups are of one kind each
     return settle.ArchiveTask(
         entry.claim,
-        message=written.message,
-        archived_at=decision.archived_at,
-        trace=written.trace,
-        history_entry=written.history_entry,
-        progress=written.progress,
+        message=entry.record.message,
+        archived_at=entry.decision.at.seconds,
+        trace=entry.record.trace,
+        history_entry=entry.record.history_entry,
+        progress=entry.record.progress,
     )

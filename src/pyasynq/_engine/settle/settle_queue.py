@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker import settle
 from pyasynq._engine.run.attempt import expect_renewals
-from pyasynq._engine.run.outcome import Archive, Complete, Decision, Done, LetGo, Requeue
-from pyasynq._engine.settle.released import drop_payloads
-from pyasynq._engine.settle.settle_batches import BatchMaker
-from pyasynq._engine.settle.settle_entry import Batch, Entry, done_entries, is_final
-from pyasynq._engine.settle.settle_record import NOTHING, Written, unchanged
+from pyasynq._engine.run.outcome import Decision
+from pyasynq._engine.run.record import NOTHING, unchanged
+from pyasynq._engine.settle.settle_batches import Batch, BatchMaker, Entry, done_entries, is_final
 from pyasynq.errors import LeaseExpiredError, SettleError
-from pyasynq.events import ArchiveTrimmed, LeaseLost, SettleDelayed, SettleRefused, TaskSettled
+from pyasynq.events import ArchiveTrimmed, LeaseLost, Outcome, SettleDelayed, SettleRefused, TaskSettled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Clock
     from pyasynq._engine.lease.roster import Roster
     from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._engine.run.record import Record
     from pyasynq._engine.settings import EngineSettings
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
@@ -71,7 +70,7 @@ class SettleQueue:
         """Called with an attempt whose lease is lost."""
         self.last_error: Exception | None = None
         """Why outcomes could not be written, the last time."""
-        self.on_refused: Callable[[Attempt, SettleError], tuple[Decision, Written]]
+        self.on_refused: Callable[[Attempt, SettleError], tuple[Decision, Record]]
         """Returns what is written instead of a success that Redis refuses for good."""
 
     @property
@@ -90,10 +89,10 @@ class SettleQueue:
         waiting = len(self._delayed) + len(self._withheld) + len(self._held or ())
         return self.fresh + waiting + self._in_flight
 
-    def put(self, attempt: Attempt, decision: Decision, written: Written = NOTHING) -> None:
-        """Take over what came of an attempt, and what is to be written about it."""
-        kind = type(decision)
-        if kind is Done and attempt.verdict is None:
+    def put(self, attempt: Attempt, decision: Decision, record: Record = NOTHING) -> None:
+        """Take over what is decided about the task of an attempt, and the record of the attempt."""
+        action = decision.action
+        if action == "done" and attempt.verdict is None:
             done = self._done.get(attempt.queue)
             if done is not None:
                 done.append(attempt)
@@ -101,11 +100,11 @@ class SettleQueue:
                 self._done[attempt.queue] = [attempt]
                 self.on_put()
             return
-        if kind is LetGo:
+        if action == "let go":
             self._drop(attempt)
             return
-        entry = Entry(attempt, decision, written)
-        if self._held is not None and kind is Requeue:
+        entry = Entry(attempt, decision, record)
+        if self._held is not None and action == "requeue":
             self._held.append(entry)
             return
         self._fresh.append(entry)
@@ -206,21 +205,21 @@ class SettleQueue:
 
     def _refuse(self, entry: Entry, cause: Exception) -> None:
         """Have a failure written instead of an outcome that Redis will never take, or at last nothing."""
-        attempt, kind = entry.attempt, type(entry.decision)
+        attempt, action = entry.attempt, entry.decision.action
         error = SettleError(f"Redis refuses the outcome of the attempt: {cause}")
         error.__cause__ = cause
-        if entry.final or kind is Requeue:
+        if entry.final or action == "requeue":
             self._tell_refused(entry, "it is left to be recovered", cause)
             self._close([attempt], written=False)
             return
-        if kind is Done or kind is Complete:
+        if action in {"done", "complete"}:
             self._tell_refused(entry, "it counts as failed", cause)
-            decision, written = self.on_refused(attempt, error)
-            instead = Entry(attempt, decision, written)
+            decision, record = self.on_refused(attempt, error)
+            instead = Entry(attempt, decision, record)
         else:
             self._tell_refused(entry, "it is archived as it was", cause)
-            now = self._redis_time.now()
-            instead = Entry(attempt, Archive(now.seconds), unchanged(str(error)), final=True)
+            decision = Decision("archive", Outcome.ARCHIVED, self._redis_time.now())
+            instead = Entry(attempt, decision, unchanged(str(error)), final=True)
         if attempt.settled is not None and not attempt.settled.done():
             attempt.settled.set_result(error)
         instead.sent = entry.sent
@@ -242,9 +241,9 @@ class SettleQueue:
 
     def _close(self, attempts: Sequence[Attempt], *, written: bool = True) -> None:
         self._roster.remove_all(attempts)
-        drop_payloads(attempts)
         wanted = self._events.wants(TaskSettled)
         for attempt in attempts:
+            attempt.drop_payload()
             if wanted:
                 self._events.emit(TaskSettled(attempt.queue, attempt.id, written))
             if attempt.settled is not None and not attempt.settled.done():

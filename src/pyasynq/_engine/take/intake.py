@@ -14,8 +14,8 @@ from pyasynq._broker.settle import Claim
 from pyasynq._broker.stored import check_task_id
 from pyasynq._broker.verdicts import LEASED
 from pyasynq._checks import seconds_of
+from pyasynq._engine.engine_parts import token_ending
 from pyasynq._engine.run.attempt import Attempt, Phase
-from pyasynq._engine.run.begin import token_ending
 from pyasynq._engine.run.outcome import Requeue
 from pyasynq._engine.take.poison_guard import SuspectWatch, suspect_threshold
 from pyasynq._engine.take.queue_order import StrictOrder, WeightedOrder

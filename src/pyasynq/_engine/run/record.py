@@ -1,0 +1,135 @@
+"""The record of an attempt that has ended: message, traceback, history entry and progress."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._engine.failure_text import error_line, shorten, trace_of
+from pyasynq._engine.run.outcome import Failed, Succeeded, cause_of, error_to_tell
+from pyasynq._wire.constants import RESULT_DROPPED
+from pyasynq._wire.history import encode_attempt
+from pyasynq._wire.messages import copy_task_message, encode_task_message
+from pyasynq.errors import ReportedError
+from pyasynq.events import Outcome
+
+if TYPE_CHECKING:
+    from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._engine.run.outcome import Decision, Ending
+    from pyasynq._engine.settings import EngineSettings
+
+_IN_HISTORY: Final = {Outcome.RETRIED, Outcome.SNOOZED, Outcome.ARCHIVED}
+_HISTORY_ERROR_BYTES: Final = 200
+
+
+class Record(NamedTuple):
+    """Bytes for the settle; what is empty is not written."""
+
+    message: bytes = b""
+    trace: bytes = b""
+    history_entry: bytes = b""
+    """JSON of this attempt, for the task's history."""
+    progress: bytes = b""
+    """JSON of what the handler said last of its progress."""
+
+
+NOTHING: Final = Record()
+
+
+def unchanged(reason: str) -> Record:
+    """Return the record of an attempt whose message stays as it is: the reason, as its traceback."""
+    return Record(trace=reason.encode("utf-8", "replace"))
+
+
+def make_record(attempt: Attempt, decision: Decision, ending: Ending, settings: EngineSettings) -> Record:
+    """Return what is to be written about an attempt that has ended; its error is not kept."""
+    if isinstance(ending, Succeeded):
+        return _success_record(attempt, decision, settings)
+    if isinstance(ending, Failed):
+        return _failure_record(attempt, decision, ending.error, settings)
+    return NOTHING if ending.crash is None else _crash_record(attempt, decision, ending.crash, settings)
+
+
+def _success_record(attempt: Attempt, decision: Decision, settings: EngineSettings) -> Record:
+    if decision.action != "complete":
+        return NOTHING
+    message = copy_task_message(attempt.message)
+    message.completed_at = decision.at.seconds
+    if attempt.dropped_result:
+        # Callers that wait for the result find it there; no field of ours keeps it in Redis.
+        message.error_msg = shorten(RESULT_DROPPED + attempt.dropped_result, settings.error_message_bytes)
+    return Record(message=encode_task_message(message), progress=attempt.progress_json())
+
+
+def _failure_record(
+    attempt: Attempt, decision: Decision, error: BaseException, settings: EngineSettings
+) -> Record:
+    if decision.action == "done":
+        return NOTHING
+    progress = attempt.progress_json()
+    line = error_line(error_to_tell(error), settings.error_message_bytes)
+    history_entry = b""
+    if decision.outcome in _IN_HISTORY:
+        history_entry = _history_entry(attempt, decision, decision.outcome, line)
+    if decision.action == "snooze":
+        return Record(history_entry=history_entry, progress=progress)
+    message = copy_task_message(attempt.message)
+    message.error_msg = line
+    message.last_failed_at = decision.at.seconds
+    message.retried += decision.is_failure
+    return Record(
+        message=encode_task_message(message),
+        trace=trace_of(cause_of(error), settings.trace_bytes),
+        history_entry=history_entry,
+        progress=progress,
+    )
+
+
+def _crash_record(attempt: Attempt, decision: Decision, reason: str, settings: EngineSettings) -> Record:
+    error = ReportedError(reason)
+    history_entry = _history_entry(attempt, decision, "crashed", error_line(error, _HISTORY_ERROR_BYTES))
+    if decision.action != "archive":
+        return Record(history_entry=history_entry)
+    message = copy_task_message(attempt.message)
+    crashes = attempt.crashes + 1
+    times = "once" if crashes == 1 else f"{crashes} times"
+    line = f"poison: its worker crashed {times} while running it: {error_line(error)}"
+    message.error_msg = shorten(line, settings.error_message_bytes)
+    message.last_failed_at = decision.at.seconds
+    return Record(
+        message=encode_task_message(message), history_entry=history_entry, progress=attempt.progress_json()
+    )
+
+
+def _history_entry(attempt: Attempt, decision: Decision, outcome: str, line: str) -> bytes:
+    return encode_attempt(
+        outcome,
+        shorten(line, _HISTORY_ERROR_BYTES),
+        server=attempt.token.partition("/")[0],
+        started_at=attempt.started_at,
+        ended_at=decision.at.timestamp,
+    )
+
+
+def drop_frames(error: BaseException) -> None:
+    """Have an error, and all errors that belong to it, hold no frames.
+
+    A frame that keeps the error which was raised in it is held by that error in turn: this is so in each
+    `asyncio.TaskGroup`. Only the collector would find both, and what the handler had in its variables.
+    """
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        # The user's class may have attributes of these names.
+        BaseException.with_traceback(one, None)
+        waiting += (_CAUSE(one), _CONTEXT(one))
+        if issubclass(type(one), BaseExceptionGroup):
+            waiting += _PARTS(one)
+
+
+_CAUSE: Final = vars(BaseException)["__cause__"].__get__
+_CONTEXT: Final = vars(BaseException)["__context__"].__get__
+_PARTS: Final = vars(BaseExceptionGroup)["exceptions"].__get__
