@@ -37,16 +37,20 @@ class _Job(NamedTuple):
 class HandlerThreads:
     """Runs plain functions, each in a thread of its own; idle threads are used again.
 
-    There is no limit here: the server's slots are the limit.
+    There is no limit here: the server's slots are the limit. The counts are written under the lock, by the
+    event loop and by the threads themselves.
     """
 
     def __init__(self, name: str = "pyasynq-handler") -> None:
         self._name = name
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._idle = 0
+        """Threads that wait for a job, less the jobs that wait for one of them."""
         self._alive = 0
         self._started = 0
+        """Threads started so far, for their names. Written by the loop alone."""
         self._closed = False
+        """Written and read by the loop alone."""
         self._lock = threading.Lock()
 
     @property

@@ -71,34 +71,43 @@ class ProgressReport(NamedTuple):
 
 
 class Attempt:
-    """One run of one task.
-
-    Everything but the lease belongs to the event loop. The lease is moved forward by the heartbeat's
-    thread and read by the loop; each of its two numbers is read and written in one step.
+    """One run of one task: written and read by the event loop alone, unless a field says otherwise.
 
     Attributes:
         id: the task's, as it stands in the queue's lists; the message's own unless given.
         token: names the dequeue call that took the task; Redis holds it beside the task.
         lease_until: monotonic time at which the lease ends, counted from before the call that asked for it.
-        lease_score: latest Unix time that this attempt may have asked for as the end of its lease.
-        lease_end: Unix time at which the lease ends in Redis, as its last reply said.
+            Moved by the heartbeat's thread, or by the loop if the attempt is not renewed; read by both.
+        lease_score: latest Unix time that this attempt may have asked for as the end of its lease. Raised
+            by `expect_renewals` on the loop and in the heartbeat's thread, before each call that claims.
+        lease_end: Unix time at which the lease ends in Redis, as its last reply said. Written with
+            `lease_until`, read by the loop.
         renewed: whether the heartbeat renews the lease; otherwise whoever holds the attempt does, or nobody.
+        phase: how far it has come. RUNNING is written by `begin`, SETTLING by what hands the attempt to the
+            settle queue, ABANDONED by the shutdown. Read by the heartbeat's thread, too.
         deadline: monotonic time at which the attempt is cut off, infinity for never.
         deadline_at: the same as Unix time, None for never.
-        cause: why the attempt is being cancelled; it is the outcome, whatever the handler then does.
+        cause: why the attempt is being cancelled; it is the outcome, whatever the handler then does. Read by
+            handler threads, too.
         cancelled_at: monotonic time of the first cancel.
-        lost: whether Redis said that the task is somebody else's.
+        lost: whether Redis said that the task is another worker's.
+        overdue_reported: seconds past its deadline at the last report of it.
+        task: runs the handler; None before and after. Written by the runner.
         on_cancel: called when an attempt that runs is cancelled, for those that are no task of asyncio.
         settled: done when nothing is left to write: with whether it was written, or with what went wrong.
         verdict: how a leased attempt ended, once it is settled; None for the attempts of workers.
         size: of the message, in bytes; 0 where nobody asks.
         started: monotonic time at which it began; until then, at which it was taken.
-        thread_id: of the thread that has run a handler of this attempt last; 0 for none.
-        threads: how many threads run handlers of this attempt right now; they keep it themselves.
-        dropped_result: why what the handler returned is not stored; empty if it is. Written by the handler's
-            side, read when the attempt is concluded.
-        progress: what the handler said last, from whatever thread.
-        progress_queued: whether it is on its way to the service that writes it.
+        started_at: Unix time at which it began.
+        thread_id: of the thread that has run a handler of this attempt last; 0 for none. Written by that
+            thread, read by the loop.
+        threads: number of threads that run handlers of this attempt now. Written by `HandlerThreads` under
+            its lock, read by the loop.
+        dropped_result: why what the handler returned is not stored; empty if it is. Written where the handler
+            runs, read when the attempt is concluded.
+        progress: what the handler said last. Replaced by any thread of the handler, read by the loop.
+        progress_queued: whether it is on its way to the service that writes it. Set by the thread that has
+            written `progress`, cleared by the loop before it reads that.
     """
 
     __slots__ = (

@@ -31,12 +31,13 @@ _MOST_REFUSALS: Final = 3
 
 
 class SettleQueue:
-    """Holds each outcome until Redis has confirmed it. All of it belongs to the event loop.
+    """Holds each outcome until Redis has confirmed it. Its methods alone write the fields, on the event loop.
 
     New outcomes leave with the next round of the processor, grouped by queue and kind. What could not be
     written is kept for the syncer, which sends each outcome on its own, so that one that Redis will not
     have cannot hold up the others. Instead of one that Redis refuses for good, a failure is written.
-    Without a valid lease nothing is sent; the heartbeat tries to renew it.
+    Without a valid lease nothing is sent; the heartbeat tries to renew it. The call-backs are set by the
+    engine while it is built.
     """
 
     def __init__(
@@ -56,16 +57,20 @@ class SettleQueue:
         self._clock = clock
         self._redis_time = redis_time
         self._done: dict[str, list[Attempt]] = {}
-        """Of each queue, attempts that are done: nearly all end so, and no more is to be known of them."""
+        """Fast path: attempts that succeeded and keep nothing, by queue."""
         self._fresh: list[Entry] = []
         """All other new outcomes."""
         self._delayed: list[Entry] = []
+        """Outcomes that could not be written and wait for the syncer."""
         self._held: list[Entry] | None = None
+        """Outcomes to requeue that are kept back; None while none is."""
         self._unreachable: Collection[str] = frozenset()
         self._withheld: list[Entry] = []
-        """Outcomes of these queues."""
+        """Outcomes of these queues, whose node is away."""
         self._in_flight = 0
+        """Number of outcomes that were sent and have no answer."""
         self.on_put: Callable[[], None] = lambda: None
+        """Called when there is something to send."""
         self.on_lost: Callable[[Attempt], None] = self._emit_lost
         """Called with an attempt whose lease is lost."""
         self.last_error: Exception | None = None
