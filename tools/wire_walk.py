@@ -36,7 +36,7 @@ from pyasynq._clock import Instant
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.constants import ARCHIVE_LIMIT, LEASE_SECONDS
-from pyasynq._wire.history import encode_attempt, encode_progress
+from pyasynq._wire.history import HistoryEntry, encode_attempt, encode_progress
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import (
     SchedulerEnqueueEvent,
@@ -223,7 +223,7 @@ class Walk:
     def _take(self, call: int) -> Plan[Any]:
         return dequeue(QUEUE, limit=1, token=f"{SERVER}/{call}", now=self._now)
 
-    def _attempt(self, outcome: str, error: str) -> bytes:
+    def _attempt(self, outcome: str, error: str) -> HistoryEntry:
         now = self._now.timestamp
         return encode_attempt(outcome, error, server=SERVER, started_at=now - 1, ended_at=now)
 

@@ -20,7 +20,14 @@ from pyasynq._broker.settle import (
     settle_retry,
 )
 from pyasynq._broker.task_records import decode_task_info
-from pyasynq._wire.history import decode_attempts, encode_attempt
+from pyasynq._wire.history import (
+    NO_HISTORY,
+    NO_PROGRESS,
+    HistoryEntry,
+    ProgressJson,
+    decode_attempts,
+    encode_attempt,
+)
 from pyasynq.task import AttemptInfo, TaskState
 from tests.contract.settling import (
     CUTOFF,
@@ -42,35 +49,37 @@ if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
 EXPIRED = NOW.seconds - 60
-PROGRESS = b'{"done":1,"at":2000000000}'
+PROGRESS = ProgressJson(b'{"done":1,"at":2000000000}')
 OLD = b'{"done":0,"at":1999999999}'
 
 
-def record(number: int = 0) -> bytes:
+def record(number: int = 0) -> HistoryEntry:
     """Return the JSON of an attempt, which says what is hard for a script that cuts text."""
     error = f"{number}: ]],\n[ \\n \N{GREEK SMALL LETTER ALPHA}"
     return encode_attempt("retried", error, server="s", started_at=1.0, ended_at=2.0 + number)
 
 
-def retry(attempt: bytes, *, progress: bytes = b"", message: bytes | None = None) -> Plan[Settled]:
+def retry(
+    attempt: HistoryEntry, *, progress: ProgressJson = NO_PROGRESS, message: bytes | None = None
+) -> Plan[Settled]:
     """Settle the attempt of `a`, whose task is to be tried again."""
     bytes_ = failed_bytes("a") if message is None else message
     task = RetryTask(claim("a"), bytes_, NOW.seconds + 90, True, b"", attempt, progress)
     return settle_retry("default", [task], now=NOW)
 
 
-def archive(attempt: bytes, *, progress: bytes = b"") -> Plan[Settled]:
+def archive(attempt: HistoryEntry, *, progress: ProgressJson = NO_PROGRESS) -> Plan[Settled]:
     """Settle the attempt of `a`, whose task failed for good."""
     task = ArchiveTask(claim("a"), failed_bytes("a"), NOW.ceiling, b"", attempt, progress)
     return settle_archive("default", [task], max_size=9_999, cutoff=CUTOFF, now=NOW)
 
 
-def recovered(attempt: bytes) -> Plan[Any]:
+def recovered(attempt: HistoryEntry) -> Plan[Any]:
     """Take `a` back from a dead worker."""
     return recover("default", [RecoverTask("a", TOKEN, EXPIRED, attempt)], now=NOW)
 
 
-def poisoned(attempt: bytes) -> Plan[Any]:
+def poisoned(attempt: HistoryEntry) -> Plan[Any]:
     """Archive `a`, with which too many workers have died."""
     task = PoisonTask("a", TOKEN, EXPIRED, failed_bytes("a", 0), NOW.ceiling, b"", attempt)
     return archive_poison("default", [task], max_size=9_999, cutoff=CUTOFF, now=NOW)
@@ -129,7 +138,7 @@ def test_a_task_of_many_attempts_counts_them_once_each(perform: Perform, tasks: 
     tasks.active("a", "b", "c")
     decisions = [
         RetryTask(claim(task_id), failed_bytes(task_id), NOW.seconds + 90, True, b"", attempt)
-        for task_id, attempt in (("a", record(1)), ("b", b""), ("c", record(3)))
+        for task_id, attempt in (("a", record(1)), ("b", NO_HISTORY), ("c", record(3)))
     ]
     perform(settle_retry("default", decisions, now=NOW))
     assert b"[" + record(1) + b"]" == tasks.fields("a")["x:attempts"]
@@ -171,9 +180,9 @@ def test_requeued_tasks_have_no_attempt_to_tell_of(perform: Perform, tasks: Task
 
 
 @pytest.mark.parametrize("kind", ["retry", "archive", "complete"])
-@pytest.mark.parametrize(("progress", "expected"), [(b"", OLD), (PROGRESS, PROGRESS)])
+@pytest.mark.parametrize(("progress", "expected"), [(NO_PROGRESS, OLD), (PROGRESS, PROGRESS)])
 def test_the_last_progress_goes_with_the_outcome(
-    perform: Perform, tasks: Tasks, kind: str, progress: bytes, expected: bytes
+    perform: Perform, tasks: Tasks, kind: str, progress: ProgressJson, expected: bytes
 ) -> None:
     """Sees the loss of the HSET; without a new one the old one stays."""
     tasks.active("a", retention=RETENTION, extra={"x:progress": OLD})
@@ -181,7 +190,7 @@ def test_the_last_progress_goes_with_the_outcome(
         task = CompleteTask(claim("a"), "", completed_bytes("a"), EXPIRES_AT, None, progress)
         perform(settle_complete("default", [task], now=NOW))
     else:
-        perform((retry if kind == "retry" else archive)(b"", progress=progress))
+        perform((retry if kind == "retry" else archive)(NO_HISTORY, progress=progress))
     assert expected == tasks.fields("a")["x:progress"]
 
 

@@ -34,7 +34,7 @@ from pyasynq._broker.settle import (
     settle_requeue,
     settle_retry,
 )
-from pyasynq._wire.history import decode_attempts, encode_attempt
+from pyasynq._wire.history import HistoryEntry, ProgressJson, decode_attempts, encode_attempt
 from pyasynq._wire.messages import copy_task_message, decode_task_message, encode_task_message
 from pyasynq.task import Task, TaskState
 from tests.contract.enqueueing import results_of
@@ -60,7 +60,7 @@ MOST_TIMES = 8
 TIME_LIMIT = max(120, STEPS * MOST_TIMES // 80)
 CHOICES = st.lists(st.integers(0, 30), min_size=1, max_size=2)
 NEWS = st.tuples(st.sampled_from("abcdef"), st.sampled_from([b"1", b"2"]), OPTIONS)
-PROGRESS = b'{"done":1,"at":2000000000}'
+PROGRESS = ProgressJson(b'{"done":1,"at":2000000000}')
 SORTED_SETS = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 
 
@@ -198,7 +198,7 @@ class QueueMachine(UniqueRules):
         self.tell(owned, "retried")
         self.model.forward_tried(at)
 
-    def record(self, outcome: str) -> bytes:
+    def record(self, outcome: str) -> HistoryEntry:
         """Return the JSON of an attempt that ends now."""
         return encode_attempt(outcome, "", server="s", started_at=None, ended_at=self.now.seconds)
 

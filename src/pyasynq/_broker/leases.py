@@ -28,6 +28,7 @@ from pyasynq._broker.stored import decode_name
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import Plan, Replay, Reply, ScriptCall
 from pyasynq._wire.constants import LEASE_GRACE_SECONDS, LEASE_SECONDS
+from pyasynq._wire.history import NO_HISTORY, HistoryEntry
 from pyasynq._wire.keys import queue_keys
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class RecoverTask(NamedTuple):
     id: str
     token: str
     lease_score: int | None
-    history_entry: bytes = b""
+    history_entry: HistoryEntry = NO_HISTORY
 
 
 class Recovered(NamedTuple):
@@ -122,7 +123,7 @@ class PoisonTask(NamedTuple):
     message: bytes
     archived_at: int
     trace: bytes
-    history_entry: bytes = b""
+    history_entry: HistoryEntry = NO_HISTORY
 
 
 def confirm_begin(queue: str, task_id: str, token: str) -> Plan[bool]:

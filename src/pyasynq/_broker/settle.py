@@ -24,6 +24,7 @@ from pyasynq._broker.stored import decode_name
 from pyasynq._broker.verdicts import NO_NOTE, VerdictNote
 from pyasynq._redis.plan import Argument, CommandCall, Plan, Replay, Reply, ScriptCall
 from pyasynq._wire.constants import STATISTICS_SECONDS
+from pyasynq._wire.history import NO_HISTORY, NO_PROGRESS, HistoryEntry, ProgressJson
 from pyasynq._wire.keys import QueueKeys, queue_keys
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class CompleteTask(NamedTuple):
     message: bytes
     expires_at: int
     result: bytes | None
-    progress: bytes = b""
+    progress: ProgressJson = NO_PROGRESS
 
 
 class RetryTask(NamedTuple):
@@ -103,8 +104,8 @@ class RetryTask(NamedTuple):
     retry_at: int
     is_failure: bool
     trace: bytes
-    history_entry: bytes = b""
-    progress: bytes = b""
+    history_entry: HistoryEntry = NO_HISTORY
+    progress: ProgressJson = NO_PROGRESS
     unique_key: str = ""
 
 
@@ -115,8 +116,8 @@ class ArchiveTask(NamedTuple):
     message: bytes
     archived_at: int
     trace: bytes
-    history_entry: bytes = b""
-    progress: bytes = b""
+    history_entry: HistoryEntry = NO_HISTORY
+    progress: ProgressJson = NO_PROGRESS
 
 
 class RequeueTask(NamedTuple):
@@ -127,7 +128,7 @@ class RequeueTask(NamedTuple):
     """
 
     claim: Claim
-    history_entry: bytes = b""
+    history_entry: HistoryEntry = NO_HISTORY
 
 
 class Settled(NamedTuple):
@@ -154,7 +155,7 @@ def settle_done(
         yield from _settle(
             TASK_DONE,
             (keys.active, keys.lease, keys.processed, keys.processed_on(now.to_datetime()), keys.verdicts),
-            (keys.task_prefix, statistics_end(now), *note),
+            (keys.task_prefix, statistics_end(now), *_note(note)),
             tasks,
             _done_arguments,
             width=4,
@@ -178,7 +179,7 @@ def settle_complete(
                 keys.processed_on(now.to_datetime()),
                 keys.verdicts,
             ),
-            (keys.task_prefix, statistics_end(now), *note),
+            (keys.task_prefix, statistics_end(now), *_note(note)),
             tasks,
             _complete_arguments,
             width=9,
@@ -199,7 +200,7 @@ def settle_retry(
         yield from _settle(
             TASK_RETRY,
             (keys.active, keys.lease, keys.retry, *counters(keys, now), keys.verdicts),
-            (keys.task_prefix, statistics_end(now), *time_arguments(now), *note),
+            (keys.task_prefix, statistics_end(now), *time_arguments(now), *_note(note)),
             tasks,
             _retry_arguments,
             width=10,
@@ -230,7 +231,7 @@ def settle_archive(
         reply = yield ScriptCall(
             TASK_ARCHIVE,
             (keys.active, keys.lease, keys.archived, *counters(keys, now), keys.verdicts),
-            (FIRST_SEND, keys.task_prefix, statistics_end(now), max_size, cutoff, *note, *tail),
+            (FIRST_SEND, keys.task_prefix, statistics_end(now), max_size, cutoff, *_note(note), *tail),
             Replay.BY_TOKEN,
         )
         refused.update(read_ids(reply[2:]))
@@ -252,7 +253,7 @@ def settle_requeue(
         settled = yield from _settle(
             TASK_REQUEUE,
             (keys.active, keys.lease, keys.pending, keys.verdicts),
-            (keys.task_prefix, *time_arguments(now), *note),
+            (keys.task_prefix, *time_arguments(now), *_note(note)),
             chunk,
             _requeue_arguments,
             width=4,
@@ -319,6 +320,14 @@ def _settle(
     return Settled(frozenset(refused))
 
 
+def _note(note: VerdictNote) -> tuple[Argument, Argument]:
+    return note.verdict, note.forget_at
+
+
+def _claim(claim: Claim) -> tuple[Argument, Argument, Argument]:
+    return claim.id, claim.token, claim.lease_score
+
+
 def _done_arguments(task: Finished) -> tuple[Argument, ...]:
     return task.id, task.token, task.lease_score, task.unique_key
 
@@ -326,12 +335,20 @@ def _done_arguments(task: Finished) -> tuple[Argument, ...]:
 def _complete_arguments(task: CompleteTask) -> tuple[Argument, ...]:
     has_result = task.result is not None
     result = task.result or b""
-    return *task.claim, task.unique_key, task.message, task.expires_at, int(has_result), result, task.progress
+    return (
+        *_claim(task.claim),
+        task.unique_key,
+        task.message,
+        task.expires_at,
+        int(has_result),
+        result,
+        task.progress,
+    )
 
 
 def _retry_arguments(task: RetryTask) -> tuple[Argument, ...]:
     return (
-        *task.claim,
+        *_claim(task.claim),
         task.message,
         task.retry_at,
         int(task.is_failure),
@@ -343,11 +360,18 @@ def _retry_arguments(task: RetryTask) -> tuple[Argument, ...]:
 
 
 def _archive_arguments(task: ArchiveTask) -> tuple[Argument, ...]:
-    return *task.claim, task.message, task.archived_at, task.trace, task.history_entry, task.progress
+    return (
+        *_claim(task.claim),
+        task.message,
+        task.archived_at,
+        task.trace,
+        task.history_entry,
+        task.progress,
+    )
 
 
 def _requeue_arguments(task: RequeueTask) -> tuple[Argument, ...]:
-    return *task.claim, task.history_entry
+    return *_claim(task.claim), task.history_entry
 
 
 def _crash_size(task: RequeueTask) -> int:

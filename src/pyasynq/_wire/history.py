@@ -5,24 +5,30 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final, NewType
 
 from pyasynq.task import AttemptInfo, TaskProgress
+
+HistoryEntry = NewType("HistoryEntry", bytes)
+"""JSON of one attempt, for `x:attempts`; a type of its own, so that it is not taken for other bytes."""
+ProgressJson = NewType("ProgressJson", bytes)
+"""JSON of what a handler said of its progress, for `x:progress`."""
+NO_HISTORY: Final = HistoryEntry(b"")
+NO_PROGRESS: Final = ProgressJson(b"")
 
 
 def encode_attempt(
     outcome: str, error: str, *, server: str, started_at: float | None, ended_at: float
-) -> bytes:
+) -> HistoryEntry:
     """Return one attempt as a line of JSON; times are Unix seconds, None for not known."""
-    return _compact(
-        {
-            "start": None if started_at is None else round(started_at, 3),
-            "end": round(ended_at, 3),
-            "server": server,
-            "outcome": outcome,
-            "error": error,
-        }
-    )
+    fields = {
+        "start": None if started_at is None else round(started_at, 3),
+        "end": round(ended_at, 3),
+        "server": server,
+        "outcome": outcome,
+        "error": error,
+    }
+    return HistoryEntry(_compact(fields))
 
 
 def decode_attempts(data: bytes | None) -> tuple[AttemptInfo, ...]:
@@ -33,14 +39,14 @@ def decode_attempts(data: bytes | None) -> tuple[AttemptInfo, ...]:
         return ()
 
 
-def encode_progress(progress: TaskProgress) -> bytes:
+def encode_progress(progress: TaskProgress) -> ProgressJson:
     """Return progress as JSON; what is not set is left out."""
     fields: dict[str, Any] = {"done": progress.done, "at": round(progress.at.timestamp(), 3)}
     if progress.total is not None:
         fields["total"] = progress.total
     if progress.note:
         fields["note"] = progress.note
-    return _compact(fields)
+    return ProgressJson(_compact(fields))
 
 
 def decode_progress(data: bytes | None) -> TaskProgress | None:

@@ -25,7 +25,7 @@ def test_an_attempt_is_one_line_of_compact_json() -> None:
         '{"start":2000000000.25,"end":2000000001.5,"server":"s","outcome":"retried","error":"a \\"b\\"\\nü"}'
         == line.decode()
     )
-    assert b"\n" not in line
+    assert "\n" not in line.decode()
 
 
 def test_attempts_come_back_oldest_first() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq._broker.leases import PoisonTask, RecoverTask, archive_poison, recover
 from pyasynq._broker.stored import check_task_id
-from pyasynq._wire.history import encode_attempt
+from pyasynq._wire.history import HistoryEntry, encode_attempt
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
 from pyasynq.events import ArchiveTrimmed, MessageQuarantined, TaskPoisoned, TaskRecovered
 
@@ -165,7 +165,7 @@ class Recovery:
             task.id, task.token, task.lease_score, encode_task_message(message), now, b"", record
         )
 
-    def _record(self, server: str, error: str) -> bytes:
+    def _record(self, server: str, error: str) -> HistoryEntry:
         """Return the attempt that ends now because its worker did, for the task's attempts."""
         now = self._redis_time.now().timestamp
         return encode_attempt("crashed", error, server=server, started_at=None, ended_at=now)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._background.code_places import timeout_error
 from pyasynq._clock import LAST_SECOND
-from pyasynq._wire.history import encode_progress
+from pyasynq._wire.history import NO_PROGRESS, encode_progress
 from pyasynq._wire.messages import new_task_message
 from pyasynq.task import TaskProgress
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pyasynq._broker.verdicts import Verdict
+    from pyasynq._wire.history import ProgressJson
     from pyasynq._wire.messages import TaskMessage
     from pyasynq.context import Home
     from pyasynq.errors import TaskTimeoutError
@@ -250,11 +251,11 @@ class Attempt:
             event.set()
         return event
 
-    def progress_json(self) -> bytes:
+    def progress_json(self) -> ProgressJson:
         """Return what the handler said last of its progress; empty for nothing."""
         report = self.progress
         if report is None:
-            return b""
+            return NO_PROGRESS
         done, total, note, said_at = report
         at = datetime.fromtimestamp(self.started_at + said_at - self.started, UTC)
         return encode_progress(TaskProgress(done, total, note, at))

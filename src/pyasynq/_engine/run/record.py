@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyasynq._engine.failure_text import error_line, shorten, trace_of
 from pyasynq._engine.run.outcome import Failed, Succeeded, cause_of, error_to_tell
 from pyasynq._wire.constants import RESULT_DROPPED
-from pyasynq._wire.history import encode_attempt
+from pyasynq._wire.history import NO_HISTORY, NO_PROGRESS, HistoryEntry, ProgressJson, encode_attempt
 from pyasynq._wire.messages import copy_task_message, encode_task_message
 from pyasynq.errors import ReportedError
 from pyasynq.events import Outcome
@@ -26,9 +26,9 @@ class Record(NamedTuple):
 
     message: bytes = b""
     trace: bytes = b""
-    history_entry: bytes = b""
+    history_entry: HistoryEntry = NO_HISTORY
     """JSON of this attempt, for the task's history."""
-    progress: bytes = b""
+    progress: ProgressJson = NO_PROGRESS
     """JSON of what the handler said last of its progress."""
 
 
@@ -67,7 +67,7 @@ def _failure_record(
         return NOTHING
     progress = attempt.progress_json()
     line = error_line(error_to_tell(error), settings.error_message_bytes)
-    history_entry = b""
+    history_entry = NO_HISTORY
     if decision.outcome in _IN_HISTORY:
         history_entry = _history_entry(attempt, decision, decision.outcome, line)
     if decision.action == "snooze":
@@ -100,7 +100,7 @@ def _crash_record(attempt: Attempt, decision: Decision, reason: str, settings: E
     )
 
 
-def _history_entry(attempt: Attempt, decision: Decision, outcome: str, line: str) -> bytes:
+def _history_entry(attempt: Attempt, decision: Decision, outcome: str, line: str) -> HistoryEntry:
     return encode_attempt(
         outcome,
         shorten(line, _HISTORY_ERROR_BYTES),
