@@ -114,7 +114,7 @@ class Engine(EngineCore):
 
     def outcomes(self) -> Mapping[Outcome, int]:
         """Return how many attempts ended in each way."""
-        return {outcome: self._parts.outcomes[outcome] for outcome in Outcome}
+        return self._parts.outcomes
 
     @property
     def unwritten(self) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.leases import CONFIRMED_BEGIN
 from pyasynq._engine.handlers.routes import NoRoutes
+from pyasynq.events import Outcome
 
 if TYPE_CHECKING:
     from pyasynq._background.redis_time import RedisTime
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.take.queue_board import QueueBoard
     from pyasynq._redis.driver import AsyncDriver
     from pyasynq.config import ServerConfig
-    from pyasynq.events import Events, Outcome
+    from pyasynq.events import Events
 
 _FIRST_CRASH: Final = 1
 """Crash limits up to this one archive a task at its first crash."""
@@ -44,7 +44,7 @@ class Parts:
     board: QueueBoard
     roster: Roster
     settles: SettleQueue
-    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    outcomes: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
 
     @property
     def queues(self) -> tuple[str, ...]:

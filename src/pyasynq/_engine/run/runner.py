@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.leases import confirm_begin
 from pyasynq._engine.engine_parts import token_ending
-from pyasynq._engine.handlers.routes import AttemptRules, awaited, received_task
+from pyasynq._engine.handlers.routes import AttemptRules, received_task
 from pyasynq._engine.lease.roster import RunningAttempts
 from pyasynq._engine.run.attempt import RUNNING, SETTLING
 from pyasynq._engine.run.outcome import (
@@ -94,22 +94,13 @@ class Runner:
             if attempt.cause is not None and attempt.phase is RUNNING:
                 task.cancel()
 
-    def _begin(self, attempt: Attempt) -> Task:
-        now = self._parts.clock.monotonic()
-        attempt.begin(monotonic=now, unix_time=self._parts.redis_time.timestamp(now))
-        current_task.set(attempt)
-        return received_task(attempt.message)
-
-    async def _call(self, attempt: Attempt, task: Task, route: Route | None) -> object:
-        """Call the handler and return its result; None without a call if it must not begin."""
-        if self._confirms and not await self._confirm_begin(attempt):
-            return None
+    def _call(self, attempt: Attempt, task: Task, route: Route | None) -> object:
+        """Call the handler. What it gives back, now or when it is awaited, is the result."""
         if route is None:
             raise HandlerNotFoundError(task.type, self._router.types())
         if self._events.wants(TaskStarted):
             self._events.emit(TaskStarted(attempt.queue, attempt.id, task.type, attempt.message.retried))
-        result = self._threads.call(route.call, task) if route.plain else route.call(task)
-        return await awaited(result)
+        return self._threads.call(route.call, task) if route.plain else route.call(task)
 
     async def _confirm_begin(self, attempt: Attempt) -> bool:
         """Return whether the handler may begin; otherwise the attempt's cause says why not."""
@@ -163,12 +154,19 @@ class Runner:
         raised: BaseException | None = None
         route: Route | None = None
         try:
-            task = self._begin(attempt)
-            if attempt.cause is None and attempt.started < min(attempt.lease_until, attempt.deadline):
+            now = self._parts.clock.monotonic()
+            attempt.begin(monotonic=now, unix_time=self._parts.redis_time.timestamp(now))
+            current_task.set(attempt)
+            task = received_task(attempt.message)
+            if attempt.cause is None and now < attempt.lease_until and now < attempt.deadline:
                 try:
                     route = self._router.route(task.type)
-                    result = await self._call(attempt, task, route)
-                    ending = ending_of_result(result, attempt.message, self._config.max_result)
+                    if not self._confirms or await self._confirm_begin(attempt):
+                        result = self._call(attempt, task, route)
+                        # As `awaited` does, in this coroutine.
+                        while result is not None and isawaitable(result):
+                            result = await result
+                        ending = ending_of_result(result, attempt.message, self._config.max_result)
                 except BaseException as error:  # noqa: BLE001 - what a handler raises is its task's failure
                     raised = error
                     ending = self._ending_of_error(error, task)
