@@ -1,4 +1,4 @@
-"""What came of an attempt, and what to do about it. Pure: no clock, no Redis, no waiting."""
+"""How an attempt ended, and what to do about its task. `decide` is pure: no clock, no Redis, no waiting."""
 
 from __future__ import annotations
 
@@ -77,12 +77,13 @@ failed. archive: it failed for good. requeue: back to the front of the queue. le
 class Decision(NamedTuple):
     """What is done about the task of an attempt that has ended.
 
-    One class, since batches are grouped by the action, and no two actions give a field another meaning.
+    One class for all actions: outcomes are grouped and sent by the action, and a field that an action does
+    not need keeps its default.
 
     Attributes:
         outcome: the word of the events for it.
-        at: when it was decided: the end of the attempt.
-        due_at: Unix time at which a retried or snoozed task runs again, and a completed one expires.
+        at: the end of the attempt, when this was decided.
+        due_at: Unix time at which a retried or snoozed task runs again, or a completed one expires.
         is_failure: whether a retry counts as a failure, which spends one.
         result: what a completed task keeps.
     """

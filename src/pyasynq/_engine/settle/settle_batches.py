@@ -31,7 +31,7 @@ SUSPECT_BYTES: Final = 65_536
 
 
 class Entry:
-    """One outcome that Redis has not confirmed: written and read by the settle queue alone.
+    """One outcome that Redis has not confirmed. Written by the settle queue alone.
 
     Attributes:
         sent: whether a call with it may have taken effect; then a refusal means that it did.
