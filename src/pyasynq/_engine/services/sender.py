@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyasynq._background.service import Service
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.run.attempt import Attempt
-    from pyasynq._engine.settle.settle_entry import Batch
+    from pyasynq._engine.settle.settle_batches import Batch
     from pyasynq._engine.take.intake import Ask, Intake, Unclear, Unreadable
     from pyasynq._redis.plan import Plan
 
