@@ -155,7 +155,7 @@ def settle_done(
         yield from _settle(
             TASK_DONE,
             (keys.active, keys.lease, keys.processed, keys.processed_on(now.to_datetime()), keys.verdicts),
-            (keys.task_prefix, statistics_end(now), *_note(note)),
+            (keys.task_prefix, str(statistics_end(now)), *_note(note)),
             tasks,
             _done_arguments,
             width=4,
@@ -329,7 +329,7 @@ def _claim(claim: Claim) -> tuple[Argument, Argument, Argument]:
 
 
 def _done_arguments(task: Finished) -> tuple[Argument, ...]:
-    return task.id, task.token, task.lease_score, task.unique_key
+    return task.id, task.token, str(task.lease_score), task.unique_key
 
 
 def _complete_arguments(task: CompleteTask) -> tuple[Argument, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections import OrderedDict
 from itertools import islice
 from operator import attrgetter
@@ -127,6 +128,8 @@ class ConsumerSink:
         self._closed = False
         self._alarms: dict[Attempt, asyncio.Future[None]] = {}
         self.taking = True
+        self.give_back_at = math.inf
+        """Nothing waits here to begin."""
         self.held = RunningAttempts()
         """The attempts that were handed out and not let go of."""
         self.on_wanted: Callable[[Collection[str] | None], None] = lambda _: None
@@ -135,6 +138,11 @@ class ConsumerSink:
         """Called when there may be more to ask for."""
 
     # What the intake asks.
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no attempt is held."""
+        return not self.held
 
     def appetite(self, reserved: int) -> Appetite:
         """Return how many attempts may be held besides those that are."""

@@ -106,7 +106,7 @@ def command_of(
     args = ("1", *call.args[1:]) if replayed and call.replay is Replay.BY_TOKEN else call.args
     if by_text:
         return ("EVAL", form.text, len(call.keys), *call.keys, *args)
-    return ("EVALSHA", form.sha, len(call.keys), *call.keys, *args)
+    return ("EVALSHA", form.sha, str(len(call.keys)), *call.keys, *args)
 
 
 class Round:

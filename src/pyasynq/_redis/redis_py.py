@@ -61,6 +61,9 @@ def _without_ints(command: tuple[Argument, ...]) -> tuple[Argument, ...]:
     For a number hiredis asks for its `repr`, which runs signal handlers. If one of them raises, hiredis uses
     what it did not get, and the interpreter crashes.
     """
+    # The calls of a drain have none, and this look costs a third of the conversion.
+    if int not in map(type, command):
+        return command
     return tuple([str(one) if type(one) is int else one for one in command])
 
 

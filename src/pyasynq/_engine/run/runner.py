@@ -7,6 +7,7 @@ import logging
 import sys
 from functools import partial
 from inspect import isawaitable
+from types import CoroutineType
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.leases import confirm_begin
@@ -71,6 +72,8 @@ class Runner:
         self._router = parts.router
         self._config = parts.config
         self._events = parts.events
+        self._clock = parts.clock
+        self._redis_time = parts.redis_time
         self._threads = threads
         self._confirms = bool(token_ending(parts))
         """Whether some handlers begin only after Redis knows of it."""
@@ -134,8 +137,12 @@ class Runner:
         is_unknown = type(error) is HandlerNotFoundError and error.task_type == task.type
         return Failed(error, is_unhandled=is_unknown and self._config.on_unknown == "return")
 
-    async def _tell_error_handler(self, task: Task, error: BaseException) -> None:
-        handler = self._config.error_handler
+    async def _tell_of_failure(self, attempt: Attempt, task: Task, ending: Failed) -> None:
+        """Call the user's error handler, or say that there is no handler for the task here."""
+        error, handler = ending.error, self._config.error_handler
+        if ending.is_unhandled:
+            self.on_unknown(attempt.queue)
+            return
         # A coroutine that is being closed by the interpreter may not wait for anything.
         if handler is None or type(error) is GeneratorExit:
             return
@@ -154,8 +161,8 @@ class Runner:
         raised: BaseException | None = None
         route: Route | None = None
         try:
-            now = self._parts.clock.monotonic()
-            attempt.begin(monotonic=now, unix_time=self._parts.redis_time.timestamp(now))
+            now = self._clock.monotonic()
+            attempt.begin(monotonic=now, unix_time=self._redis_time.timestamp(now))
             current_task.set(attempt)
             task = received_task(attempt.message)
             if attempt.cause is None and now < attempt.lease_until and now < attempt.deadline:
@@ -163,10 +170,11 @@ class Runner:
                     route = self._router.route(task.type)
                     if not self._confirms or await self._confirm_begin(attempt):
                         result = self._call(attempt, task, route)
-                        # As `awaited` does, in this coroutine.
-                        while result is not None and isawaitable(result):
+                        # As `awaited` does, in this coroutine. `isawaitable` alone costs 2 % of a drain.
+                        while result is not None and (type(result) is CoroutineType or isawaitable(result)):
                             result = await result
-                        ending = ending_of_result(result, attempt.message, self._config.max_result)
+                        if result is not None:
+                            ending = ending_of_result(result, attempt.message, self._config.max_result)
                 except BaseException as error:  # noqa: BLE001 - what a handler raises is its task's failure
                     raised = error
                     ending = self._ending_of_error(error, task)
@@ -176,11 +184,9 @@ class Runner:
                 ending = ending_of_cause(attempt)
             # Otherwise shutdown has put the task back already, or nobody is left to write anything.
             if attempt.phase is RUNNING:
-                if type(ending) is Failed and ending.is_unhandled:
-                    self.on_unknown(attempt.queue)
                 conclude(self._parts, attempt, task, route, ending)
-            if type(ending) is Failed and not ending.is_unhandled:
-                await self._tell_error_handler(task, ending.error)
+            if type(ending) is Failed:
+                await self._tell_of_failure(attempt, task, ending)
         finally:
             # attempt -> task -> its context -> attempt would live until the garbage collector runs, and so
             # would an error, whose traceback holds this frame.
@@ -209,7 +215,9 @@ def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, en
     attempt.phase = SETTLING
     parts.settles.put(attempt, decision, record)
     parts.outcomes[decision.outcome] += 1
-    _emit(parts, attempt, told, decision)
+    wants = parts.events.wants_routine if decision is DONE else parts.events.wants
+    if wants(TaskFinished):
+        _emit(parts, attempt, told, decision)
     if type(ending) is Unfinished and ending.crash is not None:
         _emit_crash(parts, attempt, decision)
 
@@ -225,7 +233,8 @@ def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> tupl
         decision, record = _decide_plainly(parts, attempt, ending)
     parts.outcomes[Outcome.SUCCEEDED] -= 1
     parts.outcomes[decision.outcome] += 1
-    _emit(parts, attempt, ending, decision)
+    if parts.events.wants(TaskFinished):
+        _emit(parts, attempt, ending, decision)
     return decision, record
 
 
@@ -259,9 +268,6 @@ def _report_undecided(attempt: Attempt, ending: Ending, broken: BaseException) -
 
 
 def _emit(parts: Parts, attempt: Attempt, ending: Ending, decision: Decision) -> None:
-    wants = parts.events.wants_routine if decision is DONE else parts.events.wants
-    if not wants(TaskFinished):
-        return
     message = attempt.message
     try:
         finished = TaskFinished(

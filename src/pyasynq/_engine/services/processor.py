@@ -72,7 +72,7 @@ class Processor(Service):
             # A burst watches no queue, and the handlers that have just ended may have enqueued.
             intake.board.ask_all_again()
         self._was_quiet = quiet
-        if self._intake.appetite.give_back_at < math.inf:
+        if self._sink.give_back_at < math.inf:
             await self._watch_pauses()
         await self._renew_watches()
         parcel = self._pack()
@@ -136,12 +136,7 @@ class Processor(Service):
             )
 
     def _is_side_worth_it(self) -> bool:
-        return (
-            self._intake.has_room_aside
-            and self._intake.may_overlap
-            and self._side_error is None
-            and not self.closing
-        )
+        return self._intake.has_room_aside and self._side_error is None and not self.closing
 
     async def _work_aside(self) -> None:
         """Send pipeline after pipeline, as long as the round's own is on its way and it is worth it."""
@@ -233,7 +228,7 @@ class Processor(Service):
     @property
     def _is_quiet(self) -> bool:
         """Whether nothing runs or waits to, nothing is to be written, and no second pipeline is under way."""
-        return self._side is None and not self._sink.held and not self._parts.settles.outstanding
+        return self._side is None and self._sink.is_idle and not self._parts.settles.outstanding
 
     def _is_finished(self) -> bool:
         if self._closes_when_idle:

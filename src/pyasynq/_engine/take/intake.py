@@ -153,19 +153,19 @@ class Intake:
 
     @property
     def has_room_aside(self) -> bool:
-        """Whether there is so much room alongside the calls under way that another one is worth its cost."""
+        """Whether another call may leave alongside those under way, with room enough to be worth it."""
         if not self.taking or not self._plenty:
             return False
         appetite = self.appetite
-        return appetite.overlap_from is not None and appetite.room >= appetite.overlap_from
+        least = appetite.overlap_from
+        return least is not None and appetite.room >= least and self._is_plain
 
     def next_call(self, now: float) -> float:
         """Return the monotonic time from which there is a call to send; infinity until an attempt ends."""
-        appetite = self.appetite
-        return min(self._next_ask(now, appetite), self._next_return(appetite), self._next_clear_up)
+        return min(self._next_ask(now), self._next_return, self._next_clear_up)
 
-    def _next_ask(self, now: float, appetite: Appetite) -> float:
-        if not self.taking or appetite.room <= 0:
+    def _next_ask(self, now: float) -> float:
+        if not self.taking or self.appetite.room <= 0:
             return math.inf
         guard, wants = self._suspects, self._wants()
         if guard.is_silent:
@@ -179,21 +179,22 @@ class Intake:
         queue, _ = turn
         return min(self.board.next_look(), guard.due(guard.waiting[queue], self._sink.held, now))
 
-    def _next_return(self, appetite: Appetite) -> float:
-        """Return the time from which tasks are put back; infinity while calls are under way."""
+    @property
+    def _next_return(self) -> float:
+        """Monotonic time from which tasks are put back; infinity while calls are under way."""
         if self._reserved:
             return math.inf
-        return 0.0 if self._late else appetite.give_back_at
+        return 0.0 if self._late else self._sink.give_back_at
 
     def put_back_unstarted(self) -> None:
         """Put tasks back that wait for a slot in vain: for too long, or none will be started any more.
 
         It is done when no calls are under way: what those bring stood behind these in the queue.
         """
-        now, appetite = self._parts.clock.monotonic(), self.appetite
-        if self._next_return(appetite) > now:
+        now = self._parts.clock.monotonic()
+        if self._next_return > now:
             return
-        given_back = self._sink.give_back() if appetite.give_back_at <= now else ()
+        given_back = self._sink.give_back() if self._sink.give_back_at <= now else ()
         self.taken -= len(given_back)
         late, self._late = self._late, []
         for attempt in (*given_back, *late):
@@ -253,7 +254,7 @@ class Intake:
     @property
     def _is_drained(self) -> bool:
         """Whether nothing runs or waits to, and no call may bring anything."""
-        return not self._reserved and not self._sink.held
+        return not self._reserved and self._sink.is_idle
 
     def _suspect_turn(self, wants: Sequence[Want]) -> tuple[ServedQueue, Want] | None:
         """Return the next queue in which a suspect waits that is wanted, and the want."""

@@ -68,14 +68,11 @@ class Appetite(NamedTuple):
         overlap_from: room from which it is worth sending a call while another one is under way; None for
             one call at a time.
         is_over: whether nothing will be wanted any more.
-        give_back_at: monotonic time from which tasks that have not begun are to be put back; infinity for
-            never.
     """
 
     room: int
     overlap_from: int | None = None
     is_over: bool = False
-    give_back_at: float = math.inf
 
 
 class Sink(Protocol):
@@ -99,6 +96,14 @@ class Sink(Protocol):
     @property
     def held(self) -> Collection[Attempt]:
         """The attempts that have not ended, and those that have not begun."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is held."""
+
+    @property
+    def give_back_at(self) -> float:
+        """Monotonic time from which those that have not begun are to be put back; infinity for never."""
 
     def accept(self, taken: Sequence[tuple[Want, Sequence[Attempt]]], *, may_wait: bool) -> None:
         """Begin with what a pipeline has brought.
@@ -161,15 +166,25 @@ class Slots:
 
     def appetite(self, reserved: int) -> Appetite:
         """Return how much can be taken now."""
-        prefetch, left = self._prefetch, self._left
-        room = self._capacity - len(self._running) - prefetch.number
+        room, left = self._capacity - len(self._running) - self._prefetch.number, self._left
         room = (room if left is None else min(room, left)) - reserved
-        give_back_at = prefetch.patient_until if self.taking or not prefetch.number else 0.0
-        return Appetite(room, self._overlap_from, left == 0, give_back_at)
+        return Appetite(room, self._overlap_from, left == 0)
 
     def wants(self, room: int, suspected: Collection[ServedQueue]) -> Sequence[Want]:  # noqa: ARG002 - it wants all
         """Return one want, for as much room as one call may fill."""
         return (Want(min(room, self._most), self._parts.settings.lease),)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no handler runs, and no task waits for a slot."""
+        return not self._running and not self._prefetch.number
+
+    @property
+    def give_back_at(self) -> float:
+        """When the task that waits for longest has waited too long; at once when none begins any more."""
+        if not self._prefetch.number:
+            return math.inf
+        return self._prefetch.patient_until if self.taking else 0.0
 
     @property
     def held(self) -> Collection[Attempt]:
