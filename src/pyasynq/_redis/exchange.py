@@ -105,7 +105,7 @@ def command_of(
     form = call.script.form(session.script_flags)
     args = ("1", *call.args[1:]) if replayed and call.replay is Replay.BY_TOKEN else call.args
     if by_text:
-        return ("EVAL", form.text, len(call.keys), *call.keys, *args)
+        return ("EVAL", form.text, str(len(call.keys)), *call.keys, *args)
     return ("EVALSHA", form.sha, str(len(call.keys)), *call.keys, *args)
 
 

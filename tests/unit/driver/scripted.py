@@ -45,7 +45,7 @@ def call(replay: Replay = Replay.SAFE, *, of: Script = ONE, arg: str = "x") -> S
 
 def evalsha(*, of: Script = ONE, arg: str = "x", replayed: bool = False, flags: bool = True) -> Command:
     """Return what goes over the wire for `call`."""
-    return ("EVALSHA", of.form(flags).sha, 1, "{q}:key", "1" if replayed else "0", arg)
+    return ("EVALSHA", of.form(flags).sha, "1", "{q}:key", "1" if replayed else "0", arg)
 
 
 def command(*words: str, replay: Replay = Replay.SAFE) -> CommandCall:

@@ -52,7 +52,7 @@ def test_where_script_load_is_refused_the_text_is_sent() -> None:
     server = ScriptedServer([NOSCRIPT], [refused], [7], [NOSCRIPT], [8])
     assert [7] == server.perform([call()])
     text = ONE.form(True).text
-    assert ("EVAL", text, 1, "{q}:key", "0", "x") == server.sent[2][0]
+    assert ("EVAL", text, "1", "{q}:key", "0", "x") == server.sent[2][0]
     assert [8] == server.exchange(call(of=TWO))
     assert "EVAL" == server.sent[-1][0][0]
 
@@ -275,7 +275,7 @@ def test_a_redis_6_2_that_does_not_tell_its_version_is_known_by_its_answer() -> 
     """Behind a proxy that refuses INFO; the session remembers, so the next script goes in its plain form."""
     server = ScriptedServer([1, NOSCRIPT], [NO_LUA], [NOSCRIPT], [7], [NOSCRIPT], [b"sha"], [8])
     assert [1, 7] == server.perform([command("GET", "k"), call()])
-    assert [("EVAL", ONE.form(False).text, 1, "{q}:key", "0", "x")] == server.sent[-1]
+    assert [("EVAL", ONE.form(False).text, "1", "{q}:key", "0", "x")] == server.sent[-1]
     assert [8] == server.exchange(call(of=TWO))
     assert [("SCRIPT", "LOAD", TWO.form(False).text)] == server.sent[-2]
 
@@ -285,7 +285,7 @@ def test_it_is_known_too_where_scripts_cannot_be_loaded() -> None:
     refused = ReplyError("ERR", "unknown command 'SCRIPT'")
     server = ScriptedServer([NOSCRIPT], [refused], [NO_LUA], [7])
     assert [7] == server.exchange(call(Replay.NEVER))
-    assert [("EVAL", ONE.form(False).text, 1, "{q}:key", "0", "x")] == server.sent[-1]
+    assert [("EVAL", ONE.form(False).text, "1", "{q}:key", "0", "x")] == server.sent[-1]
 
 
 def test_a_script_that_cannot_be_compiled_without_flags_either_is_an_error() -> None:
