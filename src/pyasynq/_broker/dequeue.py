@@ -167,7 +167,7 @@ def _read(reply: Reply) -> Dequeued:
     """Return what the reply says; all three scripts answer alike."""
     ghosts, empty, waiting, lease_score, seconds, microseconds, rules, limited_by, wait = reply[:_HEAD]
     tasks = [
-        DequeuedTask(decode_name(task_id), message, crashes, lease_score)
+        DequeuedTask(task_id.decode("utf-8", "surrogateescape"), message, crashes, lease_score)
         for task_id, message, crashes in zip(
             reply[_HEAD::3], reply[_HEAD + 1 :: 3], reply[_HEAD + 2 :: 3], strict=True
         )

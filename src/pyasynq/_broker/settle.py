@@ -28,7 +28,7 @@ from pyasynq._wire.history import NO_HISTORY, NO_PROGRESS, HistoryEntry, Progres
 from pyasynq._wire.keys import QueueKeys, queue_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyasynq._clock import Instant
     from pyasynq._redis.script import Script
@@ -181,7 +181,7 @@ def settle_complete(
             ),
             (keys.task_prefix, statistics_end(now), *_note(note)),
             tasks,
-            _complete_arguments,
+            _for_each(_complete_arguments),
             width=9,
             size_of=lambda task: len(task.message) + len(task.result or b""),
         )
@@ -202,7 +202,7 @@ def settle_retry(
             (keys.active, keys.lease, keys.retry, *counters(keys, now), keys.verdicts),
             (keys.task_prefix, statistics_end(now), *time_arguments(now), *_note(note)),
             tasks,
-            _retry_arguments,
+            _for_each(_retry_arguments),
             width=10,
             size_of=_failure_size,
         )
@@ -255,7 +255,7 @@ def settle_requeue(
             (keys.active, keys.lease, keys.pending, keys.verdicts),
             (keys.task_prefix, *time_arguments(now), *_note(note)),
             chunk,
-            _requeue_arguments,
+            _for_each(_requeue_arguments),
             width=4,
             size_of=_crash_size,
         )
@@ -307,15 +307,15 @@ def _settle(
     keys: tuple[str, ...],
     head: tuple[Argument, ...],
     tasks: Sequence[T],
-    arguments_of: Callable[[T], tuple[Argument, ...]],
+    arguments_of: Callable[[Sequence[T]], Iterable[Argument]],
     *,
     width: int,
     size_of: Callable[[T], int] | None = None,
 ) -> Plan[Settled]:
     refused: list[str] = []
     for chunk in chunks(tasks, width=width, size_of=size_of):
-        tail = chain.from_iterable(map(arguments_of, chunk))
-        reply = yield ScriptCall(script, keys, (FIRST_SEND, *head, *tail), Replay.BY_TOKEN)
+        args = (FIRST_SEND, *head, *arguments_of(chunk))
+        reply = yield ScriptCall(script, keys, args, Replay.BY_TOKEN)
         refused += read_ids(reply)
     return Settled(frozenset(refused))
 
@@ -328,8 +328,17 @@ def _claim(claim: Claim) -> tuple[Argument, Argument, Argument]:
     return claim.id, claim.token, claim.lease_score
 
 
-def _done_arguments(task: Finished) -> tuple[Argument, ...]:
-    return task.id, task.token, str(task.lease_score), task.unique_key
+def _for_each(arguments_of: Callable[[T], Iterable[Argument]]) -> Callable[[Sequence[T]], Iterable[Argument]]:
+    return lambda tasks: chain.from_iterable(map(arguments_of, tasks))
+
+
+def _done_arguments(tasks: Sequence[Finished]) -> Iterable[Argument]:
+    # In one loop: a call for each task costs 2 % of a drain.
+    return [
+        argument
+        for task in tasks
+        for argument in (task.id, task.token, str(task.lease_score), task.unique_key)
+    ]
 
 
 def _complete_arguments(task: CompleteTask) -> tuple[Argument, ...]:

@@ -33,8 +33,8 @@ peers in Go wait after the end of a lease before they take a task.
 DEFAULT_TIMEOUT_SECONDS = 1_800
 """For a message with neither timeout nor deadline, which no client should have written."""
 
-_LARGE_BYTES: Final = 4_096
-"""Smaller messages are not worth the time of a copy."""
+LARGE_BYTES: Final = 4_096
+"""Smaller messages are kept: a copy takes longer than their memory is worth."""
 
 _making_events = threading.Lock()
 
@@ -272,7 +272,7 @@ class Attempt:
         it was made with it: for an hour, if `asyncio.timeout(3600)` was written there.
         """
         # A consumer's attempt may be asked for its task later.
-        if self.size > _LARGE_BYTES and self.settled is None:
+        if self.settled is None:
             message = self.message
             self.message = new_task_message(
                 id=message.id,

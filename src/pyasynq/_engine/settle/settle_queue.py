@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker import settle
-from pyasynq._engine.run.attempt import expect_renewals
+from pyasynq._engine.run.attempt import LARGE_BYTES, expect_renewals
 from pyasynq._engine.run.outcome import Decision
 from pyasynq._engine.run.record import NOTHING, unchanged
 from pyasynq._engine.settle.settle_batches import Batch, BatchMaker, Entry, done_entries, is_final
@@ -248,7 +248,8 @@ class SettleQueue:
         self._roster.remove_all(attempts)
         wanted = self._events.wants(TaskSettled)
         for attempt in attempts:
-            attempt.drop_payload()
+            if attempt.size > LARGE_BYTES:
+                attempt.drop_payload()
             if wanted:
                 self._events.emit(TaskSettled(attempt.queue, attempt.id, written))
             if attempt.settled is not None and not attempt.settled.done():
