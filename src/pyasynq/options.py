@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args
 
 from pyasynq._checks import instant_of, is_whole, new_name_of, seconds_of, utf8_size
@@ -120,13 +119,13 @@ class EnqueueSettings(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether nothing is set besides queue, max_retry and timeout."""
-        return _other_settings(self) == _NOTHING_MORE
+        # By position: with the names of eleven fields it costs 1 % of an enqueue.
+        return self[_PLAIN_FIELDS:] == _NOTHING_MORE
 
 
 DEFAULT_SETTINGS: Final = EnqueueSettings()
-_PLAIN_FIELDS: Final = frozenset({"queue", "max_retry", "timeout"})
-_other_settings: Final = attrgetter(*(name for name in EnqueueSettings._fields if name not in _PLAIN_FIELDS))
-_NOTHING_MORE: Final = _other_settings(DEFAULT_SETTINGS)
+_PLAIN_FIELDS: Final = 1 + EnqueueSettings._fields.index("timeout")
+_NOTHING_MORE: Final = DEFAULT_SETTINGS[_PLAIN_FIELDS:]
 
 
 def merge_options(*layers: Mapping[str, object]) -> EnqueueOptions:
