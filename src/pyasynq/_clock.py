@@ -1,4 +1,4 @@
-"""Times: instants on the wire, and the clock that a test can replace."""
+"""Times: instants on the wire, the clock that a test can replace, and sleep for asyncio and for threads."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -83,3 +83,15 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
+
+
+async def sleep_async(seconds: float) -> None:
+    """Rest without keeping the event loop from its work."""
+    import asyncio  # noqa: PLC0415 - blocking programs need none of it
+
+    await asyncio.sleep(seconds)
+
+
+def sleep_blocking(seconds: float) -> None:
+    """Rest in this thread."""
+    time.sleep(seconds)

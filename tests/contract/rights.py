@@ -33,7 +33,6 @@ from pyasynq._broker.doctoring.tasks import Settlement, judge, read_tasks, settl
 from pyasynq._broker.doctoring.ticks import reset_tick, ticks_after
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import check_groups, list_groups
-from pyasynq._broker.health import check_health
 from pyasynq._broker.leases import (
     PoisonTask,
     RecoverTask,
@@ -59,7 +58,7 @@ from pyasynq._broker.stored_limits import get_limits
 from pyasynq._broker.task_events import FIRST_MARK, encode_event, publish_events, read_events
 from pyasynq._broker.waits.endings import look
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq._redis.facts import server_facts
+from pyasynq._redis.facts import check_health, server_facts
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall, ask
 from pyasynq.limits import Queue, QueueLimits
 from pyasynq.task import TaskState

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import sync
-from pyasynq._broker.health import check_health
 from pyasynq._redis.addresses import format_address
 from pyasynq._redis.cluster.slot_map import SLOTS, map_of, slot_of
 from pyasynq._redis.cluster.view import View
 from pyasynq._redis.driver import AsyncDriver
+from pyasynq._redis.facts import check_health
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ask
 from pyasynq._redis.subscription import Subscription
 from pyasynq._redis.url import parse_redis_url

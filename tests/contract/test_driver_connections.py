@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.health import check_health
 from pyasynq._redis import connection_blocking as blocking_connection
 from pyasynq._redis.connection_async import AsyncConnection, Push
 from pyasynq._redis.connection_blocking import BlockingConnection
 from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.facts import check_health
 from pyasynq._redis.redis_py import pack_command
 from pyasynq._redis.reply_errors import ReplyError
 from pyasynq._redis.url import parse_redis_url

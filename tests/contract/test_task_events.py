@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pyasynq.sync
-from pyasynq._broker.enqueueing.enqueue import split_runs
-from pyasynq._broker.enqueueing.enqueue_and_publish import enqueue_and_publish
+from pyasynq._broker.enqueueing.enqueue import enqueue_and_publish, split_runs
 from pyasynq._broker.inspecting.removal import remove_queue
 from pyasynq._broker.task_events import (
     FIRST_MARK,

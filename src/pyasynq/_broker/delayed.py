@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pyasynq._broker.arguments import MAX_TASKS, time_arguments
-from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import TASK_DELETE_EXPIRED, TASK_FORWARD
+from pyasynq._broker.stored import whole_second
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pyasynq._broker.arguments import time_arguments
-from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import LEASE_FIND_ATTEMPT
+from pyasynq._broker.stored import whole_second
 from pyasynq._broker.verdicts import Verdict, is_leased
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import Plan, Replay, ScriptCall

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
-from pyasynq._broker.scores import whole_second
 from pyasynq._broker.scripts import (
     LEASE_ARCHIVE_POISON,
     LEASE_BEGIN,
@@ -24,7 +23,7 @@ from pyasynq._broker.settle import (
     statistics_end,
     trim_rest,
 )
-from pyasynq._broker.stored import decode_name
+from pyasynq._broker.stored import decode_name, whole_second
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import Plan, Replay, Reply, ScriptCall
 from pyasynq._wire.constants import LEASE_GRACE_SECONDS, LEASE_SECONDS

@@ -1,7 +1,8 @@
-"""Names and numbers as they stand in Redis, where anybody may have written something else."""
+"""Names, numbers and scores as they stand in Redis, where any program may have written something else."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.arguments import MAX_TASKS
@@ -56,6 +57,12 @@ def number_of(data: bytes | int | None) -> int:
         return int(data)
     except ValueError:
         return 0
+
+
+def whole_second(score: bytes) -> int | None:
+    """Return the score of a sorted set, Unix seconds, rounded up to a whole one; None for an infinite one."""
+    number = float(score)
+    return math.ceil(number) if math.isfinite(number) else None
 
 
 def check_task_id(task_id: str, message: bytes) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq._broker.scores import whole_second
-from pyasynq._broker.stored import number_of, shown
+from pyasynq._broker.stored import number_of, shown, whole_second
 from pyasynq._clock import LAST_SECOND
 from pyasynq._wire.history import decode_attempts, decode_progress
 from pyasynq._wire.messages import decode_task_message

@@ -1,4 +1,4 @@
-"""What the Redis or Valkey at the other end is."""
+"""What the Redis or Valkey at the other end is, and whether it answers."""
 
 from __future__ import annotations
 
@@ -56,6 +56,11 @@ def require_supported(facts: ServerFacts) -> None:
     """Raise `RedisVersionError` for a server that is older than Redis 6.2."""
     if facts.version < _OLDEST:
         raise RedisVersionError(".".join(map(str, facts.version)) or "of an unknown version")
+
+
+def check_health() -> Plan[None]:
+    """Send PING: Redis answers, and accepts our login."""
+    yield CommandCall(("PING",), None, Replay.SAFE)
 
 
 def _parse_info(reply: bytes) -> dict[str, str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.waiting import sleep_async
 from pyasynq._broker.waits.following import Follower
 from pyasynq._checks import seconds_of
+from pyasynq._clock import sleep_async
 
 from ._base import InspectorBase
 

@@ -21,12 +21,12 @@ from pyasynq._broker.enqueueing.chunks import (
 )
 from pyasynq._broker.enqueueing.coalesce_blocking import BlockingEnqueueBatcher
 from pyasynq._broker.enqueueing.enqueue_rules import info_of_result
-from pyasynq._broker.health import check_health
 from pyasynq._broker.waits.task_waits_blocking import BlockingTaskWaits
 from pyasynq._call_shape import check_client_middleware
 from pyasynq._checks import check_max_bytes, positive_seconds_of
 from pyasynq._clock import SYSTEM_CLOCK, Clock
 from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.facts import check_health
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.options import DEFAULT_MAX_PAYLOAD, Duration, EnqueueOptions, events_kept, resolve_options
 from pyasynq.task import EnqueueResult, FinishedTask, Task, TaskInfo

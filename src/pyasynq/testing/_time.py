@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyasynq._broker.arguments import chunks
-from pyasynq._broker.scores import whole_second
+from pyasynq._broker.stored import whole_second
 from pyasynq._checks import check_representable, instant_of
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ask

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.health import check_health
 from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.facts import check_health
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import RedisUnavailableError
 

@@ -9,9 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from pyasynq._broker.enqueueing.compose import compose, new_task_id
-from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
-from pyasynq._broker.enqueueing.enqueue_and_publish import enqueue_and_publish
-from pyasynq._broker.enqueueing.enqueue_durably import enqueue_durably
+from pyasynq._broker.enqueueing.enqueue import enqueue_and_publish, enqueue_durably, enqueue_run, split_runs
 from pyasynq._broker.enqueueing.enqueue_rules import enqueued
 from pyasynq.errors import (
     DuplicateTaskError,

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_ARGUMENTS, MAX_BYTES, MAX_TASKS, time_arguments
-from pyasynq._broker.enqueueing.enqueue_rules import new_task_arguments, refusal, result_by_rules
+from pyasynq._broker.enqueueing.enqueue_rules import (
+    enqueued,
+    info_of_result,
+    new_task_arguments,
+    refusal,
+    result_by_rules,
+)
 from pyasynq._broker.scripts import (
     GROUP_ADD,
     GROUP_SCHEDULE,
@@ -16,12 +23,15 @@ from pyasynq._broker.scripts import (
     TASK_SCHEDULE_UNIQUE,
 )
 from pyasynq._broker.stored import shown
+from pyasynq._broker.task_events import encode_event, publish_events
+from pyasynq._redis.durability import Confirmation, durably
 from pyasynq._redis.plan import Argument, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
-from pyasynq.task import EnqueueResult, TaskState
+from pyasynq.errors import NotDurableError, RedisError
+from pyasynq.task import EnqueueResult, EnqueueStatus, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq._clock import Instant
@@ -46,6 +56,8 @@ _WIDTHS: Final[dict[str, int]] = {
     TASK_ENQUEUE_BY_RULES.name: 12,
 }
 """Arguments of one task, by the name of its script."""
+_IN_REDIS: Final = (EnqueueStatus.ENQUEUED, EnqueueStatus.REPLACED, EnqueueStatus.EXISTING)
+_NOBODY_ASKED: Final = Confirmation(0, "they were not asked")
 
 
 class EnqueueRun:
@@ -124,6 +136,43 @@ def enqueue_run(run: EnqueueRun, *, now: Instant | None) -> Plan[OtherResults]:
         position: refusal(run.tasks[position], code, shown(holder))
         for position, code, holder in zip(refusals[::3], refusals[1::3], refusals[2::3], strict=True)
     }
+
+
+def enqueue_and_publish(run: EnqueueRun, *, now: Instant, max_length: int) -> Plan[OtherResults]:
+    """Put tasks into their queue, then publish which ones were; that this fails changes nothing for them."""
+    others = yield from enqueue_run(run, now=now)
+    events = [
+        encode_event("enqueued", run.queue, now, task_id=item.id, type=item.type)
+        for position, item in enumerate(run.tasks)
+        if position not in others
+    ]
+    try:
+        yield from publish_events(run.queue, events, max_length=max_length)
+    except RedisError:
+        return others
+    return others
+
+
+def enqueue_durably(
+    enqueue: Callable[[EnqueueRun], Plan[OtherResults]], run: EnqueueRun, *, now: Instant
+) -> Plan[OtherResults]:
+    """Put the tasks of a run into their queue; note a `NotDurableError` for those that too few replicas have.
+
+    Replicas are waited for once, for as many as the most demanding task wants.
+    """
+    wanted = max(item.settings.replicas for item in run.tasks)
+    if not wanted:
+        return (yield from enqueue(run))
+    marker = queue_keys(run.queue).fence
+    others, confirmation = yield from durably(enqueue(run), marker=marker, replicas=wanted)
+    known = confirmation or _NOBODY_ASKED
+    for position, item in enumerate(run.tasks):
+        result = others[position] if position in others else enqueued(item)
+        if result.status in _IN_REDIS and known.replicas < item.settings.replicas:
+            info = info_of_result(item, result, now)
+            error = NotDurableError(info, known.replicas, item.settings.replicas, known.cause)
+            others[position] = replace(result, error=error)
+    return others
 
 
 def _enqueue_by_rules(run: EnqueueRun, now: Instant | None) -> Plan[OtherResults]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.cancellation import is_open, look_again, request_cancelation
 from pyasynq._broker.inspecting import actions, search, tasks, updates
-from pyasynq._broker.waiting import sleep_blocking
 from pyasynq._checks import seconds_of
+from pyasynq._clock import sleep_blocking
 from pyasynq.task import TaskState
 
 from ._base import InspectorBase
