@@ -25,7 +25,7 @@ from pyasynq.events import ServerWarning
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pyasynq._redis.driver_base import DriverBase
+    from pyasynq._redis.driver import DriverBase
 
 PAUSE: Final = 0.5
 """Seconds between two calls that write owed names, so that a removed queue is seen within a second."""

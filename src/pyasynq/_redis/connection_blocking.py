@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import hiredis
 
 from pyasynq._redis.failures import drop_tracebacks, failure_text, refusal_of
-from pyasynq._redis.login import login_commands, login_refusal
 from pyasynq._redis.redis_py import BROKEN, blocking_connection, pack_command, read_replies
 from pyasynq._redis.reply_errors import read_reply_error
-from pyasynq._redis.session import Session
-from pyasynq._redis.steps import Received, no_time
+from pyasynq._redis.session import Received, Session, login_commands, login_refusal, no_time
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyasynq._redis.plan import Argument, Reply
     from pyasynq._redis.reply_errors import ReplyError
-    from pyasynq._redis.steps import OpenAnswer
+    from pyasynq._redis.session import OpenAnswer
     from pyasynq._redis.url import RedisTarget
 
 _PIECE: Final = 65_536

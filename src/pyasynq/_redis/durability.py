@@ -16,15 +16,14 @@ from pyasynq._redis import guard
 from pyasynq._redis.exchange import exchange
 from pyasynq._redis.plan import Call, DurableCall, Plan, Replay
 from pyasynq._redis.reply_errors import ReplyError
-from pyasynq._redis.steps import Open, Send
+from pyasynq._redis.session import Open, Send
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from pyasynq._redis.exchange import CallResult
     from pyasynq._redis.plan import PlainCall, Reply
-    from pyasynq._redis.session import DriverState, Session
-    from pyasynq._redis.steps import Received, Step
+    from pyasynq._redis.session import DriverState, Received, Session, Step
 
 _T = TypeVar("_T")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.connection_async import AsyncConnection
     from pyasynq._redis.connection_blocking import BlockingConnection
     from pyasynq._redis.sentinel.primary_watch import PrimaryWatch
-    from pyasynq._redis.steps import OpenAnswer
+    from pyasynq._redis.session import OpenAnswer
     from pyasynq._redis.url import RedisTarget
     from pyasynq.embedded import EmbeddedServer
 

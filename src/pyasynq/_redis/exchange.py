@@ -22,16 +22,14 @@ from pyasynq._redis.reply_errors import (
     denied_commands,
     translate,
 )
-from pyasynq._redis.session import greet
-from pyasynq._redis.steps import Close, Open, Pause, Send
+from pyasynq._redis.session import Close, Open, Pause, Send, greet
 from pyasynq.errors import PyasynqError, RedisUnavailableError, ReplyLostError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from pyasynq._redis.plan import Argument, Call, PlainCall, Reply
-    from pyasynq._redis.session import DriverState, Session
-    from pyasynq._redis.steps import OpenAnswer, Received, Step
+    from pyasynq._redis.session import DriverState, OpenAnswer, Received, Session, Step
 
 _T = TypeVar("_T")
 CallResult: TypeAlias = "Reply | Exception"

@@ -15,8 +15,7 @@ from pyasynq._redis.connection_async import AsyncConnection
 from pyasynq._redis.durability import exchange_durably
 from pyasynq._redis.endpoint import Location
 from pyasynq._redis.plan import CommandCall, Replay
-from pyasynq._redis.session import MAX_CONNECTIONS, DriverState, all_busy, log_warning
-from pyasynq._redis.steps import Open, Pause, Send
+from pyasynq._redis.session import MAX_CONNECTIONS, DriverState, Open, Pause, Send, all_busy, log_warning
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence, Sized
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.cluster.visit import UnsettledCall, Visit
     from pyasynq._redis.exchange import CallResult
     from pyasynq._redis.plan import Call
-    from pyasynq._redis.session import Session
-    from pyasynq._redis.steps import Step
+    from pyasynq._redis.session import Session, Step
     from pyasynq._redis.url import RedisTarget
 
 _W = TypeVar("_W", bound="Sized")

@@ -13,8 +13,7 @@ from pyasynq._redis.cluster.visit import visit
 from pyasynq._redis.connection_blocking import BlockingConnection
 from pyasynq._redis.durability import exchange_durably
 from pyasynq._redis.endpoint import Location
-from pyasynq._redis.session import MAX_CONNECTIONS, all_busy
-from pyasynq._redis.steps import Open, Pause, Send
+from pyasynq._redis.session import MAX_CONNECTIONS, Open, Pause, Send, all_busy
 from pyasynq._redis.thread_waiter import ThreadWaiter
 from pyasynq.errors import ReplyLostError
 
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.cluster.visit import UnsettledCall, Visit
     from pyasynq._redis.exchange import CallResult
     from pyasynq._redis.plan import Call
-    from pyasynq._redis.session import DriverState, Session
-    from pyasynq._redis.steps import Step
+    from pyasynq._redis.session import DriverState, Session, Step
     from pyasynq._redis.url import RedisTarget
 
 _W = TypeVar("_W", bound="Sized")

@@ -1,25 +1,28 @@
-"""One connection's facts, one driver's state, and the greeting that learns what kind of server this is."""
+"""The session of one connection: its steps, login and greeting, and the state that a driver's sessions share.
+
+A step is what the pure part of a driver asks for; its answer is what it is told in return.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from pyasynq._redis.failures import unlike_redis
 from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError
-from pyasynq._redis.steps import Send
 from pyasynq._visible_text import visible
 from pyasynq.errors import RedisUnavailableError, RedisVersionError
 from pyasynq.events import ServerWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
 
     from pyasynq._clock import Clock
-    from pyasynq._redis.plan import Argument
-    from pyasynq._redis.steps import OpenAnswer, Received, Step
+    from pyasynq._redis.plan import Argument, Reply
+    from pyasynq._redis.url import RedisTarget
+    from pyasynq.errors import PyasynqError
 
 _log = logging.getLogger("pyasynq")
 MAX_CONNECTIONS: Final = 10
@@ -27,6 +30,58 @@ MAX_CONNECTIONS: Final = 10
 _OLDEST_VERSION: Final = (6, 2)
 _FLAGS_SINCE: Final = (7, 0)
 _FATAL: Final = frozenset({"NOAUTH", "WRONGPASS"})
+_ROLE: Final[tuple[Argument, ...]] = ("INFO", "replication")
+"""Not ROLE, for which users under access lists would need a right more. A server that refuses it is believed:
+a replica says READONLY before long."""
+_NOT_YET: Final = frozenset({"NOAUTH", "WRONGPASS", *WAITED_OUT})
+
+
+class Open(NamedTuple):
+    """Connect. The answer is an `OpenAnswer`."""
+
+    seconds: float
+
+
+class Send(NamedTuple):
+    """Send commands in one write and read a reply for each. The answer is `Received`."""
+
+    commands: Sequence[tuple[Argument, ...]]
+    seconds: float
+
+
+class Pause(NamedTuple):
+    """Wait. No answer."""
+
+    seconds: float
+
+
+class Close(NamedTuple):
+    """Drop the connection if there is one. No answer."""
+
+
+Step: TypeAlias = Open | Send | Pause | Close
+
+OpenAnswer: TypeAlias = "ReplyError | PyasynqError | str | None"
+"""None, or why there is no connection: what the server said, why none can be started, what broke."""
+
+
+class Received(NamedTuple):
+    """The replies up to the point where the connection broke, if it did.
+
+    Attributes:
+        replies: in the order of the commands.
+        broken: why there are fewer replies than commands; None when there are not.
+        sent: False when it is certain that not one byte of the commands left.
+    """
+
+    replies: list[Reply | ReplyError]
+    broken: str | None = None
+    sent: bool = True
+
+
+def no_time() -> Received:
+    """Return what comes of an exchange when connecting has taken all the time."""
+    return Received([], "no time was left for it", sent=False)
 
 
 def log_warning(warning: ServerWarning) -> None:
@@ -91,6 +146,41 @@ def all_busy(state: DriverState) -> RedisUnavailableError:
     """Return the error for a round that got no connection."""
     cause = f"all {MAX_CONNECTIONS} connections have been busy for {state.timeout:g} s"
     return RedisUnavailableError(state.address, cause)
+
+
+def login_commands(target: RedisTarget, protocol: int) -> list[tuple[Argument, ...]]:
+    """Return the commands that a new connection begins with; there may be none."""
+    commands: list[tuple[Argument, ...]] = []
+    if target.username is not None:
+        commands.append(("AUTH", target.username, target.password or ""))
+    elif target.password is not None:
+        commands.append(("AUTH", target.password))
+    if protocol == 3:
+        # Without the login: a server that does not know HELLO would only say that we are not logged in.
+        commands.append(("HELLO", 3))
+    if target.database:
+        commands.append(("SELECT", target.database))
+    if target.must_be_primary:
+        commands.append(_ROLE)
+    return commands
+
+
+def login_refusal(commands: Sequence[tuple[Argument, ...]], received: Received) -> ReplyError | str | None:
+    """Return why the server does not let us in, or None."""
+    if received.broken is not None:
+        return unlike_redis(received.broken)
+    for command, reply in zip(commands, received.replies, strict=True):
+        if command is _ROLE:
+            if isinstance(reply, ReplyError) and reply.code in _NOT_YET:
+                return reply
+            if not isinstance(reply, ReplyError) and b"role:master" not in reply.splitlines():
+                return "it is a replica; the fail-over is not over, or was not made by the Sentinels"
+        elif isinstance(reply, ReplyError):
+            if command[0] == "AUTH" and reply.code not in WAITED_OUT:
+                # A server that has no passwords answers ERR to one.
+                return ReplyError("WRONGPASS", reply.message)
+            return reply
+    return None
 
 
 def greet(

@@ -9,8 +9,7 @@ from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.durability import exchange_durably
 from pyasynq._redis.plan import Argument, Call, CommandCall, Replay, ScriptCall
 from pyasynq._redis.script import Script, ScriptForm
-from pyasynq._redis.session import DriverState, Session
-from pyasynq._redis.steps import Close, Open, Pause, Received, Send
+from pyasynq._redis.session import Close, DriverState, Open, Pause, Received, Send, Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,7 @@ from pyasynq._redis.cluster.slot_map import SLOTS, ClusterMap, guard_key, slot_o
 from pyasynq._redis.cluster.view import QUESTIONS, View
 from pyasynq._redis.cluster.visit import NO_ANSWER, UnsettledCall, Visit
 from pyasynq._redis.plan import CommandCall, DurableCall, Replay, ScriptCall
-from pyasynq._redis.session import DriverState
-from pyasynq._redis.steps import Pause
+from pyasynq._redis.session import DriverState, Pause
 from pyasynq.errors import RedisPermissionError, RedisReplyError, RedisUnavailableError, ReplyLostError
 from tests.unit.driver.scripted import ONE
 

@@ -7,7 +7,7 @@ import pytest
 from pyasynq._redis.cluster.visit import UnsettledCall, Visit, visit
 from pyasynq._redis.plan import Call, Replay
 from pyasynq._redis.reply_errors import ReplyError
-from pyasynq._redis.steps import Open, Received
+from pyasynq._redis.session import Open, Received
 from pyasynq.errors import RedisAuthenticationError, RedisPermissionError, RedisReplyError, ReplyLostError
 from tests.unit.driver.scripted import GREETING, ScriptedServer, call, command, evalsha
 

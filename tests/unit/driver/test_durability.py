@@ -7,7 +7,7 @@ from typing import Any
 from pyasynq._redis.durability import Confirmation, Confirmed, durably
 from pyasynq._redis.plan import DurableCall, Plan, Replay
 from pyasynq._redis.reply_errors import ReplyError
-from pyasynq._redis.steps import Received
+from pyasynq._redis.session import Received
 from tests.unit.driver.scripted import GREETING, ScriptedServer, call, command, evalsha
 
 FENCE = [("SET", "{q}:x:fence", 1, "EX", 1), ("WAIT", 2, 3750)]

@@ -8,7 +8,7 @@ from pyasynq._embedded.errors import EmbeddedServerError
 from pyasynq._redis.exchange import exchange
 from pyasynq._redis.plan import Replay
 from pyasynq._redis.reply_errors import ReplyError
-from pyasynq._redis.steps import Open, Received, Send
+from pyasynq._redis.session import Open, Received, Send
 from pyasynq.errors import (
     RedisAuthenticationError,
     RedisOutOfMemoryError,

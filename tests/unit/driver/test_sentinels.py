@@ -6,7 +6,7 @@ import pytest
 
 from pyasynq._redis.reply_errors import ReplyError
 from pyasynq._redis.sentinel.search import Ask, Enter, Found, Named, read_named, search
-from pyasynq._redis.steps import Received
+from pyasynq._redis.session import Received
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import ConfigurationError, RedisAuthenticationError, RedisTLSError
 

@@ -16,7 +16,7 @@ from pyasynq._redis.cluster.view import QUESTIONS, View
 from pyasynq._redis.cluster.visit import NO_ANSWER, UnsettledCall, Visit
 from pyasynq._redis.exchange import UNSETTLED, CallResult
 from pyasynq._redis.plan import DurableCall, ScriptCall
-from pyasynq._redis.steps import Pause
+from pyasynq._redis.session import Pause
 from pyasynq.errors import RedisReplyError, RedisUnavailableError, ReplyLostError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pyasynq._redis.durability import confirm
 from pyasynq._redis.exchange import Round
 from pyasynq._redis.plan import DurableCall
 from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError, translate
-from pyasynq._redis.steps import Received, Send
+from pyasynq._redis.session import Received, Send
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Sequence
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.addresses import Address
     from pyasynq._redis.exchange import CallResult
     from pyasynq._redis.plan import Argument, Call, PlainCall
-    from pyasynq._redis.session import DriverState, Session
-    from pyasynq._redis.steps import Step
+    from pyasynq._redis.session import DriverState, Session, Step
     from pyasynq.errors import PyasynqError
 
 _ELSEWHERE: Final = WAITED_OUT | {"MOVED", "ASK"}

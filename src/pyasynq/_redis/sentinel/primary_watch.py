@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pyasynq._redis.addresses import Address
     from pyasynq._redis.sentinel.search import Enter, Named
-    from pyasynq._redis.steps import OpenAnswer
+    from pyasynq._redis.session import OpenAnswer
     from pyasynq._redis.url import RedisTarget
 
 _INTERVAL: Final = 1.0

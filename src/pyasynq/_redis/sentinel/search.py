@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from pyasynq._checks import whole_number_of
 from pyasynq._redis.addresses import format_address
 from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError
-from pyasynq._redis.steps import Received
+from pyasynq._redis.session import Received
 from pyasynq.errors import ConfigurationError, PyasynqError, RedisAuthenticationError, nearest
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyasynq._redis.addresses import Address
     from pyasynq._redis.plan import Argument
-    from pyasynq._redis.steps import OpenAnswer
+    from pyasynq._redis.session import OpenAnswer
     from pyasynq._redis.url import RedisTarget
 
 _REFUSED: Final = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
