@@ -21,7 +21,7 @@ import sys
 from typing import TYPE_CHECKING
 
 # Imported at once: the submodule of the same name would hide the function, and it needs the errors anyway.
-from pyasynq.context import TaskContext, context
+from pyasynq.context import TaskContext, TaskFieldsFilter, context
 from pyasynq.errors import (
     ArchiveFullError,
     ArgumentsError,
@@ -87,7 +87,6 @@ from pyasynq.errors import (
 if TYPE_CHECKING:
     from pyasynq._app.handles import BlockingEnqueuedTask, BlockingTaskHandle, EnqueuedTask, TaskHandle
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TypedTask
-    from pyasynq._engine.log_records import TaskFieldsFilter
     from pyasynq.app import App
     from pyasynq.client import Client
     from pyasynq.config import GroupRule, SchedulerConfig, ServerConfig
@@ -119,7 +118,6 @@ if TYPE_CHECKING:
 _EXPORTS_BY_MODULE = {
     "pyasynq._app.handles": "BlockingEnqueuedTask BlockingTaskHandle EnqueuedTask TaskHandle",
     "pyasynq._app.typed_task": "CoroutineTask PlainTask TypedTask",
-    "pyasynq._engine.log_records": "TaskFieldsFilter",
     "pyasynq.app": "App",
     "pyasynq.client": "Client",
     "pyasynq.config": "GroupRule SchedulerConfig ServerConfig",

@@ -1,4 +1,4 @@
-"""What a handler can know and do about the task that it runs: `pyasynq.context()`."""
+"""What a handler can know and do about its task (`pyasynq.context()`), and the task's fields on log records."""
 
 from __future__ import annotations
 
@@ -251,6 +251,21 @@ def task_fields(task: RunningTask | None) -> dict[str, str | int]:
         "queue": task.queue,
         "attempt": task.message.retried + 1,
     }
+
+
+class TaskFieldsFilter(logging.Filter):
+    """Adds `task_id`, `task_type`, `queue` and `attempt` to records; empty outside of handlers.
+
+    Put it on a log *handler*: a logger's filter would not see the records of other loggers. It passes
+    every record, and leaves fields alone that a record brings itself.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add the fields and let the record pass."""
+        for name, value in task_fields(current_task.get(None)).items():
+            if name not in record.__dict__:
+                setattr(record, name, value)
+        return True
 
 
 def _check_amount(name: str, value: object) -> None:

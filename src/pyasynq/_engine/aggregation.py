@@ -12,7 +12,7 @@ from pyasynq._broker.enqueueing.chunks import compose_checked
 from pyasynq._broker.locks import find_holder
 from pyasynq._checks import seconds_of
 from pyasynq._engine.handlers.routes import awaited, received_task
-from pyasynq._engine.probing import answers
+from pyasynq._engine.queue_failures import is_reachable
 from pyasynq._engine.settle.settle_batches import SUSPECT_BYTES
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import (
@@ -199,7 +199,7 @@ class Aggregation:
                 return await self._registrar.run_one(plan, self._set.queue)
             except _WORTH_ANOTHER_TRY as error:
                 if len(aggregate.encoded) >= SUSPECT_BYTES and isinstance(error, ReplyLostError):
-                    breaks += await answers(parts.driver, self._set.queue)
+                    breaks += await is_reachable(parts.driver, self._set.queue)
                 if breaks >= _MOST_BREAKS:
                     raise
                 again, rest = True, backoff.next()

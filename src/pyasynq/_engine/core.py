@@ -39,12 +39,11 @@ from pyasynq._engine.services.recoverer import Recoverer
 from pyasynq._engine.services.subscriber import Subscriber
 from pyasynq._engine.services.syncer import Syncer
 from pyasynq._engine.settle.settle_queue import SettleQueue
-from pyasynq._engine.start_checks import check_clock, check_eviction
 from pyasynq._engine.take.intake import Intake
 from pyasynq._engine.take.queue_board import QueueBoard
 from pyasynq._engine.take.wake_up import WakeUp
 from pyasynq._redis.driver import AsyncDriver, BlockingDriver
-from pyasynq._redis.facts import require_supported, server_facts
+from pyasynq._redis.facts import check_clock, check_eviction, require_supported, server_facts
 from pyasynq._redis.key_watcher import Watcher
 from pyasynq._redis.subscription import Subscription
 from pyasynq._wire.keys import CANCEL_CHANNEL
@@ -143,7 +142,7 @@ class EngineCore:
             facts = await self._driver.run(server_facts())
             require_supported(facts)
             self._redis_time.learn(facts.redis_now)
-            check_clock(facts, self._clock, self._settings, self._events)
+            check_clock(facts, self._clock, self._settings.max_clock_skew, self._events)
             await self._check_eviction(facts)
             await self._try_rights(self._board.names)
             for service in self._build(facts):

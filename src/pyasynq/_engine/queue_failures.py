@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from pyasynq._backoff import Backoff
+from pyasynq._broker.settle import probe
 from pyasynq.events import RoundFailed
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from pyasynq._background.service import Service
     from pyasynq._clock import Clock
+    from pyasynq._redis.driver import AsyncDriver
 
 _R = TypeVar("_R")
 
@@ -80,3 +82,12 @@ class QueueFailures:
         self._until[queue] = self._clock.monotonic() + rest
         self._service.events.emit(RoundFailed(self._service.name, error, rest, self._service.node, queue))
         return rest
+
+
+async def is_reachable(driver: AsyncDriver, queue: str) -> bool:
+    """Return whether the server of a queue answers a small call now: tells a refusal from an outage."""
+    try:
+        await driver.run(probe(queue))
+    except Exception:  # noqa: BLE001 - any error means that nothing is known about the call that failed before
+        return False
+    return True

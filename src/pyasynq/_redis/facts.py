@@ -1,13 +1,18 @@
-"""What the Redis or Valkey at the other end is, and whether it answers."""
+"""What the Redis or Valkey at the other end is, whether it answers, and what workers are warned of."""
 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import CommandCall, Place, Plan, Replay
 from pyasynq.errors import RedisPermissionError, RedisReplyError, RedisVersionError
+from pyasynq.events import ServerWarning
+
+if TYPE_CHECKING:
+    from pyasynq._clock import Clock
+    from pyasynq.events import Events
 
 _OLDEST: Final = (6, 2)
 _VERSION_UNTOLD: Final = "7.0"
@@ -56,6 +61,35 @@ def require_supported(facts: ServerFacts) -> None:
     """Raise `RedisVersionError` for a server that is older than Redis 6.2."""
     if facts.version < _OLDEST:
         raise RedisVersionError(".".join(map(str, facts.version)) or "of an unknown version")
+
+
+def check_eviction(facts: ServerFacts, events: Events) -> bool:
+    """Warn about a Redis that evicts; return whether it does."""
+    policy = facts.maxmemory_policy
+    if not policy or policy == "noeviction":
+        return False
+    events.emit(
+        ServerWarning(
+            "eviction",
+            f"Redis evicts keys when it is full (maxmemory-policy is {policy}), and tasks with them: "
+            "set maxmemory-policy to noeviction",
+        ),
+    )
+    return True
+
+
+def check_clock(facts: ServerFacts, clock: Clock, max_skew: float, events: Events) -> None:
+    """Warn about a clock of this host that is more than `max_skew` seconds off that of Redis."""
+    skew = clock.now().timestamp - facts.redis_now.timestamp
+    if abs(skew) > max_skew:
+        direction = "ahead of" if skew > 0 else "behind"
+        events.emit(
+            ServerWarning(
+                "clock-skew",
+                f"the clock of this host is {abs(skew):.1f} s {direction} that of Redis: tasks that are "
+                "enqueued here for a later time will be run at a wrong one; synchronise the clocks",
+            ),
+        )
 
 
 def check_health() -> Plan[None]:

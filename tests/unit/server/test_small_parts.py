@@ -17,13 +17,11 @@ from pyasynq._background.signals import SignalWatch
 from pyasynq._clock import Instant
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.lease.stuck_rule import OverdueRule
-from pyasynq._engine.log_records import install_task_fields
 from pyasynq._engine.run.attempt import Attempt, Phase
 from pyasynq._engine.settings import EngineSettings
-from pyasynq._engine.start_checks import check_clock, check_eviction
-from pyasynq._redis.facts import ServerFacts
+from pyasynq._redis.facts import ServerFacts, check_clock, check_eviction
 from pyasynq.config import ServerConfig
-from pyasynq.context import context, current_task
+from pyasynq.context import TaskFieldsFilter, context, current_task
 from pyasynq.errors import ServerStateError, TaskCanceledError, TaskTimeoutError
 from pyasynq.events import Events, ServerWarning
 from tests.attempts import attempt
@@ -180,7 +178,7 @@ def test_h15_a_wrong_clock_is_warned_about(codes: list[str], skew: float) -> Non
     events.subscribe(ServerWarning, lambda warning: warned.append(warning.code))
     clock = FakeClock(1_000)
     facts = ServerFacts("redis", (7, 0, 0), "noeviction", 100, Instant.from_timestamp(1_000 - skew))
-    check_clock(facts, clock, EngineSettings(), events)
+    check_clock(facts, clock, EngineSettings().max_clock_skew, events)
     assert codes == warned
 
 
@@ -216,10 +214,8 @@ def records() -> Iterator[list[logging.LogRecord]]:
     handler = Keep()
     logger = logging.getLogger("somebody.elses")
     logger.addHandler(handler)
-    uninstall = install_task_fields([handler])
+    handler.addFilter(TaskFieldsFilter())
     yield received
-    uninstall()
-    assert [] == handler.filters
     logger.removeHandler(handler)
 
 

@@ -6,7 +6,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._engine.log_records import TaskFieldsFilter
+from pyasynq.context import TaskFieldsFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._background.service import Service
-from pyasynq._engine.probing import answers
+from pyasynq._engine.queue_failures import is_reachable
 from pyasynq.errors import ReplyLostError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Syncer(Service):
         """Send an outcome that may itself be why it fails; return its error, and whether Redis answers."""
         [result] = await self._send([batch])
         failure = result if isinstance(result, Exception) else None
-        healthy = failure is None or await answers(self._parts.driver, batch.queue)
+        healthy = failure is None or await is_reachable(self._parts.driver, batch.queue)
         # The refusal is told already if something else is written instead.
         left = self._parts.settles.confirm(batch, result, blamed=failure is not None and healthy)
         return left, healthy
