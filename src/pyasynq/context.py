@@ -1,4 +1,4 @@
-"""What a handler can know and do about its task (`pyasynq.context()`), and the task's fields on log records."""
+"""What a handler can know and do about its task: `pyasynq.context()`; and its fields on log records."""
 
 from __future__ import annotations
 

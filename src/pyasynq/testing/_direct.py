@@ -1,4 +1,4 @@
-"""Clients and drivers of a test: asyncio on the outside, blocking within.
+"""Clients and drivers of a test, asyncio outside and blocking within; and what only a kit does to tasks.
 
 The server is a process on this machine that answers in microseconds. Nothing stays open in an event loop, so
 nothing has to be closed there, and coroutines meet no other order than the one in which they call.
@@ -6,20 +6,29 @@ nothing has to be closed there, and coroutines meet no other order than the one 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+import uuid
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyasynq import sync
+from pyasynq._broker.dequeue import Rules, Terms, dequeue
+from pyasynq._broker.leases import RAN_ALONE
 from pyasynq._redis.driver import AsyncDriver, BlockingDriver
+from pyasynq._redis.plan import CommandCall, Replay, ask
+from pyasynq._wire.keys import queue_keys
+from pyasynq._wire.messages import decode_task_message
 from pyasynq.client import Client
+from pyasynq.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from pyasynq._clock import Clock
+    from pyasynq._clock import Clock, Instant
     from pyasynq._redis.plan import Plan
     from pyasynq._redis.url import RedisTarget
 
 _T = TypeVar("_T")
+
+_NOT_NOW: Final = ("process_at", "process_in", "group")
 
 
 class DirectDriver(AsyncDriver):
@@ -68,3 +77,35 @@ class QueuePlace:
     def open_blocking_client(self, **settings: Any) -> sync.Client:
         """Make a blocking client."""
         return sync.Client(self.url, clock=self.clock, client_name="pyasynq-testing", **settings)
+
+
+def without_waiting(task: Task) -> Task:
+    """Return a task that is pending as soon as it is enqueued."""
+    options = {name: value for name, value in task.options.items() if name not in _NOT_NOW}
+    return Task(task.type, task.payload, **options)  # type: ignore[arg-type] # some of the options of a task
+
+
+def put_in_front(driver: BlockingDriver, queue: str, task_id: str) -> None:
+    """Make a pending task the next one of its queue."""
+    pending = queue_keys(queue).pending
+    for command in (("LREM", pending, 1, task_id), ("RPUSH", pending, task_id)):
+        driver.run(ask(CommandCall(command, pending, Replay.NEVER)))
+
+
+def take_and_die(
+    driver: BlockingDriver, queues: Iterable[str], limit: int, now: Instant
+) -> list[tuple[str, str]]:
+    """Take up to `limit` tasks, as a worker does that is killed then; return their types and ids."""
+    server = f"crashed-{uuid.uuid4()}"
+    alone = RAN_ALONE if limit == 1 else ""
+    taken: list[tuple[str, str]] = []
+    for queue in queues:
+        room = limit - len(taken)
+        if room <= 0:
+            break
+        answer = driver.run(dequeue(queue, limit=room, token=f"{server}/1{alone}", now=now))
+        if answer.rules is not Rules.PLAIN:
+            terms = Terms(answer.rules)
+            answer = driver.run(dequeue(queue, limit=room, token=f"{server}/2{alone}", terms=terms, now=now))
+        taken += [(decode_task_message(one.message).type, one.id) for one in answer.tasks]
+    return taken

@@ -23,10 +23,8 @@ from pyasynq.errors import InvalidOptionError, ServerStateError
 from pyasynq.events import Events
 from pyasynq.options import DEFAULT_QUEUE
 from pyasynq.testing._assertions import Assertions
-from pyasynq.testing._crash import take_and_die
 from pyasynq.testing._database import database
-from pyasynq.testing._direct import QueuePlace
-from pyasynq.testing._next_task import put_in_front, without_waiting
+from pyasynq.testing._direct import QueuePlace, put_in_front, take_and_die, without_waiting
 from pyasynq.testing._recorder import RecordedRouter, Recorder
 from pyasynq.testing._report import Attempt, Report
 from pyasynq.testing._schedules import Schedules
