@@ -30,9 +30,7 @@ EVENT_CLASSES = [
     for value in vars(all_events).values()
     if inspect.isclass(value) and issubclass(value, tuple) and value is not tuple
 ]
-QUICK = EngineSettings(
-    heartbeat_interval=0.05, syncer_interval=0.1, recoverer_interval=0.1, sweep_interval=0.02
-)
+QUICK = EngineSettings(heartbeat_interval=0.05, syncer_interval=0.1, look_interval=0.1, sweep_interval=0.02)
 """Settings under which nothing takes long; leases as in production."""
 
 

@@ -33,7 +33,7 @@ QUICK: dict[str, Any] = {
     "lease": 2,
     "heartbeat_interval": 0.5,
     "own_slack": 1,
-    "recoverer_interval": 0.25,
+    "look_interval": 0.25,
     "syncer_interval": 0.25,
 }
 """Engine settings of tests that wait for leases to lapse."""

@@ -118,7 +118,7 @@ class ServerConfig:
     task_check_interval: Duration = 1.0
     """How often empty queues are looked at where Redis cannot wake the server."""
     delayed_task_check_interval: Duration = 5.0
-    """The longest rest of the forwarder."""
+    """The longest rest of the forwarder. Below 3 s, all queues are looked at as often."""
     janitor_interval: Duration = 8.0
     janitor_batch_size: int = 100
     health_check: HealthCheck | None = None

@@ -68,7 +68,7 @@ class WorkerStopped(Scenario):
         pid = stage.random.choice(stage.fleet.pids())
         engine = stage.engine
         with stage.fault("SIGSTOP of a worker", [pid]), frozen(pid):
-            await asyncio.sleep(engine.lease + engine.own_slack + engine.recoverer_interval)
+            await asyncio.sleep(engine.lease + engine.own_slack + engine.look_interval)
             await stage.pause(1, 3)
 
 

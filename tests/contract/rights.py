@@ -43,6 +43,7 @@ from pyasynq._broker.leases import (
     recover,
     renew,
 )
+from pyasynq._broker.queue_readings import QueueReader, read_time
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
@@ -159,6 +160,9 @@ def worker_work() -> list[Plan[Any]]:
     return [
         *producer_work(),
         server_facts(),
+        read_time("default"),
+        QueueReader("default").exists(),
+        *QueueReader("default").heads(),
         dequeue("default", limit=9, token="t", now=None),
         dequeue("default", limit=9, token="t", terms=RATED, now=NOW),
         dequeue("default", limit=9, token="t", terms=RATED, now=NOW),

@@ -141,7 +141,7 @@ async def test_queues_on_all_nodes_wake_a_worker_that_rests(cluster: Cluster) ->
         del task
 
     config = ServerConfig(queues=dict.fromkeys(queues, 1), concurrency=10)
-    settings = dataclasses.replace(QUICK, safety_poll=1_000)
+    settings = dataclasses.replace(QUICK, look_interval=1_000, held_poll=1_000)
     async with serving(cluster.url, handle, config, settings) as running:
         for number in range(10):
             for queue in queues:

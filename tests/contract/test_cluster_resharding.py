@@ -11,16 +11,18 @@ import pytest
 from pyasynq import sync
 from pyasynq._broker.delayed import forward
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq._redis import key_watcher as wakeup
+from pyasynq._engine.settings import EngineSettings
 from pyasynq._redis.cluster.slot_map import slot_of
+from pyasynq._redis.driver import AsyncDriver
 from pyasynq._redis.key_watcher import Watcher
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ask
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.keys import queue_keys
 from pyasynq.config import ServerConfig
 from pyasynq.errors import RedisUnavailableError
+from pyasynq.events import RoundFinished
 from pyasynq.task import Task
-from tests.fix_engine import serving
+from tests.fix_engine import do_nothing, is_watched, serving
 from tests.invariants import check_invariants
 from tests.redis_6 import is_redis_6
 from tests.run_async import run_async
@@ -162,10 +164,9 @@ async def _arm(watcher: Watcher, changes: asyncio.Queue[str], key: str) -> None:
 
 @run_async
 async def test_h14_who_watches_an_empty_list_that_moves_is_told_after_the_next_arm(
-    cluster: Cluster, source: Node, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, source: Node
 ) -> None:
-    """Redis pushes nothing then; the slow poll beside the watch arms anew."""
-    monkeypatch.setattr(wakeup, "_ARMED_SECONDS", 0.0)
+    """Redis pushes nothing then. The slow poll alongside the watch learns of the move, and an arm follows."""
     changes: asyncio.Queue[str] = asyncio.Queue()
     to = cluster.other_than(source)
     watcher = Watcher(parse_redis_url(cluster.url), changes.put_nowait)
@@ -173,6 +174,9 @@ async def test_h14_who_watches_an_empty_list_that_moves_is_told_after_the_next_a
         await _arm(watcher, changes, KEYS.pending)
         await asyncio.to_thread(cluster.move, SLOT, to)
         assert changes.empty()
+        driver = AsyncDriver(parse_redis_url(cluster.url))
+        await driver.run(get(KEYS.task("a")))
+        await driver.close()
         await _arm(watcher, changes, KEYS.pending)
         assert 1 == len(watcher._servers)
         await asyncio.to_thread(to.client.lpush, KEYS.pending, "x")
@@ -180,6 +184,28 @@ async def test_h14_who_watches_an_empty_list_that_moves_is_told_after_the_next_a
         await asyncio.to_thread(to.client.delete, KEYS.pending)
     finally:
         await watcher.close()
+
+
+@run_async
+async def test_d25_a_worker_watches_an_empty_queue_at_the_node_that_it_moves_to(
+    cluster: Cluster, source: Node
+) -> None:
+    """The look is sent on to that node, and the worker has the next task reported there."""
+    to = cluster.other_than(source)
+    settings = EngineSettings(look_interval=0.1)
+    async with serving(cluster.url, do_nothing, settings=settings) as running:
+        [queue] = running.queues
+        while not is_watched(queue):
+            await running.recorder.wait(RoundFinished, new=True)
+        await asyncio.to_thread(cluster.move, SLOT, to)
+        assert running.server._engine is not None
+        servers = running.server._engine._wake_up._watcher._servers
+        keys = {KEYS.pending, KEYS.scheduled}
+        while to.address not in servers or not keys <= servers[to.address]._armed:
+            await running.recorder.wait(RoundFinished, new=True)
+        await running.client.enqueue(Task("t", task_id="a"))
+        await running.finished("a")
+        await running.settled()
 
 
 @run_async

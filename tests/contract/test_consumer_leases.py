@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.factories import Tasks
     from tests.fix_drivers import OwnServer
 
-NO_RECOVERY = dataclasses.replace(QUICK, recoverer_interval=1_000)
+NO_RECOVERY = dataclasses.replace(QUICK, look_interval=1_000)
 RECOVERY = dataclasses.replace(QUICK, lease=1, own_slack=0)
 
 

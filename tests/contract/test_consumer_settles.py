@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.fix_consumer import Consuming
     from tests.fix_drivers import OwnServer
 
-SHORT = dataclasses.replace(QUICK, lease=1, own_slack=0, heartbeat_interval=1_000, recoverer_interval=1_000)
+SHORT = dataclasses.replace(QUICK, lease=1, own_slack=0, heartbeat_interval=1_000, look_interval=1_000)
 """Leases that nobody renews, and tasks that nobody recovers."""
 
 

@@ -54,7 +54,7 @@ async def test_a_take_hands_out_what_there_is_up_to_its_limit_oldest_first(
 @run_async
 async def test_h14_a_take_that_waits_is_woken_by_an_enqueue(redis_url: str) -> None:
     """Long before the safety poll, and by whatever client."""
-    settings = dataclasses.replace(QUICK, safety_poll=1_000)
+    settings = dataclasses.replace(QUICK, look_interval=1_000)
     async with consuming(redis_url, settings=settings) as c:
         waiting = asyncio.create_task(c.consumer.lease(limit=5))
         queue = c.engine._intake.board.queues[0]

@@ -116,8 +116,8 @@ async def test_d45_a_worker_registers_its_queues_that_have_tasks(redis_url: str,
     config = ServerConfig(queues={"default": 1, "empty": 1})
     async with serving(redis_url, do_nothing, config) as running:
         while not listed(tasks.client):
-            await running.next_round("queue_watch")
-        await running.next_round("queue_watch")
+            await running.next_round("queue_look")
+        await running.next_round("queue_look")
     assert {b"default"} == listed(tasks.client)
 
 

@@ -271,7 +271,7 @@ class Forgetful(list[Any]):
 @run_async
 async def test_a_child_that_computes_holds_up_neither_loop_nor_leases(redis_url: str, serve: Serve) -> None:
     """It holds its interpreter's lock for longer than a lease, and the worker goes on."""
-    settings = QUICK.__class__(lease=1, heartbeat_interval=0.1, sweep_interval=0.02, recoverer_interval=0.1)
+    settings = QUICK.__class__(lease=1, heartbeat_interval=0.1, sweep_interval=0.02, look_interval=0.1)
     async with serve(settings=settings) as running:
         await (await work.where.enqueue()).result(timeout=30)
         handle = await work.compute.enqueue(2.5)

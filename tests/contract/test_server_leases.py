@@ -150,7 +150,7 @@ async def test_leases_are_renewed_while_a_handler_runs(
 ) -> None:
     """A lease of 2 seconds lasts for 3."""
     gate = Gate()
-    settings = dataclasses.replace(QUICK, lease=2, recoverer_interval=1_000)
+    settings = dataclasses.replace(QUICK, lease=2, look_interval=1_000)
     async with serving(redis_url, gate, settings=settings) as running:
         await running.client.enqueue("t", task_id="a")
         await gate.begun.wait()

@@ -12,6 +12,7 @@ import pytest
 from pyasynq._broker.servers import list_servers
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
+from pyasynq._wire.keys import queue_keys
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
@@ -178,6 +179,7 @@ async def test_h20_a_service_that_cannot_do_its_work_rests_longer_and_longer(own
         await running.recorder.wait(RoundFinished, lambda event: event.service == "forwarder")
         with own_server.connect() as client:
             client.execute_command("ACL", "SETUSER", "default", "-@scripting")
+            client.zadd(queue_keys("default").scheduled, {"a": 1})
             assert running.server._engine is not None
             services = {service.name: service for service in running.server._engine._started}
             while (
@@ -191,6 +193,7 @@ async def test_h20_a_service_that_cannot_do_its_work_rests_longer_and_longer(own
                 services["forwarder"].wake()
                 await running.recorder.wait(RoundFailed, lambda event: event.service == "forwarder", new=True)
             client.execute_command("ACL", "SETUSER", "default", "+@scripting")
+            client.delete(queue_keys("default").scheduled)
     assert failures[0].rest < failures[3].rest
 
 

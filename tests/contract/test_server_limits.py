@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.factories import Tasks
     from tests.invariants import RedisClient
 
-PATIENT = dataclasses.replace(QUICK, safety_poll=1_000)
+PATIENT = dataclasses.replace(QUICK, look_interval=1_000, held_poll=1_000)
 """Settings under which nothing but a report of Redis, or the end of a wait, makes a server look again."""
 
 

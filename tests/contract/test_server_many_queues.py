@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 QUEUES = 40
 TASKS = 30
 MOST_ASKS_PER_TASK = 3
-NO_POLLS = EngineSettings(safety_poll=1_000.0)
+NO_POLLS = EngineSettings(look_interval=1_000.0)
 """Settings under which no queue is asked because time has passed."""
 
 

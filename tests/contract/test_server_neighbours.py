@@ -160,7 +160,7 @@ async def test_d02_services_of_other_nodes_do_not_wait_for_a_silent_one(own_clus
     queues = await asyncio.to_thread(queues_of_each_node, own_cluster)
     config = ServerConfig(queues=dict.fromkeys(queues, 1), concurrency=10, janitor_interval=1)
     silent = own_cluster.primaries[0]
-    settings = dataclasses.replace(AT_ONCE, lease=30, recoverer_interval=0.02)
+    settings = dataclasses.replace(AT_ONCE, lease=30, look_interval=0.02)
     async with serving(own_cluster.url, do_nothing, config, settings) as running:
         nodes = {event.node for event in running.recorder.of(RoundFinished) if event.service == "recoverer"}
         while nodes != {format_address(one.address) for one in own_cluster.primaries}:

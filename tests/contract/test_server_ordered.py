@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import Inspector
+from pyasynq._background.redis_time import RedisTime
 from pyasynq._broker.servers import write_server_state
+from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.services.peer_watch import PeerWatch
 from pyasynq._engine.settings import EngineSettings
+from pyasynq._engine.take.queue_board import QueueBoard
+from pyasynq._redis.driver import AsyncDriver
+from pyasynq._redis.url import parse_redis_url
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
 ORDERED: dict[str, int | Queue] = {"default": Queue(ordered=True)}
-NO_POLLS = dataclasses.replace(QUICK, safety_poll=1_000)
+NO_POLLS = dataclasses.replace(QUICK, look_interval=1_000, held_poll=1_000)
 """What is woken here was woken by Redis."""
 
 
@@ -382,8 +387,17 @@ async def test_a_server_in_go_on_a_limited_queue_is_reported_once(
 
 
 @run_async
-async def test_a_server_without_limits_asks_nothing_of_the_others() -> None:
-    """What is off costs nothing: there is not even a connection here."""
-    parts = SimpleNamespace(events=Events(), settings=QUICK)
+async def test_a_server_without_limits_counts_the_others_and_reads_no_record(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """What is off costs nothing."""
+    BlockingPerformer(redis_client)(write_server_state(record("go", queues={"default": 1}), [], ttl=60))
+    driver, board = AsyncDriver(parse_redis_url(redis_url)), QueueBoard(["default"])
+    time = RedisTime(SYSTEM_CLOCK)
+    parts = SimpleNamespace(events=Events(), settings=QUICK, driver=driver, board=board, redis_time=time)
     watch = PeerWatch(parts, frozenset)  # type: ignore[arg-type]
+    board.note_servers(7)
     assert QUICK.heartbeat_interval == await watch.round()
+    assert (1, {}) == (board._servers, watch._peers)
+    await driver.close()
+    redis_client.flushdb()

@@ -119,7 +119,7 @@ async def test_w21_a_redis_that_is_away_is_asked_with_growing_rests(own_server: 
         del task
 
     config = ServerConfig(task_check_interval=0.01)
-    settings = EngineSettings(sweep_interval=0.02, safety_poll=0.01)
+    settings = EngineSettings(sweep_interval=0.02, look_interval=0.01)
     async with serving(own_server.url, handle, config, settings) as running:
         await running.next_round("processor")
         own_server.stop()

@@ -96,7 +96,7 @@ async def test_max_tasks_ends_after_so_many_attempts(redis_url: str, tasks: Task
 @run_async
 async def test_h14_an_idle_server_is_woken_for_each_task(redis_url: str) -> None:
     """Not by its polls, which are far apart here."""
-    settings = dataclasses.replace(QUICK, safety_poll=1_000)
+    settings = dataclasses.replace(QUICK, look_interval=1_000)
     config = ServerConfig(task_check_interval=1_000)
     async with serving(redis_url, do_nothing, config, settings) as running:
         for number in range(5):
@@ -115,7 +115,7 @@ async def test_h14_a_second_queue_is_woken_while_the_first_is_busy(redis_url: st
         if task.type == "long":
             await gate.wait()
 
-    settings = dataclasses.replace(QUICK, safety_poll=1_000)
+    settings = dataclasses.replace(QUICK, look_interval=1_000)
     config = ServerConfig(queues={"one": 1, "two": 1}, task_check_interval=1_000)
     async with serving(redis_url, handle, config, settings) as running:
         await running.client.enqueue("long", queue="one", task_id="long")
@@ -150,7 +150,7 @@ async def test_a_paused_queue_gives_nothing_and_wakes_when_it_is_resumed(
 ) -> None:
     """Watched like its tasks, without spinning."""
     redis_client.set(tasks.keys.paused, int(time.time()))
-    settings = dataclasses.replace(QUICK, safety_poll=1_000)
+    settings = dataclasses.replace(QUICK, look_interval=1_000)
     async with serving(redis_url, do_nothing, ServerConfig(task_check_interval=1_000), settings) as running:
         await running.client.enqueue("t", task_id="a")
         for _ in range(10):

@@ -86,7 +86,7 @@ async def test_h01_the_lease_of_a_task_whose_settle_is_outstanding_is_renewed(
 ) -> None:
     """The heartbeat goes on until Redis has confirmed the outcome."""
     gate = Gate()
-    settings = dataclasses.replace(QUICK, syncer_interval=1_000, lease=2, recoverer_interval=1_000)
+    settings = dataclasses.replace(QUICK, syncer_interval=1_000, lease=2, look_interval=1_000)
     async with serving(redis_url, gate, settings=settings) as running:
         await running.client.enqueue("t", task_id="a")
         await gate.begun.wait()

@@ -69,7 +69,7 @@ async def test_h14_a_task_that_nobody_was_told_of_starts_within_six_seconds(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a slot moves while its list is empty: Redis says nothing then. The safety poll finds it."""
-    assert EngineSettings().safety_poll < 6
+    assert EngineSettings().look_interval < 6
     swallowed = asyncio.Event()
 
     def swallow(watcher: ServerWatcher, keys: list[bytes] | None) -> None:
@@ -92,7 +92,7 @@ async def test_one_of_many_servers_leaves_a_task_to_others_and_then_takes_it(
     """It looks for the task without asking for it, and asks when it is still there."""
     draw_the_last_place(monkeypatch)
     # The number of servers is known long before the queue is looked at anyway.
-    settings = EngineSettings(heartbeat_interval=0.1, safety_poll=NEVER)
+    settings = EngineSettings(heartbeat_interval=0.1, look_interval=NEVER)
     async with serving(redis_url, do_nothing, settings=settings) as running:
         await idle(running)
         redis_client.zadd("asynq:servers", {f"server {number}": 2**40 for number in range(500)})
@@ -160,7 +160,7 @@ async def test_h14_a_task_that_comes_before_the_watch_is_taken_at_once(
     read_tracked = ServerWatcher._read_tracked
     late = asyncio.Event()
 
-    async with serving(redis_url, do_nothing, settings=EngineSettings(safety_poll=NEVER)) as running:
+    async with serving(redis_url, do_nothing, settings=EngineSettings(look_interval=NEVER)) as running:
         await idle(running)
 
         async def enqueue_first(watcher: ServerWatcher, *arguments: Any) -> bool:

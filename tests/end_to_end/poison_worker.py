@@ -38,7 +38,7 @@ def main() -> int:
         lease=2,
         own_slack=1,
         heartbeat_interval=0.5,
-        recoverer_interval=0.5,
+        look_interval=0.5,
         silence_least=0.1,
     )
     return server.run_forever(handle)

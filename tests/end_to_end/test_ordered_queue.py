@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EARLY = "task 1 was begun before task 0 had ended"
-QUICK = {"lease": 2, "heartbeat_interval": 0.3, "own_slack": 0, "recoverer_interval": 0.2}
+QUICK = {"lease": 2, "heartbeat_interval": 0.3, "own_slack": 0, "look_interval": 0.2}
 
 
 @pytest.mark.long

@@ -215,7 +215,7 @@ def test_a_server_inside_another_program_does_not_end_it_and_keeps_the_leases_of
         assert 0 == host.end()
     assert {task_id} == active(redis_client)
     if loop == "asyncio":
-        with Worker(redis_url, engine={"lease": 2, "own_slack": 1, "recoverer_interval": 0.25}) as worker:
+        with Worker(redis_url, engine={"lease": 2, "own_slack": 1, "look_interval": 0.25}) as worker:
             worker.wait_for(f"started {task_id}")
             assert b"1" == task_field(redis_client, task_id, "x:crashes")
             worker.say("release")

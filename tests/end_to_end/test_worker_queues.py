@@ -114,7 +114,7 @@ def test_h14_an_idle_worker_is_woken_for_what_a_go_client_enqueues(
     redis_url: str, redis_client: RedisClient, state: str
 ) -> None:
     """Raw commands as Go sends them, and no poll that could have found the task."""
-    quiet = {"safety_poll": NEVER}
+    quiet = {"look_interval": NEVER}
     with Worker(redis_url, engine=quiet, delayed_task_check_interval=NEVER) as worker:
         [first] = enqueue(redis_url, "mark")
         worker.wait_for(f"ran {first}")

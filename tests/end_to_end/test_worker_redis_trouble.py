@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
-CAREFUL = {"heartbeat_interval": 0.5, "syncer_interval": 0.5, "safety_poll": 1.0}
+CAREFUL = {"heartbeat_interval": 0.5, "syncer_interval": 0.5, "look_interval": 1.0}
 """Engine settings of tests in which Redis is away; leases are as long as ever."""
 
 
@@ -107,7 +107,7 @@ def test_a_paused_queue_rests_and_goes_on_when_it_is_resumed(
     redis_url: str, redis_client: RedisClient
 ) -> None:
     """Another queue is served meanwhile, and the end of the pause is noticed without a poll."""
-    with Worker(redis_url, engine={"safety_poll": 600.0}, queues={"default": 1, "other": 1}) as worker:
+    with Worker(redis_url, engine={"look_interval": 600.0}, queues={"default": 1, "other": 1}) as worker:
         [first] = enqueue(redis_url, "mark")
         worker.wait_for(f"ran {first}")
         redis_client.set("asynq:{default}:paused", 1)

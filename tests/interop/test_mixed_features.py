@@ -349,7 +349,7 @@ async def test_h14_an_idle_python_worker_is_woken_for_the_tasks_of_a_go_client(
     go_peer: GoPeer, redis_url: str, redis_client: RedisClient
 ) -> None:
     """Redis tells it, also of a task that becomes due; it would look by itself an hour later."""
-    settings = replace(QUICK, safety_poll=3_600.0)
+    settings = replace(QUICK, look_interval=3_600.0)
     async with serving(redis_url, do_nothing, settings=settings) as running:
         at_once: dict[str, Any] = {}
         for options in (at_once, at_once, {"process_in": 1}):

@@ -93,6 +93,12 @@ class NodeServices(Service):
         for member in self._members.values():
             member.wake()
 
+    def wake_for(self, node: str) -> None:
+        """End the rest of the service of a node."""
+        member = self._members.get(node)
+        if member is not None:
+            member.wake()
+
     async def stop(self, limit: float = math.inf) -> bool:
         """Stop all services at the same time; return whether they ended in time."""
         in_time = await super().stop(limit)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 
 _AWAY: Final = (RedisUnavailableError, ReplyLostError, RedisAuthenticationError)
-_PROOFS: Final = frozenset({"heartbeater", "recoverer", "janitor", "scheduler heartbeat"})
+_PROOFS: Final = frozenset({"heartbeater", "queue_look", "scheduler heartbeat"})
 """Services of which each round asks Redis something; a round of the others may have had nothing to ask."""
 _LATE_SECONDS: Final = 10.0
 """How long after an outage a round of its time may still fail: twice the time-out of an exchange."""

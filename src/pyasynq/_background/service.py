@@ -83,6 +83,10 @@ class Service:
         """End the rest, or the next one when a round is going on."""
         self._rest.wake()
 
+    def wake_for(self, node: str) -> None:  # noqa: ARG002 - there is one for each node of a cluster only
+        """End the rest of the service that works for a node of a cluster."""
+        self.wake()
+
     async def start(self) -> None:
         """Enter and begin with the rounds; nothing happens when the service is running."""
         if self._task is not None:

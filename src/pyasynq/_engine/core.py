@@ -34,7 +34,7 @@ from pyasynq._engine.services.peer_watch import PeerWatch
 from pyasynq._engine.services.processor import Processor
 from pyasynq._engine.services.progress_writer import ProgressWriter
 from pyasynq._engine.services.publisher import Publisher
-from pyasynq._engine.services.queue_watch import QueueWatch
+from pyasynq._engine.services.queue_look import QueueLook
 from pyasynq._engine.services.recoverer import Recoverer
 from pyasynq._engine.services.subscriber import Subscriber
 from pyasynq._engine.services.syncer import Syncer
@@ -221,6 +221,7 @@ class EngineCore:
 
     def _queues_changed(self, name: str, change: str) -> None:
         self._intake.serve()
+        self._look.wake()
         self._forwarder.wake()
         self._processor.wake()
         self._events.emit(QueueChanged(self.server_id, name, change))
@@ -267,15 +268,19 @@ class EngineCore:
         )
         self._processor = Processor(parts, sink, self._intake, self._wake_up)
         self._progress_writer = ProgressWriter(parts)
+        changed: set[str] = set()
         self._forwarder = self._for_each_node(
-            Forwarder.name, lambda _, queues: Forwarder(parts, queues, self._wake_up)
+            Forwarder.name, lambda _, queues: Forwarder(parts, queues, self._wake_up, changed)
         )
-        self._connect_bells()
+        self._recoverer = self._make_recoverer(facts.uptime_seconds)
+        self._look = self._make_look()
+        self._connect_bells(changed)
         publisher = (Publisher(parts),) if self._config.event_stream_lengths else ()
         self._lasting = len(publisher) + 2
         # Stopped in the reverse order: what sends stops before what receives. The syncer and the heartbeater
         # outlive the processor, so that late outcomes are still written and leases renewed while it drains;
         # the publisher outlives them all, since it tells of what they do.
+        # The look comes before all that use what it has read.
         return (
             *publisher,
             self._heartbeater,
@@ -284,10 +289,10 @@ class EngineCore:
             self._deadlines,
             *self._receivers(),
             Subscriber(parts, self._subscribe),
-            self._make_recoverer(facts.uptime_seconds),
+            self._look,
+            self._recoverer,
             self._for_each_node(Janitor.name, lambda _, queues: Janitor(parts, queues)),
             PeerWatch(parts, self._board.limited_queues),
-            QueueWatch(parts, self._wake_up),
             self._forwarder,
             self._processor,
             *self._senders(),
@@ -307,17 +312,38 @@ class EngineCore:
             Recoverer.name, lambda _, queues: Recoverer(parts, queues, 0.0 if self.ready else uptime_seconds)
         )
 
-    def _connect_bells(self) -> None:
-        processor, forwarder = self._processor, self._forwarder
+    def _make_look(self) -> Service:
+        def wake(node: str) -> None:
+            self._recoverer.wake_for(node)
+            self._forwarder.wake_for(node)
+
+        return self._for_each_node(
+            QueueLook.name,
+            lambda _, queues: QueueLook(
+                self._parts, queues, self._wake_up, on_look=wake, on_find=self._processor.wake
+            ),
+        )
+
+    def _connect_bells(self, delayed: set[str]) -> None:
+        processor, forwarder, intake = self._processor, self._forwarder, self._intake
         self._settles.on_put = processor.wake
 
-        def changed(key: str) -> None:
+        def note_delayed(key: str) -> None:
             if is_delayed_key(key):
+                delayed.add(key)
                 forwarder.wake()
-            if self._intake.changed(key):
+
+        def changed(key: str) -> None:
+            note_delayed(key)
+            if intake.changed(key):
                 processor.wake()
 
-        self._wake_up.listen(changed)
+        def lost(key: str) -> None:
+            note_delayed(key)
+            intake.watch_lost(key)
+            processor.wake()
+
+        self._wake_up.listen(changed, lost)
 
     def stop_taking(self) -> None:
         """Take no more tasks; what runs goes on. During the start, the processor will not begin to take."""
@@ -352,8 +378,8 @@ class EngineCore:
         if hasattr(self, "_wake_up"):
             await self._wake_up.close()
 
-    def _make_watcher(self, on_change: Callable[[str], object]) -> Watcher:
-        return Watcher(self._target, on_change, on_warning=self._warn)
+    def _make_watcher(self, on_change: Callable[[str], object], on_loss: Callable[[str], object]) -> Watcher:
+        return Watcher(self._target, on_change, on_loss=on_loss, on_warning=self._warn)
 
     def _warn(self, warning: ServerWarning) -> None:
         """Report what Redis refuses; several connections may find out the same."""

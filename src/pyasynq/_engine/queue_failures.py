@@ -9,7 +9,7 @@ from pyasynq._broker.settle import probe
 from pyasynq.events import RoundFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from pyasynq._background.service import Service
     from pyasynq._clock import Clock
@@ -33,6 +33,11 @@ class QueueFailures:
         self._until: dict[str, float] = {}
         self.recovered: frozenset[str] = frozenset()
         """The queues of the last answers that had failed before."""
+
+    @property
+    def failed(self) -> Container[str]:
+        """The queues that could not be worked on the last time."""
+        return self._backoffs
 
     def ready(self, queues: Sequence[str]) -> list[str]:
         """Return those of all queues that are not in a back-off; forget queues that are not among them."""

@@ -15,15 +15,16 @@ class EngineSettings:
     heartbeat_interval: float = 5.0
     server_record_ttl: int = SERVER_RECORD_SECONDS
     syncer_interval: float = 5.0
-    recoverer_interval: float = 3.0
+    look_interval: float = 3.0
+    """How often all queues are looked at, whatever Redis reports."""
     own_slack: int = 5
     """How long after the end of its lease a task of a pyasynq worker is recovered."""
     foreign_slack: int = LEASE_GRACE_SECONDS
     """The same for the tasks of peers in Go, which count on it."""
     unleased_grace: float = 10.0
     """How long an active task must be seen without a lease before it is recovered."""
-    safety_poll: float = 5.0
-    """How often empty queues are looked at although Redis wakes the server."""
+    held_poll: float = 5.0
+    """How often a queue that a limit holds is asked at least: its stored limits may have changed."""
     sweep_interval: float = 0.25
     """How often deadlines are looked at."""
     watch_interval: float = 0.5

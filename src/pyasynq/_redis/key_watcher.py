@@ -2,8 +2,8 @@
 
 One RESP3 connection with `CLIENT TRACKING` serves all keys of a server; in a cluster each node that has some
 of them gets one. A key is armed by reading it; the next change of it is pushed once, and arms nothing
-further. Nothing is written to Redis. Pushes can get lost with the connection, or with a slot that moves, so
-this makes waiting short, and a slow poll beside it makes it certain.
+further. Nothing is written to Redis. Pushes can get lost with the connection, or with a slot that moves while
+its keys are empty. So this makes waiting short, and a slow poll alongside makes it certain.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ from pyasynq.errors import ForeignRedisError
 from pyasynq.events import ServerWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from pyasynq._redis.addresses import Address
     from pyasynq._redis.cluster.slot_map import ClusterMap
     from pyasynq._redis.url import RedisTarget
 
-_ARMED_SECONDS: Final = 9.0
 _NODE_SECONDS: Final = 0.25
 """How long `arm` waits for a node of a cluster, so that the keys of others need not wait for a silent one."""
 _SHORTEST_PAUSE: Final = 0.05
@@ -43,12 +42,13 @@ class ServerWatcher:
     """Watches keys of one server for one event loop.
 
     It connects with the first `arm` and again, with growing jittered pauses, whenever the connection breaks.
-    After each connection `on_change` is called for every key that was ever armed and not forgotten, since
+    After each connection `on_loss` is called for every key that was ever armed and not forgotten, since
     changes may have been missed.
 
     Args:
         target: the server.
-        on_change: called in the event loop with the name of a key that may have changed; it must not raise.
+        on_change: called in the event loop with the name of a key that has changed; it must not raise.
+        on_loss: called with the name of a key that may have changed, and is not armed any more.
         client_name: what `CLIENT LIST` shows.
         timeout: seconds that the server may take to connect or to confirm an `arm`.
         on_refusal: told why the server cannot do this; then `supported` is False.
@@ -60,6 +60,7 @@ class ServerWatcher:
         target: RedisTarget,
         on_change: Callable[[str], object],
         *,
+        on_loss: Callable[[str], object],
         client_name: str,
         timeout: float,
         on_refusal: Callable[[ReplyError], object],
@@ -67,6 +68,7 @@ class ServerWatcher:
     ) -> None:
         self._location = Location(target)
         self._on_change = on_change
+        self._on_loss = on_loss
         self._client_name = client_name
         self._timeout = timeout
         self._on_refusal = on_refusal
@@ -74,7 +76,7 @@ class ServerWatcher:
         self._connection: AsyncConnection | None = None
         self._runner: asyncio.Task[None] | None = None
         self._watched: dict[str, None] = {}
-        self._armed_at: dict[str, float] = {}
+        self._armed: set[str] = set()
         self._unconfirmed: set[str] = set()
         self._expected: deque[asyncio.Future[bool | None]] = deque()
         self._existing: set[str] = set()
@@ -91,7 +93,7 @@ class ServerWatcher:
         connection = self._connection
         if connection is None:
             return False
-        wanted = [key for key in keys if time.monotonic() - self._armed_at.get(key, 0.0) >= _ARMED_SECONDS]
+        wanted = [key for key in keys if key not in self._armed]
         if not wanted:
             return self._unconfirmed.isdisjoint(keys)
         try:
@@ -111,7 +113,7 @@ class ServerWatcher:
         """Do as `Watcher.forget`."""
         for key in keys:
             self._watched.pop(key, None)
-            self._armed_at.pop(key, None)
+            self._armed.discard(key)
             self._existing.discard(key)
 
     async def close(self) -> None:
@@ -124,14 +126,12 @@ class ServerWatcher:
         await self._location.let_go_async()
 
     async def _read_tracked(self, connection: AsyncConnection, keys: list[str]) -> bool:
-        now = time.monotonic()
         replies: list[asyncio.Future[bool | None]] = [
             asyncio.get_running_loop().create_future() for _ in keys
         ]
         self._expected.extend(replies)
-        for key in keys:
-            # Before the reply: an invalidation may come with it, and has the last word.
-            self._armed_at[key] = now
+        # Before the reply: an invalidation may come with it, and has the last word.
+        self._armed.update(keys)
         self._unconfirmed.update(keys)
         try:
             await connection.send([("EXISTS", key) for key in keys])
@@ -140,6 +140,9 @@ class ServerWatcher:
             self._unconfirmed.difference_update(keys)
         self._existing.difference_update(keys)
         self._existing.update(key for key, exists in zip(keys, existing, strict=True) if exists)
+        self._armed.difference_update(
+            key for key, exists in zip(keys, existing, strict=True) if exists is None
+        )
         return None not in existing
 
     async def _run(self) -> None:
@@ -150,7 +153,7 @@ class ServerWatcher:
                 if await self._connect(connection):
                     failures = 0
                     self._connection = connection
-                    self._change(self._watched)
+                    self._lose_all()
                     await self._listen(connection)
             except (ConnectionError, ForeignRedisError):  # broken, or not the server of the test kit in use
                 pass
@@ -191,20 +194,21 @@ class ServerWatcher:
 
     def _invalidate(self, keys: list[bytes] | None) -> None:
         if keys is None:  # the whole database was emptied
-            self._armed_at.clear()
-            self._change(self._watched)
+            self._armed.clear()
+            self._lose_all()
             return
         names = [key.decode("utf-8", "replace") for key in keys]
+        self._armed.difference_update(names)
         for name in names:
-            self._armed_at.pop(name, None)
-        self._change(name for name in names if name in self._watched)
+            if name in self._watched:
+                self._on_change(name)
 
-    def _change(self, keys: Iterable[str]) -> None:
-        for key in list(keys):
-            self._on_change(key)
+    def _lose_all(self) -> None:
+        for key in list(self._watched):
+            self._on_loss(key)
 
     def _forget_arms(self) -> None:
-        self._armed_at.clear()
+        self._armed.clear()
         while self._expected:
             confirmed = self._expected.popleft()
             if not confirmed.done():
@@ -214,12 +218,14 @@ class ServerWatcher:
 class Watcher:
     """Watches keys for one event loop, on whichever servers have them.
 
-    It connects with the first `arm` and again whenever a connection breaks. After each connection `on_change`
+    It connects with the first `arm` and again whenever a connection breaks. After each connection `on_loss`
     is called for every key of that server that was ever armed and not forgotten.
 
     Args:
         target: the server or cluster.
-        on_change: called in the event loop with the name of a key that may have changed; it must not raise.
+        on_change: called in the event loop with the name of a key that has changed; it must not raise.
+        on_loss: called with the name of a key that may have changed, and is not armed any more; `on_change`
+            unless given.
         client_name: what `CLIENT LIST` shows.
         timeout: seconds that a server may take to connect or to confirm an `arm`.
         instead: what is done where a server cannot do this, for the warning.
@@ -231,6 +237,7 @@ class Watcher:
         target: RedisTarget,
         on_change: Callable[[str], object],
         *,
+        on_loss: Callable[[str], object] | None = None,
         client_name: str = "pyasynq-watcher",
         timeout: float = 5.0,
         instead: str = "empty queues are polled",
@@ -238,6 +245,7 @@ class Watcher:
     ) -> None:
         self._target = target
         self._on_change = on_change
+        self._on_loss = on_change if on_loss is None else on_loss
         self._client_name = client_name
         self._timeout = timeout
         self._instead = instead
@@ -256,12 +264,12 @@ class Watcher:
     async def arm(self, *keys: str) -> bool:
         """Ask for `on_change` at the next change of each key, and wait until Redis has confirmed it.
 
-        A key that was armed within the last nine seconds and has not changed costs nothing. Later it is armed
-        anew, because a server that lost a key's slot while the key was empty does not say so.
+        A key that is armed and has not changed costs nothing. A server that lost a key's slot while the key
+        was empty does not say so: the key is armed at another one once the map of the cluster names that.
 
         Returns:
             True if Redis watches all keys now: what is seen after that is not missed. False if it is not
-            connected; `on_change` is called when it is, unless this is not `supported`. False, too, if a node
+            connected; `on_loss` is called when it is, unless this is not `supported`. False, too, if a node
             of a cluster is slow to confirm; a later call then says whether it has.
         """
         if not self._supported:
@@ -332,6 +340,7 @@ class Watcher:
             server = self._servers[node] = ServerWatcher(
                 self._target if node is None else self._target.node(node),
                 self._on_change,
+                on_loss=self._on_loss,
                 client_name=self._client_name,
                 timeout=self._timeout,
                 on_refusal=self._refused,

@@ -55,6 +55,16 @@ class ScriptCall(NamedTuple):
     replay: Replay
 
 
+class PackedCommand(tuple[Argument, ...]):  # noqa: SLOT001 - a tuple has no slots for attributes
+    """A command that is sent many times, and is turned into bytes once.
+
+    Attributes:
+        packed: its bytes; written by the connection that sends it first, empty before that.
+    """
+
+    packed: bytes = b""
+
+
 class CommandCall(NamedTuple):
     """One plain Redis command; `key` routes it in a cluster: a key, or a `Place`."""
 

@@ -19,6 +19,7 @@ import redis.connection as redis_blocking
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
 from pyasynq._redis.guard import check
+from pyasynq._redis.plan import PackedCommand
 from pyasynq._redis.reply_errors import read_reply_error
 from pyasynq.errors import ConfigurationError
 
@@ -69,11 +70,21 @@ def _without_ints(command: tuple[Argument, ...]) -> tuple[Argument, ...]:
 
 def pack_command(commands: Iterable[tuple[Argument, ...]]) -> bytes:
     """Return the commands as the bytes that Redis reads; names that came from there as they were."""
-    commands = list(commands)
+    return b"".join([_pack_kept(one) if type(one) is PackedCommand else _pack_one(one) for one in commands])
+
+
+def _pack_kept(command: PackedCommand) -> bytes:
+    if not command.packed:
+        command.packed = _pack_one(command)
+    return command.packed
+
+
+def _pack_one(command: tuple[Argument, ...]) -> bytes:
+    arguments = _without_ints(command)
     try:
-        return b"".join([_pack(_without_ints(command)) for command in commands])
+        return _pack(arguments)
     except UnicodeEncodeError:
-        return b"".join([_pack(tuple(map(_as_bytes, _without_ints(command)))) for command in commands])
+        return _pack(tuple(map(_as_bytes, arguments)))
 
 
 def read_replies(data: bytes | bytearray, most: int) -> list[Any]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyasynq.testing._schedules import Schedules
     from pyasynq.testing._time import VirtualClock
 
-SETTINGS: Final = EngineSettings(forward_gap=0.0, keep_frames=True)
+SETTINGS: Final = EngineSettings(forward_gap=0.0, look_interval=0.0, keep_frames=True)
 _CLIENT_NAME: Final = "pyasynq-testing"
 _MOST_AT_ONCE: Final = 10_000
 """So many attempts at one instant are taken for a task that enqueues itself for ever."""
@@ -120,20 +120,22 @@ class HandWorker(Engine):
         if self.schedules is not None:
             self.schedules.begin(self._driver, self._redis_time)
 
-    def _make_watcher(self, on_change: Callable[[str], object]) -> Any:
-        del on_change
+    def _make_watcher(self, on_change: Callable[[str], object], on_loss: Callable[[str], object]) -> Any:
+        del on_change, on_loss
         return _Deaf()
 
     async def run_instant(self) -> None:
         """Do everything that is due now, and what follows from that, until nothing is left to do."""
         taken = self._intake.taken
         # While time stands still, nothing more falls due for these.
+        await self._look.round()
         for service in self._sweepers:
             await service.round()
         while not self._must_stop:
             before = self._recorder.count
             if self.schedules is not None:
                 await self.schedules.round()
+            await self._look.round()
             await self._forwarder.round()
             await self._aggregate()
             await self.run_pending(most=taken + _MOST_AT_ONCE)
@@ -294,6 +296,9 @@ class _Deaf:
     async def arm(self, *keys: str) -> bool:
         del keys
         return False
+
+    def forget(self, *keys: str) -> None:
+        pass
 
     async def close(self) -> None:
         pass

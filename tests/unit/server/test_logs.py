@@ -239,11 +239,11 @@ def finish(events: Events, *services: str) -> None:
 
 def test_d35_one_outage_is_one_warning_and_one_info(events: Events, caplog: pytest.LogCaptureFixture) -> None:
     """However many services fail, and however often."""
-    fail(events, "processor", "heartbeater", "janitor", "heartbeater")
+    fail(events, "processor", "heartbeater", "queue_look", "heartbeater")
     events.emit(SettleDelayed(2, AWAY))
     finish(events, "processor", "heartbeater")
     fail(events, "syncer")
-    finish(events, "janitor")
+    finish(events, "queue_look")
     for task_id in ("1", "2"):
         events.emit(TaskSettled("default", task_id, written=True))
     finish(events, "syncer")
@@ -258,12 +258,12 @@ def test_d35_one_outage_is_one_warning_and_one_info(events: Events, caplog: pyte
 def test_d01_the_outage_of_a_node_is_told_apart(events: Events, caplog: pytest.LogCaptureFixture) -> None:
     """Rounds for other nodes do not end it, nor do outcomes."""
     silent = RedisUnavailableError("a:1,b:2", "a:1: no reply within 5 s")
-    events.emit(RoundFailed("recoverer", silent, 0.1, "a:1"))
-    events.emit(RoundFinished("recoverer", 1.0, "b:2"))
+    events.emit(RoundFailed("queue_look", silent, 0.1, "a:1"))
+    events.emit(RoundFinished("queue_look", 1.0, "b:2"))
     events.emit(TaskSettled("default", "1", written=True))
     away = "Redis at a:1 is away: no reply within 5 s; 3 tasks run on, outcomes are kept"
     assert [away] == info_lines(caplog)
-    events.emit(RoundFinished("recoverer", 1.0, "a:1"))
+    events.emit(RoundFinished("queue_look", 1.0, "a:1"))
     assert info_lines(caplog)[-1].startswith("Redis at a:1 is back after ")
 
 
@@ -272,9 +272,9 @@ def test_d35_a_round_that_asked_nothing_does_not_end_an_outage(
 ) -> None:
     """Nor does the first round of a service: it may have been on its way before."""
     fail(events, "processor")
-    finish(events, "processor", "processor", "janitor")
+    finish(events, "processor", "processor", "queue_look")
     assert 1 == len(info_lines(caplog))
-    finish(events, "janitor")
+    finish(events, "queue_look")
     assert 2 == len(info_lines(caplog))
 
 
@@ -319,8 +319,8 @@ def test_d35_outcomes_of_attempts_that_end_after_it_do_not_count(
 def test_d35_the_next_outage_is_told_again(events: Events, caplog: pytest.LogCaptureFixture) -> None:
     """Each has its two lines; a service that fails twice after the first one has met the second."""
     for _ in range(2):
-        fail(events, "janitor", "janitor")
-        finish(events, "janitor")
+        fail(events, "queue_look", "queue_look")
+        finish(events, "queue_look")
     assert 4 == len(info_lines(caplog))
 
 
@@ -328,8 +328,8 @@ def test_d35_a_round_that_fails_late_is_no_new_outage(
     events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It began when Redis was away, and waited for it until its time was over."""
-    fail(events, "janitor")
-    finish(events, "janitor")
+    fail(events, "queue_look")
+    finish(events, "queue_look")
     fail(events, "heartbeater", "recoverer")
     assert 2 == len(info_lines(caplog))
 
@@ -340,7 +340,7 @@ def test_d35_a_refused_password_is_told_with_the_address(
     """Once, like an outage."""
     server.types = ()
     text = "Redis at localhost:6379 refused the user name or password: invalid password"
-    fail(events, "janitor", "recoverer", error=RedisAuthenticationError(text))
+    fail(events, "queue_look", "recoverer", error=RedisAuthenticationError(text))
     assert [
         "Redis at localhost:6379 is away: it refused the user name or password: invalid password"
     ] == info_lines(caplog)
@@ -351,8 +351,8 @@ def test_d35_a_login_that_is_refused_after_a_break_is_told_once_more(
 ) -> None:
     """The connection broke because the password was changed; that does not pass by itself."""
     text = "Redis at localhost:6379 refused the user name or password: invalid password"
-    fail(events, "processor", "janitor")
-    fail(events, "janitor", "recoverer", "janitor", error=RedisAuthenticationError(text))
+    fail(events, "processor", "queue_look")
+    fail(events, "queue_look", "recoverer", "queue_look", error=RedisAuthenticationError(text))
     assert [
         "Redis at localhost:6379 is away: nothing listens there; 3 tasks run on, outcomes are kept",
         "Redis at localhost:6379 is away: it refused the user name or password: invalid password",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 NOW: Final = 100.0
 POLL: Final = NOW + 5
-"""Time of the next safety poll."""
+"""Time at which a held queue is asked again at the latest."""
 LAST_OF_MANY: Final = 500
 """A number of servers of which this one draws the last place."""
 
@@ -30,8 +31,8 @@ STATES: Final = {
     "unknown": state(QueuePhase.UNKNOWN, Watch.NOTHING, 0),
     "checked": state(QueuePhase.UNKNOWN, Watch.TASKS, 0),
     "probed": state(QueuePhase.UNKNOWN, Watch.HOLDERS, 0, Rules.LIMITED),
-    "empty": state(QueuePhase.EMPTY, Watch.NOTHING, 5),
-    "watched": state(QueuePhase.EMPTY, Watch.TASKS, 5),
+    "empty": state(QueuePhase.EMPTY, Watch.NOTHING, math.inf),
+    "watched": state(QueuePhase.EMPTY, Watch.TASKS, math.inf),
     "deferred": state(QueuePhase.DEFERRED, Watch.NOTHING, 0.2),
     "rate": state(QueuePhase.RATE, Watch.NOTHING, 2, Rules.LIMITED)._replace(not_before=NOW + 2),
     "slots": state(QueuePhase.CONCURRENCY, Watch.NOTHING, 0.01, Rules.LIMITED),
@@ -77,8 +78,12 @@ EVENTS: Final[dict[str, Callable[[QueueState], QueueState]]] = {
     "active": report(Key.ACTIVE),
     "to many": report(Key.PENDING, LAST_OF_MANY),
     "watch": lambda state: state.watched(changes=1),
-    "watch none": lambda state: state.watched(changes=1, rest_until=POLL + 1),
-    "watch late": lambda state: state.watched(changes=0, rest_until=POLL + 1),
+    "watch none": lambda state: state.watched(changes=1, may_rest=True),
+    "watch late": lambda state: state.watched(changes=0, may_rest=True),
+    "watch lost": lambda state: state.watch_lost(),
+    "look": lambda state: state.looked(has_tasks=True, changes=1),
+    "look none": lambda state: state.looked(has_tasks=False, changes=1),
+    "look late": lambda state: state.looked(has_tasks=True, changes=0),
     "no watch": lambda state: state.unwatchable(look_at=NOW + 1),
     "fail": lambda state: state.failed(look_at=NOW + 4),
     "slot freed": lambda state: state.slot_freed(),
@@ -91,29 +96,33 @@ EVENTS: Final[dict[str, Callable[[QueueState], QueueState]]] = {
 
 TABLE: Final = """
           |unknown|checked|probed|empty |watched|deferred| rate |slots |slots w|order |order w| head |failed
-more      |   .   |   .   |  .   |  U   |  Ut   |   U    |  U   |  U   |  Uh   |  U   |  Uh   |  Uh  |  U
-empty     |  E5   |  Et5  | Eh5  |  .   |   .   |   E5   |  E5  |  E5  |  Eh5  |  E5  |  Eh5  | Eh5  |  E5
-rate      |  R2   |  Rt2  | Rh2  |  R2  |  Rt2  |   R2   |  R2  |  R2  |  Rh2  |  R2  |  Rh2  | Rh2  |  R2
-slots     | C0.02 |Ct0.02 | Ch2  |C0.02 |Ct0.02 | C0.02  |C0.02 |C0.02 |  Ch2  |C0.02 |  Ch2  | Ch2  |C0.02
-slots late|!C0.02 |!C0.02 |!C0.02|!C0.02|!C0.02 | !C0.02 |!C0.02|!C0.02|!C0.02 |!C0.02|!C0.02 |!C0.02|!C0.02
-order     | O0.02 |Ot0.02 | Oh5  |O0.02 |Ot0.02 | O0.02  |O0.02 |O0.02 |  Oh5  |O0.02 |  Oh5  | Oh5  |O0.02
-order late|!O0.02 |!O0.02 |!O0.02|!O0.02|!O0.02 | !O0.02 |!O0.02|!O0.02|!O0.02 |!O0.02|!O0.02 |!O0.02|!O0.02
-head      |  H5   |  Ht5  | Hh5  |  H5  |  Ht5  |   H5   |  H5  |  H5  |  Hh5  |  H5  |  Hh5  |  .   |  H5
+more      |   .   |   .   |  .   |  U   |   Ut  |   U    |  U   |  U   |   Uh  |  U   |   Uh  |  Uh  |  U
+empty     |  Einf | Etinf |Ehinf |  .   |   .   |  Einf  | Einf | Einf | Ehinf | Einf | Ehinf |Ehinf | Einf
+rate      |   R2  |  Rt2  | Rh2  |  R2  |  Rt2  |   R2   |  R2  |  R2  |  Rh2  |  R2  |  Rh2  | Rh2  |  R2
+slots     | C0.02 | Ct0.02| Ch2  |C0.02 | Ct0.02| C0.02  |C0.02 |C0.02 |  Ch2  |C0.02 |  Ch2  | Ch2  |C0.02
+slots late| !C0.02| !C0.02|!C0.02|!C0.02| !C0.02| !C0.02 |!C0.02|!C0.02| !C0.02|!C0.02| !C0.02|!C0.02|!C0.02
+order     | O0.02 | Ot0.02| Oh5  |O0.02 | Ot0.02| O0.02  |O0.02 |O0.02 |  Oh5  |O0.02 |  Oh5  | Oh5  |O0.02
+order late| !O0.02| !O0.02|!O0.02|!O0.02| !O0.02| !O0.02 |!O0.02|!O0.02| !O0.02|!O0.02| !O0.02|!O0.02|!O0.02
+head      |   H5  |  Ht5  | Hh5  |  H5  |  Ht5  |   H5   |  H5  |  H5  |  Hh5  |  H5  |  Hh5  |  .   |  H5
 head late |  !H5  |  !H5  | !H5  | !H5  |  !H5  |  !H5   | !H5  | !H5  |  !H5  | !H5  |  !H5  | !H5  | !H5
-pending   |  !U   |  !U   |  !U  |  !U  |  !U   |   !U   |  .   |  .   |   .   |  .   |   .   |  .   |  !U
-paused    |  !U   |  !U   |  !U  |  !U  |  !U   |   !U   | !R2  |!C0.01|!C0.01 |!O0.01|!O0.01 |  H5  |  !U
-lease     |  !U   |  !U   |  !U  |  !U  |  !U   |   !U   | !R2  |!C0.01|!C0.01 |!O0.01|!O0.01 |  H5  |  !U
-active    |   .   |   .   |  U   |  .   |   .   |   .    | !R2  |!C0.01|!C0.01 |!O0.01|!O0.01 |  H5  |  .
-to many   |  !U   |  !U   |  !U  |!D0.25|!D0.25 | !D0.2  |  .   |  .   |   .   |  .   |   .   |  .   |!F0.25
-watch     |  Ut   |   .   |  Ut  |  Ut  |  Ut   |   Ut   | Rt2  |  Uh  |  Uh   |  Uh  |  Uh   |  Uh  | Ft3
-watch none|  Ut   |   .   |  Ut  | Et6  |  Et6  |  Et6   | Rt2  |  Uh  |  Uh   |  Uh  |  Uh   |  Uh  | Ft3
+pending   |   !U  |   !U  |  !U  |  !U  |   !U  |   !U   |  .   |  .   |   .   |  .   |   .   |  .   |  !U
+paused    |   !U  |   !U  |  !U  |  !U  |   !U  |   !U   | !R2  |!C0.01| !C0.01|!O0.01| !O0.01|  H5  |  !U
+lease     |   !U  |   !U  |  !U  |  !U  |   !U  |   !U   | !R2  |!C0.01| !C0.01|!O0.01| !O0.01|  H5  |  !U
+active    |   .   |   .   |  U   |  .   |   .   |   .    | !R2  |!C0.01| !C0.01|!O0.01| !O0.01|  H5  |  .
+to many   |   !U  |   !U  |  !U  |!D0.25| !D0.25| !D0.2  |  .   |  .   |   .   |  .   |   .   |  .   |!F0.25
+watch     |   Ut  |   .   |  Ut  |  Ut  |   Ut  |   Ut   | Rt2  |  Uh  |   Uh  |  Uh  |   Uh  |  Uh  | Ft3
+watch none|   Ut  |   .   |  Ut  |Etinf |   .   | Etinf  | Rt2  |  Uh  |   Uh  |  Uh  |   Uh  |  Uh  | Ft3
 watch late|   .   |   .   |  .   |  .   |   .   |   .    |  .   |  .   |   .   |  .   |   .   |  .   |  .
+watch lost|   !U  |   !U  |  !U  |!Einf | !Einf | !D0.2  | !R2  |!C0.01| !C0.01|!O0.01| !O0.01| !H5  |  !U
+look      |   .   |   .   |  .   |  !U  |   !U  |   .    |  .   |  .   |   .   |  .   |   .   |  .   |  .
+look none |  Einf | Etinf |  .   |  .   |   .   |   .    |  .   |  .   |   .   |  .   |   .   |  .   |  .
+look late |   .   |   .   |  .   |  .   |   .   |   .    |  .   |  .   |   .   |  .   |   .   |  .   |  .
 no watch  |   .   |   .   |  .   |  E1  |  Et1  |   .    |  .   |  .   |   .   |  .   |   .   |  .   |  .
-fail      |  F4   |  Ft4  | Fh4  |  F4  |  Ft4  |   F4   |  F4  |  F4  |  Fh4  |  F4  |  Fh4  | Fh4  |  F4
-slot freed|   .   |   .   |  .   |  .   |   .   |   .    |  .   |  U   |  Uh   |  U   |  Uh   |  Uh  |  .
+fail      |   F4  |  Ft4  | Fh4  |  F4  |  Ft4  |   F4   |  F4  |  F4  |  Fh4  |  F4  |  Fh4  | Fh4  |  F4
+slot freed|   .   |   .   |  .   |  .   |   .   |   .    |  .   |  U   |   Uh  |  U   |   Uh  |  Uh  |  .
 asked     |   .   |   .   |  .   |  .   |   .   |   .    |  .   |  .   |   .   |  .   |   .   |  .   |  .
-polled    |   .   |   .   |  .   |  .   |  E5   |   .    |  .   |  .   |  C5   |  .   |  O5   |  H5  |  .
-doubted   |   .   |   .   |  .   |  U   |  Ut   |   U    |  U   |  U   |  Uh   |  U   |  Uh   |  Uh  |  U
+polled    |   .   |   .   |  .   |  .   |   .   |   .    |  .   |  .   |   C5  |  .   |   O5  |  H5  |  .
+doubted   |   .   |   .   |  .   |  U   |   Ut  |   U    |  U   |  U   |   Uh  |  U   |   Uh  |  Uh  |  U
 gave way  |   .   |   .   |  .   |  .   |   .   |   .    |  .   |  .   |   .   |  .   |   .   |  .   |  .
 """
 """The state after each event. `.` is the same state. A letter is the phase: Unknown, Empty, Deferred, Rate,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq._broker.dequeue import Dequeued, DequeuedTask, Rules
+from pyasynq._broker.queue_readings import QueueReading
 from pyasynq._clock import Instant
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.settings import EngineSettings
@@ -58,16 +59,54 @@ def test_an_empty_queue_is_watched_asked_once_more_and_then_left_alone(board: Qu
     assert queue in board.to_ask(104.0)
 
 
-def test_the_safety_poll_asks_and_watches_anew(board: QueueBoard) -> None:
-    """A watch that has gone deaf does not stay so."""
+def test_a_look_that_shows_a_task_ends_the_rest_and_the_watch(board: QueueBoard) -> None:
+    """A watch that has gone deaf does not stay so. What was reported since the look was begun is known."""
     queue = board.queues[0]
-    board.answered(queue, EMPTY, changes=0, now=100.0, look_at=0.0)
-    board.watched(queue, changes=0)
     board.answered(queue, EMPTY, changes=0, now=100.0, look_at=105.0)
+    board.watched(queue, changes=0, may_rest=True)
+    assert not board.looked(queue, has_tasks=False, changes=0)
+    assert board.looked(queue, has_tasks=True, changes=0)
     assert queue in board.to_ask(105.0)
-    board.asked(queue, 105.0)
-    board.answered(queue, EMPTY, changes=0, now=100.0, look_at=110.0)
+    board.answered(queue, EMPTY, changes=1, now=105.0, look_at=110.0)
     assert [queue] == board.to_watch()
+    assert not board.looked(queue, has_tasks=True, changes=0)
+
+
+def test_a_queue_that_a_look_shows_empty_is_watched_and_not_asked(board: QueueBoard) -> None:
+    """As at the start of a server that has many."""
+    queue, other = board.queues
+    assert board.looked(queue, has_tasks=False, changes=0)
+    assert ([other], [queue]) == (board.to_ask(100.0), board.to_watch())
+    board.watched(queue, changes=0)
+    assert queue in board.to_ask(100.0), "a task came before the watch"
+
+
+def test_a_queue_with_limits_is_asked_although_it_is_empty() -> None:
+    """The first call stores what this server says of it, for other servers."""
+    board = QueueBoard(["line"], lambda _: Queue(ordered=True))
+    assert not board.looked(board.queues[0], has_tasks=False, changes=0)
+    assert board.queues == board.to_ask(100.0)
+
+
+def test_after_a_lost_connection_queues_are_watched_before_they_are_asked(board: QueueBoard) -> None:
+    """The watch shows which of them have tasks."""
+    queue = board.queues[0]
+    for one in board.queues:
+        board.answered(one, EMPTY, changes=0, now=100.0, look_at=105.0)
+        board.watched(one, changes=0, may_rest=True)
+    board.watch_lost(queue.keys[Key.PENDING])
+    assert ([], [queue]) == (board.to_ask(100.0), board.to_watch())
+    board.watched(queue, changes=0, may_rest=True)
+    assert [queue] == board.to_watch(), "this watch was lost with the connection"
+
+
+def test_only_queues_whose_reading_shows_work_are_worked_on(board: QueueBoard) -> None:
+    """And those that could not be read: their errors are met by the calls for them."""
+    one, two = board.queues
+    assert [] == board.with_work(board.names, lambda _: True)
+    one.reading, two.reading = QueueReading(Instant(100), pending=1), ValueError()
+    assert ["one", "two"] == board.with_work(board.names, lambda reading: reading.has_tasks)
+    assert ["two"] == board.with_work(board.names, lambda reading: reading.has_expired)
 
 
 def test_a_queue_that_cannot_be_watched_is_polled_after_every_answer(board: QueueBoard) -> None:
@@ -90,11 +129,11 @@ def test_after_an_answer_that_is_older_than_a_change_the_queue_is_looked_at_agai
     """No wake-up is lost between question and answer, nor between look and answer."""
     queue = board.queues[0]
     board.answered(queue, EMPTY, changes=0, now=100.0, look_at=105.0)
-    board.watched(queue, changes=0, rest_until=105.0)
+    board.watched(queue, changes=0, may_rest=True)
     assert board.changed(key)
     board.answered(queue, EMPTY, changes=0, now=100.0, look_at=105.0)
     assert [queue] == board.to_watch()
-    board.watched(queue, changes=0, rest_until=105.0)
+    board.watched(queue, changes=0, may_rest=True)
     assert Watch.NOTHING is queue.state.watch
     board.watched(queue, changes=0)
     assert Watch.NOTHING is queue.state.watch
@@ -278,7 +317,7 @@ def rest(board: QueueBoard, queue: ServedQueue) -> None:
     """Let a queue be empty and watched, on a board of one of many servers."""
     board.note_servers(SERVERS)
     board.answered(queue, EMPTY, changes=queue.state.changes, now=100.0, look_at=105.0)
-    board.watched(queue, changes=queue.state.changes, rest_until=105.0)
+    board.watched(queue, changes=queue.state.changes, may_rest=True)
 
 
 def report(board: QueueBoard, queue: ServedQueue) -> float:
@@ -291,7 +330,7 @@ def lose(board: QueueBoard, queue: ServedQueue) -> None:
     """Let somebody else have got the task, whether the server asks or looks for it."""
     if queue.state.phase is not QueuePhase.DEFERRED:
         board.answered(queue, EMPTY, changes=queue.state.changes, now=100.0, look_at=105.0)
-    board.watched(queue, changes=queue.state.changes, rest_until=105.0)
+    board.watched(queue, changes=queue.state.changes, may_rest=True)
 
 
 def win(board: QueueBoard, queue: ServedQueue) -> None:
@@ -377,7 +416,7 @@ def test_questions_to_the_board_change_nothing(board: QueueBoard) -> None:
     """Whatever is known of the queues, and however late it is."""
     empty, told = board.queues
     board.answered(empty, EMPTY, changes=0, now=100.0, look_at=105.0)
-    board.watched(empty, changes=0, rest_until=105.0)
+    board.watched(empty, changes=0, may_rest=True)
     board.failed(told, look_at=101.0)
     before = [queue.state for queue in board.queues]
     for now in (100.0, 110.0):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Janitor(Service):
-    """Looks at the queues every `janitor_interval`."""
+    """Calls Redis every `janitor_interval`, for the queues whose last reading shows a task to delete."""
 
     name = "janitor"
 
@@ -31,7 +31,10 @@ class Janitor(Service):
         """Delete what has expired."""
         parts = self._parts
         now = parts.clock.redis_now()
-        queues = self._failures.ready(self._queues())
+        ready = self._failures.ready(self._queues())
+        queues = parts.board.with_work(ready, lambda reading: reading.has_expired)
+        if not queues:
+            return self._interval
         results = await parts.driver.run_batch(
             [
                 delete_expired_completed(queue, batch=parts.config.janitor_batch_size, now=now)

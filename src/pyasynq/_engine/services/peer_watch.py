@@ -1,11 +1,11 @@
-"""Looks for servers that break the limits or the order of this server's queues: they know of neither."""
+"""Counts the servers, and looks for those that break the limits or the order of queues: they know neither."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._background.service import Service
-from pyasynq._broker.servers import list_server_keys, read_server
+from pyasynq._broker.servers import count_servers, list_server_keys, read_server
 from pyasynq.events import LimitsIgnored
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _RECORDS_AT_ONCE: Final = 100
 
 
 class PeerWatch(Service):
-    """Looks at start and once in a heartbeat, and asks Redis nothing while no queue has a limit or an order.
+    """Counts at start and once in a heartbeat. It reads records only if a queue has a limit or an order.
 
     What a server is and which queues it serves never changes, so each record is read once.
     """
@@ -35,7 +35,11 @@ class PeerWatch(Service):
         """Key and queue."""
 
     async def round(self) -> float:
-        """Report what has appeared since the last look."""
+        """Count the servers, and report what has appeared since the last round."""
+        [servers] = await self._parts.driver.run_batch([count_servers(self._parts.redis_time.now())])
+        # Its node may be away; the number from before serves as well.
+        if not isinstance(servers, Exception):
+            self._parts.board.note_servers(servers)
         limited = self._limited()
         if limited:
             await self._look()

@@ -85,7 +85,7 @@ class Processor(Service):
                 self._sending = False
             if error is not None:
                 raise error
-            await self._watch_empty_queues()
+        await self._watch_empty_queues()
         # Quiet before and after: this round may have started what it took.
         if quiet and self._is_quiet and self._is_finished():
             self.on_idle()
@@ -169,9 +169,9 @@ class Processor(Service):
             await self._wake_up.watch(*self._intake.board.pause_keys())
 
     async def _renew_watches(self) -> None:
-        """Watch the queues again whose safety poll is due; the poll then is the look that follows a watch.
+        """Watch the queues again whose rest is over; the call that they get then follows the watch.
 
-        One that was left to others for a while is not polled: the new watch shows whether they took the task.
+        One that was left to others for a while is not asked: the new watch shows whether they took the task.
         """
         if self._parts.config.burst or self._intake.appetite.room <= 0:
             return
@@ -211,10 +211,9 @@ class Processor(Service):
 
     def _watched(self, queue: ServedQueue, changes: int, *, may_rest: bool) -> None:
         """Note a new watch; the queue rests if the watch has shown that there is nothing to take."""
-        exists, keys, rest_until = self._wake_up.exists, queue.keys, None
-        if may_rest and (not exists(keys[Key.PENDING]) or exists(keys[Key.PAUSED])):
-            rest_until = self._parts.clock.monotonic() + self._parts.settings.safety_poll
-        self._intake.board.watched(queue, changes=changes, rest_until=rest_until)
+        exists, keys = self._wake_up.exists, queue.keys
+        has_none = not exists(keys[Key.PENDING]) or exists(keys[Key.PAUSED])
+        self._intake.board.watched(queue, changes=changes, may_rest=may_rest and has_none)
 
     def _seconds_to_rest(self) -> float:
         if self._parts.settles.fresh:

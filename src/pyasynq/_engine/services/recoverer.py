@@ -14,9 +14,10 @@ from pyasynq.errors import PyasynqError
 from pyasynq.events import SetsReclaimed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyasynq._broker.leases import ExpiredTask
+    from pyasynq._broker.queue_readings import QueueReading
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._redis.plan import Plan
 
@@ -48,7 +49,9 @@ class QuietTime:
 
 
 class Recoverer(Service):
-    """Looks every three seconds for leases that ended long enough ago, and for active tasks without one.
+    """Takes back tasks whose leases ended long enough ago, and active tasks without a lease.
+
+    It calls Redis for the queues whose reading shows such a task; the look, every three seconds, wakes it.
 
     After Redis was away or has been restarted it waits for one full lease: live workers have lost their
     leases too, and are about to renew them. Such a quiet time begins at most once in two leases, one minute:
@@ -83,6 +86,10 @@ class Recoverer(Service):
         self._unleased: dict[tuple[str, str], str] = {}
         """Tokens of the active tasks that had no lease at the last sweep."""
         self._next_sweep = 0.0
+        self._readings: dict[str, QueueReading | Exception | None] = {}
+        """The readings that calls have been made for; each causes one call."""
+        self._outages: dict[str, int] = {}
+        """How many looks had failed at the last round, by queue."""
 
     async def enter(self) -> None:
         """Begin with what is known of the connections; what broke before says nothing of leases."""
@@ -90,8 +97,13 @@ class Recoverer(Service):
 
     async def round(self) -> float:
         """Recover or archive what is due in the queues."""
+        queues = self._queues()
+        if not self._note_outages(queues):
+            return self._parts.settings.look_interval
+        ready = self._failures.ready(queues)
+        read = self._newly_read(ready)
         try:
-            seen = await self._look()
+            seen = await self._list_expired(read) + await self._sweep(ready)
         except Exception:
             self._was_away = True
             raise
@@ -99,8 +111,31 @@ class Recoverer(Service):
             for queue, tasks in seen:
                 if queue not in self._quiet_queues:
                     await self._take_back(queue, tasks)
-            await self._reclaim_sets()
-        return self._parts.settings.recoverer_interval
+            await self._reclaim_sets(read)
+        return self._parts.settings.look_interval
+
+    def _note_outages(self, queues: Sequence[str]) -> bool:
+        """Begin quiet times of queues that could not be read for a while; return whether any can be now."""
+        known, before = self._parts.board.known, self._outages
+        self._outages = {name: known[name].outages for name in queues}
+        away = [name for name in queues if self._outages[name] > before.get(name, self._outages[name])]
+        if away and len(away) == len(queues):
+            self._was_away = True
+        else:
+            self._keep_quiet(away)
+        return not queues or any(known[name].is_reachable for name in queues)
+
+    def _keep_quiet(self, queues: Iterable[str]) -> None:
+        """Recover nothing in these queues for one lease: live workers could not renew theirs either."""
+        now = self._parts.clock.monotonic()
+        until = dict.fromkeys(queues, now + self._parts.settings.lease)
+        self._quiet_queues = {queue: end for queue, end in self._quiet_queues.items() if end > now} | until
+
+    def _newly_read(self, queues: Sequence[str]) -> list[str]:
+        """Return the queues that have been read since the last round."""
+        readings = {name: self._parts.board.known[name].reading for name in queues}
+        before, self._readings = self._readings, readings
+        return [name for name, reading in readings.items() if reading is not before.get(name)]
 
     async def _take_back(self, queue: str, tasks: Sequence[ExpiredTask]) -> None:
         try:
@@ -123,34 +158,40 @@ class Recoverer(Service):
         self._disconnect_seen = disconnect
         return self._quiet.holds(now)
 
-    async def _look(self) -> list[tuple[str, Sequence[ExpiredTask]]]:
-        settings = self._parts.settings
-        now = self._parts.clock.redis_now()
-        seen = await self._ask_all(
-            lambda queue: list_expired(
-                queue,
-                own_slack=settings.own_slack,
-                foreign_slack=settings.foreign_slack,
-                now=now,
-            ),
+    async def _list_expired(self, read: Sequence[str]) -> list[tuple[str, Sequence[ExpiredTask]]]:
+        settings, now = self._parts.settings, self._parts.clock.redis_now()
+        own_slack, foreign_slack = settings.own_slack, settings.foreign_slack
+        slack = min(own_slack, foreign_slack)
+        queues = self._parts.board.with_work(read, lambda reading: reading.has_lapsed_lease(slack))
+        # What has failed is asked again, so that it is known when it is mended.
+        queues += [name for name in read if name in self._failures.failed and name not in queues]
+        return await self._ask_all(
+            queues,
+            lambda queue: list_expired(queue, own_slack=own_slack, foreign_slack=foreign_slack, now=now),
         )
-        # This one walks over all active tasks, so it is done no more often than its grace asks for.
-        if self._parts.clock.monotonic() >= self._next_sweep:
-            seen += self._lingering(await self._ask_all(list_unleased))
-            self._next_sweep = self._parts.clock.monotonic() + settings.unleased_grace
-        return seen
+
+    async def _sweep(self, ready: Sequence[str]) -> list[tuple[str, Sequence[ExpiredTask]]]:
+        """Return the tasks that have no lease now, nor had one at the last sweep.
+
+        It walks over all active tasks, so it is done no more often than its grace asks for.
+        """
+        now = self._parts.clock.monotonic()
+        if now < self._next_sweep:
+            return []
+        queues = self._parts.board.with_work(ready, lambda reading: reading.may_have_unleased)
+        lingering = self._lingering(await self._ask_all(queues, list_unleased))
+        self._next_sweep = now + self._parts.settings.unleased_grace
+        return lingering
 
     async def _ask_all(
-        self, plan_of: Callable[[str], Plan[list[ExpiredTask]]]
+        self, queues: Sequence[str], plan_of: Callable[[str], Plan[list[ExpiredTask]]]
     ) -> list[tuple[str, Sequence[ExpiredTask]]]:
         """Return what each queue that has any answers."""
-        queues = self._failures.ready(self._queues())
+        if not queues:
+            return []
         answers = await self._parts.driver.run_batch([plan_of(queue) for queue in queues])
         found = self._failures.answers(queues, answers)
-        now = self._parts.clock.monotonic()
-        # Live workers could not renew the leases of such a queue either.
-        until = dict.fromkeys(self._failures.recovered, now + self._parts.settings.lease)
-        self._quiet_queues = {queue: end for queue, end in self._quiet_queues.items() if end > now} | until
+        self._keep_quiet(self._failures.recovered)
         return [(queue, tasks) for queue, tasks in found if tasks]
 
     def _lingering(
@@ -167,11 +208,13 @@ class Recoverer(Service):
                 lingering.append((queue, again))
         return lingering
 
-    async def _reclaim_sets(self) -> None:
+    async def _reclaim_sets(self, read: Sequence[str]) -> None:
         """Put tasks whose aggregation was broken off back into their groups."""
         parts = self._parts
         now = parts.clock.redis_now()
-        queues = self._failures.ready(self._queues())
+        queues = parts.board.with_work(read, lambda reading: reading.has_stale_set)
+        if not queues:
+            return
         results = await parts.driver.run_batch([reclaim_stale_sets(queue, now=now) for queue in queues])
         for queue, result in self._failures.answers(queues, results):
             if result.sets:

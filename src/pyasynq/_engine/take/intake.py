@@ -203,9 +203,17 @@ class Intake:
     def changed(self, key: str) -> bool:
         """Note that Redis reported a change of a key; return whether a round is wanted because of it."""
         is_to_ask = self.board.changed(key, self._parts.clock.monotonic())
+        return self._pause_changed(key) or is_to_ask
+
+    def watch_lost(self, key: str) -> None:
+        """Note that changes of a key may have been missed, and that Redis does not report the next one."""
+        self.board.watch_lost(key)
+        self._pause_changed(key)
+
+    def _pause_changed(self, key: str) -> bool:
         queue = self.board.queue_of_pause(key)
         if queue is None:
-            return is_to_ask
+            return False
         self.pause_reports += 1
         self.requeue_waiting(queue)
         return True
@@ -385,7 +393,7 @@ class Intake:
         if answer.empty or answer.limited_by:
             # The others get what it could not use, and it has no claim to more later.
             self._order.forget(ask.queue.name)
-        look_at = now + parts.settings.safety_poll
+        look_at = now + parts.settings.held_poll
         self.board.answered(ask.queue, answer, changes=ask.changes, now=now, look_at=look_at)
         self._may_wait = self._is_plain
         if answer.ghosts:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pyasynq._broker.dequeue import Dequeued
+    from pyasynq._broker.queue_readings import QueueReading
 
 
 class ServedQueue:
@@ -28,15 +29,21 @@ class ServedQueue:
         is_served: False once the queue was removed; its tasks are put back then instead of started.
         keys: names of the keys whose changes are reported.
         state: its current state; a new object after each event that matters.
+        reading: what it had at the last look, or the error of that; None before the first one.
+        is_reachable: whether it could be asked at the last look.
+        outages: number of looks at which it could not be asked.
     """
 
-    __slots__ = ("_limits", "is_served", "keys", "name", "state")
+    __slots__ = ("_limits", "is_reachable", "is_served", "keys", "name", "outages", "reading", "state")
 
     def __init__(self, name: str, settings: Queue, before: QueueState | None = None) -> None:
         keys = queue_keys(name)
         self.name = name
         self.keys = {key: str(getattr(keys, key.value)) for key in Key}
         self.is_served = True
+        self.reading: QueueReading | Exception | None = None
+        self.is_reachable = True
+        self.outages = 0
         self.declare(settings, before)
 
     def declare(self, settings: Queue, before: QueueState | None) -> None:
@@ -130,6 +137,15 @@ class QueueBoard:
     def pause_keys(self) -> list[str]:
         """Return the keys that are there while queues are paused."""
         return [queue.keys[Key.PAUSED] for queue in self._wanted]
+
+    def with_work(self, names: Iterable[str], shows_work: Callable[[QueueReading], bool]) -> list[str]:
+        """Return those of some served queues whose reading shows work, or that could not be read."""
+        read = [(name, one) for name in names if (one := self.known[name].reading) is not None]
+        return [name for name, one in read if isinstance(one, Exception) or shows_work(one)]
+
+    def unreachable(self) -> tuple[str, ...]:
+        """Return the names of the queues that could not be asked at the last look."""
+        return tuple(queue.name for queue in self.queues if not queue.is_reachable)
 
     def to_ask(self, now: float) -> list[ServedQueue]:
         """Return the queues that may have tasks, or have rested long enough."""
@@ -252,9 +268,22 @@ class QueueBoard:
         if queue.state.rules is not before.rules:
             self.all_plain = not self.limited_queues()
 
-    def watched(self, queue: ServedQueue, *, changes: int, rest_until: float | None = None) -> None:
+    def watched(self, queue: ServedQueue, *, changes: int, may_rest: bool = False) -> None:
         """Note that Redis has confirmed a watch; see `QueueState.watched`."""
-        queue.state = queue.state.watched(changes=changes, rest_until=rest_until)
+        queue.state = queue.state.watched(changes=changes, may_rest=may_rest)
+
+    def watch_lost(self, name: str) -> None:
+        """Note that Redis may not report the next change of a key."""
+        found = self._by_key.get(name)
+        if found is not None:
+            queue, _ = found
+            queue.state = queue.state.watch_lost()
+
+    def looked(self, queue: ServedQueue, *, has_tasks: bool, changes: int) -> bool:
+        """Note what a look has shown; return whether the queue is to be asked or watched because of it."""
+        before = queue.state
+        queue.state = before.looked(has_tasks=has_tasks, changes=changes)
+        return queue.state is not before
 
     def unwatchable(self, queue: ServedQueue, *, look_at: float) -> None:
         """Note that Redis cannot report changes: an empty queue is polled."""

@@ -6,7 +6,8 @@ tests/unit/server/test_queue_state.py has the table of events and states.
 
 A queue is asked until it answers that it is empty. Then Redis is told to report its next change (a watch).
 The queue is asked once more, unless the watch has shown that nothing came meanwhile.
-After that it rests until a report or `look_at`.
+After that it rests until a report, or until the look at all queues shows a task that was not reported.
+Where Redis cannot report changes, it is asked at intervals (`look_at`).
 
 A limit may hold tasks back. A queue held by its rate rests until the turn that Redis has given this server.
 A queue held by its concurrency or its order is watched for changes of what holds it.
@@ -20,6 +21,7 @@ Or the queue holds tasks without a handler here: other servers, which may poll, 
 from __future__ import annotations
 
 import enum
+import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.dequeue import LimitedBy, Rules
@@ -139,7 +141,7 @@ class QueueState(NamedTuple):
             answer: what the call brought.
             changes: the number of reports when it was sent.
             now: the time of the answer.
-            look_at: time of the next safety poll.
+            look_at: time at which a held queue is asked again at the latest.
             draw: spreads the calls of servers that wait for the same slot.
         """
         rules = answer.rules
@@ -152,7 +154,7 @@ class QueueState(NamedTuple):
         if herd.told:
             herd = herd.look(found=bool(answer.tasks))
         if answer.empty:
-            return self._replace(phase=QueuePhase.EMPTY, look_at=look_at, rules=rules, herd=herd)
+            return self._replace(phase=QueuePhase.EMPTY, look_at=math.inf, rules=rules, herd=herd)
         if self.phase is QueuePhase.UNKNOWN and rules is self.rules and herd is self.herd:
             return self
         return self._replace(phase=QueuePhase.UNKNOWN, look_at=0.0, rules=rules, herd=herd)
@@ -179,13 +181,13 @@ class QueueState(NamedTuple):
         phase = phase if phase is QueuePhase.FAILED else QueuePhase.DEFERRED
         return told._replace(phase=phase, look_at=min(self.look_at, now + pause))
 
-    def watched(self, *, changes: int, rest_until: float | None = None) -> QueueState:
+    def watched(self, *, changes: int, may_rest: bool = False) -> QueueState:
         """Apply the confirmation of a watch of `watched_keys`.
 
         Args:
             changes: the number of reports when the watch was begun.
-            rest_until: time of the next safety poll if the watch has shown that there is nothing to take;
-                None if there may be something, so that the queue is asked once more.
+            may_rest: whether the watch has shown that there is nothing to take; otherwise the queue is asked
+                once more.
         """
         if changes != self.changes:
             return self
@@ -193,10 +195,35 @@ class QueueState(NamedTuple):
             return _open(self, Watch.HOLDERS)
         if self.phase not in _EMPTY:
             return self._replace(watch=Watch.TASKS)
-        if rest_until is None:
+        if not may_rest:
             return _open(self, Watch.TASKS)
         herd = self.herd.look(found=False)
-        return self._replace(phase=QueuePhase.EMPTY, watch=Watch.TASKS, look_at=rest_until, herd=herd)
+        return self._replace(phase=QueuePhase.EMPTY, watch=Watch.TASKS, look_at=math.inf, herd=herd)
+
+    def watch_lost(self) -> QueueState:
+        """Watch again before the rest goes on: Redis may have lost the watch, and a change with it."""
+        if self.phase in _HELD:
+            return _stir(self)
+        told = self._replace(changes=self.changes + 1, watch=Watch.NOTHING)
+        # The outage in which the call failed may be over.
+        return _open(told, Watch.NOTHING) if self.phase is QueuePhase.FAILED else told
+
+    def looked(self, *, has_tasks: bool, changes: int) -> QueueState:
+        """Apply a look at the queue.
+
+        Args:
+            has_tasks: whether it showed tasks that may be taken.
+            changes: the number of reports when the look was begun.
+        """
+        if changes != self.changes:
+            return self
+        if has_tasks and self.phase is QueuePhase.EMPTY:
+            # The watch did not report it.
+            return _open(self._replace(changes=changes + 1), Watch.NOTHING)
+        if not has_tasks and self.phase is QueuePhase.UNKNOWN and self.rules is Rules.PLAIN:
+            # The first call for other queues stores what this server says of them.
+            return self._replace(phase=QueuePhase.EMPTY, look_at=math.inf)
+        return self
 
     def unwatchable(self, *, look_at: float) -> QueueState:
         """Poll an empty queue at this time, because Redis cannot report changes."""
@@ -215,7 +242,7 @@ class QueueState(NamedTuple):
     def asked(self, *, now: float) -> QueueState:
         """Apply the sending of a dequeue call.
 
-        A safety poll drops the watch, because it may be lost unnoticed (a slot that moves while it is empty).
+        After a rest the watch is dropped: it may be lost unnoticed (a slot that moves while it is empty).
         """
         is_poll = self.phase is not QueuePhase.UNKNOWN and self.look_at <= now
         return self._replace(watch=Watch.NOTHING) if is_poll else self

@@ -9,20 +9,26 @@ if TYPE_CHECKING:
 
     from pyasynq._redis.key_watcher import Watcher
 
+    Listener = Callable[[str], object]
+
 
 class WakeUp:
     """Passes on what Redis reports. Where Redis cannot report changes, or while it is away, services poll."""
 
-    def __init__(self, make_watcher: Callable[[Callable[[str], object]], Watcher]) -> None:
-        self._listeners: list[Callable[[str], None]] = []
-        self._watcher = make_watcher(self._report)
+    def __init__(self, make_watcher: Callable[[Listener, Listener], Watcher]) -> None:
+        self._on_change: Listener = lambda _: None
+        self._on_loss: Listener = lambda _: None
+        self._watcher = make_watcher(self._changed, self._lost)
 
-    def listen(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with each key that has changed."""
-        self._listeners.append(listener)
+    def listen(self, on_change: Listener, on_loss: Listener) -> None:
+        """Have each key told that has changed, and each whose changes may have been missed."""
+        self._on_change, self._on_loss = on_change, on_loss
 
     async def watch(self, *keys: str) -> bool:
-        """Have the next change of each key reported; return whether it will be."""
+        """Have the next change of each key reported; return whether it will be.
+
+        A key that is watched costs nothing. One whose change was not reported must be forgotten first.
+        """
         return await self._watcher.arm(*keys)
 
     def forget(self, *keys: str) -> None:
@@ -37,6 +43,8 @@ class WakeUp:
         """Stop watching."""
         await self._watcher.close()
 
-    def _report(self, key: str) -> None:
-        for listener in self._listeners:
-            listener(key)
+    def _changed(self, key: str) -> None:
+        self._on_change(key)
+
+    def _lost(self, key: str) -> None:
+        self._on_loss(key)

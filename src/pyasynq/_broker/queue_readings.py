@@ -1,0 +1,129 @@
+"""Readings of queues, by plain commands: whether a queue has work for a worker, and from when on."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyasynq._redis.plan import CommandCall, PackedCommand, Plan, Replay, ask
+from pyasynq._wire.keys import queue_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Argument, Reply
+
+
+class QueueReading(NamedTuple):
+    """What a queue had at one moment; times are Unix times in seconds, infinity for none.
+
+    Attributes:
+        redis_now: the time of Redis at that moment.
+        pending: number of tasks that wait.
+        is_paused: whether none of these may be taken.
+        active: number of tasks that a worker has.
+        leases: number of leases.
+        next_scheduled: when the next scheduled task is due.
+        next_retry: when the next task is due that is tried again.
+        next_lease_end: when the first lease ends.
+        next_expiry: when the retention of the first completed task ends.
+        next_stale_set: when the first aggregation set is stale.
+    """
+
+    redis_now: Instant
+    pending: int = 0
+    is_paused: bool = False
+    active: int = 0
+    leases: int = 0
+    next_scheduled: float = math.inf
+    next_retry: float = math.inf
+    next_lease_end: float = math.inf
+    next_expiry: float = math.inf
+    next_stale_set: float = math.inf
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether tasks may be taken."""
+        return self.pending > 0 and not self.is_paused
+
+    @property
+    def next_due(self) -> float:
+        """When the next scheduled task, or one that is tried again, is due."""
+        return min(self.next_scheduled, self.next_retry)
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the retention of a completed task has ended."""
+        return self.next_expiry <= self.redis_now.seconds
+
+    @property
+    def has_stale_set(self) -> bool:
+        """Whether an aggregation set is stale."""
+        return self.next_stale_set <= self.redis_now.seconds
+
+    @property
+    def may_have_unleased(self) -> bool:
+        """Whether an active task may have no lease: there are not as many leases as active tasks."""
+        return self.active > 0 and self.active != self.leases
+
+    def has_lapsed_lease(self, slack: int) -> bool:
+        """Return whether a lease ended this many seconds ago."""
+        return self.next_lease_end <= self.redis_now.seconds - slack
+
+
+class QueueReader:
+    """The commands that read one queue. They are packed once, however often they are sent.
+
+    One command says whether the queue has anything at all. Only then the others have something to say.
+    """
+
+    __slots__ = ("_exists", "_heads")
+
+    def __init__(self, queue: str) -> None:
+        keys = queue_keys(queue)
+        sorted_sets = (keys.scheduled, keys.retry, keys.lease, keys.completed, keys.aggregation_sets)
+        self._exists = _read(keys.pending, "EXISTS", keys.pending, keys.active, *sorted_sets)
+        self._heads = (
+            _read(keys.pending, "LLEN", keys.pending),
+            _read(keys.pending, "EXISTS", keys.paused),
+            _read(keys.pending, "LLEN", keys.active),
+            _read(keys.pending, "ZCARD", keys.lease),
+            *(_read(keys.pending, "ZRANGE", key, "0", "0", "WITHSCORES") for key in sorted_sets),
+        )
+
+    def exists(self) -> Plan[int]:
+        """Return how many of its keys there are; 0 if there is nothing to do."""
+        return ask(self._exists)
+
+    def heads(self) -> list[Plan[Reply]]:
+        """Return the plans whose replies are a reading."""
+        return [ask(call) for call in self._heads]
+
+
+HEADS = 9
+"""How many plans `QueueReader.heads` returns."""
+
+
+def read_time(queue: str) -> Plan[Reply]:
+    """Return the time of the server that has this queue, in seconds and microseconds."""
+    return ask(CommandCall(("TIME",), queue_keys(queue).pending, Replay.SAFE))
+
+
+def decode_reading(replies: Sequence[Any], redis_now: Instant) -> QueueReading | Exception:
+    """Return the reading of these replies, or the first error among them."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            return reply
+    pending, paused, active, leases, *heads = replies
+    return QueueReading(redis_now, pending, bool(paused), active, leases, *map(_first_second, heads))
+
+
+def _first_second(head: Sequence[bytes]) -> float:
+    """Return the score of a first member, rounded up to a whole second if it is finite."""
+    score = float(head[1]) if head else math.inf
+    return math.ceil(score) if math.isfinite(score) else score
+
+
+def _read(key: str, *command: Argument) -> CommandCall:
+    return CommandCall(PackedCommand(command), key, Replay.SAFE)

@@ -1,0 +1,204 @@
+"""Looks at all queues with plain reads, so that scripts are called only where there is work for them."""
+
+from __future__ import annotations
+
+import contextlib
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._background.service import Service
+from pyasynq._backoff import Backoff
+from pyasynq._broker.queue_readings import HEADS, QueueReader, QueueReading, decode_reading, read_time
+from pyasynq._broker.queue_registry import queue_exists
+from pyasynq._broker.registrar_async import AsyncRegistrar
+from pyasynq._checks import seconds_of
+from pyasynq._clock import Instant
+from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
+from pyasynq._engine.take.queue_state import Key
+from pyasynq._wire.keys import queue_keys
+from pyasynq.errors import PyasynqError
+from pyasynq.events import QueueChanged, QueuesAsked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.take.queue_board import ServedQueue
+    from pyasynq._engine.take.wake_up import WakeUp
+    from pyasynq._redis.plan import Plan
+
+_REGISTER_SECONDS: Final = 60.0
+"""How often the names of the queues are written, for clients that died before they could."""
+_RETRY_SECONDS: Final = 1.0
+"""How often queues are asked that could not be."""
+
+
+class QueueLook(Service):
+    """Reads all queues every three seconds, in one pipeline while they stay empty or stay in use.
+
+    It is the safety net under the reports of Redis: what these have told already costs nothing here. A queue
+    that cannot be read does not fail the round: other services call their scripts for it, and report why.
+    Besides, it registers queues, and forgets removed ones once none of their attempts is left.
+
+    Args:
+        queues: returns the names of the queues that it reads.
+        on_look: called with the node after a look in which any queue could be read.
+        on_find: called when a queue is to be asked or watched because of the look.
+    """
+
+    name = "queue_look"
+
+    def __init__(
+        self,
+        parts: Parts,
+        queues: Callable[[], Sequence[str]],
+        wake_up: WakeUp,
+        *,
+        on_look: Callable[[str], object],
+        on_find: Callable[[], object],
+    ) -> None:
+        super().__init__(parts.events)
+        self._parts = parts
+        self._queues = queues
+        self._wake_up = wake_up
+        self._on_look = on_look
+        self._on_find = on_find
+        self._registrar = AsyncRegistrar(parts.driver)
+        self._readers: dict[str, QueueReader] = {}
+        self._used: set[str] = set()
+        """The queues that had anything at the last look: all of their commands go into the first pipeline."""
+        longest = seconds_of("delayed_task_check_interval", parts.config.delayed_task_check_interval)
+        self._interval = parts.settings.look_interval
+        if longest < DEFAULT_ENGINE_SETTINGS.look_interval:
+            # The user wants delayed tasks to be looked at more often, and one look is for all.
+            self._interval = min(self._interval, longest)
+        self._next_look = self._register_at = parts.clock.monotonic()
+        # A worker is ready soon after Redis is back.
+        self._backoff = Backoff(longest=_RETRY_SECONDS)
+
+    async def enter(self) -> None:
+        """Look before other services begin: queues that are empty need no call at the start."""
+        # The first round finds the same error, and reports it.
+        with contextlib.suppress(PyasynqError):
+            self.first_rest = await self.round()
+
+    async def round(self) -> float:
+        """Look at all queues; between two looks, at those that are new or could not be asked."""
+        parts = self._parts
+        self._forget_removed()
+        known, now = parts.board.known, parts.clock.monotonic()
+        served = queues = [known[name] for name in self._queues()]
+        if now >= self._next_look:
+            self._next_look = now + self._interval
+            self._readers = {one.name: self._readers[one.name] for one in queues if one.name in self._readers}
+        else:
+            queues = [one for one in served if one.reading is None or not one.is_reachable]
+        if queues:
+            await self._look(queues)
+        if served and not any(queue.is_reachable for queue in served):
+            assert isinstance(served[0].reading, Exception)  # noqa: S101 - it could not be asked
+            raise served[0].reading
+        rest = self._next_look - parts.clock.monotonic()
+        is_complete = all(queue.is_reachable for queue in served)
+        return max(0.0, rest if is_complete else min(rest, _RETRY_SECONDS))
+
+    def _forget_removed(self) -> None:
+        """Forget removed queues whose attempts have all ended."""
+        parts = self._parts
+        for queue in parts.board.forget_removed(attempt.queue for attempt in parts.roster):
+            self._wake_up.forget(*queue.keys.values(), queue_keys(queue.name).scheduled)
+            self.events.emit(QueueChanged(parts.server_id, queue.name, "ended"))
+
+    async def _look(self, queues: Sequence[ServedQueue]) -> None:
+        board = self._parts.board
+        is_found = self._watch_moved(queues)
+        changes = [queue.state.changes for queue in queues]
+        await self._read(queues)
+        for queue, before in zip(queues, changes, strict=True):
+            is_found |= self._note(queue, before)
+        unreachable = board.unreachable()
+        self.events.emit(QueuesAsked(self._parts.server_id, len(board.queues), unreachable))
+        if any(queue.is_reachable for queue in queues):
+            self._on_look(self.node)
+        if is_found:
+            self._on_find()
+
+    def _watch_moved(self, queues: Sequence[ServedQueue]) -> bool:
+        """Have queues watched again that were read at another node before: that one reports nothing more."""
+        is_found = False
+        for queue in queues:
+            if queue.name not in self._readers:
+                self._readers[queue.name] = QueueReader(queue.name)
+                if queue.reading is not None:
+                    self._wake_up.forget(*queue.watched_keys)
+                    self._parts.board.watch_lost(queue.keys[Key.PENDING])
+                    is_found = True
+        return is_found
+
+    async def _read(self, queues: Sequence[ServedQueue]) -> None:
+        """Read queues, in one pipeline unless one has something that had nothing at the last look."""
+        readers, now = self._readers, self._parts.clock.monotonic()
+        used = [queue for queue in queues if queue.name in self._used]
+        is_to_register = now >= self._register_at
+        plans: list[Plan[Any]] = [readers[queue.name].exists() for queue in queues]
+        plans += [plan for queue in used for plan in readers[queue.name].heads()]
+        plans += [queue_exists(queue.name) for queue in queues] if is_to_register else []
+        time, *replies = await self._parts.driver.run_batch([read_time(queues[0].name), *plans])
+        redis_now = self._learn(time)
+        heads = iter(replies[len(queues) :])
+        empty = QueueReading(redis_now)
+        newly_used = []
+        for queue, keys in zip(queues, replies[: len(queues)], strict=True):
+            queue.is_reachable = not isinstance(keys, Exception)
+            queue.outages += not queue.is_reachable
+            if queue.name in self._used:
+                queue.reading = decode_reading(list(islice(heads, HEADS)), redis_now)
+            elif isinstance(keys, Exception):
+                queue.reading = keys
+            elif keys:
+                newly_used.append(queue)
+            else:
+                queue.reading = empty
+            if keys == 0:
+                self._used.discard(queue.name)
+        if is_to_register:
+            self._register_at = now + _REGISTER_SECONDS
+            answers = zip(queues, heads, strict=True)
+            self._registrar.register([queue.name for queue, exists in answers if exists is True])
+        if newly_used:
+            await self._read_more(newly_used, redis_now)
+
+    async def _read_more(self, queues: Sequence[ServedQueue], redis_now: Instant) -> None:
+        plans = [plan for queue in queues for plan in self._readers[queue.name].heads()]
+        replies = iter(await self._parts.driver.run_batch(plans))
+        for queue in queues:
+            queue.reading = decode_reading(list(islice(replies, HEADS)), redis_now)
+        self._used.update(queue.name for queue in queues)
+
+    def _learn(self, time: Any) -> Instant:
+        """Return the time of the look, by the reply to TIME."""
+        parts = self._parts
+        given = parts.clock.redis_now()
+        if given is not None or isinstance(time, Exception):
+            return parts.redis_time.now() if given is None else given
+        redis_now = Instant(int(time[0]), int(time[1]))
+        parts.redis_time.learn(redis_now)
+        return redis_now
+
+    def _note(self, queue: ServedQueue, changes: int) -> bool:
+        """Pass a reading on to the board; return whether that makes the queue one to be asked or watched."""
+        if not queue.is_reachable or not queue.is_served:
+            return False
+        # A queue that answers, and cannot be read, may have tasks.
+        has_tasks = not isinstance(queue.reading, QueueReading) or queue.reading.has_tasks
+        if not has_tasks and self._parts.config.burst:
+            # A burst ends when all queues have been asked.
+            return False
+        is_news = self._parts.board.looked(queue, has_tasks=has_tasks, changes=changes)
+        if is_news and has_tasks:
+            self._wake_up.forget(*queue.watched_keys)
+        return is_news
+
+    async def leave(self) -> None:
+        """Register no more queues."""
+        await self._registrar.close()
