@@ -54,7 +54,7 @@ _REFUSALS = {
     QueueNotEmptyError: "queue not empty",
     TaskNotFoundError: "task not found",
 }
-_SETTINGS = EngineSettings(forward_gap=0.0)
+_SETTINGS = EngineSettings(forward_gap=0.0, look_interval=0.0)
 _MOMENTS = {"deadline", "process_at"}
 _LONG_AGO = 10**6
 PATIENCE = 60.0
@@ -253,13 +253,18 @@ class OurSide:
         self._wait(self._workers[slot].stop())
 
     def _forward(self) -> None:
-        self._wait(self._background.services["forwarder"].round())
+        self._wait(self._work_once("forwarder"))
 
     def _delete_expired(self) -> None:
-        self._wait(self._background.services["janitor"].round())
+        self._wait(self._work_once("janitor"))
 
     def _recover(self) -> None:
-        self._wait(self._background.services["recoverer"].round())
+        self._wait(self._work_once("recoverer"))
+
+    async def _work_once(self, service: str) -> None:
+        """Let a service do a round, after the look that tells it where there is work."""
+        await self._background.services["queue_look"].round()
+        await self._background.services[service].round()
 
     def _aggregate(self, refuse: bool) -> None:
         self._refuse = refuse
