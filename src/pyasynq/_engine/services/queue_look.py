@@ -91,10 +91,11 @@ class QueueLook(Service):
         if now >= self._next_look:
             self._next_look = now + self._interval
             self._readers = {one.name: self._readers[one.name] for one in queues if one.name in self._readers}
+            self._used &= self._readers.keys()
         else:
             queues = [one for one in served if one.reading is None or not one.is_reachable]
         if queues:
-            await self._look(queues)
+            await self._look(queues, registers=queues is served and now >= self._register_at)
         if served and not any(queue.is_reachable for queue in served):
             assert isinstance(served[0].reading, Exception)  # noqa: S101 - it could not be asked
             raise served[0].reading
@@ -109,11 +110,11 @@ class QueueLook(Service):
             self._wake_up.forget(*queue.keys.values(), queue_keys(queue.name).scheduled)
             self.events.emit(QueueChanged(parts.server_id, queue.name, "ended"))
 
-    async def _look(self, queues: Sequence[ServedQueue]) -> None:
+    async def _look(self, queues: Sequence[ServedQueue], *, registers: bool) -> None:
         board = self._parts.board
         is_found = self._watch_moved(queues)
         changes = [queue.state.changes for queue in queues]
-        await self._read(queues)
+        await self._read(queues, registers=registers)
         for queue, before in zip(queues, changes, strict=True):
             is_found |= self._note(queue, before)
         unreachable = board.unreachable()
@@ -135,34 +136,35 @@ class QueueLook(Service):
                     is_found = True
         return is_found
 
-    async def _read(self, queues: Sequence[ServedQueue]) -> None:
+    async def _read(self, queues: Sequence[ServedQueue], *, registers: bool) -> None:
         """Read queues, in one pipeline unless one has something that had nothing at the last look."""
-        readers, now = self._readers, self._parts.clock.monotonic()
+        readers = self._readers
         used = [queue for queue in queues if queue.name in self._used]
-        is_to_register = now >= self._register_at
         plans: list[Plan[Any]] = [readers[queue.name].exists() for queue in queues]
         plans += [plan for queue in used for plan in readers[queue.name].heads()]
-        plans += [queue_exists(queue.name) for queue in queues] if is_to_register else []
-        time, *replies = await self._parts.driver.run_batch([read_time(queues[0].name), *plans])
+        plans += [queue_exists(queue.name) for queue in queues] if registers else []
+        # The time comes last: after a long pipeline the first reply is old when it is read.
+        *replies, time = await self._parts.driver.run_batch([*plans, read_time(queues[0].name)])
         redis_now = self._learn(time)
         heads = iter(replies[len(queues) :])
         empty = QueueReading(redis_now)
         newly_used = []
         for queue, keys in zip(queues, replies[: len(queues)], strict=True):
+            own_heads = list(islice(heads, HEADS)) if queue.name in self._used else []
             queue.is_reachable = not isinstance(keys, Exception)
             queue.outages += not queue.is_reachable
-            if queue.name in self._used:
-                queue.reading = decode_reading(list(islice(heads, HEADS)), redis_now)
-            elif isinstance(keys, Exception):
+            if isinstance(keys, Exception):
                 queue.reading = keys
+            elif own_heads:
+                queue.reading = decode_reading(own_heads, redis_now)
             elif keys:
                 newly_used.append(queue)
             else:
                 queue.reading = empty
             if keys == 0:
                 self._used.discard(queue.name)
-        if is_to_register:
-            self._register_at = now + _REGISTER_SECONDS
+        if registers:
+            self._register_at = self._parts.clock.monotonic() + _REGISTER_SECONDS
             answers = zip(queues, heads, strict=True)
             self._registrar.register([queue.name for queue, exists in answers if exists is True])
         if newly_used:
