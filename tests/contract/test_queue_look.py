@@ -242,9 +242,8 @@ async def test_d25_a_queue_that_is_added_is_read_at_once(redis_url: str) -> None
     async with serving(redis_url, do_nothing, settings=settings) as running:
         await all_watched(running)
         await running.server.add_queue("new")
-        while running.queues[1].reading is None:
-            await running.next_round("queue_look")
-        assert 2 == (await running.recorder.wait(QueuesAsked, lambda asked: asked.queues == 2)).queues
+        await running.recorder.wait(QueuesAsked, lambda asked: asked.queues == 2)
+        assert isinstance(running.queues[1].reading, QueueReading)
 
 
 def test_a_reading_says_what_a_queue_has(tasks: Tasks, perform: Perform, damage_allowed: None) -> None:
