@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from pyasynq._redis.plan import PackedCommand
 from pyasynq._redis.redis_py import pack_command
 
 INTERRUPTED = """
@@ -56,3 +57,12 @@ def test_numbers_are_packed_as_text() -> None:
     """This holds next to a name that is not UTF-8, too."""
     assert b"*2\r\n$3\r\nGET\r\n$2\r\n-7\r\n" == pack_command([("GET", -7)])
     assert b"*2\r\n$1\r\n\xff\r\n$1\r\n7\r\n" == pack_command([("\udcff", 7)])
+
+
+def test_a_command_that_is_sent_many_times_is_packed_once() -> None:
+    """Its bytes are those of any other command, names that are no text included."""
+    for words in (("EXISTS", "a", 7), ("EXISTS", "\udcff")):
+        command = PackedCommand(words)
+        assert pack_command([words]) == pack_command([command]) == command.packed
+        command.packed = b"kept"
+        assert b"kept" == pack_command([command])
