@@ -164,9 +164,9 @@ class NodeSenders:
             self._service.wake()
 
     def _arrange(self) -> None:
-        unreachable = frozenset[str]().union(*self._left.values())
-        self._parts.board.set_unreachable(unreachable)
-        self._parts.settles.withhold(unreachable)
+        queues = frozenset[str]().union(*self._left.values())
+        self._parts.board.withhold(queues)
+        self._parts.settles.withhold(queues)
 
     def _node_of(self, queue: str) -> str:
         return self._parts.driver.node_of(queue_keys(queue).pending)

@@ -64,7 +64,7 @@ class SettleQueue:
         """Outcomes that could not be written and wait for the syncer."""
         self._held: list[Entry] | None = None
         """Outcomes to requeue that are kept back; None while none is."""
-        self._unreachable: Collection[str] = frozenset()
+        self._withheld_queues: Collection[str] = frozenset()
         self._withheld: list[Entry] = []
         """Outcomes of these queues, whose node is away."""
         self._in_flight = 0
@@ -129,20 +129,20 @@ class SettleQueue:
 
     def withhold(self, queues: Collection[str]) -> None:
         """Return no new outcomes of these queues, until this is called without them."""
-        self._unreachable = queues
+        self._withheld_queues = queues
         withheld, self._withheld = self._withheld, []
         self._fresh += withheld
 
     def _set_aside(self) -> None:
-        """Move the new outcomes of unreachable queues out of the way."""
-        for queue in self._done.keys() & self._unreachable:
+        """Move the new outcomes of withheld queues out of the way."""
+        for queue in self._done.keys() & self._withheld_queues:
             self._withheld += done_entries(self._done.pop(queue))
-        self._withheld += [entry for entry in self._fresh if entry.attempt.queue in self._unreachable]
-        self._fresh = [entry for entry in self._fresh if entry.attempt.queue not in self._unreachable]
+        self._withheld += [entry for entry in self._fresh if entry.attempt.queue in self._withheld_queues]
+        self._fresh = [entry for entry in self._fresh if entry.attempt.queue not in self._withheld_queues]
 
     def take_fresh(self) -> list[Batch]:
         """Return the new outcomes as batches; each must be confirmed or failed."""
-        if self._unreachable:
+        if self._withheld_queues:
             self._set_aside()
         done, self._done = self._done, {}
         batches = [batch for queue, attempts in done.items() if (batch := self._done_batch(queue, attempts))]

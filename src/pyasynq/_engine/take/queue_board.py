@@ -83,7 +83,7 @@ class QueueBoard:
         known: the served queues, and removed ones whose attempts have not all ended.
         queues: the served queues.
         all_plain: whether no queue has limits or an order, as far as this server knows.
-        unreachable: queues whose node is slow to answer or silent, so that nothing is sent to them.
+        withheld: queues whose node is slow to answer or silent, so that nothing is sent to them.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class QueueBoard:
         self._by_key = {
             name: (queue, key) for queue in self.known.values() for key, name in queue.keys.items()
         }
-        self.unreachable: Collection[str] = frozenset()
+        self.withheld: Collection[str] = frozenset()
         self._only: Collection[str] | None = None
         self._servers = 1
         self._take_stock()
@@ -127,9 +127,9 @@ class QueueBoard:
     def ready_at(self, name: str) -> float:
         """Return the monotonic time from which calls may be sent to a queue, after one of them has failed.
 
-        It is past for a queue that works, and infinity while its node is unreachable.
+        It is past for a queue that works, and infinity while it is withheld.
         """
-        if name in self.unreachable:
+        if name in self.withheld:
             return math.inf
         queue = self.known.get(name)
         return queue.state.look_at if queue is not None and queue.state.phase is QueuePhase.FAILED else 0.0
@@ -219,17 +219,17 @@ class QueueBoard:
         self._only = names
         self._choose()
 
-    def set_unreachable(self, names: Collection[str]) -> None:
+    def withhold(self, names: Collection[str]) -> None:
         """Ask and watch these queues no more, until this is called without them."""
-        self.unreachable = names
+        self.withheld = names
         self._choose()
 
     def _choose(self) -> None:
         wanted = self.queues
         if self._only is not None:
             wanted = [queue for queue in wanted if queue.name in self._only]
-        if self.unreachable:
-            wanted = [queue for queue in wanted if queue.name not in self.unreachable]
+        if self.withheld:
+            wanted = [queue for queue in wanted if queue.name not in self.withheld]
         self._wanted = wanted
 
     def _take_stock(self) -> None:
