@@ -85,7 +85,8 @@ class _Routing:
             if self._is_over(spared):
                 self._give_up()
                 return
-            if self._nodes.is_doubtful(self._slots[position] for position in self._waiting):
+            # A list: the end of a generator would swallow an exception that a signal handler raises there.
+            if self._nodes.is_doubtful([self._slots[position] for position in self._waiting]):
                 yield from self._learn()
             groups = self._groups()
             if not groups:
