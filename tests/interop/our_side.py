@@ -176,6 +176,7 @@ class OurSide:
             burst=True,  # an engine in burst mode does not wait for pushes of Redis
             retry_delay=lambda retried, error, task: RETRY_DELAY,
             is_failure=lambda error: not str(error).startswith(NOT_FAILURES),
+            crash_limit=1_000,  # Asynq has none, and takes suspects like other tasks
         )
         self._config = config
         self._background: StillEngine
