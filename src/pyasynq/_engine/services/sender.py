@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.settle.settle_batches import Batch
-    from pyasynq._engine.take.intake import Ask, Intake, Unclear, Unreadable
+    from pyasynq._engine.take.intake import Ask, Intake, Unreadable
     from pyasynq._redis.plan import Plan
 
 
@@ -24,7 +24,7 @@ class Parcel(NamedTuple):
 
     batches: Sequence[Batch] = ()
     asks: Sequence[Ask] = ()
-    finds: Sequence[tuple[Unclear, Plan[Any]]] = ()
+    finds: Sequence[tuple[Ask, Plan[Any]]] = ()
     quarantines: Sequence[tuple[Unreadable, Plan[Any]]] = ()
     proofs: Sequence[tuple[Attempt, Plan[bool]]] = ()
 
@@ -53,7 +53,7 @@ class Parcel(NamedTuple):
 _QUEUE_OF: Final[tuple[Callable[[Any], str], ...]] = (
     lambda batch: batch.queue,
     lambda ask: ask.queue.name,
-    lambda find: find[0].queue,
+    lambda find: find[0].queue.name,
     lambda quarantine: quarantine[0].queue,
     lambda proof: proof[0].queue,
 )
@@ -129,7 +129,7 @@ class Sender:
         for call, _ in parcel.finds:
             answer = next(answers)
             if isinstance(answer, Exception):
-                intake.leave_alone(call.queue, self._look_at(call.queue, answer))
+                intake.leave_alone(call.queue.name, self._look_at(call.queue.name, answer))
             else:
                 intake.found(call, answer)
         intake.deliver()

@@ -47,15 +47,6 @@ class Ask(NamedTuple):
     plan: Plan[Dequeued]
 
 
-class Unclear(NamedTuple):
-    """A dequeue call whose reply was lost: it may have taken tasks that only Redis knows of."""
-
-    queue: str
-    want: Want
-    token: str
-    asked_at: float
-
-
 class Unreadable(NamedTuple):
     """A task that was taken and cannot be decoded."""
 
@@ -104,7 +95,8 @@ class Intake:
         """The last answer brought all that was asked for, so that there may be more."""
         self.pause_reports = 0
         """How often Redis has reported that a queue is paused, or not any more."""
-        self.unclear: list[Unclear] = []
+        self.unclear: list[Ask] = []
+        """Calls whose replies were lost: they may have taken tasks that only Redis knows of."""
         self.unreadable: list[Unreadable] = []
 
     @property
@@ -294,11 +286,11 @@ class Intake:
         """Monotonic time from which lost replies or unreadable tasks are cleared up; infinity for never."""
         if not self.unclear and not self.unreadable:
             return math.inf
-        queues = {call.queue for call in self.unclear} | {task.queue for task in self.unreadable}
+        queues = {call.queue.name for call in self.unclear} | {task.queue for task in self.unreadable}
         return min(map(self.board.ready_at, queues), default=math.inf)
 
-    def _ready_unclear(self, now: float) -> list[Unclear]:
-        return [call for call in self.unclear if self.board.ready_at(call.queue) <= now]
+    def _ready_unclear(self, now: float) -> list[Ask]:
+        return [call for call in self.unclear if self.board.ready_at(call.queue.name) <= now]
 
     def proofs_to_end(self) -> list[tuple[Attempt, Plan[bool]]]:
         """Return the call that notes that a suspect is not alone any more, when its silence is over."""
@@ -374,7 +366,7 @@ class Intake:
         self._plenty = len(answer.tasks) == ask.limit
         parts.redis_time.learn(answer.redis_now)
         now = parts.clock.monotonic()
-        attempts = self._attempts(ask.queue.name, answer.tasks, ask, now)
+        attempts = self._attempts(answer.tasks, ask, now)
         room = ask.limit
         if not self.taking or not ask.queue.is_served:
             # The answer was overtaken by the removal of its queue, or by a shutdown, which may not wait for
@@ -403,24 +395,26 @@ class Intake:
         """Leave a queue alone for a while after an error; remember a call that may have taken tasks."""
         self._release(ask)
         if isinstance(error, ReplyLostError):
-            self.unclear.append(Unclear(ask.queue.name, ask.want, ask.token, ask.asked_at))
+            self.unclear.append(ask)
             self._may_wait = False
         self.board.failed(ask.queue, look_at=until)
         ask.want.heard(error)
 
-    def finds(self) -> list[tuple[Unclear, Plan[list[DequeuedTask]]]]:
+    def finds(self) -> list[tuple[Ask, Plan[list[DequeuedTask]]]]:
         """Return the calls that clear up what lost replies have taken."""
         calls = self._ready_unclear(self._parts.clock.monotonic())
-        return [(call, find_dequeued(call.queue, token=call.token)) for call in calls]
+        return [(call, find_dequeued(call.queue.name, token=call.token)) for call in calls]
 
-    def found(self, call: Unclear, tasks: Sequence[DequeuedTask]) -> None:
+    def found(self, call: Ask, tasks: Sequence[DequeuedTask]) -> None:
         """Run the tasks of a lost reply, or put them back in front when their leases have aged."""
         self.unclear.remove(call)
         now = self._parts.clock.monotonic()
-        attempts = self._attempts(call.queue, tasks, call, now)
-        is_served = call.queue in self.board.settings
+        attempts = self._attempts(tasks, call, now)
+        name = call.queue.name
+        is_served = name in self.board.settings
         if is_served:
-            queue = self.board.queue(call.queue)
+            # It may have been removed and added again.
+            queue = self.board.queue(name)
             self._suspects.took(attempts, queue, self._suspects.waiting.get(queue, 0))
         is_timely = self.taking and is_served and now - call.asked_at < call.want.lease / 2
         room = self._room if is_timely and not self._suspects.is_silent else 0
@@ -455,11 +449,9 @@ class Intake:
         self.unreadable.remove(task)
         self._parts.events.emit(MessageQuarantined(task.queue, task.claim.id, task.reason))
 
-    def _attempts(
-        self, queue: str, tasks: Iterable[DequeuedTask], call: Ask | Unclear, now: float
-    ) -> list[Attempt]:
+    def _attempts(self, tasks: Iterable[DequeuedTask], call: Ask, now: float) -> list[Attempt]:
         """Return attempts at the tasks, and remember those that cannot be decoded."""
-        home, token, want = self._home, call.token, call.want
+        home, queue, token, want = self._home, call.queue.name, call.token, call.want
         # Counted from before the call: the lease in Redis began later.
         lease_until = call.asked_at + want.lease
         attempts = []
