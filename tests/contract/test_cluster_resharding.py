@@ -199,7 +199,7 @@ async def test_d25_a_worker_watches_an_empty_queue_at_the_node_that_it_moves_to(
             await running.recorder.wait(RoundFinished, new=True)
         await asyncio.to_thread(cluster.move, SLOT, to)
         assert running.server._engine is not None
-        servers = running.server._engine._wake_up._watcher._servers
+        servers = running.server._engine._watcher._servers
         keys = {KEYS.pending, KEYS.scheduled}
         while to.address not in servers or not keys <= servers[to.address]._armed:
             await running.recorder.wait(RoundFinished, new=True)

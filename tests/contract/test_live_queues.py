@@ -367,7 +367,7 @@ async def test_the_watch_over_a_removed_queue_ends(redis_url: str) -> None:
     async with serving(redis_url, do_nothing) as running:
         engine = running.server._engine
         assert engine is not None
-        servers = engine._wake_up._watcher._servers
+        servers = engine._watcher._servers
 
         def watched() -> set[str]:
             return {key for server in servers.values() for key in server._watched}

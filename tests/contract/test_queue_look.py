@@ -100,7 +100,7 @@ async def test_d25_queues_with_tasks_for_later_cause_no_script_call_either(
     async with serving(redis_url, do_nothing, FORWARDED, SILENT) as running:
         await all_watched(running)
         await running.next_round("janitor")
-        while not running.server._engine._wake_up.exists(tasks.keys.scheduled):  # type: ignore[union-attr]
+        while not running.server._engine._watcher.exists(tasks.keys.scheduled):  # type: ignore[union-attr]
             await running.next_round("forwarder")
         await running.next_round("forwarder")
         redis_client.config_resetstat()

@@ -207,7 +207,7 @@ class OurSide:
 
         async def close() -> None:
             for one in (self._background, self._grouping, *self._workers.values()):
-                await one.engine._wake_up.close()
+                await one.engine._watcher.close()
                 await one.engine.close()
 
         self._wait(close())

@@ -41,7 +41,6 @@ from pyasynq._engine.services.syncer import Syncer
 from pyasynq._engine.settle.settle_queue import SettleQueue
 from pyasynq._engine.take.intake import Intake
 from pyasynq._engine.take.queue_board import QueueBoard
-from pyasynq._engine.take.wake_up import WakeUp
 from pyasynq._redis.driver import AsyncDriver, BlockingDriver
 from pyasynq._redis.facts import check_clock, check_eviction, require_supported, server_facts
 from pyasynq._redis.key_watcher import Watcher
@@ -112,6 +111,8 @@ class EngineCore:
         self._lasting = 0
         """How many of them, the first ones, go on while the lifespan is left: they renew and write."""
         self._warned: set[str] = set()
+        self._changed_delayed: set[str] = set()
+        """Keys of delayed tasks whose changes Redis has reported, for the forwarders to take."""
         self._driver = AsyncDriver(target, client_name=CLIENT_NAME, clock=clock, on_warning=self._warn)
         self._beat_driver = BlockingDriver(
             target,
@@ -253,7 +254,7 @@ class EngineCore:
             settles=self._settles,
         )
         sink = self._make_sink(parts)
-        self._wake_up = WakeUp(self._make_watcher)
+        self._watcher = self._make_watcher(self._key_changed, self._watch_lost)
         self._intake = Intake(parts, sink, self)
         self._intake.taking = self._taking
         self._settles.on_refused = partial(conclude_refused, parts)
@@ -266,15 +267,14 @@ class EngineCore:
         self._heartbeater = Heartbeater(
             parts, self._beat_driver, self._record, rule, watch, owns_process=self._owns_process
         )
-        self._processor = Processor(parts, sink, self._intake, self._wake_up)
+        self._processor = Processor(parts, sink, self._intake, self._watcher)
         self._progress_writer = ProgressWriter(parts)
-        changed: set[str] = set()
         self._forwarder = self._for_each_node(
-            Forwarder.name, lambda _, queues: Forwarder(parts, queues, self._wake_up, changed)
+            Forwarder.name, lambda _, queues: Forwarder(parts, queues, self._watcher, self._changed_delayed)
         )
         self._recoverer = self._make_recoverer(facts.uptime_seconds)
         self._look = self._make_look()
-        self._connect_bells(changed)
+        self._settles.on_put = self._processor.wake
         publisher = (Publisher(parts),) if self._config.event_stream_lengths else ()
         self._lasting = len(publisher) + 2
         # Stopped in the reverse order: what sends stops before what receives. The syncer and the heartbeater
@@ -320,30 +320,26 @@ class EngineCore:
         return self._for_each_node(
             QueueLook.name,
             lambda _, queues: QueueLook(
-                self._parts, queues, self._wake_up, on_look=wake, on_find=self._processor.wake
+                self._parts, queues, self._watcher, on_look=wake, on_find=self._processor.wake
             ),
         )
 
-    def _connect_bells(self, delayed: set[str]) -> None:
-        processor, forwarder, intake = self._processor, self._forwarder, self._intake
-        self._settles.on_put = processor.wake
+    def _key_changed(self, key: str) -> None:
+        """Hand on that Redis has reported a change of a key."""
+        self._note_delayed(key)
+        if self._intake.changed(key):
+            self._processor.wake()
 
-        def note_delayed(key: str) -> None:
-            if is_delayed_key(key):
-                delayed.add(key)
-                forwarder.wake()
+    def _watch_lost(self, key: str) -> None:
+        """Hand on that changes of a key may not have been reported."""
+        self._note_delayed(key)
+        self._intake.watch_lost(key)
+        self._processor.wake()
 
-        def changed(key: str) -> None:
-            note_delayed(key)
-            if intake.changed(key):
-                processor.wake()
-
-        def lost(key: str) -> None:
-            note_delayed(key)
-            intake.watch_lost(key)
-            processor.wake()
-
-        self._wake_up.listen(changed, lost)
+    def _note_delayed(self, key: str) -> None:
+        if is_delayed_key(key):
+            self._changed_delayed.add(key)
+            self._forwarder.wake()
 
     def stop_taking(self) -> None:
         """Take no more tasks; what runs goes on. During the start, the processor will not begin to take."""
@@ -375,8 +371,8 @@ class EngineCore:
 
     async def _stop_services(self, left: TimeLeft, *, keep: int = 0) -> None:
         await stop_services(self._started, left, keep=keep)
-        if hasattr(self, "_wake_up"):
-            await self._wake_up.close()
+        if hasattr(self, "_watcher"):
+            await self._watcher.close()
 
     def _make_watcher(self, on_change: Callable[[str], object], on_loss: Callable[[str], object]) -> Watcher:
         return Watcher(self._target, on_change, on_loss=on_loss, on_warning=self._warn)

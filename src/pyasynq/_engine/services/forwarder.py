@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyasynq._broker.delayed import Forwarded
     from pyasynq._broker.queue_readings import QueueReading
     from pyasynq._engine.engine_parts import Parts
-    from pyasynq._engine.take.wake_up import WakeUp
+    from pyasynq._redis.key_watcher import Watcher
 
 
 @dataclass(slots=True, eq=False)
@@ -55,14 +55,14 @@ class Forwarder(Service):
     name = "forwarder"
 
     def __init__(
-        self, parts: Parts, queues: Callable[[], Sequence[str]], wake_up: WakeUp, changed: set[str]
+        self, parts: Parts, queues: Callable[[], Sequence[str]], watcher: Watcher, changed: set[str]
     ) -> None:
         super().__init__(parts.events)
         self._parts = parts
         self._queues = queues
         self._changed = changed
         self._failures = QueueFailures(self, parts.clock)
-        self._wake_up = wake_up
+        self._watcher = watcher
         self._longest = seconds_of("delayed_task_check_interval", parts.config.delayed_task_check_interval)
         self._last_call = float("-inf")
         self._delayed: dict[str, _Delayed] = {}
@@ -105,7 +105,7 @@ class Forwarder(Service):
                 one.due_at = now
                 continue
             if reading.next_due != one.next_due and one.is_watched:
-                self._wake_up.forget(*one.keys)
+                self._watcher.forget(*one.keys)
                 one.is_watched = False
             one.next_due = reading.next_due
             one.due_at = now + reading.next_due - reading.redis_now.timestamp
@@ -113,12 +113,12 @@ class Forwarder(Service):
     async def _watch(self, ready: Sequence[str]) -> None:
         """Watch the queues that are not watched; a watch shows whether there are delayed tasks now."""
         unwatched = [self._delayed[name] for name in ready if not self._delayed[name].is_watched]
-        if not unwatched or not await self._wake_up.watch(*[key for one in unwatched for key in one.keys]):
+        if not unwatched or not await self._watcher.arm(*[key for one in unwatched for key in one.keys]):
             return
         now = self._parts.clock.monotonic()
         for one in unwatched:
             one.is_watched = True
-            if any(map(self._wake_up.exists, one.keys)):
+            if any(map(self._watcher.exists, one.keys)):
                 one.due_at = now
             else:
                 one.next_due = one.due_at = math.inf

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.take.intake import Intake
     from pyasynq._engine.take.queue_board import ServedQueue
     from pyasynq._engine.take.sink import Sink
-    from pyasynq._engine.take.wake_up import WakeUp
+    from pyasynq._redis.key_watcher import Watcher
 
 
 _PAUSE_WATCH_SECONDS: Final = 5.0
@@ -37,12 +37,12 @@ class Processor(Service):
 
     name = "processor"
 
-    def __init__(self, parts: Parts, sink: Sink, intake: Intake, wake_up: WakeUp) -> None:
+    def __init__(self, parts: Parts, sink: Sink, intake: Intake, watcher: Watcher) -> None:
         super().__init__(parts.events)
         self._parts = parts
         self._sink = sink
         self._intake = intake
-        self._wake_up = wake_up
+        self._watcher = watcher
         senders = NodeSenders if parts.driver.target.is_cluster else Sender
         self._sender: Sender | NodeSenders = senders(self, parts, intake)
         self._poll = seconds_of("task_check_interval", parts.config.task_check_interval)
@@ -166,7 +166,7 @@ class Processor(Service):
         is_due = now >= self._watch_pauses_at or reports != self._pause_reports
         if is_due and not self._parts.config.burst:
             self._watch_pauses_at, self._pause_reports = now + _PAUSE_WATCH_SECONDS, reports
-            await self._wake_up.watch(*self._intake.board.pause_keys())
+            await self._watcher.arm(*self._intake.board.pause_keys())
 
     async def _renew_watches(self) -> None:
         """Watch the queues again whose rest is over; the call that they get then follows the watch.
@@ -201,17 +201,17 @@ class Processor(Service):
         if not queues:
             return []
         changes = [queue.state.changes for queue in queues]
-        is_watched = await self._wake_up.watch(*[key for queue in queues for key in queue.watched_keys])
+        is_watched = await self._watcher.arm(*[key for queue in queues for key in queue.watched_keys])
         if is_watched or len(queues) == 1:
             watched = [is_watched] * len(queues)
         else:
             # One node of a cluster may be away. A key that is watched by now costs no second exchange.
-            watched = [await self._wake_up.watch(*queue.watched_keys) for queue in queues]
+            watched = [await self._watcher.arm(*queue.watched_keys) for queue in queues]
         return list(zip(queues, changes, watched, strict=True))
 
     def _watched(self, queue: ServedQueue, changes: int, *, may_rest: bool) -> None:
         """Note a new watch; the queue rests if the watch has shown that there is nothing to take."""
-        exists, keys = self._wake_up.exists, queue.keys
+        exists, keys = self._watcher.exists, queue.keys
         has_none = not exists(keys[Key.PENDING]) or exists(keys[Key.PAUSED])
         self._intake.board.watched(queue, changes=changes, may_rest=may_rest and has_none)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.take.queue_board import ServedQueue
-    from pyasynq._engine.take.wake_up import WakeUp
+    from pyasynq._redis.key_watcher import Watcher
     from pyasynq._redis.plan import Plan
 
 _REGISTER_SECONDS: Final = 60.0
@@ -52,7 +52,7 @@ class QueueLook(Service):
         self,
         parts: Parts,
         queues: Callable[[], Sequence[str]],
-        wake_up: WakeUp,
+        watcher: Watcher,
         *,
         on_look: Callable[[str], object],
         on_find: Callable[[], object],
@@ -60,7 +60,7 @@ class QueueLook(Service):
         super().__init__(parts.events)
         self._parts = parts
         self._queues = queues
-        self._wake_up = wake_up
+        self._watcher = watcher
         self._on_look = on_look
         self._on_find = on_find
         self._registrar = AsyncRegistrar(parts.driver)
@@ -107,7 +107,7 @@ class QueueLook(Service):
         """Forget removed queues whose attempts have all ended."""
         parts = self._parts
         for queue in parts.board.forget_removed(attempt.queue for attempt in parts.roster):
-            self._wake_up.forget(*queue.keys.values(), queue_keys(queue.name).scheduled)
+            self._watcher.forget(*queue.keys.values(), queue_keys(queue.name).scheduled)
             self.events.emit(QueueChanged(parts.server_id, queue.name, "ended"))
 
     async def _look(self, queues: Sequence[ServedQueue], *, registers: bool) -> None:
@@ -131,7 +131,7 @@ class QueueLook(Service):
             if queue.name not in self._readers:
                 self._readers[queue.name] = QueueReader(queue.name)
                 if queue.reading is not None:
-                    self._wake_up.forget(*queue.watched_keys)
+                    self._watcher.forget(*queue.watched_keys)
                     self._parts.board.watch_lost(queue.keys[Key.PENDING])
                     is_found = True
         return is_found
@@ -198,7 +198,7 @@ class QueueLook(Service):
             return False
         is_news = self._parts.board.looked(queue, has_tasks=has_tasks, changes=changes)
         if is_news and has_tasks:
-            self._wake_up.forget(*queue.watched_keys)
+            self._watcher.forget(*queue.watched_keys)
         return is_news
 
     async def leave(self) -> None:
