@@ -173,10 +173,11 @@ class Processor(Service):
 
         One that was left to others for a while is not asked: the new watch shows whether they took the task.
         """
-        if self._parts.config.burst or self._intake.appetite.room <= 0:
+        if self._parts.config.burst:
             return
-        board = self._intake.board
-        queues = board.to_watch_again(self._parts.clock.monotonic())
+        queues = self._intake.board.to_watch_again(self._parts.clock.monotonic())
+        if not queues or self._intake.appetite.room <= 0:
+            return
         for queue, changes, is_watched in await self._watch(queues):
             if is_watched:
                 self._watched(queue, changes, may_rest=queue.state.phase is QueuePhase.DEFERRED)

@@ -220,7 +220,7 @@ class Intake:
         """Reserve room for the tasks of this round; return its dequeue calls."""
         now = self._parts.clock.monotonic()
         # What an unclear call has taken needs the slots that it was asked for.
-        if self._ready_unclear(now):
+        if self.unclear and self._ready_unclear(now):
             return []
         wants = self._wants()
         if not wants:
@@ -402,6 +402,8 @@ class Intake:
 
     def finds(self) -> list[tuple[Ask, Plan[list[DequeuedTask]]]]:
         """Return the calls that clear up what lost replies have taken."""
+        if not self.unclear:
+            return []
         calls = self._ready_unclear(self._parts.clock.monotonic())
         return [(call, find_dequeued(call.queue.name, token=call.token)) for call in calls]
 
