@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyasynq import events as all_events
 from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.take.queue_state import QueuePhase, Watch
+from pyasynq._redis.key_watcher import ServerWatcher
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
 from pyasynq.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    import pytest
 
     from pyasynq._engine.handlers.routes import Handler, Router
     from pyasynq._engine.take.queue_board import ServedQueue
@@ -152,6 +155,18 @@ async def serving(
             yield Running(server, client, recorder)
         finally:
             await server.shutdown()
+
+
+def swallow_reports(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Lose what Redis reports from now on; return an event for the first report."""
+    swallowed = asyncio.Event()
+
+    def swallow(watcher: ServerWatcher, keys: list[bytes] | None) -> None:
+        del watcher, keys
+        swallowed.set()
+
+    monkeypatch.setattr(ServerWatcher, "_invalidate", swallow)
+    return swallowed
 
 
 async def do_nothing(task: Task) -> None:

@@ -21,7 +21,7 @@ from pyasynq.config import ServerConfig
 from pyasynq.events import HeartbeatWritten, QueuesAsked, RoundFinished, TaskRecovered, TaskStarted
 from pyasynq.task import TaskState
 from tests.factories import NOW, Tasks
-from tests.fix_engine import Running, do_nothing, is_watched, serving
+from tests.fix_engine import Running, do_nothing, is_watched, serving, swallow_reports
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -110,20 +110,8 @@ async def test_d25_queues_with_tasks_for_later_cause_no_script_call_either(
     assert done["zrange"] >= 5 * LOOKS
 
 
-def swallow_reports(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Lose what Redis reports from now on; return an event for the first report."""
-    swallowed = asyncio.Event()
-
-    def swallow(watcher: ServerWatcher, keys: list[bytes] | None) -> None:
-        del watcher, keys
-        swallowed.set()
-
-    monkeypatch.setattr(ServerWatcher, "_invalidate", swallow)
-    return swallowed
-
-
 @run_async
-async def test_d25_after_a_lost_report_the_queue_is_watched_anew(
+async def test_d25_after_a_lost_report_the_queue_is_watched_again(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The look finds the task that was not reported; the next one is reported again."""

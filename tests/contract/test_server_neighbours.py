@@ -199,7 +199,7 @@ class Counts:
         self._changed.set()
 
     async def reach(self, wanted: Mapping[str, int]) -> None:
-        """Wait until so many tasks of each of these queues have ended."""
+        """Wait until this number of tasks of each queue have ended."""
         while any(self.ended[queue] < number for queue, number in wanted.items()):
             self._changed.clear()
             await self._changed.wait()

@@ -11,7 +11,7 @@ from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.take.intake import Intake
 from pyasynq._redis.key_watcher import ServerWatcher
 from pyasynq.events import HeartbeatWritten, RoundFinished, TaskStarted
-from tests.fix_engine import Running, do_nothing, is_watched, serving
+from tests.fix_engine import Running, do_nothing, is_watched, serving, swallow_reports
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -68,17 +68,11 @@ def note_asks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 async def test_h14_a_task_that_nobody_was_told_of_starts_within_six_seconds(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when a slot moves while its list is empty: Redis says nothing then. The safety poll finds it."""
+    """As when a slot moves while its list is empty: Redis says nothing then. The look finds it."""
     assert EngineSettings().look_interval < 6
-    swallowed = asyncio.Event()
-
-    def swallow(watcher: ServerWatcher, keys: list[bytes] | None) -> None:
-        del watcher, keys
-        swallowed.set()
-
     async with serving(redis_url, do_nothing, settings=EngineSettings()) as running:
         await idle(running)
-        monkeypatch.setattr(ServerWatcher, "_invalidate", swallow)
+        swallowed = swallow_reports(monkeypatch)
         await running.client.enqueue("t", task_id="a")
         await swallowed.wait()
         await running.recorder.wait(TaskStarted)

@@ -1,4 +1,4 @@
-"""Names, numbers and scores as they stand in Redis, where any program may have written something else."""
+"""Names, numbers and scores as stored in Redis, where any program may have written something else."""
 
 from __future__ import annotations
 

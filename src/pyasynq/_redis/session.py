@@ -62,7 +62,7 @@ class Close(NamedTuple):
 Step: TypeAlias = Open | Send | Pause | Close
 
 OpenAnswer: TypeAlias = "ReplyError | PyasynqError | str | None"
-"""None, or why there is no connection: what the server said, why none can be started, what broke."""
+"""None if there is a connection. Otherwise the answer of the server, or the error that broke it."""
 
 
 class Received(NamedTuple):

@@ -60,7 +60,7 @@ def test_numbers_are_packed_as_text() -> None:
 
 
 def test_a_command_that_is_sent_many_times_is_packed_once() -> None:
-    """Its bytes are those of any other command, names that are no text included."""
+    """Its bytes are those of any other command, names that are not text included."""
     for words in (("EXISTS", "a", 7), ("EXISTS", "\udcff")):
         command = PackedCommand(words)
         assert pack_command([words]) == pack_command([command]) == command.packed

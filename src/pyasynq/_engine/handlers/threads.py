@@ -37,8 +37,8 @@ class _Job(NamedTuple):
 class HandlerThreads:
     """Runs plain functions, each in a thread of its own; idle threads are used again.
 
-    There is no limit here: the server's slots are the limit. The counts are written under the lock, by the
-    event loop and by the threads themselves.
+    The slots of the server are their limit. The counts are written under the lock, by the event loop and by
+    the threads themselves.
     """
 
     def __init__(self, name: str = "pyasynq-handler") -> None:

@@ -130,7 +130,7 @@ def ending_of_cause(attempt: Attempt) -> Ending:
     """Return the ending that the cause of a cancellation means, whatever the handler did about it."""
     cause = attempt.cause
     if isinstance(cause, LeaseExpiredError):
-        # A lease that only lapsed can be renewed as long as nobody took the task; then it is put back.
+        # A lease that only lapsed can be renewed until another worker takes the task; then it is put back.
         return Unfinished(is_lost=attempt.lost)
     if cause is None or isinstance(cause, ServerStopping):
         return Unfinished()

@@ -138,7 +138,7 @@ class Runner:
         return Failed(error, is_unhandled=is_unknown and self._config.on_unknown == "return")
 
     async def _tell_of_failure(self, attempt: Attempt, task: Task, ending: Failed) -> None:
-        """Call the user's error handler, or say that there is no handler for the task here."""
+        """Call the user's error handler, or report that this server has none for the task."""
         error, handler = ending.error, self._config.error_handler
         if ending.is_unhandled:
             self.on_unknown(attempt.queue)

@@ -22,7 +22,7 @@ _SHORTEST_PATIENCE: Final = 0.1
 _LONGEST_PATIENCE: Final = 0.5
 _PATIENCE_FACTOR: Final = 4
 _WEIGHT: Final = 0.1
-"""Of the newest exchange in the moving average."""
+"""Smoothing factor of the moving average: the share of the newest exchange."""
 
 
 class NodeSender(Sender):

@@ -103,13 +103,13 @@ class Sender:
         driver = self._parts.driver
         try:
             driver.check_open()
-            # In this task, which nobody cancels: a task of its own is two turns of the loop more.
+            # Run in this task: a new one would cost two loop iterations, and nothing cancels this one.
             return await driver.run_unshielded(plans)
         except Exception as error:  # noqa: BLE001 - each plan that was handed over must get an answer
             return [error] * len(plans)
 
     def _confirm(self, parcel: Parcel, results: Sequence[Any]) -> None:
-        """Tell the settle queue what became of its batches; the syncer writes later what failed."""
+        """Hand the settle queue the answers to its batches; the syncer writes later what failed."""
         for batch, result in zip(parcel.batches, results, strict=False):
             self._parts.settles.confirm(batch, result)
             if batch.in_steps:

@@ -90,7 +90,7 @@ class Intake:
         self._released: set[str] = set()
         """Tokens of the calls under way that have no room reserved any more."""
         self._late: list[Attempt] = []
-        """To be put back: came when there was no room, or nothing taken any more, or of a removed queue."""
+        """Attempts to put back: they came without room, from a removed queue, or when nothing is taken."""
         self._plenty = False
         """The last answer brought all that was asked for, so that there may be more."""
         self.pause_reports = 0
