@@ -1,0 +1,143 @@
+"""The floor below command line, dashboards and HTTP API: `Operator`, permissions, redaction, audit.
+
+from .attention import find_attention
+from .audit import AuditEntry, AuditFilters, AuditPage
+from .doctoring import Examination
+from .finding import Attention, AttentionFinding, FindingAction
+from .limit_report import LimitReport
+from .operation import (
+    MAX_FOUND,
+    STATES_OF_ACT,
+    Act,
+    OperationInfo,
+    OperationOptions,
+    OperationPreview,
+    OperationState,
+    Targets,
+    needs_reason,
+)
+from .operator import Operator
+from .permissions import ROLES, Access, AnyPermission, Permission, ProgramPermission, User
+from .presentation import Node, Presentation, ShowHook, present
+from .redaction import MASK, RedactHook, Redactor, Withheld
+from .thresholds import DEFAULT_THRESHOLDS, Thresholds
+from .selection import Budget
+from .verbs import VERBS, Subject, Verb
+from .views import SavedView
+A name is imported when it is first used, so that a command line that only needs a word of it starts quickly.
+"""
+
+import importlib
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .attention import find_attention
+    from .audit import AuditEntry, AuditFilters, AuditPage
+    from .doctoring import Examination
+    from .finding import Attention, AttentionFinding, FindingAction
+    from .limit_report import LimitReport
+    from .operation import (
+        MAX_FOUND,
+        STATES_OF_ACT,
+        Act,
+        OperationInfo,
+        OperationOptions,
+        OperationPreview,
+        OperationState,
+        Targets,
+        needs_reason,
+    )
+    from .operator import Operator
+    from .permissions import ROLES, Access, AnyPermission, Permission, ProgramPermission, User
+    from .presentation import Node, Presentation, ShowHook, present
+    from .redaction import MASK, RedactHook, Redactor, Withheld
+    from .selection import Budget
+    from .thresholds import DEFAULT_THRESHOLDS, Thresholds
+    from .verbs import VERBS, Subject, Verb
+    from .views import SavedView
+
+_EXPORTS_BY_MODULE: Final = {
+    "attention": ("find_attention",),
+    "audit": ("AuditEntry", "AuditFilters", "AuditPage"),
+    "doctoring": ("Examination",),
+    "finding": ("Attention", "AttentionFinding", "FindingAction"),
+    "limit_report": ("LimitReport",),
+    "operation": (
+        "Act",
+        "MAX_FOUND",
+        "OperationInfo",
+        "OperationOptions",
+        "OperationPreview",
+        "OperationState",
+        "STATES_OF_ACT",
+        "Targets",
+        "needs_reason",
+    ),
+    "operator": ("Operator",),
+    "permissions": ("Access", "AnyPermission", "Permission", "ProgramPermission", "ROLES", "User"),
+    "presentation": ("Node", "Presentation", "ShowHook", "present"),
+    "redaction": ("MASK", "RedactHook", "Redactor", "Withheld"),
+    "selection": ("Budget",),
+    "thresholds": ("DEFAULT_THRESHOLDS", "Thresholds"),
+    "verbs": ("Subject", "VERBS", "Verb"),
+    "views": ("SavedView",),
+}
+_MODULE_BY_EXPORT: Final = MappingProxyType(
+    {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names}
+)
+
+__all__ = [
+    "DEFAULT_THRESHOLDS",
+    "MASK",
+    "MAX_FOUND",
+    "ROLES",
+    "STATES_OF_ACT",
+    "VERBS",
+    "Access",
+    "Act",
+    "AnyPermission",
+    "Attention",
+    "AttentionFinding",
+    "AuditEntry",
+    "AuditFilters",
+    "AuditPage",
+    "Budget",
+    "Examination",
+    "FindingAction",
+    "LimitReport",
+    "Node",
+    "OperationInfo",
+    "OperationOptions",
+    "OperationPreview",
+    "OperationState",
+    "Operator",
+    "Permission",
+    "Presentation",
+    "ProgramPermission",
+    "RedactHook",
+    "Redactor",
+    "SavedView",
+    "ShowHook",
+    "Subject",
+    "Targets",
+    "Thresholds",
+    "User",
+    "Verb",
+    "Withheld",
+    "find_attention",
+    "needs_reason",
+    "present",
+]
+
+# Type checkers see the imports above instead: with this function they would accept any name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used. Raises `AttributeError` for a name that is not here."""
+        if name not in _MODULE_BY_EXPORT:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        value = getattr(importlib.import_module(f".{_MODULE_BY_EXPORT[name]}", __name__), name)
+        globals()[name] = value
+        return value

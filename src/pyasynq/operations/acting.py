@@ -1,0 +1,73 @@
+"""The size of an operation's steps, and its acts on single tasks. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._checks import parse_instant, parse_seconds
+from pyasynq.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyasynq._wire.messages import TaskMessage
+    from pyasynq.operations.operation import OperationOptions
+    from pyasynq.task import TaskInfo
+
+_LARGEST_STEP: Final = 400
+_SMALLEST_STEP: Final = 20
+_SHORT: Final = 0.003
+_LONG: Final = 0.006
+"""Seconds of Redis' time: a step of 10 ms is what others may have to wait for."""
+
+
+def size_of_step(size: int, seconds: float) -> int:
+    """Return of how many tasks the next step is made, after one of this size took this long."""
+    if seconds > _LONG:
+        return max(_SMALLEST_STEP, int(size * _SHORT / seconds))
+    return min(_LARGEST_STEP, size * 2) if seconds < _SHORT else size
+
+
+def due_times(
+    options: OperationOptions, ids: Sequence[str], position: int, total: int
+) -> list[tuple[str, int]]:
+    """Return the second at which each of some tasks is due, the first of them at `position` of all."""
+    first = parse_instant("process_at", options.process_at).ceiling
+    distance = options.spread.total_seconds() / max(1, total)
+    return [(task_id, first + int((position + at) * distance)) for at, task_id in enumerate(ids)]
+
+
+def editor_of(options: OperationOptions) -> Callable[[TaskMessage], None]:
+    """Return a function that changes a message as the options say."""
+
+    def edit(message: TaskMessage) -> None:
+        if options.max_retry is not None:
+            message.retry = max(options.max_retry, message.retried)
+        if options.timeout is not None:
+            message.timeout = -int(-parse_seconds("timeout", options.timeout) // 1)
+        if options.deadline is not None:
+            message.deadline = parse_instant("deadline", options.deadline).ceiling
+        for name, value in options.headers.items():
+            message.headers[name] = value
+
+    return edit
+
+
+def copy_of(info: TaskInfo, operation: str = "") -> tuple[Task, dict[str, Any]]:
+    """Return a task like another one, and options for it.
+
+    The id of a copy that an operation makes follows from operation and task, so that it makes one only.
+    """
+    options: dict[str, Any] = {
+        "queue": info.queue,
+        "max_retry": info.max_retry,
+        "retention": info.retention,
+        "headers": dict(info.headers),
+    }
+    if operation:
+        digest = hashlib.sha256(f"{operation}\n{info.queue}\n{info.id}".encode("utf-8", "replace"))
+        options["task_id"] = digest.hexdigest()[:32]
+    if info.timeout is not None:
+        options["timeout"] = info.timeout
+    return Task(info.type, info.payload), options

@@ -1,0 +1,57 @@
+"""Attention: runs the detectors on a snapshot, and sets the snoozed findings apart. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.errors import InvalidOptionError
+
+from .detectors import DETECTORS
+from .finding import Attention, AttentionFinding
+from .thresholds import DEFAULT_THRESHOLDS, Thresholds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyasynq._broker.operating.snoozes import FindingSnooze
+
+    from .snapshot import Snapshot
+
+MAX_FINDINGS: Final = 1_000
+"""Largest number of findings; the least severe ones are left out."""
+
+
+def find_attention(
+    snapshot: Snapshot,
+    earlier: Snapshot | None = None,
+    snoozes: Iterable[FindingSnooze] = (),
+    thresholds: Thresholds = DEFAULT_THRESHOLDS,
+) -> Attention:
+    """Return what needs attention, the most severe first.
+
+    Args:
+        snapshot: the newest one.
+        earlier: one from up to ten minutes before; without it, lost servers are not noticed.
+        snoozes: those that have not ended.
+        thresholds: of the detectors.
+    """
+    known = {snooze.finding: snooze for snooze in snoozes}
+    found: list[AttentionFinding] = []
+    for detect in DETECTORS.values():
+        found.extend(detect(snapshot, earlier, thresholds))
+    found.sort(key=lambda finding: (-finding.severity, finding.detector, finding.queue, finding.subject))
+    shown = [replace(finding, snooze=known.get(finding.id)) for finding in found[:MAX_FINDINGS]]
+    return Attention(
+        snapshot.at,
+        tuple(finding for finding in shown if finding.snooze is None),
+        tuple(finding for finding in shown if finding.snooze is not None),
+        snapshot.unreadable,
+    )
+
+
+def check_detector(name: str) -> str:
+    """Return the name of a detector. Raises `InvalidOptionError` for another text."""
+    if name not in DETECTORS:
+        raise InvalidOptionError("detector", name, f"must be one of {', '.join(DETECTORS)}")
+    return name

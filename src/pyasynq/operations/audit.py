@@ -1,0 +1,315 @@
+"""Entries of the audit: who did what to what, from where, why, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._human_text import shorten_end
+from pyasynq._visible_text import visible
+from pyasynq.info import BulkResult, TaskResults
+from pyasynq.task import Task, TaskInfo
+
+from .operation import OperationInfo, OperationOptions, Targets
+from .patterns import matches_any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from .permissions import User
+    from .redaction import Redactor
+    from .verbs import Verb
+
+LOGGER: Final = logging.getLogger("pyasynq.audit")
+"""Log that receives a record for each entry, with its fields in `record.audit`."""
+
+STARTED: Final = "started"
+"""Outcome of an entry that announces a change; it is replaced when the change has ended."""
+DONE: Final = "done"
+FAILED: Final = "failed"
+REFUSED: Final = "refused"
+
+_DEFAULT: Final = OperationOptions()
+_MAX_TEXT: Final = 1_000
+_MAX_NAMES: Final = 100
+_NO_DETAILS: Final = frozenset({"self", "queue", "queues", "reason"})
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One thing that a user did, tried to do, or was refused."""
+
+    at: datetime
+    """When it began, aware."""
+    user: str
+    role: str
+    login: str
+    address: str
+    verb: str
+    queues: tuple[str, ...] = ()
+    """Queues that it concerns; empty if it concerns none, or all."""
+    details: Mapping[str, str] = field(default_factory=dict)
+    """Arguments as text, without secrets; of bytes their number."""
+    reason: str = ""
+    outcome: str = STARTED
+    """`started`, `done`, `failed` or `refused`. One that stays `started` was interrupted."""
+    error: str = ""
+    """Why it failed or was refused."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of the result, such as tasks done and refused."""
+    before: str = ""
+    """Values before an edit, without secrets."""
+    after: str = ""
+    seconds: float | None = None
+    """How long it took; None while it is not known."""
+    operation: str = ""
+    """Id of the operation on many tasks that it belongs to."""
+    more: int = 0
+    """How many further refused calls the entry stands for."""
+    position: str = ""
+    """Position in the audit's stream; the next page continues before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    """Entries of the audit, newest first."""
+
+    entries: tuple[AuditEntry, ...]
+    cursor: str | None
+    """Cursor of the next page; None at the end."""
+    scanned: int
+    """How many entries were looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilters:
+    """Filters of a page of the audit; empty fields match everything."""
+
+    user: str = ""
+    verb: str = ""
+    queue: str = ""
+    """A pattern that one of the entry's queues matches."""
+    outcome: str = ""
+    operation: str = ""
+    text: str = ""
+    """Text that reason, details or error contain, in any case."""
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def match(self, entry: AuditEntry) -> bool:
+        """Return whether an entry is to be shown."""
+        wanted = (
+            (self.user, entry.user),
+            (self.verb, entry.verb),
+            (self.outcome, entry.outcome),
+            (self.operation, entry.operation),
+        )
+        if any(value and value != found for value, found in wanted):
+            return False
+        if self.queue and not any(matches_any(queue, [self.queue]) for queue in entry.queues):
+            return False
+        if (self.since and entry.at < self.since) or (self.until and entry.at > self.until):
+            return False
+        texts = " ".join([entry.reason, entry.error, *entry.details.values()]).lower()
+        return self.text.lower() in texts
+
+
+@dataclass(slots=True)
+class _Change:
+    before: str = ""
+    after: str = ""
+    task_type: str = ""
+
+
+_change: ContextVar[_Change | None] = ContextVar("pyasynq_audited_change", default=None)
+
+
+def note_change(before: object, after: object, task_type: str = "") -> None:
+    """Tell the audit what an edit changes; called by methods of the operator, before they edit.
+
+    The type of a task says which fields of its payload are secrets.
+    """
+    change = _change.get()
+    if change is not None:
+        change.before, change.after, change.task_type = str(before), str(after), task_type
+
+
+@contextmanager
+def noting_change() -> Iterator[_Change]:
+    """Collect what `note_change` is told inside."""
+    change = _Change()
+    token = _change.set(change)
+    try:
+        yield change
+    finally:
+        _change.reset(token)
+
+
+def begin_entry(
+    user: User,
+    verb: Verb,
+    arguments: Mapping[str, Any],
+    redactor: Redactor,
+    *,
+    concerns: tuple[str, ...] = (),
+    now: datetime,
+) -> AuditEntry:
+    """Return the entry that announces a call about the queues that it names, or about `concerns`."""
+    named = arguments.get("queue") or arguments.get("queues") or concerns
+    queues = (named,) if isinstance(named, str) else tuple(named)
+    flat = {**arguments, **arguments.get("limits", {})}
+    details = {
+        name: _describe(value, redactor)
+        for name, value in flat.items()
+        if name not in _NO_DETAILS and name != "limits" and value is not None
+    }
+    return AuditEntry(
+        at=now,
+        user=user.name[:_MAX_TEXT],
+        role=user.role[:_MAX_TEXT],
+        login=user.login[:_MAX_TEXT],
+        address=user.address[:_MAX_TEXT],
+        verb=verb.name,
+        queues=queues[:_MAX_NAMES],
+        details=redactor.headers(details),
+        reason=shorten_end(redactor.text(str(arguments.get("reason") or "")), _MAX_TEXT),
+    )
+
+
+def end_entry(
+    entry: AuditEntry,
+    redactor: Redactor,
+    *,
+    result: Any = None,
+    error: Exception | None = None,
+    seconds: float,
+) -> AuditEntry:
+    """Return the entry of a call that has ended."""
+    if error is not None:
+        text = shorten_end(f"{type(error).__name__}: {redactor.text(str(error))}", _MAX_TEXT)
+        return replace(entry, outcome=FAILED, error=text, seconds=seconds)
+    operation = getattr(result, "operation", "")
+    return replace(
+        entry,
+        outcome=DONE,
+        queues=entry.queues or _queues_of(result),
+        counts=_counts(result),
+        seconds=seconds,
+        operation=operation if isinstance(operation, str) else "",
+    )
+
+
+def with_change(entry: AuditEntry, change: _Change, redactor: Redactor) -> AuditEntry:
+    """Return an entry with what was changed, redacted and shortened."""
+    before, after = (
+        shorten_end(redactor.data(text.encode("utf-8", "replace"), change.task_type).decode(), _MAX_TEXT)
+        for text in (change.before, change.after)
+    )
+    return replace(entry, before=before, after=after)
+
+
+def encode_entry(entry: AuditEntry) -> bytes:
+    """Return an entry as JSON; what is empty is left out."""
+    values = {name: value for name, value in asdict(entry).items() if value or name == "seconds"}
+    values["at"] = entry.at.timestamp()
+    del values["seconds"]
+    if entry.seconds is not None:
+        values["seconds"] = round(entry.seconds, 6)
+    values.pop("position", None)
+    return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def decode_entry(position: str, data: bytes, *, more: int = 0) -> AuditEntry | None:
+    """Return the entry that JSON holds; None for anything that is not one."""
+    try:
+        values = json.loads(data)
+        texts = {
+            name: str(values.get(name, ""))
+            for name in (
+                *("user", "role", "login", "address", "verb", "reason", "error"),
+                *("before", "after", "operation"),
+            )
+        }
+        return AuditEntry(
+            at=datetime.fromtimestamp(float(values["at"]), UTC),
+            queues=tuple(map(str, values.get("queues", ()))),
+            details={str(name): str(value) for name, value in values.get("details", {}).items()},
+            outcome=str(values.get("outcome", STARTED)),
+            counts={str(name): int(value) for name, value in values.get("counts", {}).items()},
+            seconds=None if values.get("seconds") is None else float(values["seconds"]),
+            more=more,
+            position=position,
+            **texts,
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, OSError, RecursionError):
+        return None
+
+
+def log_entry(entry: AuditEntry) -> None:
+    """Write an entry to the log `pyasynq.audit`."""
+    level = logging.INFO if entry.outcome in {STARTED, DONE} else logging.WARNING
+    if not LOGGER.isEnabledFor(level):
+        return
+    who = ", ".join(filter(None, (entry.role, entry.login, entry.address)))
+    parts = [f"{entry.user} ({who}) {entry.verb}", *entry.queues]
+    parts += [f"{name}={value}" for name, value in entry.details.items()]
+    text = f"{' '.join(parts)}: {entry.outcome}"
+    if entry.error:
+        text += f", {entry.error}"
+    if entry.reason:
+        text += f"; reason: {entry.reason}"
+    LOGGER.log(level, "%s", visible(text), extra={"audit": asdict(entry)})
+
+
+def _describe(value: Any, redactor: Redactor) -> str:
+    match value:
+        case bytes():
+            return f"{len(value)} bytes"
+        case Task():
+            return f"{value.type} ({len(value.payload or b'')} bytes)"
+        case bool() | int() | float() | timedelta() | date() | str():
+            return shorten_end(redactor.text(str(value)), _MAX_TEXT)
+        case Targets():
+            names = f"{len(value)} tasks: {_describe_names(value.names, redactor)}"
+            return redactor.text(value.query)[:_MAX_TEXT] or names
+        case OperationOptions():
+            return _describe_options(value, redactor)
+    is_several = isinstance(value, list | tuple | set | frozenset)
+    return _describe_names(list(value), redactor) if is_several else type(value).__name__
+
+
+def _describe_options(options: OperationOptions, redactor: Redactor) -> str:
+    """Return the options that were given, headers without the values of secret ones."""
+    given = {one.name: getattr(options, one.name) for one in fields(options)}
+    given["headers"] = redactor.headers(options.headers)
+    return ", ".join(f"{name}={value}" for name, value in given.items() if value != getattr(_DEFAULT, name))
+
+
+def _describe_names(values: Sequence[Any], redactor: Redactor) -> str:
+    names = ", ".join(redactor.text(str(value))[:_MAX_NAMES] for value in values[:_MAX_NAMES])
+    rest = len(values) - _MAX_NAMES
+    return f"{names} and {rest} more" if rest > 0 else names
+
+
+def _queues_of(result: Any) -> tuple[str, ...]:
+    """Return the queues that a call turned out to be about, such as those in which a query found tasks."""
+    return result.concerns[:_MAX_NAMES] if isinstance(result, OperationInfo) else ()
+
+
+def _counts(result: Any) -> dict[str, int]:
+    match result:
+        case bool() | None | TaskInfo():
+            return {}
+        case int():
+            return {"count": result}
+        case BulkResult():
+            return asdict(result)
+        case TaskResults():
+            return {"done": result.done, "refused": len(result.refused), "trimmed": result.trimmed}
+    counts = getattr(result, "counts", None)
+    return dict(counts) if isinstance(counts, dict) else {}

@@ -1,0 +1,57 @@
+"""Wording and actions that several detectors share."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pyasynq.operations.finding import FindingAction
+
+if TYPE_CHECKING:
+    from pyasynq.operations.snapshot import QueueSnapshot
+
+
+def quote_value(text: str) -> str:
+    """Return a value for the query language: in quotes unless it is a plain word."""
+    if text and text.isascii() and all(character.isalnum() or character in "-_." for character in text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def query_of(queue: str, *clauses: str) -> str:
+    """Return a query for tasks of a queue."""
+    return " ".join((f"queue:{quote_value(queue)}", *clauses))
+
+
+def to_moment(second: float) -> datetime:
+    """Return a Unix time as an aware datetime."""
+    return datetime.fromtimestamp(second, UTC)
+
+
+def start_worker(queue: str) -> FindingAction:
+    """Return the action that starts a worker for a queue."""
+    return FindingAction(
+        "Start a worker that serves the queue",
+        command=f"pyasynq worker MODULE:APP --queues {shlex.quote(queue)}",
+    )
+
+
+def pause(queue: str) -> FindingAction:
+    """Return the action that pauses a queue."""
+    return FindingAction(
+        "Pause the queue", "pause_queue", {"queue": queue}, f"pyasynq queue pause {shlex.quote(queue)}"
+    )
+
+
+def speed_up(one: QueueSnapshot) -> FindingAction:
+    """Return the action that makes a queue faster: without its stored limits, or with more workers."""
+    limits = one.info.limits
+    if limits.max_run is not None or limits.rate is not None:
+        return FindingAction(
+            "Remove the stored limits",
+            "set_queue_limits",
+            {"queue": one.queue, "max_run": None, "rate": None},
+            f"pyasynq limits {shlex.quote(one.queue)} --max-run none --rate none",
+        )
+    return start_worker(one.queue)

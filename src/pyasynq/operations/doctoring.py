@@ -1,0 +1,55 @@
+"""Examinations by the doctor for an operator: what was found, what could not be looked at, and repairs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyasynq.doctor import Doctor, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from typing import Any
+
+    from pyasynq._redis.clients import RedisSource
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Findings of the doctor, and what it could not look at."""
+
+    findings: tuple[Finding, ...]
+    skipped: tuple[str, ...] = ()
+    """Parts that could not be examined, each with the reason."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers, for the audit."""
+        repaired = sum(len(finding.repaired) for finding in self.findings)
+        return {"findings": len(self.findings), "repaired": repaired}
+
+
+async def examine_async(
+    target: RedisSource, settings: Mapping[str, Any], repairs: Collection[str] | None = None
+) -> Examination:
+    """Examine Redis, and repair findings of these kinds: all kinds if there is none, nothing if it is None.
+
+    Args:
+        target: where Redis is.
+        settings: those of `Doctor`.
+        repairs: kinds of findings.
+    """
+    async with Doctor(target, **settings) as doctor:
+        findings = await doctor.examine()
+        if repairs is not None:
+            wanted = [one for one in findings if one.is_repairable and (not repairs or one.kind in repairs)]
+            findings = await doctor.repair(wanted)
+        return Examination(tuple(findings), tuple(doctor.skipped))
+
+
+def examine_blocking(
+    target: RedisSource, settings: Mapping[str, Any], repairs: Collection[str] | None = None
+) -> Examination:
+    """Do what `examine_async` does, in an event loop of its own; not to be called in a running one."""
+    return asyncio.run(examine_async(target, settings, repairs))

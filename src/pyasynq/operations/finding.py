@@ -1,0 +1,84 @@
+"""Attention findings: what an operator should look at, each with a sentence, a query and one action. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from pyasynq._broker.operating.snoozes import FindingSnooze
+
+
+@dataclass(frozen=True, slots=True)
+class FindingAction:
+    """The one action that cures a finding."""
+
+    label: str
+    """Imperative for a button or a list, such as `Resume the queue`."""
+    verb: str = ""
+    """Method of `Operator` that does it; empty if people must act outside, such as start a worker."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of the method, by name."""
+    command: str = ""
+    """Command line that does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionFinding:
+    """Something that needs an operator."""
+
+    detector: str
+    """Name of the detector, such as `no_consumers`."""
+    queue: str
+    """The queue that it is about; empty for servers and Redis."""
+    severity: int
+    """From 1, can wait, to 5, tasks are being lost or nothing runs."""
+    sentence: str
+    """One sentence with the numbers; foreign text in it is visible."""
+    action: FindingAction
+    query: str = ""
+    """Query that finds the tasks; empty if no tasks are concerned."""
+    since: datetime | None = None
+    """When it began; None if unknown."""
+    subject: str = ""
+    """Task type, server or replica, if there can be several findings of a detector for a queue."""
+    queues: tuple[str, ...] = ()
+    """Queues of the server that it is about."""
+    snooze: FindingSnooze | None = None
+    """Its snooze; None if it is not snoozed."""
+
+    @property
+    def id(self) -> str:
+        """Identifies the finding for a snooze: detector, queue and subject."""
+        return finding_id(self.detector, self.queue, self.subject)
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """All findings at one time."""
+
+    at: datetime
+    """When the snapshot was read."""
+    findings: tuple[AttentionFinding, ...]
+    """Findings that are not snoozed, the most severe first."""
+    snoozed: tuple[AttentionFinding, ...] = ()
+    """Snoozed findings, the most severe first."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Queues that could not be read, and why."""
+
+    def without(self, detector: str) -> Attention:
+        """Return the same without the findings of a detector."""
+        return replace(
+            self,
+            findings=tuple(one for one in self.findings if one.detector != detector),
+            snoozed=tuple(one for one in self.snoozed if one.detector != detector),
+        )
+
+
+def finding_id(detector: str, queue: str, subject: str = "") -> str:
+    """Return the id of a finding: JSON, since a name may contain any separator."""
+    return json.dumps((detector, queue, subject), ensure_ascii=False, separators=(",", ":"))

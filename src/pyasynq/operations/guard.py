@@ -1,0 +1,139 @@
+"""One call of a verb: its arguments, and the checks of its permission. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq.errors import PermissionDeniedError, QueueNotFoundError
+
+from .operation import PERMISSION_OF_ACT, Act
+from .permissions import ROLES, Access, AnyPermission
+from .verbs import Subject, Verb
+
+if TYPE_CHECKING:
+    import inspect
+    from collections.abc import Sequence
+
+_ARGUMENTS: Final = {
+    Subject.QUEUE: "queue",
+    Subject.QUEUES: "queues",
+    Subject.SERVER: "server_id",
+    Subject.ENTRY: "entry_id",
+    Subject.TARGETS: "targets",
+    Subject.OPERATION: "operation_id",
+}
+
+
+class Call:
+    """A call of a method of `Operator`, with its arguments by name.
+
+    Args:
+        verb: the method's row.
+        bound: the arguments, the operator first.
+
+    Attributes:
+        concerns: queues of the server, schedule or operation that the call names.
+        needed: permissions that the call needs.
+    """
+
+    def __init__(self, verb: Verb, bound: inspect.BoundArguments) -> None:
+        self.verb = verb
+        self._bound = bound
+        self.concerns: tuple[str, ...] = ()
+        self.needed = verb.needed
+
+    @staticmethod
+    def check(verb: Verb, signature: inspect.Signature) -> None:
+        """Raise `TypeError` if a method lacks the argument that the subject of its row is read from."""
+        name = _ARGUMENTS.get(verb.subject)
+        if name is not None and name not in signature.parameters:
+            raise TypeError(f"{verb.name} is about {verb.subject.value}, and takes no argument {name!r}")
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """Positional arguments for the method, the operator first."""
+        return self._bound.args
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """Named arguments for the method."""
+        return self._bound.kwargs
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """All arguments that were given, by name."""
+        return dict(self._bound.arguments)
+
+    def argument(self, name: str) -> Any:
+        """Return an argument; None for one that was not given."""
+        return self._bound.arguments.get(name)
+
+    @property
+    def queue(self) -> str:
+        """The queue that the call is about; empty if it is not about one."""
+        return str(self.argument("queue") or "")
+
+    @property
+    def queues(self) -> Sequence[str] | None:
+        """The queues that the call is about; None for all."""
+        names = self.argument("queues")
+        return [names] if isinstance(names, str) else names
+
+    @queues.setter
+    def queues(self, names: Sequence[str]) -> None:
+        self._bound.arguments["queues"] = names
+
+    def is_allowed(self, access: Access, queue: str) -> bool:
+        """Return whether the user has every needed permission for a queue."""
+        return all(access.may(permission, queue) for permission in self.needed)
+
+    def add_act(self, act: Act) -> None:
+        """Add the permission that an operation needs for what it does with its tasks."""
+        self.needed = (*self.verb.needed, PERMISSION_OF_ACT[act])
+
+
+def require_queue(access: Access, verb: Verb, queue: str, needed: tuple[AnyPermission, ...] = ()) -> None:
+    """Check the permissions of a verb for one queue, or those that a call of it needs.
+
+    Raises:
+        QueueNotFoundError: the user does not see the queue, whether it exists or not.
+        PermissionDeniedError: the user sees it, and lacks a permission.
+    """
+    for permission in needed or verb.needed:
+        if not access.may(permission, queue):
+            if not access.sees(queue):
+                raise QueueNotFoundError(queue)
+            raise denied(access, verb, queue, permission)
+
+
+def require_somewhere(access: Access, verb: Verb, needed: tuple[AnyPermission, ...] = ()) -> None:
+    """Check that there can be a queue for which the user has each permission of a verb, or of a call.
+
+    Raises:
+        PermissionDeniedError: there is none.
+    """
+    for permission in needed or verb.needed:
+        if not access.may_somewhere(permission):
+            raise denied(access, verb, "", permission)
+
+
+def require_everywhere(access: Access, verb: Verb) -> None:
+    """Check that the user has the permissions of a verb for all queues.
+
+    Raises:
+        PermissionDeniedError: the user has not.
+    """
+    for permission in verb.needed:
+        if not access.may_everywhere(permission):
+            raise denied(access, verb, "", permission)
+
+
+def denied(
+    access: Access, verb: Verb, queue: str, permission: AnyPermission | None = None
+) -> PermissionDeniedError:
+    """Return the error of a refused call. A face that is read-only refuses every change."""
+    if verb.changes and access.read_only:
+        return PermissionDeniedError(access.user.name, verb.name, "", queue)
+    missing = permission or verb.permission
+    holders = tuple(role for role, permissions in ROLES.items() if missing in permissions)
+    return PermissionDeniedError(access.user.name, verb.name, missing.value, queue, holders)

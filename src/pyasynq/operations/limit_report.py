@@ -1,0 +1,27 @@
+"""Limits of a queue as they are now: what is stored, what servers ask for, and how much runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyasynq.limits import QueueLimits
+
+
+@dataclass(frozen=True, slots=True)
+class LimitReport:
+    """Limits of a queue, and what they meet. Stored limits win over those that servers ask for."""
+
+    queue: str
+    stored: QueueLimits
+    """Limits that `set_queue_limits` has stored."""
+    asked: Mapping[str, QueueLimits]
+    """Limits that live servers of the queue ask for, by server id; others are left out."""
+    active: int
+    """Tasks of the queue that run now."""
+    pending: int
+    ignored_by: tuple[str, ...]
+    """Ids of live servers in Go that serve the queue: these obey no limits."""

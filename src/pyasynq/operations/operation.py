@@ -1,0 +1,368 @@
+"""Operations on many tasks: what one is to do, how far it is, and what it needs before it starts. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._broker.operating.periods import UNDO_SECONDS
+from pyasynq._checks import check_name, check_whole
+from pyasynq._human_text import counted
+from pyasynq.errors import InvalidOptionError
+from pyasynq.task import TaskInfo, TaskState
+
+from .permissions import Permission
+from .redaction import check_headers_not_redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+MAX_IDS: Final = 10_000
+"""Largest number of tasks that an operation may name by their ids."""
+MAX_FOUND: Final = 200_000
+"""Largest number of tasks that an operation's query may find: about 12 MB in its record while it runs."""
+TASKS_IN_PART: Final = 1_000
+"""Number of tasks in one field of an operation's record."""
+MAX_UNDO_BYTES: Final = 64_000_000
+"""Bytes of messages that one operation keeps for undoing."""
+MAX_MEMORY_SHARE: Final = 0.7
+"""Share of `maxmemory` above which no deletion is kept for undoing."""
+REASON_FROM: Final = 100
+"""Number of tasks above which an operation needs a reason."""
+NUMBER_FROM: Final = 1_000
+"""Above this many tasks the number must be typed; in production always."""
+PRODUCTION: Final = "production"
+MAX_REFUSED: Final = 1_000
+"""Largest number of left-out tasks that an operation's record names with the reason; others are counted."""
+
+
+class Act(enum.StrEnum):
+    """Action of an operation on each of its tasks."""
+
+    RUN = "run"
+    ARCHIVE = "archive"
+    DELETE = "delete"
+    CANCEL = "cancel"
+    RESCHEDULE = "reschedule"
+    EDIT = "edit"
+    MOVE = "move"
+    ENQUEUE_AGAIN = "enqueue_again"
+    UNDO = "undo"
+    """Put back what another operation has deleted."""
+
+
+PERMISSION_OF_ACT: Final[Mapping[str, Permission]] = {
+    Act.RUN: Permission.TASKS_RUN,
+    Act.ARCHIVE: Permission.TASKS_ARCHIVE,
+    Act.DELETE: Permission.TASKS_DELETE,
+    Act.CANCEL: Permission.TASKS_CANCEL,
+    Act.RESCHEDULE: Permission.TASKS_RUN,
+    Act.EDIT: Permission.TASKS_EDIT,
+    Act.MOVE: Permission.TASKS_EDIT,
+    Act.ENQUEUE_AGAIN: Permission.TASKS_ENQUEUE,
+    Act.UNDO: Permission.TASKS_DELETE,
+}
+"""The permission that each act needs, besides `operations.run`."""
+
+_WAITING: Final = frozenset(TaskState) - {TaskState.ACTIVE}
+_TIMED: Final = frozenset({TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED})
+STATES_OF_ACT: Final[Mapping[Act, frozenset[TaskState]]] = {
+    Act.RUN: _WAITING - {TaskState.PENDING},
+    Act.ARCHIVE: _WAITING - {TaskState.ARCHIVED},
+    Act.DELETE: _WAITING,
+    Act.CANCEL: frozenset({TaskState.ACTIVE}),
+    Act.RESCHEDULE: _TIMED,
+    Act.EDIT: _TIMED,
+    Act.MOVE: _TIMED | {TaskState.PENDING},
+    Act.ENQUEUE_AGAIN: frozenset(TaskState),
+}
+"""States in which a task can be acted on; others are left out and told."""
+
+
+class OperationState(enum.StrEnum):
+    """State of an operation in its life cycle."""
+
+    READY = "ready"
+    """Its tasks are being written down; it stays so only if that process dies."""
+    RUNNING = "running"
+    PAUSED = "paused"
+    DONE = "done"
+    STOPPED = "stopped"
+    """Stopped by an operator before its end; what was done stays done."""
+    FAILED = "failed"
+    """Ended by an error; what was done stays done."""
+
+
+ENDED: Final = frozenset({OperationState.DONE, OperationState.STOPPED, OperationState.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The tasks of an operation: ids by queue, or a query."""
+
+    ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Ids of tasks, by queue; 10,000 at most, or 200,000 that a query has found."""
+    query: str = ""
+    """Query that finds the tasks, as `Operator.search`; 200,000 at most.
+
+    Without ids they are found when the operation is started. With ids, these are what a search by the query
+    has found and someone has seen. A task that no longer matches when it is its turn is left out.
+    """
+
+    def __len__(self) -> int:
+        return sum(map(len, self.ids.values()))
+
+    @property
+    def names(self) -> list[str]:
+        """The ids, queue by queue."""
+        return [task_id for ids in self.ids.values() for task_id in ids]
+
+
+class Scope(NamedTuple):
+    """Queues and tasks of an operation, and where they come from.
+
+    Attributes:
+        queues: of its tasks.
+        total: number of its tasks.
+        query: that has found them; empty if they were named.
+        undoes: id of the deletion that it undoes; empty for others.
+    """
+
+    queues: tuple[str, ...]
+    total: int
+    query: str = ""
+    undoes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationOptions:
+    """Options of acts; an act ignores those of others."""
+
+    process_at: datetime | None = None
+    """Reschedule: when the tasks are due; the first one, with `spread`."""
+    spread: timedelta = timedelta(0)
+    """Reschedule and run: the time over which the tasks become due, at even distances.
+
+    With it, run is for scheduled, retry and archived tasks only.
+    """
+    queue: str = ""
+    """Move: the queue to move the tasks to, which need not exist yet."""
+    outcome: str = "retry"
+    """Cancel: the fate of the tasks, `retry`, `archive` or `delete`."""
+    max_retry: int | None = None
+    """Edit: how often the tasks may be retried."""
+    timeout: timedelta | None = None
+    """Edit: the longest run of an attempt, rounded up to seconds."""
+    deadline: datetime | None = None
+    """Edit: the time at which an attempt is cut off."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Edit: headers to set; other headers stay."""
+    rate: float | None = None
+    """Tasks a second at most; None is as fast as Redis allows."""
+    undo: bool = True
+    """Delete: keep the tasks for a day, so that the deletion can be undone."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationPreview:
+    """Tasks that an operation would act on, and what it needs to be started."""
+
+    act: Act
+    total: int
+    """Tasks that it would act on."""
+    counts: Mapping[tuple[str, str, str], int]
+    """Tasks by queue, type and state."""
+    left_out: Mapping[str, int]
+    """Tasks that it would leave out, by their state; `missing` for ids without a task."""
+    samples: tuple[TaskInfo, ...]
+    """The first ten of its tasks."""
+    bytes: int
+    """Bytes of payloads, results and headers of its tasks."""
+    is_exact: bool = True
+    """False when a query has more to look at than a preview does: the numbers are the least then."""
+    undo: str = ""
+    """Delete: whether and until when it can be undone, and what it frees, as a sentence."""
+    can_undo: bool = False
+    needs_reason: bool = False
+    needs_number: bool = False
+    """Whether `confirm` must be the number of tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationInfo:
+    """An operation, as its record tells."""
+
+    operation: str
+    """Its id."""
+    act: Act
+    state: OperationState
+    user: str
+    reason: str
+    queues: tuple[str, ...]
+    created: datetime
+    total: int
+    """Tasks that it is to act on."""
+    done: int = 0
+    skipped: int = 0
+    """Tasks that were left as they were."""
+    trimmed: int = 0
+    """Archived tasks that were deleted to make room."""
+    undoable: int = 0
+    """Tasks that were deleted and can be put back."""
+    undo_until: datetime | None = None
+    """When the first of them can no longer be put back."""
+    refused: tuple[tuple[str, str, str], ...] = ()
+    """Queue, id and reason of the first 1,000 tasks that were left as they were."""
+    error: str = ""
+    query: str = ""
+    """The query that has found its tasks; empty if they were named."""
+    undoes: str = ""
+    """Id of the operation that it undoes."""
+    target: str = ""
+    """Move: the queue to which the tasks are moved."""
+    is_orphaned: bool = False
+    """It runs, and no process goes on with it: `run_operation` does."""
+
+    @property
+    def concerns(self) -> tuple[str, ...]:
+        """Its queues, and the one that it moves tasks to."""
+        return (*self.queues, self.target) if self.target else self.queues
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state in ENDED
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers, for the audit."""
+        return {"total": self.total, "done": self.done, "skipped": self.skipped, "trimmed": self.trimmed}
+
+
+def check_targets(targets: Targets) -> Targets:
+    """Return targets with each id once.
+
+    Raises:
+        InvalidOptionError: for neither ids nor a query, for too many ids, or what is not an id.
+    """
+    if targets.query and not targets.ids:
+        return targets
+    ids: dict[str, tuple[str, ...]] = {}
+    for queue, some in targets.ids.items():
+        if isinstance(some, str | bytes):
+            raise InvalidOptionError("ids", some, "must be several ids; put a single one into a list")
+        ids[check_name("queue", queue)] = tuple(dict.fromkeys(check_name("id", one) for one in some))
+    checked = Targets({queue: some for queue, some in ids.items() if some}, targets.query)
+    if not len(checked):
+        raise InvalidOptionError("targets", len(checked), "must name at least one task")
+    most = MAX_FOUND if targets.query else MAX_IDS
+    if len(checked) > most:
+        raise InvalidOptionError("targets", len(checked), f"must name at most {most:,} tasks")
+    return checked
+
+
+def check_options(act: Act, options: OperationOptions) -> None:
+    """Raise `InvalidOptionError` for options with which the act makes no sense."""
+    if act is Act.MOVE:
+        check_name("queue", options.queue)
+    if options.spread < timedelta(0):
+        raise InvalidOptionError("spread", options.spread, "must not be negative")
+    if act is Act.RESCHEDULE and options.process_at is None:
+        raise InvalidOptionError("process_at", None, "say when the tasks are due")
+    if act is Act.CANCEL and options.outcome not in {"retry", "archive", "delete"}:
+        raise InvalidOptionError("outcome", options.outcome, "must be retry, archive or delete")
+    if options.max_retry is not None:
+        check_whole("max_retry", options.max_retry, 0)
+    if options.rate is not None and not options.rate > 0:
+        raise InvalidOptionError("rate", options.rate, "must be more than 0 tasks a second")
+    check_headers_not_redacted(options.headers)
+    edits = (options.max_retry, options.timeout, options.deadline, options.headers or None)
+    if act is Act.EDIT and all(value is None for value in edits):
+        raise InvalidOptionError("options", None, "say what to edit: max_retry, timeout, deadline or headers")
+
+
+def states_of(act: Act, options: OperationOptions) -> frozenset[TaskState]:
+    """Return the states in which a task can be acted on with these options."""
+    return _TIMED if act is Act.RUN and options.spread else STATES_OF_ACT[act]
+
+
+def check_confirmation(act: Act, total: int, environment: str, *, reason: str, confirm: int | None) -> None:
+    """Check that someone who starts an operation has said why, and has seen how much it is.
+
+    Raises:
+        InvalidOptionError: a reason or the number of tasks is missing, or the number is another one.
+    """
+    if needs_reason(act, total) and not reason.strip():
+        raise InvalidOptionError("reason", reason, f"say why, for {act.value} of {counted(total, 'task')}")
+    if needs_number(total, environment) and confirm != total:
+        raise InvalidOptionError("confirm", confirm, f"must be the number of tasks, {total}")
+
+
+def needs_reason(act: Act, total: int) -> bool:
+    """Return whether an operation needs a reason."""
+    return act is Act.DELETE or total > REASON_FROM
+
+
+def needs_number(total: int, environment: str) -> bool:
+    """Return whether the number of tasks must be typed to start an operation."""
+    return total > NUMBER_FROM or environment == PRODUCTION
+
+
+def preview_of(
+    act: Act,
+    tasks: Iterable[TaskInfo],
+    missing: int,
+    environment: str,
+    *,
+    memory: tuple[int, int],
+    now: datetime,
+    options: OperationOptions,
+    is_exact: bool = True,
+) -> OperationPreview:
+    """Return the preview of an operation on tasks as they were read; `memory` is used bytes and maximum."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    left_out = Counter({"missing": missing} if missing else {})
+    samples: list[TaskInfo] = []
+    size = 0
+    for task in tasks:
+        if task.state not in states_of(act, options) or (act is Act.MOVE and task.queue == options.queue):
+            left_out[task.state.value] += 1
+            continue
+        counts[task.queue, task.type, task.state.value] += 1
+        size += len(task.payload) + len(task.result or b"") + sum(map(len, task.headers.values()))
+        if len(samples) < 10:
+            samples.append(task)
+    total = counts.total()
+    can_undo = act is Act.DELETE and options.undo and is_undo_possible(size, memory)
+    return OperationPreview(
+        act=act,
+        total=total,
+        counts=dict(counts.most_common()),
+        left_out=dict(left_out),
+        samples=tuple(samples),
+        bytes=size,
+        undo=describe_undo(size, now, can_undo=can_undo) if act is Act.DELETE else "",
+        can_undo=can_undo,
+        is_exact=is_exact,
+        needs_reason=needs_reason(act, total),
+        needs_number=needs_number(total, environment),
+    )
+
+
+def is_undo_possible(size: int, memory: tuple[int, int]) -> bool:
+    """Return whether a deletion of this many bytes may be kept, by its size and by what Redis has left."""
+    used, maximum = memory
+    return size <= MAX_UNDO_BYTES and (not maximum or used <= MAX_MEMORY_SHARE * maximum)
+
+
+def describe_undo(size: int, now: datetime, *, can_undo: bool) -> str:
+    """Return whether a deletion can be undone, and the memory it frees, as a sentence."""
+    frees = f"{size / 1_000_000:,.1f} MB" if size >= 100_000 else f"{size / 1_000:,.1f} KB"
+    if not can_undo:
+        return f"cannot be undone, frees {frees} at once"
+    until = now + timedelta(seconds=UNDO_SECONDS)
+    return f"can be undone until {until:%Y-%m-%d %H:%M} UTC, frees {frees} then"

@@ -1,0 +1,56 @@
+"""The one way for command line, dashboards and HTTP API to look at queues and tasks, and to act."""
+
+from __future__ import annotations
+
+from .attention import AttentionOperator
+from .audit import AuditOperator
+from .bulk import BulkOperator
+from .doctor import DoctorOperator
+from .operations import OperationOperator
+from .queues import QueueOperator
+from .series import StatisticsOperator
+from .servers import ServerOperator
+from .tasks import TaskOperator
+from .views import ViewOperator
+
+__all__ = ["Operator"]
+
+
+class Operator(
+    QueueOperator,
+    TaskOperator,
+    BulkOperator,
+    ServerOperator,
+    OperationOperator,
+    AuditOperator,
+    StatisticsOperator,
+    ViewOperator,
+    DoctorOperator,
+    AttentionOperator,
+):
+    """Looks and acts for one user: checks the permission, redacts the result, writes the audit.
+
+        async with Operator("redis://localhost:6379/0", User.local()) as operator:
+            await operator.pause_queue("emails", reason="the provider is down")
+
+    It connects with the first call. Close it, or use it as a context manager.
+
+    Every method raises `PermissionDeniedError` if the user lacks the permission of the method's row in
+    `pyasynq.operations.VERBS`; nothing was changed then. For a queue that the user does not see it raises
+    `QueueNotFoundError`, whether the queue exists or not. Else it raises what the door below it does.
+    One that is cancelled may have taken effect.
+
+    Args:
+        target: where Redis is, as for `Client`.
+        user: who asks, and what that user may.
+        queues: patterns of the queues that are shown at all, whatever the user may see.
+        read_only: refuse every change.
+        environment: name of the environment; in `production` operations need the typed number of tasks.
+        redactor: what replaces secrets; the built-in names unless given.
+        show: the user's own presentation of payloads and results in a format of the user's.
+        timeout: seconds that one call may wait for Redis, with reconnecting and sending again.
+        clock: tells the present.
+
+    Raises:
+        ConfigurationError: for a URL or a value that cannot work.
+    """

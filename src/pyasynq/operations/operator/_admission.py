@@ -1,0 +1,113 @@
+"""Admission of calls: whether a user may make one, by the subject of its verb."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq.errors import OperationNotFoundError, QueueNotFoundError, ServerNotFoundError
+from pyasynq.operations.guard import Call, denied, require_everywhere, require_queue, require_somewhere
+from pyasynq.operations.operation import Act
+from pyasynq.operations.shown import queue_of_entry
+from pyasynq.operations.verbs import Subject
+
+if TYPE_CHECKING:
+    from pyasynq.operations.permissions import Access
+
+    from ._door import Door
+
+
+class Admission:
+    """Checks calls of one user.
+
+    Args:
+        access: what the user may.
+        door: tells the queues of servers, schedules and operations.
+    """
+
+    def __init__(self, access: Access, door: Door) -> None:
+        self._access = access
+        self._door = door
+
+    async def admit(self, call: Call) -> None:
+        """Check that the user may make this call; put the queues that it is about in place of None.
+
+        Raises:
+            PermissionDeniedError: the user lacks a permission.
+            QueueNotFoundError: the user does not see the queue.
+        """
+        if call.verb.changes and self._access.read_only:
+            raise denied(self._access, call.verb, "")
+        match call.verb.subject:
+            case Subject.QUEUE:
+                require_queue(self._access, call.verb, call.queue)
+            case Subject.QUEUES:
+                await self._check_queues(call)
+            case Subject.SHOWN:
+                require_somewhere(self._access, call.verb)
+            case Subject.SERVER:
+                await self._check_server(call)
+            case Subject.ENTRY:
+                await self._check_entry(call)
+            case Subject.TARGETS:
+                self._check_targets(call)
+            case Subject.OPERATION:
+                await self._check_operation(call)
+            case Subject.EVERYTHING:
+                require_everywhere(self._access, call.verb)
+
+    async def _check_queues(self, call: Call) -> None:
+        if call.queues is not None:
+            for queue in call.queues:
+                require_queue(self._access, call.verb, queue)
+            return
+        require_somewhere(self._access, call.verb)
+        if not all(map(self._access.may_everywhere, call.verb.needed)):
+            names = await self._door.queues()
+            call.queues = [name for name in names if call.is_allowed(self._access, name)]
+
+    async def _check_server(self, call: Call) -> None:
+        require_somewhere(self._access, call.verb)
+        server_id = str(call.argument("server_id"))
+        found = [server for server in await self._door.servers() if server.id == server_id]
+        if not any(self._access.sees(queue) for server in found for queue in server.queues):
+            raise ServerNotFoundError(server_id)
+        call.concerns = tuple(sorted(found[0].queues))
+        # The name of a queue that the user does not see is not told.
+        for queue in sorted(call.concerns, key=self._access.sees):
+            if not call.is_allowed(self._access, queue):
+                raise denied(self._access, call.verb, queue if self._access.sees(queue) else "")
+
+    def _check_targets(self, call: Call) -> None:
+        act, options = Act(call.argument("act")), call.argument("options")
+        call.add_act(act)
+        target = [options.queue] if act is Act.MOVE and options is not None and options.queue else []
+        named = tuple(call.argument("targets").ids)
+        for queue in (*named, *target):
+            require_queue(self._access, call.verb, queue, call.needed)
+        # With a query, the result tells the queues.
+        call.concerns = (*named, *target) if named else ()
+        require_somewhere(self._access, call.verb, call.needed)
+
+    async def _check_operation(self, call: Call) -> None:
+        operation_id = str(call.argument("operation_id"))
+        require_somewhere(self._access, call.verb, call.needed)
+        operation = await self._door.operation(operation_id)
+        if not all(map(self._access.sees, operation.concerns)):
+            raise OperationNotFoundError(operation_id)
+        if call.verb.changes:
+            call.add_act(operation.act)
+        call.concerns = operation.concerns
+        for queue in call.concerns:
+            require_queue(self._access, call.verb, queue, call.needed)
+
+    async def _check_entry(self, call: Call) -> None:
+        require_somewhere(self._access, call.verb)
+        entry_id = call.argument("entry_id")
+        for entry in await self._door.scheduler_entries():
+            if entry.id == entry_id:
+                call.concerns = (queue_of_entry(entry),)
+                require_queue(self._access, call.verb, queue_of_entry(entry))
+                return
+        # A schedule that is over has no queue any more; its history is for those who see everything.
+        if not self._access.may_everywhere(call.verb.permission):
+            raise QueueNotFoundError(str(entry_id))

@@ -1,0 +1,70 @@
+"""The connections of an operator."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.client import Client
+from pyasynq.errors import ClientClosedError, RedisPermissionError, RedisReplyError
+from pyasynq.operations.published_secrets import PublishedSecrets
+from pyasynq.operations.sweep import Sweep
+
+from ._door import Door
+from ._recorder import Recorder
+
+if TYPE_CHECKING:
+    from pyasynq._clock import Clock
+    from pyasynq._redis.clients import RedisSource
+    from pyasynq.options import Duration
+
+_LOGGER = logging.getLogger("pyasynq.operations")
+_CLIENT_NAME: Final = "pyasynq-operator"
+
+
+class Doors:
+    """The connections of an operator, shared by all users for whom it is asked."""
+
+    def __init__(self, target: RedisSource, timeout: Duration, clock: Clock) -> None:
+        self.target = target
+        self.timeout = timeout
+        self.clock = clock
+        self._client: Client | None = None
+        self._closed = False
+        self.secrets = PublishedSecrets()
+        self.inspector = Door(target, timeout=timeout, client_name=_CLIENT_NAME, clock=clock)
+        self.recorder = Recorder(self.inspector)
+        self.sweep = Sweep(self.inspector, clock.monotonic)
+
+    @property
+    def client(self) -> Client:
+        """The client that enqueues; made when it is first needed."""
+        if self._closed:
+            raise ClientClosedError("the operator has been closed")
+        if self._client is None:
+            self._client = Client(
+                self.target, timeout=self.timeout, client_name=_CLIENT_NAME, clock=self.clock
+            )
+        return self._client
+
+    async def read_secrets(self) -> None:
+        """Read which fields of tasks workers call secret, unless that was read within a minute.
+
+        Raises:
+            RedisError: Redis cannot be reached, so that nothing is shown.
+        """
+        if not self.secrets.is_old():
+            return
+        try:
+            self.secrets.learn(await self.inspector.task_types())
+        except (RedisReplyError, RedisPermissionError) as error:
+            # A damaged key must not keep people from looking at what is damaged.
+            _LOGGER.warning("secret fields of tasks are known by their names only: %s", error)
+            self.secrets.learn(())
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._closed = True
+        await self.inspector.close()
+        if self._client is not None:
+            await self._client.close()

@@ -1,0 +1,73 @@
+"""The recorder of the audit: entries go to Redis and to the log."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.operating.audit import write_audit, write_refusal
+from pyasynq.errors import PyasynqError, RedisError, RedisPermissionError
+from pyasynq.operations.audit import REFUSED, AuditEntry, encode_entry, log_entry
+
+if TYPE_CHECKING:
+    from ._door import Door
+
+_LOGGER = logging.getLogger("pyasynq.operations")
+
+
+class Recorder:
+    """Writes the audit. With a Redis user who may not, entries go to the log alone.
+
+    Attributes:
+        is_in_log_only: whether Redis has refused an entry for lack of a right.
+    """
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self.is_in_log_only = False
+
+    async def begin(self, entry: AuditEntry) -> str:
+        """Announce a change; return the position of the entry, empty if it is in the log alone.
+
+        Raises:
+            RedisError: the entry could not be written, so the change is not to be made.
+        """
+        log_entry(entry)
+        return await self._write(entry, "")
+
+    async def end(self, intent: str, entry: AuditEntry) -> None:
+        """Put the result of a change in place of its announcement."""
+        log_entry(entry)
+        try:
+            await self._write(entry, intent)
+        except RedisError as error:
+            # The change was made or has failed: its caller must learn that, not this. The intent stays.
+            _LOGGER.warning("the audit could not be written, and shows this as interrupted: %s", error)
+
+    async def refuse(self, entry: AuditEntry, refusal: PyasynqError) -> None:
+        """Note a refused call."""
+        entry = replace(entry, outcome=REFUSED, error=str(refusal))
+        log_entry(entry)
+        if self.is_in_log_only:
+            return
+        try:
+            await self._door.run(write_refusal(encode_entry(entry), f"{entry.user}\n{entry.address}"))
+        except RedisPermissionError:
+            self._note_missing_right()
+        except RedisError as error:
+            # The user is refused in any case.
+            _LOGGER.warning("a refused call could not be written to the audit: %s", error)
+
+    async def _write(self, entry: AuditEntry, intent: str) -> str:
+        if self.is_in_log_only:
+            return ""
+        try:
+            return await self._door.run(write_audit(encode_entry(entry), intent=intent))
+        except RedisPermissionError:
+            self._note_missing_right()
+            return ""
+
+    def _note_missing_right(self) -> None:
+        self.is_in_log_only = True
+        _LOGGER.warning("this Redis user may not write the audit: it goes to the log pyasynq.audit alone")

@@ -1,0 +1,72 @@
+"""The operator's methods about many tasks of one queue, done in one call: some ids, or a whole state.
+
+An operation (`OperationOperator`) does the same with a preview, pauses and undo.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._base import OperatorBase
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Literal
+
+    from pyasynq.info import BulkResult, TaskResults
+    from pyasynq.task import TaskState
+
+
+class BulkOperator(OperatorBase):
+    """Moves or deletes many tasks of one queue at once; a deletion cannot be undone."""
+
+    async def run_tasks(self, queue: str, ids: Sequence[str], *, reason: str = "") -> TaskResults:
+        """Put the tasks of these ids at the end of the queue; return a result for each."""
+        return await self._inspector.run_tasks(queue, ids)
+
+    async def archive_tasks(
+        self, queue: str, ids: Sequence[str], *, trim: bool = False, reason: str = ""
+    ) -> TaskResults:
+        """Archive the tasks of these ids; return a result for each.
+
+        Raises:
+            ArchiveFullError: without `trim`, when older archived tasks would be deleted to make room.
+        """
+        return await self._inspector.archive_tasks(queue, ids, trim=trim)
+
+    async def delete_tasks(self, queue: str, ids: Sequence[str], *, reason: str = "") -> TaskResults:
+        """Delete the tasks of these ids and release their locks; return a result for each."""
+        return await self._inspector.delete_tasks(queue, ids)
+
+    async def cancel_tasks(
+        self,
+        queue: str,
+        ids: Sequence[str],
+        outcome: Literal["retry", "archive", "delete"] = "retry",
+        *,
+        reason: str = "",
+    ) -> TaskResults:
+        """Ask for the cancellation of what runs under these ids; return a result for each."""
+        return await self._inspector.cancel_tasks(queue, ids, outcome)
+
+    async def run_all_tasks(
+        self, queue: str, state: TaskState | str, *, group: str = "", reason: str = ""
+    ) -> BulkResult:
+        """Put all scheduled, retry or archived tasks, or those of a group, at the end of the queue."""
+        return await self._inspector.run_all(queue, state, group=group)
+
+    async def archive_all_tasks(
+        self, queue: str, state: TaskState | str, *, group: str = "", trim: bool = False, reason: str = ""
+    ) -> BulkResult:
+        """Archive all pending, scheduled or retry tasks, or those of a group.
+
+        Raises:
+            ArchiveFullError: without `trim`, when older archived tasks would be deleted to make room.
+        """
+        return await self._inspector.archive_all(queue, state, group=group, trim=trim)
+
+    async def delete_all_tasks(
+        self, queue: str, state: TaskState | str, *, group: str = "", reason: str = ""
+    ) -> BulkResult:
+        """Delete all tasks of a state that is not active, or those of a group, and release their locks."""
+        return await self._inspector.delete_all(queue, state, group=group)

@@ -1,0 +1,91 @@
+"""The operator's methods about damage in Redis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq.doctor import FindingKind
+from pyasynq.errors import InvalidOptionError, nearest
+from pyasynq.operations.doctoring import Examination, examine_async
+
+from ._base import OperatorBase
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from pyasynq.options import Duration
+
+
+class DoctorOperator(OperatorBase):
+    """Examines Redis and repairs damage, as `pyasynq.doctor.Doctor`, in connections of its own."""
+
+    async def examine(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        pause: Duration = 2.0,
+        archive_max_size: int | None = None,
+        unowned_locks: bool = False,
+    ) -> Examination:
+        """Look for damage, and change nothing; each finding tells what `repair` would do about it.
+
+        Args:
+            queues: those to examine; None is all, and for a user who sees all, also Redis and the servers.
+            pause: seconds between the two looks that each finding takes.
+            archive_max_size: how many archived tasks a queue keeps, as in `ServerConfig`.
+            unowned_locks: also find locks whose task is gone or has another lock.
+
+        Raises:
+            QueueNotFoundError: for a queue that does not exist.
+        """
+        return await self._examine(
+            queues, pause=pause, archive_max_size=archive_max_size, unowned_locks=unowned_locks
+        )
+
+    async def repair(
+        self,
+        queues: Sequence[str] | None = None,
+        kinds: Collection[FindingKind | str] = (),
+        *,
+        pause: Duration = 2.0,
+        archive_max_size: int | None = None,
+        unowned_locks: bool = False,
+        reason: str = "",
+    ) -> Examination:
+        """Examine again, and repair what is found; return the findings with what was repaired of each.
+
+        Args:
+            queues: those to repair; None is all, and for a user who may do that, also Redis and the servers.
+            kinds: the kinds to repair; all of them if empty.
+            pause: as for `examine`.
+            archive_max_size: as for `examine`; an archive above it is trimmed only if it is given.
+            unowned_locks: as for `examine`.
+            reason: why, for the audit.
+
+        Raises:
+            InvalidOptionError: for a kind that there is not.
+            QueueNotFoundError: for a queue that does not exist.
+        """
+        known = set(FindingKind)
+        for kind in kinds:
+            if kind not in known:
+                raise InvalidOptionError("kinds", kind, f"must be kinds of findings{nearest(kind, known)}")
+        return await self._examine(
+            queues, kinds, pause=pause, archive_max_size=archive_max_size, unowned_locks=unowned_locks
+        )
+
+    async def _examine(
+        self,
+        queues: Sequence[str] | None,
+        repairs: Collection[str] | None = None,
+        **settings: Duration | int | bool | None,
+    ) -> Examination:
+        if queues is not None and not queues:
+            return Examination(())  # none that the user sees; the doctor would examine all
+        given = {
+            **settings,
+            "queues": queues or (),
+            "timeout": self._doors.timeout,
+            "clock": self._doors.clock,
+        }
+        return await examine_async(self._doors.target, given, repairs)

@@ -1,0 +1,331 @@
+"""The operator's methods about operations on many tasks."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker.inspecting.pending_places import order_by_place
+from pyasynq._broker.inspecting.tasks import describe_task
+from pyasynq._broker.operating.operations import (
+    create_operation,
+    list_operations,
+    order_operation,
+    read_operation,
+    write_tasks,
+)
+from pyasynq.errors import (
+    InvalidOptionError,
+    QueueNotFoundError,
+    RedisPermissionError,
+    TaskNotFoundError,
+    UndecodableMessageError,
+    UnknownTaskStateError,
+)
+from pyasynq.operations.operation import (
+    MAX_FOUND,
+    PERMISSION_OF_ACT,
+    Act,
+    OperationInfo,
+    OperationOptions,
+    OperationPreview,
+    OperationState,
+    Scope,
+    Targets,
+    check_confirmation,
+    check_options,
+    check_targets,
+    is_undo_possible,
+    preview_of,
+    states_of,
+)
+from pyasynq.operations.operation_record import decode_operation, encode_operation, encode_tasks
+from pyasynq.operations.permissions import Permission
+from pyasynq.operations.selection import Budget
+
+from ._runner import Runner
+from .search import SearchOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyasynq.operations.selection import AsyncSelections
+    from pyasynq.task import TaskInfo
+
+_READ_AT_ONCE: Final = 500
+_MOST_POSITIONS: Final = 100_000_000
+_MOST_SECONDS: Final = 600.0
+"""Budget of the search for the tasks of an operation: its caller waits for all of them."""
+_DEFAULT: Final = OperationOptions()
+_MISSING: Final = (
+    TaskNotFoundError,
+    QueueNotFoundError,
+    UndecodableMessageError,
+    UnknownTaskStateError,
+)
+
+
+class OperationOperator(SearchOperator):
+    """Acts on many tasks: preview, start, run, pause, stop, undo."""
+
+    async def preview_operation(
+        self,
+        act: Act | str,
+        targets: Targets,
+        options: OperationOptions = _DEFAULT,
+    ) -> OperationPreview:
+        """Preview an operation: its tasks, and the confirmation it needs. Changes nothing.
+
+        Raises:
+            InvalidOptionError: for no task, more than 10,000, or options that cannot be.
+        """
+        act = Act(act)
+        check_options(act, options)
+        targets = check_targets(targets)
+        found: list[TaskInfo] = []
+        missing, is_exact = 0, True
+        if not targets.ids:
+            async for page in self._pages(act, targets.query, options, Budget()):
+                found += page.tasks
+                is_exact = not page.cursor
+        else:
+            found, missing = await self._read_tasks(targets)
+        return preview_of(
+            act,
+            found,
+            missing,
+            self._environment,
+            memory=await self._read_memory(),
+            now=self._inspector.now().to_datetime(),
+            options=options,
+            is_exact=is_exact,
+        )
+
+    async def start_operation(
+        self,
+        act: Act | str,
+        targets: Targets,
+        options: OperationOptions = _DEFAULT,
+        *,
+        reason: str = "",
+        confirm: int | None = None,
+    ) -> OperationInfo:
+        """Write an operation down; `run_operation` of this or any other process then runs it.
+
+        Args:
+            act: what to do with the tasks.
+            targets: the tasks.
+            options: what the act is told.
+            reason: why; needed for deletions and for more than 100 tasks.
+            confirm: number of the tasks; needed for more than 1,000 tasks, and in production.
+
+        Raises:
+            InvalidOptionError: for targets or options that cannot be, or without reason or confirmation.
+        """
+        act = Act(act)
+        if act is Act.UNDO:
+            raise InvalidOptionError("act", act.value, "is started by undo_operation")
+        check_options(act, options)
+        targets = check_targets(targets)
+        if act is Act.RUN and options.spread and options.process_at is None:
+            options = replace(options, process_at=self._inspector.now().to_datetime())
+        tasks = await self._find_tasks(act, targets, options)
+        total = len(tasks)
+        check_confirmation(act, total, self._environment, reason=reason, confirm=confirm)
+        if act is Act.DELETE and options.undo and not is_undo_possible(0, await self._read_memory()):
+            raise InvalidOptionError("undo", True, "Redis is too full to keep the tasks; delete without undo")
+        scope = Scope(tuple(dict.fromkeys(queue for queue, _, _ in tasks)), total, targets.query)
+        return await self._create(act, scope, tasks, options, reason=reason)
+
+    async def operations(self, limit: int = 50) -> list[OperationInfo]:
+        """Return the newest operations, as far as the user sees all their queues."""
+        names = (await self._inspector.run(list_operations()))[:limit]
+        plans = [read_operation(name) for name in names]
+        found = []
+        for name, fields in zip(names, await self._inspector.run_batch(plans), strict=True):
+            if isinstance(fields, Exception):
+                raise fields
+            operation = decode_operation(name, fields, now=self._inspector.now().to_datetime())
+            if operation is not None:
+                found.append(operation)
+        return found
+
+    async def operation(self, operation_id: str) -> OperationInfo:
+        """Return an operation. Raises `OperationNotFoundError` if there is none that the user sees."""
+        return await self._inspector.operation(operation_id)
+
+    async def run_operation(
+        self,
+        operation_id: str,
+        *,
+        progress: Callable[[OperationInfo], object] | None = None,
+        reason: str = "",
+    ) -> OperationInfo:
+        """Run an operation until it ends, is paused or stopped, or another process has taken it over.
+
+        Any process may: if the one that ran it has died, this one goes on 15 seconds later, and no task is
+        counted twice. `progress` is told after each step. Cancelled, it ends after the step that is under
+        way, and the operation is orphaned: `run_operation` goes on with it.
+
+        Raises:
+            OperationNotFoundError: there is no such operation.
+            RedisError: Redis failed; the operation goes on with the next `run_operation`.
+        """
+        runner = Runner(self._doors, operation_id, self._redactor, progress)
+        return await runner.run()
+
+    async def pause_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
+        """Pause an operation after the step that is under way."""
+        return await self._order(operation_id, OperationState.PAUSED, OperationState.RUNNING)
+
+    async def resume_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
+        """Let a paused operation go on; `run_operation` runs it."""
+        return await self._order(operation_id, OperationState.RUNNING, OperationState.PAUSED)
+
+    async def stop_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
+        """End an operation after the step that is under way; what was done stays done."""
+        before = (OperationState.RUNNING, OperationState.PAUSED)
+        return await self._order(operation_id, OperationState.STOPPED, *before)
+
+    async def undo_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
+        """Start an operation that puts back what a deletion has deleted, within a day; run it as any other.
+
+        Tasks whose id or lock another task has by now are left out and told. Nothing is put back twice.
+
+        Raises:
+            OperationNotFoundError: there is no such operation.
+            InvalidOptionError: it has not ended, or has deleted nothing that can be put back.
+        """
+        undone = await self._inspector.operation(operation_id)
+        if not undone.has_ended:
+            raise InvalidOptionError("operation_id", undone.state.value, "stop the operation first")
+        if not undone.undoable:
+            raise InvalidOptionError(
+                "operation_id", undone.undoable, "has deleted nothing that can be put back"
+            )
+        scope = Scope(undone.queues, undone.undoable, undoes=undone.operation)
+        return await self._create(Act.UNDO, scope, (), _DEFAULT, reason=reason)
+
+    async def _create(
+        self,
+        act: Act,
+        scope: Scope,
+        tasks: Sequence[tuple[str, str, str]],
+        options: OperationOptions,
+        *,
+        reason: str,
+    ) -> OperationInfo:
+        operation = secrets.token_hex(8)
+        now = self._inspector.now()
+        fields = encode_operation(
+            act,
+            scope,
+            options,
+            user=self.user,
+            reason=self._redactor.text(reason),
+            now=now.to_datetime(),
+        )
+        await self._inspector.run(create_operation(operation, fields, now=now))
+        await self._inspector.run(write_tasks(operation, 0, encode_tasks(tasks)))
+        return await self._order(operation, OperationState.RUNNING, OperationState.READY)
+
+    async def _find_tasks(
+        self, act: Act, targets: Targets, options: OperationOptions
+    ) -> list[tuple[str, str, str]]:
+        """Return queue, id and state of the tasks of an operation; an empty state is any."""
+        if targets.ids:
+            # Tasks that are in the queue of a move already stay as they are, and are told as existing.
+            return await self._named_tasks(act, targets)
+        found: dict[tuple[str, str], str] = {}
+        budget = Budget(_MOST_POSITIONS, _MOST_SECONDS)
+        async for page in self._pages(act, targets.query, options, budget):
+            # A task that moves meanwhile is found where it was and where it is; it is acted on once.
+            found |= {
+                (task.queue, task.id): task.state.value
+                for task in page.tasks
+                if task.state in states_of(act, options)
+            }
+            if len(found) > MAX_FOUND:
+                message = f"finds more than {MAX_FOUND:,} tasks; narrow it, and do the rest after it"
+                raise InvalidOptionError("query", MAX_FOUND, message)
+            if page.is_last and page.cursor:
+                raise InvalidOptionError("query", MAX_FOUND, "takes too long to answer; narrow it")
+        if not found:
+            raise InvalidOptionError("query", 0, f"finds no task that {act.value} can be done with")
+        tasks = [(queue, task_id, state) for (queue, task_id), state in found.items()]
+        # The newest were found first; moved in this order, pending tasks would run in the reverse one. The
+        # oldest ones are also the quickest to find in their list.
+        return tasks[::-1] if act is Act.MOVE else tasks
+
+    async def _order_tasks(self, act: Act, queue: str, ids: Sequence[str]) -> Sequence[str]:
+        """Return the tasks of a queue in the order in which an operation acts on them."""
+        if act not in {Act.DELETE, Act.ARCHIVE}:
+            return ids
+        return await self._inspector.run(order_by_place(queue, ids))
+
+    async def _named_tasks(self, act: Act, targets: Targets) -> list[tuple[str, str, str]]:
+        """Return the named tasks, except in queues in which the user may not run the query that found them.
+
+        What such a query leaves out would tell of payloads.
+        """
+        may_search = self._may_search(self._parse(targets.query), None) if targets.query else None
+        tasks = [
+            (queue, task_id, "")
+            for queue, ids in targets.ids.items()
+            if may_search is None or may_search(queue)
+            for task_id in await self._order_tasks(act, queue, ids)
+        ]
+        if not tasks:
+            raise InvalidOptionError(
+                "query", 0, "asks for payloads of queues whose payloads you may not view"
+            )
+        return tasks
+
+    async def _pages(self, act: Act, text: str, options: OperationOptions, budget: Budget) -> AsyncSelections:
+        """Yield what a query finds in the queues in which the user may act; a move leaves out its target."""
+        query = self._parse(text)
+        target = options.queue if act is Act.MOVE else ""
+        names = await self._inspector.queues()
+        queues = [queue for queue in names if queue != target and self._may_act(act, queue)]
+        async for page in self._selector(query, queues).pages(query, limit=MAX_FOUND + 1, budget=budget):
+            yield page
+
+    async def _order(
+        self, operation_id: str, state: OperationState, *before: OperationState
+    ) -> OperationInfo:
+        found = await self._inspector.run(order_operation(operation_id, state, before))
+        if found != state:
+            wanted = " or ".join(before)
+            raise InvalidOptionError("operation_id", found, f"the operation must be {wanted}, and is {found}")
+        return await self._inspector.operation(operation_id)
+
+    def _may_act(self, act: Act, queue: str) -> bool:
+        needed = (Permission.OPERATIONS_RUN, PERMISSION_OF_ACT[act])
+        return all(self._access.may(permission, queue) for permission in needed)
+
+    async def _read_tasks(self, targets: Targets) -> tuple[list[TaskInfo], int]:
+        names = [(queue, task_id) for queue, ids in targets.ids.items() for task_id in ids]
+        found: list[TaskInfo] = []
+        missing = 0
+        now = self._inspector.now()
+        for first in range(0, len(names), _READ_AT_ONCE):
+            part = names[first : first + _READ_AT_ONCE]
+            plans = [describe_task(queue, task_id, now=now) for queue, task_id in part]
+            for task in await self._inspector.run_batch(plans):
+                if isinstance(task, _MISSING):
+                    missing += 1
+                elif isinstance(task, Exception):
+                    raise task
+                else:
+                    found.append(task)
+        return found, missing
+
+    async def _read_memory(self) -> tuple[int, int]:
+        """Return the bytes that Redis uses, and its maximum; 0 for one that it does not tell."""
+        try:
+            info = await self._inspector.redis_info()
+        except RedisPermissionError:
+            return 0, 0
+        used, maximum = info.get("used_memory", ""), info.get("maxmemory", "")
+        return (int(used), int(maximum)) if used.isdigit() and maximum.isdigit() else (0, 0)

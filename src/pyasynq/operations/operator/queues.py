@@ -1,0 +1,98 @@
+"""The operator's methods about queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq.operations.audit import note_change
+from pyasynq.operations.limit_report import LimitReport
+
+from ._base import OperatorBase
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Unpack
+
+    from pyasynq.info import ClusterNode, DailyStatistics, GroupInfo, GroupPage, QueueInfo, QueueInfos
+    from pyasynq.limits import LimitChanges, QueueLimits
+    from pyasynq.options import Duration
+
+
+class QueueOperator(OperatorBase):
+    """Looks at queues, pauses them, limits them, deletes them."""
+
+    async def queues(self, queues: Sequence[str] | None = None) -> list[str]:
+        """Return the names of the queues that exist, sorted; only those among `queues`, if given."""
+        names = await self._inspector.queues()
+        return names if queues is None else [name for name in names if name in set(queues)]
+
+    async def queue_infos(self, queues: Sequence[str] | None = None, *, memory: bool = False) -> QueueInfos:
+        """Return the counts of many queues, as `Inspector.queue_infos`; None is all that the user sees."""
+        return await self._inspector.queue_infos(queues, memory=memory)
+
+    async def queue(self, queue: str, *, memory: bool = False) -> QueueInfo:
+        """Return the counts, the latency and the limits of a queue, and its memory on request."""
+        return await self._inspector.queue_info(queue, memory=memory)
+
+    async def history(self, queue: str, days: int) -> list[DailyStatistics]:
+        """Return the attempts of each of the last 1 to 366 `days`, in UTC, today first."""
+        return await self._inspector.history(queue, days)
+
+    async def groups(self, queue: str) -> list[GroupInfo]:
+        """Return the groups of a queue, by name."""
+        return await self._inspector.groups(queue)
+
+    async def group_page(self, queue: str, *, cursor: str = "", page_size: int = 100) -> GroupPage:
+        """Return a page of the groups of a queue, as `Inspector.group_page`."""
+        return await self._inspector.group_page(queue, cursor=cursor, page_size=page_size)
+
+    async def queue_limits(self, queue: str) -> LimitReport:
+        """Return the limits of a queue: stored ones, those that servers ask for, and how many tasks run.
+
+        Raises:
+            QueueNotFoundError: when there is no such queue.
+        """
+        info = await self._inspector.queue_info(queue)
+        servers = await self._inspector.servers(queue)
+        return LimitReport(
+            queue=queue,
+            stored=info.limits,
+            asked={server.id: server.limits[queue] for server in servers if queue in server.limits},
+            active=info.active,
+            pending=info.pending,
+            ignored_by=tuple(server.id for server in servers if not server.engine),
+        )
+
+    async def queue_nodes(self, queue: str) -> list[ClusterNode]:
+        """Return the nodes of the cluster that have a queue, the primary first; none of a single server."""
+        return await self._inspector.cluster_nodes(queue) if self._inspector.is_cluster else []
+
+    async def pause_queue(self, queue: str, duration: Duration | None = None, *, reason: str = "") -> None:
+        """Let no worker take tasks from a queue, until it is resumed or the duration, in seconds, is over.
+
+        Raises:
+            QueuePausedError: when it is paused already.
+        """
+        await self._inspector.pause_queue(queue, duration)
+
+    async def resume_queue(self, queue: str, *, reason: str = "") -> None:
+        """Let workers take tasks from a queue again. Raises `QueueNotPausedError` when it is not paused."""
+        await self._inspector.unpause_queue(queue)
+
+    async def set_queue_limits(
+        self, queue: str, *, reason: str = "", **limits: Unpack[LimitChanges]
+    ) -> QueueLimits:
+        """Change the limits of a queue, as `Inspector.set_queue_limits`; return what is stored now."""
+        before = await self._inspector.queue_limits(queue)
+        after = await self._inspector.set_queue_limits(queue, **limits)
+        note_change(before, after)
+        return after
+
+    async def delete_queue(self, queue: str, *, force: bool = False, reason: str = "") -> int:
+        """Delete a queue, with `force` also its tasks; return how many tasks were deleted. Cannot be undone.
+
+        Raises:
+            QueueNotEmptyError: without `force`, when it has tasks.
+            QueueBusyError: when tasks are active.
+        """
+        return await self._inspector.remove_queue(queue, force=force)

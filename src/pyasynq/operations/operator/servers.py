@@ -1,0 +1,135 @@
+"""The operator's methods about servers, schedules, live events and Redis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._base import OperatorBase
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Sequence
+
+    from pyasynq.info import (
+        EntryPauseResult,
+        EntryRun,
+        QueueLocation,
+        RedisReport,
+        RedisTexts,
+        ReplicaState,
+        SchedulerEntryInfo,
+        SchedulerEvent,
+        ServerInfo,
+        ServerRequestResult,
+        TaskEvent,
+    )
+    from pyasynq.options import Duration
+    from pyasynq.task_types import TaskTypeInfo
+
+
+class ServerOperator(OperatorBase):
+    """Looks at what runs."""
+
+    async def servers(self) -> list[ServerInfo]:
+        """Return the live servers of the queues that the user sees, with what they run of these."""
+        return await self._inspector.servers()
+
+    async def quiet_server(
+        self, server_id: str, *, wait: Duration = 0.0, reason: str = ""
+    ) -> ServerRequestResult:
+        """Ask a server to take no more tasks, as `Inspector.quiet_server`; the user needs all its queues.
+
+        Raises:
+            ServerNotFoundError: when no live server that the user sees has this id.
+        """
+        return await self._inspector.quiet_server(server_id, wait=wait)
+
+    async def stop_server(
+        self, server_id: str, *, wait: Duration = 0.0, reason: str = ""
+    ) -> ServerRequestResult:
+        """Ask a server to shut down with its whole worker, as `Inspector.stop_server`.
+
+        The user needs all its queues.
+
+        Raises:
+            ServerNotFoundError: when no live server that the user sees has this id.
+        """
+        return await self._inspector.stop_server(server_id, wait=wait)
+
+    async def task_types(self) -> list[TaskTypeInfo]:
+        """Return the task types that workers have described within 30 days, of queues that the user sees."""
+        return await self._inspector.task_types()
+
+    async def schedules(self) -> list[SchedulerEntryInfo]:
+        """Return the periodic tasks of all running schedulers, as far as the user sees their queues."""
+        return await self._inspector.scheduler_entries()
+
+    async def schedule_events(
+        self,
+        entry_id: str,
+        page: int = 1,
+        page_size: int = 30,
+    ) -> list[SchedulerEvent]:
+        """Return a page of what a schedule enqueued, newest first."""
+        return await self._inspector.scheduler_events(entry_id, page, page_size)
+
+    async def pause_schedule(self, entry_id: str, *, reason: str = "") -> EntryPauseResult:
+        """Let a schedule enqueue nothing until it is resumed, as `Inspector.pause_entry`.
+
+        Schedulers in Go obey no pause; the result says so.
+
+        Raises:
+            ScheduleNotFoundError: when no running scheduler has it.
+        """
+        return await self._inspector.pause_entry(entry_id)
+
+    async def resume_schedule(self, entry_id: str, *, reason: str = "") -> EntryPauseResult:
+        """Let a schedule enqueue its task again, from its next time on; harmless if it is not paused.
+
+        Raises:
+            ScheduleNotFoundError: when no running scheduler has it.
+        """
+        return await self._inspector.unpause_entry(entry_id)
+
+    async def run_schedule(self, entry_id: str, *, reason: str = "") -> EntryRun:
+        """Enqueue the task of a schedule now, as `Inspector.run_entry`; its own times stay as they are.
+
+        Raises:
+            ScheduleNotFoundError: when no running scheduler has it.
+            DuplicateTaskError: when another task holds the lock of its task.
+        """
+        return await self._inspector.run_entry(entry_id)
+
+    async def replicas(self) -> list[ReplicaState]:
+        """Return the replicas that are read from; none unless the operator reads from replicas."""
+        return await self._inspector.replicas()
+
+    async def redis_report(self) -> RedisReport:
+        """Return what each server of Redis tells of itself, and the rights that are missing to see more."""
+        return await self._inspector.redis_report()
+
+    async def redis_info(self) -> dict[str, str]:
+        """Return the fields of Redis' INFO; of a cluster, those of CLUSTER INFO."""
+        return await self._inspector.redis_info()
+
+    async def redis_texts(self) -> RedisTexts:
+        """Return the texts in which Redis describes itself, as it sends them."""
+        return await self._inspector.redis_texts()
+
+    async def queue_locations(self, queues: Sequence[str] | None = None) -> list[QueueLocation]:
+        """Return where in the cluster the queues are that the user sees; nothing without a cluster."""
+        names = await self._inspector.queues() if queues is None else queues
+        return await self._inspector.queue_locations(names)
+
+    async def follow(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        seconds: Duration | None = None,
+    ) -> AsyncIterator[TaskEvent]:
+        """Yield events of tasks as they are published, as `Inspector.follow`."""
+        if queues is not None and not queues:
+            return  # none that the user sees; the inspector would follow all
+        async for event in self._inspector.follow(*queues or (), kinds=kinds, types=types, seconds=seconds):
+            yield event

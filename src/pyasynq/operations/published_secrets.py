@@ -1,0 +1,40 @@
+"""Secret fields of tasks as workers publish them, kept for a minute."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyasynq.task_types import TaskTypeInfo
+
+LIFETIME_SECONDS: Final = 60.0
+"""Seconds for which they are kept: so long a field that a worker begins to call secret may still be shown."""
+
+
+class PublishedSecrets:
+    """Names and paths of secret fields by task type, written by the operator, read by its redactor."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._read_at: float | None = None
+        self._by_type: dict[str, tuple[str, ...]] = {}
+        self._by_prefix: dict[str, tuple[str, ...]] = {}
+
+    def is_old(self) -> bool:
+        """Return whether they are to be read."""
+        return self._read_at is None or self._clock() - self._read_at > LIFETIME_SECONDS
+
+    def learn(self, types: Iterable[TaskTypeInfo]) -> None:
+        """Replace what is known by what workers describe now."""
+        found = [one for one in types if one.secrets]
+        self._by_type = {one.type: one.secrets for one in found if not one.is_prefix}
+        self._by_prefix = {one.type: one.secrets for one in found if one.is_prefix}
+        self._read_at = self._clock()
+
+    def fields_of(self, task_type: str) -> tuple[str, ...]:
+        """Return the secret fields of a type; of all prefixes that it has, besides its own."""
+        prefixed = [names for prefix, names in self._by_prefix.items() if task_type.startswith(prefix)]
+        return tuple(name for names in (self._by_type.get(task_type, ()), *prefixed) for name in names)

@@ -1,0 +1,270 @@
+"""Partial evaluation of a query for one collection, and the part of it that Redis can filter by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from pyasynq._clock import LAST_SECOND
+from pyasynq.info import ScanFilter, ScanNumber, ScanText
+from pyasynq.task import TaskState
+
+from ._fields import Kind
+from ._tree import FALSE, TRUE, All, Clause, Either, Node, Not
+from ._values import (
+    MICROSECONDS,
+    Contains,
+    Exact,
+    Glob,
+    NumberRange,
+    TimeRange,
+    ValueTest,
+    name_matches,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from decimal import Decimal
+
+    from pyasynq._clock import Instant
+
+_Groups = list[tuple[ScanText | ScanNumber, ...]]
+"""Tests of which a task must pass one of each tuple: a conjunction of disjunctions."""
+
+_SCORED: Final = {
+    (TaskState.SCHEDULED, "due"): (True, True),
+    (TaskState.RETRY, "due"): (True, True),
+    (TaskState.ARCHIVED, "archived"): (True, True),
+    (TaskState.AGGREGATING, "waiting"): (True, True),
+    (TaskState.COMPLETED, "expires"): (True, True),
+    # The score is the end of the retention, which no task is completed after.
+    (TaskState.COMPLETED, "completed"): (True, False),
+}
+"""Fields that bound the score of a state's collection, from below and from above."""
+_SOURCES: Final[dict[str, Literal["message", "id", "result"]]] = {
+    "result": "result",
+    "id": "id",
+    "": "id",
+    "public": "id",
+}
+"""Where Redis looks for the texts of a field, unless it is the message alone."""
+_NUMBERED: Final = {"max_retry": 5, "retried": 6, "size": 2, "failed": 11, "completed": 13}
+"""Numbers of the fields of a task's message that Redis tests."""
+_MASK_GROWTH: Final = 8
+"""How many times as long a payload may be with its masks; the shortest secret, in a list, has two bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A collection of tasks; None is any queue or group."""
+
+    state: TaskState
+    queue: str | None = None
+    group: str | None = None
+
+
+class ScoreBounds(NamedTuple):
+    """Scores between which all matches are, in Unix seconds; None leaves a side open."""
+
+    low: int | None
+    high: int | None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there is a bound at all."""
+        return self.low is not None or self.high is not None
+
+
+_UNBOUNDED: Final = ScoreBounds(None, None)
+_EMPTY: Final = ScoreBounds(1, 0)
+
+
+def reduce_to(node: Node, place: Place) -> Node:
+    """Return the rest of a query for the tasks of a place: `TRUE`, `FALSE`, or a tree of other clauses."""
+    if isinstance(node, Clause):
+        decided = _decide(node, place)
+        return node if decided is None else TRUE if decided else FALSE
+    if isinstance(node, Not):
+        part = reduce_to(node.part, place)
+        return FALSE if part == TRUE else TRUE if part == FALSE else Not(part)
+    neutral, decisive = (TRUE, FALSE) if isinstance(node, All) else (FALSE, TRUE)
+    parts = [reduce_to(part, place) for part in node.parts]
+    if decisive in parts:
+        return decisive
+    left = tuple(part for part in parts if part != neutral)
+    return left[0] if len(left) == 1 else type(node)(left)
+
+
+def _decide(clause: Clause, place: Place) -> bool | None:
+    name = clause.field.name
+    if place.state not in clause.field.states:
+        return False
+    if name == "state":
+        return any(name_matches(test, place.state.value) for test in clause.tests)
+    if name == "queue" and place.queue is not None:
+        return any(name_matches(test, place.queue) for test in clause.tests)
+    if name == "group" and place.group is not None and place.state is TaskState.AGGREGATING:
+        return any(name_matches(test, place.group) for test in clause.tests)
+    return None
+
+
+def names_of(node: Node, field: str) -> frozenset[str] | None:
+    """Return the values of a field, such as `id`, that matches can have; None for any."""
+    if isinstance(node, Clause):
+        if node.field.name != field:
+            return None
+        exact = [test.text for test in node.tests if isinstance(test, Exact)]
+        return frozenset(exact) if len(exact) == len(node.tests) else None
+    if isinstance(node, Not):
+        return None
+    found = [names_of(part, field) for part in node.parts]
+    known = [names for names in found if names is not None]
+    if isinstance(node, All):
+        return frozenset.intersection(*known) if known else None
+    return frozenset().union(*known) if len(known) == len(found) else None
+
+
+def scan_filter(node: Node, place: Place, now: Instant, masks: Sequence[str] | None) -> ScanFilter:
+    """Return the bounds of scores and the texts by which Redis leaves tasks out that cannot match.
+
+    `masks` are texts that stand for secrets in what the query is tested against; None is unknown texts.
+    """
+    low, high = _bounds(node, place.state, now.to_microseconds())
+    return ScanFilter(low, high, tuple(_texts(node, masks, now.to_microseconds())))
+
+
+def _may_be_masked(text: str, masks: Sequence[str] | None) -> bool:
+    """Return whether a text can overlap a mask, and so be found where the message has other text."""
+    if masks is None:
+        return True
+    return any(text in mask or mask[:1] in text or mask[-1:] in text for mask in masks)
+
+
+def _bounds(node: Node, state: TaskState, now: int) -> ScoreBounds:
+    if isinstance(node, Clause):
+        sides = _SCORED.get((state, node.field.name))
+        if sides is None or not node.tests:
+            return _UNBOUNDED
+        return _hull([_range_bounds(test, sides, now) for test in node.tests])
+    if isinstance(node, Not):
+        return _UNBOUNDED
+    parts = [_bounds(part, state, now) for part in node.parts]
+    if isinstance(node, Either):
+        return _hull(parts)
+    lows = [part.low for part in parts if part.low is not None]
+    highs = [part.high for part in parts if part.high is not None]
+    return ScoreBounds(max(lows, default=None), min(highs, default=None))
+
+
+def _hull(parts: Sequence[ScoreBounds]) -> ScoreBounds:
+    parts = [part for part in parts if part.low is None or part.high is None or part.low <= part.high]
+    if not parts:
+        return _EMPTY
+    lows, highs = [part.low for part in parts], [part.high for part in parts]
+    low = None if None in lows else min(low for low in lows if low is not None)
+    return ScoreBounds(low, None if None in highs else max(high for high in highs if high is not None))
+
+
+def _range_bounds(test: ValueTest, sides: tuple[bool, bool], now: int) -> ScoreBounds:
+    if not isinstance(test, TimeRange):
+        return _UNBOUNDED
+    low, high = test.bounds(now)
+    # A task's time is its score, rounded up to a whole second.
+    return ScoreBounds(
+        None if low is None or not sides[0] else low // MICROSECONDS - 1,
+        None if high is None or not sides[1] else math.ceil(high / MICROSECONDS),
+    )
+
+
+def _texts(node: Node, masks: Sequence[str] | None, now: int) -> _Groups:
+    if isinstance(node, Clause):
+        return _either([_tests_for_redis(node, test, masks, now) for test in node.tests])
+    if isinstance(node, Not):
+        return []
+    parts = [_texts(part, masks, now) for part in node.parts]
+    if isinstance(node, All):
+        return [group for part in parts for group in part]
+    return _either(parts)
+
+
+def _either(parts: Sequence[_Groups]) -> _Groups:
+    """Return the texts that a match of any part contains: the longest texts of each, as alternatives."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts or not all(parts):
+        return []
+    best = [max(groups, key=lambda group: min(map(_length, group))) for groups in parts]
+    return [tuple(dict.fromkeys(text for group in best for text in group))]
+
+
+def _length(one: ScanText | ScanNumber) -> int:
+    return 0 if isinstance(one, ScanNumber) else len(one.data)
+
+
+def _tests_for_redis(clause: Clause, test: ValueTest, masks: Sequence[str] | None, now: int) -> _Groups:
+    """Return what Redis can test of a clause; tasks that match it pass, and others may."""
+    field = clause.field
+    if field.kind not in {Kind.NUMBER, Kind.SIZE, Kind.PAST, Kind.PATH} or field.name == "header.":
+        return _texts_of_test(clause, test, masks)
+    if masks is None:
+        return []
+    if field.name == "payload.":
+        number = _number_in_json(clause, test, masks)
+    elif isinstance(test, NumberRange) and field.name in _NUMBERED:
+        number = ScanNumber(_NUMBERED[field.name], _spell(test.low), _spell(test.high))
+        if field.name == "size" and masks:
+            number = _size_unmasked(test)
+    elif isinstance(test, TimeRange) and field.name in _NUMBERED:
+        number = _seconds(_NUMBERED[field.name], test, now)
+    else:
+        return []
+    return [(number,)] if number and (number.low or number.high or number.text) else []
+
+
+def _spell(number: Decimal | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _size_unmasked(test: NumberRange) -> ScanNumber:
+    """Return the sizes that a payload may have without its masks, which may be longer than what they hide."""
+    return ScanNumber(_NUMBERED["size"], "" if test.low is None else str(int(test.low) // _MASK_GROWTH), "")
+
+
+def _seconds(field: int, test: TimeRange, now: int) -> ScanNumber:
+    low, high = test.bounds(now)
+    # Times that no datetime can hold are shown as the last one that can.
+    is_open = high is None or high >= LAST_SECOND * MICROSECONDS
+    return ScanNumber(
+        field,
+        "" if low is None else str(low // MICROSECONDS),
+        "" if high is None or is_open else str(math.ceil(high / MICROSECONDS)),
+    )
+
+
+def _number_in_json(clause: Clause, test: ValueTest, masks: Sequence[str]) -> ScanNumber | None:
+    name = clause.path[-1]
+    if not name or (name.isascii() and name.isdigit()):
+        # A number may be the place in a list.
+        return None
+    if isinstance(test, NumberRange):
+        return ScanNumber(name, _spell(test.low), _spell(test.high))
+    if not isinstance(test, Exact) or not test.text or _may_be_masked(test.text, masks):
+        return None
+    number = _spell(test.number)
+    return ScanNumber(name, number, number, test.text)
+
+
+def _texts_of_test(clause: Clause, test: ValueTest, masks: Sequence[str] | None) -> _Groups:
+    field = clause.field
+    if field.name in {"state", "queue", "server"}:
+        return []
+    texts = [part for part in clause.path if part] if field.name == "header." else []
+    if isinstance(test, (Exact, Contains)):
+        texts.append(test.text)
+    elif isinstance(test, Glob):
+        texts += test.parts
+    if field.is_private:
+        texts = [text for text in texts if not _may_be_masked(text, masks)]
+    source = _SOURCES.get(field.name, "message")
+    return [(ScanText(source, text.encode()),) for text in texts if text]

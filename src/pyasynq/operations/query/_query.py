@@ -1,0 +1,107 @@
+"""Queries that have been read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyasynq.task import TaskState
+
+from ._match import Candidate, matches
+from ._place import Place, names_of, reduce_to, scan_filter
+from ._tree import FALSE, Node, clauses_of
+from ._values import Exact, Glob
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._clock import Instant
+    from pyasynq.info import ScanFilter
+    from pyasynq.task import TaskInfo
+
+    from ._facts import MatchFacts
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedQuery:
+    """A query reduced to the conditions on the tasks of one collection."""
+
+    place: Place
+    node: Node = field(repr=False)
+
+    def matches(self, task: TaskInfo, facts: MatchFacts) -> bool:
+        """Return whether a task of the collection matches."""
+        return matches(self.node, Candidate(task, facts))
+
+    def scan_filter(self, now: Instant, masks: Sequence[str] | None = ()) -> ScanFilter:
+        """Return a filter for Redis; every match passes it, and other tasks may.
+
+        Args:
+            now: the present, which ages are measured against.
+            masks: texts in the place of secrets, if the query is tested against redacted tasks. Redis looks
+                for no text that overlaps one, or its answer would tell of the secret. None is unknown texts.
+        """
+        return scan_filter(self.node, self.place, now, masks)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query, made by `parse_query`."""
+
+    text: str
+    """As it was written."""
+    node: Node = field(repr=False)
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """Names of the fields that are used; a path adds a dot, as in `payload.`, and a word is `""`."""
+        return frozenset(clause.field.name for clause in clauses_of(self.node))
+
+    @property
+    def needs_payload(self) -> bool:
+        """Whether it tests values that may be redacted, so that asking it needs the right to view them."""
+        return any(clause.field.is_private for clause in clauses_of(self.node))
+
+    @property
+    def needs_servers(self) -> bool:
+        """Whether the records of live servers are needed to answer it."""
+        return not self.fields.isdisjoint({"running", "deadline", "server", "overdue"})
+
+    @property
+    def states(self) -> tuple[TaskState, ...]:
+        """States in which a task can match."""
+        return tuple(state for state in TaskState if self.may_match(Place(state)))
+
+    @property
+    def ids(self) -> frozenset[str] | None:
+        """Ids that are looked up instead of going through collections; None if any task may match."""
+        return names_of(self.node, "id")
+
+    @property
+    def queue_values(self) -> frozenset[str]:
+        """Names and patterns of queues that it speaks of, those behind a minus included."""
+        tests = [
+            test for clause in clauses_of(self.node) if clause.field.name == "queue" for test in clause.tests
+        ]
+        named = {test.text for test in tests if isinstance(test, Exact)}
+        return frozenset(named | {"*".join(test.parts) for test in tests if isinstance(test, Glob)})
+
+    def may_match(self, place: Place) -> bool:
+        """Return whether tasks of a collection can match."""
+        return reduce_to(self.node, place) != FALSE
+
+    def places(self, state: TaskState, queue: str) -> list[Place]:
+        """Return the collections of a state and queue that can have matches; None as group is all groups."""
+        node = reduce_to(self.node, Place(state, queue))
+        groups = names_of(node, "group") if state is TaskState.AGGREGATING else None
+        if groups is not None:
+            return [Place(state, queue, group) for group in sorted(groups) if group.strip()]
+        return [] if node == FALSE else [Place(state, queue)]
+
+    def at(self, place: Place) -> PlacedQuery:
+        """Return the query reduced to the tasks of one collection."""
+        return PlacedQuery(place, reduce_to(self.node, place))
+
+    def matches(self, task: TaskInfo, facts: MatchFacts) -> bool:
+        """Return whether a task matches."""
+        return matches(self.node, Candidate(task, facts))

@@ -1,0 +1,63 @@
+"""The syntax tree of a query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ._fields import Field
+    from ._values import ValueTest
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A field and its values, one of which must match; a flag has none."""
+
+    field: Field
+    path: tuple[str | None, ...]
+    """Parts of the path of a payload or the name of a header; None is any part."""
+    tests: tuple[ValueTest, ...]
+    position: int
+    """Where it begins in the query, in characters from 0."""
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """Conjunction: every part matches. Without parts it is always true."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """Disjunction: one part matches. Without parts it is never true."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Negation."""
+
+    part: Node
+
+
+Node: TypeAlias = Clause | All | Either | Not
+
+TRUE: Final = All(())
+FALSE: Final = Either(())
+
+
+def clauses_of(node: Node) -> Iterator[Clause]:
+    """Yield the clauses of a tree, in the order of the query."""
+    if isinstance(node, Clause):
+        yield node
+    elif isinstance(node, Not):
+        yield from clauses_of(node.part)
+    else:
+        for part in node.parts:
+            yield from clauses_of(part)

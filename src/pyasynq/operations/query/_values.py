@@ -1,0 +1,124 @@
+"""Values of a query: what stands behind the colon, as tests that a task's value passes or fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+MICROSECONDS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """`*`: the value is there and not empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """The whole text; in JSON also the number or literal that it spells, unless it is quoted."""
+
+    text: str
+    number: Decimal | None = None
+    is_quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """Texts in this order, with any text where a star is."""
+
+    parts: tuple[str, ...]
+    """Text before, between and after the stars; at least two."""
+
+    def matches(self, text: str) -> bool:
+        """Return whether the whole text fits, in time that grows with its length only."""
+        first, *middle, last = self.parts
+        if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
+            return False
+        at, end = len(first), len(text) - len(last)
+        for part in middle:
+            at = text.find(part, at, end)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """A text somewhere in the value; capital and small letters differ."""
+
+    text: str
+    data: bytes
+    """The text as UTF-8, for payloads and results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The beginning of the id of an error's signature."""
+
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRange:
+    """Numbers between two others; None leaves a side open."""
+
+    low: Decimal | None
+    high: Decimal | None
+    low_is_open: bool = False
+    high_is_open: bool = False
+
+    def holds(self, number: Decimal | int) -> bool:
+        """Return whether a number is in the range; compared exactly."""
+        if self.low is not None and (number < self.low or (self.low_is_open and number == self.low)):
+            return False
+        return self.high is None or not (number > self.high or (self.high_is_open and number == self.high))
+
+
+@dataclass(frozen=True, slots=True)
+class TimePoint:
+    """A time, or a distance from the present, in microseconds."""
+
+    microseconds: int
+    is_relative: bool
+
+    def resolve(self, now: int) -> int:
+        """Return the Unix time in microseconds."""
+        return now + self.microseconds if self.is_relative else self.microseconds
+
+    def shifted(self, microseconds: int) -> TimePoint:
+        """Return the point that many microseconds later."""
+        return TimePoint(self.microseconds + microseconds, self.is_relative)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """Times between two others, both included; None leaves a side open."""
+
+    low: TimePoint | None
+    high: TimePoint | None
+
+    def bounds(self, now: int) -> tuple[int | None, int | None]:
+        """Return the first and the last Unix time in microseconds; `now` is the present."""
+        low = None if self.low is None else self.low.resolve(now)
+        return low, None if self.high is None else self.high.resolve(now)
+
+    def holds(self, moment: int, now: int) -> bool:
+        """Return whether a Unix time in microseconds is in the range."""
+        low, high = self.bounds(now)
+        return (low is None or low <= moment) and (high is None or moment <= high)
+
+
+ValueTest: TypeAlias = Anything | Exact | Glob | Contains | Signature | NumberRange | TimeRange
+
+
+def name_matches(test: ValueTest, text: str) -> bool:
+    """Return whether a name passes a test of the kinds that names have."""
+    if isinstance(test, Exact):
+        return text == test.text
+    if isinstance(test, Glob):
+        return test.matches(text)
+    return isinstance(test, Anything) and bool(text)

@@ -1,0 +1,323 @@
+"""Redaction: secrets in payloads, results, headers and errors are replaced before anyone sees them.
+
+A value is a secret if its name matches `SECRET_NAMES`. In JSON and MessagePack the value of such a field is
+replaced as a whole, whatever it holds, and all other bytes stay as they are. In other text, such as errors,
+what follows `name=` or `name:` is replaced, and every secret of the task's own payload and headers. Bytes in
+any other format are withheld as a whole if the name of a secret is in them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from pyasynq._error_signature import error_signature
+from pyasynq._human_text import counted
+from pyasynq.errors import InvalidOptionError
+
+from .decoding import Note, Pairs, read_msgpack
+from .json_tokens import TOKEN, decode_string, json_tokens, value_end
+from .secret_names import PathWalk, SecretNames, secret_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from typing import Self
+
+    from pyasynq.task import TaskInfo
+
+    from .secret_names import SecretFields
+
+MASK: Final = "[redacted]"
+"""The text that replaces a secret."""
+
+SECRET_NAMES: Final = r"pass|secret|token|api[-_]?key|auth|cookie|card|ssn"  # noqa: S105 - names, no secret
+"""Regular expression of the names whose values are secrets; found anywhere in a name, in any case."""
+
+RedactHook: TypeAlias = "Callable[[TaskInfo], TaskInfo | None]"
+"""The user's own redaction: returns the task as it may be shown, or None if nothing is to be changed."""
+
+_SHORTEST_SECRET: Final = 4
+"""Characters of a secret that is also sought elsewhere; shorter ones would blot out ordinary words."""
+_MOST_SECRETS: Final = 100
+_MOST_BINARY: Final = 65_536
+"""Bytes of MessagePack in which single secrets are replaced; longer ones are withheld."""
+_PACKED_MASK: Final = bytes([0xA0 + len(MASK)]) + MASK.encode()
+"""The mask as a text of MessagePack."""
+_URL_PASSWORD: Final = re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?=@)")
+_CREDENTIALS: Final = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}")
+
+
+class Withheld(bytes):
+    """Bytes that the user may not see: a text that says so, and the size of what is withheld.
+
+    Attributes:
+        size: bytes of what is withheld.
+    """
+
+    size: int
+
+    def __new__(cls, data: bytes) -> Self:
+        """Return the text that replaces these bytes."""
+        text = super().__new__(cls, f"[withheld: {counted(len(data), 'byte')}]".encode())
+        text.size = len(data)
+        return text
+
+
+class Redactor:
+    """Replaces secrets in whatever belongs to a task.
+
+    Args:
+        names: regular expression of the names of secrets.
+        hook: the user's own redaction, applied last. If it fails, everything that it could have redacted is
+            withheld.
+        secret_fields: further names and paths of secret fields, by task type. Names are compared whole, in
+            any case. An operator adds what workers have published.
+    """
+
+    def __init__(
+        self,
+        names: str = SECRET_NAMES,
+        hook: RedactHook | None = None,
+        secret_fields: SecretFields | None = None,
+    ) -> None:
+        re.compile(names)
+        self._hook = hook
+        self._secret_fields = (secret_fields,) if secret_fields else ()
+        self._pattern = names
+
+    @property
+    def has_hook(self) -> bool:
+        """Whether the user's own redaction may put other texts than `MASK` in the place of secrets."""
+        return self._hook is not None
+
+    def with_secret_fields(self, secret_fields: SecretFields) -> Redactor:
+        """Return a redactor that also replaces these fields."""
+        other = Redactor(self._pattern, self._hook)
+        other._secret_fields = (*self._secret_fields, secret_fields)
+        return other
+
+    def task(self, task: TaskInfo, *, payload_view: bool) -> TaskInfo:
+        """Return a task without its secrets; without `payload_view`, also without its contents."""
+        if not payload_view:
+            return _withhold(task)
+        shown = self._redact(task)
+        if self._hook is None:
+            return shown
+        try:
+            return self._hook(shown) or shown
+        except Exception:  # noqa: BLE001 - code of the user; what it would have hidden stays hidden
+            return _withhold(task)
+
+    def _redact(self, task: TaskInfo) -> TaskInfo:
+        named = self._names_of(task.type)
+        secrets: list[str] = []
+        payload = self._data(task.payload, named, secrets)
+        headers = self._headers(task.headers, named, secrets)
+        note = task.progress and self._text(task.progress.note, named, secrets)
+        return replace(
+            task,
+            payload=payload,
+            headers=headers,
+            result=None if task.result is None else self._data(task.result, named, secrets),
+            last_error=self._text(task.last_error, named, secrets),
+            traceback=self._text(task.traceback, named, secrets),
+            attempts=tuple(
+                replace(one, error=self._text(one.error, named, secrets)) for one in task.attempts
+            ),
+            progress=task.progress and replace(task.progress, note=note or ""),
+        )
+
+    def _names_of(self, task_type: str) -> SecretNames:
+        published = [name for fields in self._secret_fields for name in fields(task_type)]
+        return secret_names(self._pattern, tuple(published))
+
+    def data(self, data: bytes, task_type: str = "") -> bytes:
+        """Return a payload without its secrets. JSON stays JSON, byte for byte except for them."""
+        return self._data(data, self._names_of(task_type), [])
+
+    def text(self, text: str, task_type: str = "") -> str:
+        """Return text, such as an error, without what looks like the value of a secret."""
+        return self._text(text, self._names_of(task_type), ())
+
+    def headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Return headers without the values of those that are secrets by their names."""
+        return self._headers(headers, self._names_of(""), [])
+
+    def _data(self, data: bytes, named: SecretNames, secrets: list[str]) -> bytes:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return self._binary(data, named, secrets)
+        if not (named.occurs_in(text) or "\\u" in text or any(secret in text for secret in secrets)):
+            return data
+        known = tuple(secrets)
+        redacted = self._json(text, named, secrets, known)
+        return (self._text(text, named, known) if redacted is None else redacted).encode()
+
+    def _binary(self, data: bytes, named: SecretNames, secrets: list[str]) -> bytes:
+        """Return MessagePack without its secrets; withhold other data with the name or value of a secret."""
+        if not _is_suspect(data, named, secrets):
+            return data
+        found: list[_Secret] = []
+
+        def find(name: str, start: int, end: int, value: Any) -> None:
+            if named.match_loosely(name):
+                # A secret within a secret is found before the outer one, whose span has both.
+                while found and found[-1].start >= start:
+                    found.pop()
+                found.append(_Secret(len(name.encode()), start, end, value))
+
+        if len(data) > _MOST_BINARY or read_msgpack(data, find) is None:
+            return Withheld(data)
+        pieces: list[bytes] = []
+        rest: list[bytes] = []
+        copied = 0
+        for secret in found:
+            _note_value(secret.value, secrets)
+            pieces += data[copied : secret.start], _PACKED_MASK
+            rest.append(data[copied : secret.start - secret.name_bytes])
+            copied = secret.end
+        pieces.append(data[copied:])
+        rest.append(data[copied:])
+        # A text, a name or bytes elsewhere may still hold one.
+        return Withheld(data) if any(_is_suspect(one, named, secrets) for one in rest) else b"".join(pieces)
+
+    def _json(self, text: str, named: SecretNames, secrets: list[str], known: Collection[str]) -> str | None:
+        """Return JSON without its secrets, and note these; None for text that is not JSON.
+
+        `known` secrets, of other parts of the task, are replaced too.
+        """
+        spans = json_tokens(text)
+        if spans is None:
+            return None
+        pieces: list[str] = []
+        copied = at = 0
+        walk = PathWalk(named.paths)
+        while at < len(spans):
+            (first, last), end, safe = spans[at], at + 1, None
+            if text[first] == '"' and end < len(spans) and text[spans[end][0]] == ":":
+                name = decode_string(text[first:last])
+                walk.enter(name)
+                end += 1
+                value, is_secret = end, named.match(name) or walk.is_secret
+            else:
+                value, is_secret = at, text[first] not in "}],:" and walk.is_secret
+            if is_secret and value < len(spans):
+                end = value_end(text, spans, value)
+                first, last = spans[value][0], spans[end - 1][1]
+                _note(text[first:last], secrets)
+                safe = f'"{MASK}"'
+            elif value == at:
+                walk.pass_by(text[first])
+                safe = self._token(text[first:last], named, secrets, known)
+            if safe is not None:
+                pieces += text[copied:first], safe
+                copied = last
+            at = end
+        return "".join([*pieces, text[copied:]])
+
+    def _token(
+        self, token: str, named: SecretNames, secrets: list[str], known: Collection[str]
+    ) -> str | None:
+        """Return what replaces a value without a name of its own; None for nothing."""
+        if token[0] == '"':
+            return self._string(decode_string(token), named, secrets, known)
+        return f'"{MASK}"' if token in known else None
+
+    def _string(
+        self, string: str, named: SecretNames, secrets: list[str], known: Collection[str]
+    ) -> str | None:
+        """Return what replaces a string in JSON: JSON within JSON, or a text with an assignment; or None."""
+        if not (named.occurs_in(string) or any(secret in string for secret in known)):
+            return None
+        inner = self._json(string, named, secrets, known) if string[:1] in {"{", "["} else None
+        safe = self._text(string, named, known) if inner is None else inner
+        return None if safe == string else json.dumps(safe, ensure_ascii=False)
+
+    def _headers(self, headers: Mapping[str, str], named: SecretNames, secrets: list[str]) -> dict[str, str]:
+        shown = {}
+        for name, value in headers.items():
+            if named.match(name):
+                _note(json.dumps(value), secrets)
+                shown[name] = MASK
+            else:
+                shown[name] = self._text(value, named, secrets)
+        return shown
+
+    def _text(self, text: str, named: SecretNames, secrets: Collection[str]) -> str:
+        text = _blot(text, secrets)
+        text = named.assignment.sub(lambda found: f"{found['name']}{found['sign']}{MASK}", text)
+        text = _URL_PASSWORD.sub(rf"\1{MASK}", text)
+        return _CREDENTIALS.sub(rf"\1 {MASK}", text)
+
+
+class _Secret(NamedTuple):
+    """Where the value of a secret is in MessagePack, behind the bytes of its name."""
+
+    name_bytes: int
+    start: int
+    end: int
+    value: Any
+
+
+def _withhold(task: TaskInfo) -> TaskInfo:
+    return replace(
+        task,
+        payload=Withheld(task.payload),
+        headers={},
+        result=None if task.result is None else Withheld(task.result),
+        last_error=error_signature(task.last_error),
+        traceback="",
+        # The key of a lock holds a name, or a digest of the payload.
+        unique_key="",
+        attempts=tuple(replace(one, error=error_signature(one.error)) for one in task.attempts),
+        progress=task.progress and replace(task.progress, note=""),
+    )
+
+
+def _note(value: str, secrets: list[str]) -> None:
+    """Note the strings and numbers of a secret value, to be sought in errors and results."""
+    for found in TOKEN.finditer(value):
+        token = found[0]
+        secret = decode_string(token) if token[0] == '"' else token
+        if len(secret) >= _SHORTEST_SECRET and secret not in {"true", "false", "null"}:
+            secrets.append(secret)
+        if len(secrets) >= _MOST_SECRETS:
+            return
+
+
+def _note_value(value: Any, secrets: list[str]) -> None:
+    """Note the texts and numbers of a secret value of MessagePack."""
+    if isinstance(value, Pairs):
+        value = [one for _, one in value]
+    if isinstance(value, list):
+        for one in value:
+            _note_value(one, secrets)
+    elif isinstance(value, str) and not isinstance(value, Note) and len(secrets) < _MOST_SECRETS:
+        _note(json.dumps(value), secrets)
+
+
+def _is_suspect(data: bytes, named: SecretNames, secrets: Collection[str]) -> bool:
+    return named.occurs_in(data.decode("latin-1")) or any(secret.encode() in data for secret in secrets)
+
+
+def _blot(text: str, secrets: Iterable[str]) -> str:
+    # A long secret may contain a short one.
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return text
+
+
+def check_not_redacted(name: str, data: bytes) -> None:
+    """Raise `InvalidOptionError` for bytes that contain the mask: writing them would destroy a secret."""
+    if MASK.encode() in data:
+        raise InvalidOptionError(name, data, f"contains {MASK}; put the real value there")
+
+
+def check_headers_not_redacted(headers: object) -> None:
+    """Raise `InvalidOptionError` for headers a value of which contains the mask."""
+    for value in headers.values() if isinstance(headers, Mapping) else ():
+        check_not_redacted("headers", str(value).encode("utf-8", "replace"))

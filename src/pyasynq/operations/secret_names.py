@@ -1,0 +1,124 @@
+"""Names of secrets: those that a pattern matches, and the fields that workers have published by task type.
+
+A published field is a name, which is secret wherever it stands, or a path such as `card.number` or
+`keys[].value`, in which `[]` is any element of a list or any member of an object.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Paths: TypeAlias = "frozenset[tuple[str, ...]]"
+"""Rest of each path to a secret below a place in JSON; an empty one means that the place is a secret."""
+
+SecretFields: TypeAlias = "Callable[[str], Iterable[str]]"
+"""Names and paths of the secret fields of a task type, such as those that its worker has published."""
+
+ANY: Final = "[]"
+NO_PATHS: Final[Paths] = frozenset()
+
+_ANCHOR: Final = re.compile(r"[\^$]|\\[bBAZ]")
+_STEP: Final = re.compile(r"\[\]|[^.\[]+|\[")
+# Bounded repetitions: text of a hostile task must not make the search quadratic.
+_ASSIGNMENT: Final = (
+    r"(?P<name>(?:{names})[\w-]{{0,64}})(?<!Error)(?<!Exception)(?P<sign>\\{{0,4}}[\"']?\s{{0,8}}[:=]\s{{0,8}})"
+    r"(?:(?:Bearer|Basic|Digest|Token)\s+)?"
+    r"(?!\[redacted\](?:[\s,;&)}}\]]|$))"  # so that text which is redacted twice stays as it is
+    r"(?:\\{{0,4}}\"[^\"]*\"|'[^']*'|(?:\[redacted\])?[^\s,;&)}}\]]+)"
+)
+_ASSIGNED_FIELD: Final = r"\b(?:{names})\b"
+
+
+class SecretNames(NamedTuple):
+    """The names of secrets for one task type; made by `secret_names`.
+
+    Attributes:
+        pattern: of names that are secret for all types; found anywhere in a name, in any case.
+        fields: published names, in small letters.
+        paths: published paths of more than one step.
+        last: the last name of each path, in small letters.
+        assignment: pattern of an assignment to a secret in a text.
+        is_anchored: whether the pattern must be tested against single names, and cannot be sought in a text.
+    """
+
+    pattern: re.Pattern[str]
+    fields: frozenset[str]
+    paths: Paths
+    last: frozenset[str]
+    assignment: re.Pattern[str]
+    is_anchored: bool
+
+    def match(self, name: str) -> bool:
+        """Return whether this is the name of a secret, wherever it stands."""
+        return name.lower() in self.fields or self.pattern.search(name) is not None
+
+    def match_loosely(self, name: str) -> bool:
+        """Return whether this may be the name of a secret, where its path is not known."""
+        return self.match(name) or name.lower() in self.last
+
+    def occurs_in(self, text: str) -> bool:
+        """Return whether a name of a secret may be somewhere in a text."""
+        if self.is_anchored or any(set(path) == {ANY} for path in self.paths) or self.pattern.search(text):
+            return True
+        names = self.fields | self.last
+        lowered = text.lower() if names else ""
+        return any(name in lowered for name in names)
+
+
+@lru_cache(maxsize=1_024)
+def secret_names(pattern: str, published: tuple[str, ...] = ()) -> SecretNames:
+    """Return the names of secrets that match a pattern, or are published."""
+    steps = [tuple(_STEP.findall(name.lower())) for name in published]
+    paths = frozenset(path for path in steps if len(path) > 1 or path == (ANY,))
+    last = frozenset(names[-1] for path in paths if (names := [step for step in path if step != ANY]))
+    # A name may have a dot in it.
+    fields = frozenset(name.lower() for name in published if name and name != ANY)
+    plain = "|".join(map(re.escape, sorted(fields | last)))
+    alternatives = f"{pattern}|{_ASSIGNED_FIELD.format(names=plain)}" if plain else pattern
+    return SecretNames(
+        pattern=re.compile(pattern, re.IGNORECASE),
+        fields=fields,
+        paths=paths,
+        last=last,
+        assignment=re.compile(_ASSIGNMENT.format(names=alternatives), re.IGNORECASE),
+        is_anchored=_ANCHOR.search(pattern) is not None,
+    )
+
+
+class PathWalk:
+    """A walk through the tokens of JSON that knows whether the next value is a secret by its path."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._below = paths
+        self._opened: list[tuple[str, Paths]] = []
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether the next value is a secret."""
+        return () in self._below
+
+    def enter(self, name: str) -> None:
+        """Note the name of a member; its value is next."""
+        self._below = _step_into(self._opened[-1][1] if self._opened else NO_PATHS, name)
+
+    def pass_by(self, mark: str) -> None:
+        """Note the first character of a token that is not a name."""
+        if mark in "{[":
+            self._opened.append((mark, self._below))
+        elif mark in "}]" and self._opened:
+            self._opened.pop()
+        is_element = mark in "[," and self._opened and self._opened[-1][0] == "["
+        self._below = _step_into(self._opened[-1][1], None) if is_element else NO_PATHS
+
+
+def _step_into(paths: Paths, name: str | None) -> Paths:
+    """Return what is left of paths below a member of an object, or with None an element of a list."""
+    if not paths:
+        return paths
+    steps = {ANY} if name is None else {ANY, name.lower()}
+    return frozenset(path[1:] for path in paths if path and path[0] in steps)

@@ -1,0 +1,227 @@
+"""Results of a search, how far it is, and where it goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
+
+from pyasynq._broker.inspecting.cursors import decode_cursor, encode_cursor, list_tag
+from pyasynq._checks import check_whole
+from pyasynq._clock import sleep_async, sleep_blocking
+from pyasynq._human_text import counted
+from pyasynq.errors import InvalidOptionError
+from pyasynq.task import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from pyasynq.operations.query import Place
+    from pyasynq.task import TaskInfo
+
+AsyncSelections: TypeAlias = "AsyncIterator[Selection]"
+BlockingSelections: TypeAlias = "Iterator[Selection]"
+
+_FIRST_PAGE: Final = 100
+"""Positions of the first step, and its matches: it ends soon, so that something is shown."""
+_MOST_SCANNED: Final = 1_000
+"""Positions between two looks at the budget."""
+_MOST_TYPES: Final = 200
+_OTHER: Final = "_other"
+_SEARCHES: Final = 2
+_SLOT_SECONDS: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much one search looks at before it asks whether to go on."""
+
+    positions: int = 100_000
+    """Positions of collections, or ids that are looked up."""
+    seconds: float = 2.0
+    """Seconds of work; the time in which the caller deals with what was found does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """How the matches that were seen are spread."""
+
+    queues: Mapping[str, int]
+    states: Mapping[str, int]
+    types: Mapping[str, int]
+    """The first 200 types; matches of others are counted as `_other`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Some of the matches of a search, and how far it is."""
+
+    tasks: tuple[TaskInfo, ...]
+    cursor: str
+    """Cursor with which the search continues; empty at the end."""
+    matches: int
+    """Matches so far, those of the cursor's searches included."""
+    looked_at: int
+    """Positions so far, those of the cursor's searches included."""
+    total: int
+    """Positions of all collections when this search began."""
+    facets: Facets
+    """The spread of all matches of this search so far."""
+    is_last: bool
+    """Whether the search has ended: enough was found, the budget is spent, or everything was looked at."""
+
+    def __str__(self) -> str:
+        """Return it as a sentence, such as `37 matches in 180,000 of 1,000,000 looked at: go on`."""
+        found = counted(self.matches, "match", "matches")
+        if not self.cursor:
+            return f"{found} in all {self.looked_at:,} looked at"
+        return f"{found} in {self.looked_at:,} of {max(self.total, self.looked_at):,} looked at: go on"
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionCursor:
+    """Cursor of a search: a collection, the cursor in it, and the counts so far."""
+
+    state: str = ""
+    queue: str = ""
+    group: str = ""
+    inner: str = ""
+    matches: int = 0
+    looked_at: int = 0
+
+    @classmethod
+    def parse(cls, text: str, query: str) -> Self:
+        """Return the cursor in a text that a user hands in. Raises `InvalidOptionError`."""
+        if not text:
+            return cls()
+        found = cls(*decode_cursor(text, list_tag("select", query), "ttttnn"))
+        if found.state not in set(TaskState):
+            raise InvalidOptionError("cursor", text, "is not a cursor that this query has returned")
+        return found
+
+    def text(self, query: str) -> str:
+        """Return the cursor as a text; it goes on with the same query only."""
+        values = (self.state, self.queue, self.group, self.inner, self.matches, self.looked_at)
+        return encode_cursor(list_tag("select", query), values)
+
+    def order(self, states: Sequence[TaskState]) -> tuple[int, str, str]:
+        """Return where the collection stands among all, which are ordered by these states."""
+        return states.index(TaskState(self.state)) if self.state else -1, self.queue, self.group
+
+
+@dataclass(slots=True)
+class Progress:
+    """The counts of one search; written by the selector that runs it."""
+
+    place: SelectionCursor
+    limit: int
+    budget: Budget
+    total: int = 0
+    found: int = 0
+    looked_at: int = 0
+    seconds: float = 0.0
+    page_size: int = _FIRST_PAGE
+    scan: int = _FIRST_PAGE
+    queues: Counter[str] = field(default_factory=Counter)
+    states: Counter[str] = field(default_factory=Counter)
+    types: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        check_whole("limit", self.limit, 1)
+        check_whole("positions", self.budget.positions, 1)
+
+    @property
+    def wanted(self) -> int:
+        """Matches that are still to be found."""
+        return self.limit - self.found
+
+    @property
+    def positions_left(self) -> int:
+        """Positions that the budget still allows, one at least."""
+        return max(1, self.budget.positions - self.looked_at)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether enough was found, or the budget is spent."""
+        return (
+            self.found >= self.limit
+            or self.looked_at >= self.budget.positions
+            or self.seconds >= self.budget.seconds
+        )
+
+    def note(self, read: int, matched: int, seconds: float) -> None:
+        """Note what a step has read, found and taken, so that the next one looks at more."""
+        self.seconds += seconds
+        self.scan = min(_MOST_SCANNED, 2 * self.scan)
+        if matched < read // 2:
+            self.page_size = 1_000
+        else:
+            self.page_size = max(_FIRST_PAGE, self.wanted - matched)
+
+    def add(self, looked_at: int, tasks: Sequence[TaskInfo], place: Place | None) -> None:
+        """Count the matches of a step, under the collection in which they were found."""
+        self.looked_at += looked_at
+        self.found += len(tasks)
+        for task in tasks:
+            self.queues[(place and place.queue) or task.queue] += 1
+            self.states[place.state.value if place else task.state.value] += 1
+            is_known = task.type in self.types or len(self.types) < _MOST_TYPES
+            self.types[task.type if is_known else _OTHER] += 1
+
+    def cursor(self, place: Place, inner: str) -> SelectionCursor:
+        """Return the cursor of a place after what was counted."""
+        return SelectionCursor(
+            place.state.value,
+            place.queue or "",
+            place.group or "",
+            inner,
+            self.place.matches + self.found,
+            self.place.looked_at + self.looked_at,
+        )
+
+    def selection(self, tasks: Sequence[TaskInfo], cursor: str, *, is_last: bool) -> Selection:
+        """Return the matches of a step, and the progress of the search."""
+        return Selection(
+            tuple(tasks),
+            cursor,
+            self.place.matches + self.found,
+            self.place.looked_at + self.looked_at,
+            self.total,
+            Facets(dict(self.queues), dict(self.states), dict(self.types)),
+            is_last,
+        )
+
+
+class SearchSlots:
+    """A counting semaphore for searches of all threads and event loops of this process."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = threading.BoundedSemaphore(slots)
+
+    async def enter_async(self) -> Self:
+        """Wait for a slot, looking 200 times a second; it is left at the end of the `with` block."""
+        while not self._slots.acquire(blocking=False):
+            await sleep_async(_SLOT_SECONDS)
+        return self
+
+    def enter_blocking(self) -> Self:
+        """Wait for a slot; it is left at the end of the `with` block."""
+        while not self._slots.acquire(blocking=False):
+            sleep_blocking(_SLOT_SECONDS)
+        return self
+
+    def __enter__(self) -> Self:
+        """Return the slots; one of them is taken already."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave the slot."""
+        self._slots.release()
+
+
+search_slots: Final = SearchSlots(_SEARCHES)
+"""Two searches work at once in a process, so that faces leave Redis to the workers."""

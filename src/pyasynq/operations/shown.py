@@ -1,0 +1,195 @@
+"""Filter of results by permission: tasks without secrets, nothing of queues that the user does not see.
+
+Every result of `Operator` passes through here. Lists, mappings and dataclasses are gone through; a dataclass
+that names a queue in a field `queue` is left out with it. A new result type needs a function of its own only
+if it names queues in another way, or holds texts or bytes of tasks; `@cut_down.register` registers it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._error_signature import error_signature
+from pyasynq.info import ErrorGroup, QueueInfo, SchedulerEntryInfo, ServerInfo, TaskEvent, WorkerInfo
+from pyasynq.options import DEFAULT_QUEUE
+from pyasynq.task import TaskInfo, make_unchecked_task
+
+from .audit import AuditEntry
+from .finding import Attention, AttentionFinding
+from .operation import OperationInfo
+from .permissions import Permission
+from .redaction import Withheld
+
+if TYPE_CHECKING:
+    from .permissions import Access
+    from .redaction import Redactor
+
+
+class _Hidden:
+    """The type of `HIDDEN`."""
+
+    def __repr__(self) -> str:
+        return "HIDDEN"
+
+
+HIDDEN: Final = _Hidden()
+"""Replaces what the user may not see at all; it is dropped from lists and mappings."""
+
+
+class Shown:
+    """Cuts results down to what one user may see."""
+
+    def __init__(self, access: Access, redactor: Redactor) -> None:
+        self.access = access
+        self.redactor = redactor
+
+    def __call__(self, value: Any) -> Any:
+        """Return a value without what the user may not see, or `HIDDEN`."""
+        return value if isinstance(value, (str, bytes, int, float, type(None))) else cut_down(value, self)
+
+    def may_view_payload(self, queue: str) -> bool:
+        """Return whether the user may see contents of this queue's tasks."""
+        return self.access.may(Permission.PAYLOAD_VIEW, queue)
+
+    def payload(self, queue: str, task_type: str, data: bytes) -> bytes:
+        """Return a payload of this queue without its secrets, or withheld."""
+        return self.redactor.data(data, task_type) if self.may_view_payload(queue) else Withheld(data)
+
+    def error(self, queue: str, task_type: str, text: str) -> str:
+        """Return an error of this queue's task without its secrets, or only its signature."""
+        return self.redactor.text(text if self.may_view_payload(queue) else error_signature(text), task_type)
+
+
+@singledispatch
+def cut_down(value: Any, shown: Shown) -> Any:
+    """Return what a user may see of one value, or `HIDDEN`; other types are registered below."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    queue = getattr(value, "queue", None)
+    if isinstance(queue, str) and queue and not shown.access.sees(queue):
+        return HIDDEN
+    changed = {}
+    for one in dataclasses.fields(value):
+        before = getattr(value, one.name)
+        after = shown(before)
+        if after is HIDDEN:
+            return HIDDEN
+        if after is not before and one.init:
+            changed[one.name] = after
+    return replace(value, **changed) if changed else value
+
+
+@cut_down.register(list)
+def _list(values: list[Any], shown: Shown) -> list[Any]:
+    return [after for after in map(shown, values) if after is not HIDDEN]
+
+
+@cut_down.register(tuple)
+def _tuple(values: tuple[Any, ...], shown: Shown) -> Any:
+    cut = [after for after in map(shown, values) if after is not HIDDEN]
+    if hasattr(values, "_fields"):  # a named tuple: without one of its values it would be another type
+        return type(values)(*cut) if len(cut) == len(values) else HIDDEN
+    return tuple(cut)
+
+
+@cut_down.register(Mapping)
+def _mapping(values: Mapping[Any, Any], shown: Shown) -> Mapping[Any, Any]:
+    cut = {key: shown(value) for key, value in values.items()}
+    return {key: value for key, value in cut.items() if value is not HIDDEN}
+
+
+@cut_down.register
+def _task(task: TaskInfo, shown: Shown) -> Any:
+    if not shown.access.sees(task.queue):
+        return HIDDEN
+    return shown.redactor.task(task, payload_view=shown.may_view_payload(task.queue))
+
+
+@cut_down.register
+def _worker(worker: WorkerInfo, shown: Shown) -> Any:
+    if not shown.access.sees(worker.queue):
+        return HIDDEN
+    return replace(worker, payload=shown.payload(worker.queue, worker.task_type, worker.payload))
+
+
+@cut_down.register
+def _server(server: ServerInfo, shown: Shown) -> Any:
+    queues = {name: priority for name, priority in server.queues.items() if shown.access.sees(name)}
+    if not queues:
+        return HIDDEN
+    limits = {name: limit for name, limit in server.limits.items() if shown.access.sees(name)}
+    # Names of types tell of the queues that are not shown.
+    types = server.types if len(queues) == len(server.queues) else None
+    running = shown(server.active_workers)
+    return replace(server, queues=queues, limits=limits, types=types, active_workers=running)
+
+
+@cut_down.register
+def _entry(entry: SchedulerEntryInfo, shown: Shown) -> Any:
+    queue = queue_of_entry(entry)
+    if not shown.access.sees(queue):
+        return HIDDEN
+    payload = shown.payload(queue, entry.task.type, entry.task.payload or b"")
+    return replace(entry, task=make_unchecked_task(entry.task.type, payload, entry.task.options))
+
+
+def queue_of_entry(entry: SchedulerEntryInfo) -> str:
+    """Return the queue into which a schedule enqueues."""
+    return entry.task.options.get("queue", DEFAULT_QUEUE)
+
+
+@cut_down.register
+def _queue_info(info: QueueInfo, shown: Shown) -> Any:
+    return info if shown.access.sees(info.queue) else HIDDEN
+
+
+@cut_down.register
+def _operation(operation: OperationInfo, shown: Shown) -> Any:
+    return operation if all(map(shown.access.sees, operation.concerns)) else HIDDEN
+
+
+@cut_down.register
+def _audit_entry(entry: AuditEntry, shown: Shown) -> Any:
+    if entry.user == shown.access.user.name:
+        return entry
+    if not entry.queues:
+        return entry if shown.access.may_everywhere(Permission.AUDIT_VIEW) else HIDDEN
+    return entry if all(shown.access.may(Permission.AUDIT_VIEW, name) for name in entry.queues) else HIDDEN
+
+
+@cut_down.register
+def _attention(attention: Attention, shown: Shown) -> Attention:
+    return replace(
+        attention,
+        findings=shown(attention.findings),
+        snoozed=shown(attention.snoozed),
+        unreadable={name: why for name, why in attention.unreadable.items() if shown.access.sees(name)},
+    )
+
+
+@cut_down.register
+def _finding(finding: AttentionFinding, shown: Shown) -> Any:
+    queues = tuple(name for name in finding.queues if shown.access.sees(name))
+    if (finding.queue and not shown.access.sees(finding.queue)) or (finding.queues and not queues):
+        return HIDDEN
+    return replace(finding, queues=queues)
+
+
+@cut_down.register
+def _event(event: TaskEvent, shown: Shown) -> Any:
+    if not shown.access.sees(event.queue):
+        return HIDDEN
+    return replace(event, error=shown.error(event.queue, event.type, event.error))
+
+
+@cut_down.register
+def _error_group(group: ErrorGroup, shown: Shown) -> Any:
+    sample = shown(group.sample)
+    if sample is HIDDEN:
+        return HIDDEN
+    signature = shown.redactor.text(group.signature, group.sample.type)
+    return replace(group, signature=signature, sample=sample)

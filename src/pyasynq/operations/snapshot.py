@@ -1,0 +1,111 @@
+"""Snapshots of one Redis: queues, servers, schedules and the health of Redis at one time. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq.telemetry import NO_ATTEMPTS, AttemptCounts, sum_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from pyasynq._broker.inspecting.vitals import QueueVitals, RedisHealth
+    from pyasynq.info import QueueInfo, SchedulerEntryInfo, ServerInfo
+    from pyasynq.telemetry import AttemptSeries
+
+RECENT: Final = timedelta(minutes=10)
+"""Time of the recent attempts, which are compared with those before."""
+HISTORY: Final = timedelta(hours=2)
+"""Time for which attempts are read: the statistics keep minutes for as long."""
+
+
+class Activity(NamedTuple):
+    """Attempts of one task type in a queue, from the statistics of pyasynq workers.
+
+    Attributes:
+        recent: attempts of the last ten minutes.
+        before: attempts of the two hours before these.
+        seconds: time since the first minute with an attempt among the recent ones; 0 for none.
+    """
+
+    recent: AttemptCounts = NO_ATTEMPTS
+    before: AttemptCounts = NO_ATTEMPTS
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSnapshot:
+    """State of one queue."""
+
+    info: QueueInfo
+    vitals: QueueVitals | None = None
+    """Signs of stuck tasks; None if they could not be read."""
+    activity: Mapping[str, Activity] = field(default_factory=dict)
+    """Attempts by task type."""
+    poison: int = 0
+    """Number of poison tasks among the newest 1,000 archived ones, at most 100."""
+    last_ticks: Mapping[str, int] = field(default_factory=dict)
+    """Last tick of each schedule, in Unix seconds; read only while no scheduler runs."""
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue."""
+        return self.info.queue
+
+    @property
+    def total(self) -> Activity:
+        """Attempts of all task types together."""
+        every = self.activity.values()
+        return Activity(
+            sum_counts(one.recent for one in every),
+            sum_counts(one.before for one in every),
+            max((one.seconds for one in every), default=0.0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """State of one Redis at one time, as one sweep has read it."""
+
+    at: datetime
+    seconds: float
+    """Duration of the sweep; the next one begins at the earliest 50 times as long after it."""
+    queues: Mapping[str, QueueSnapshot] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Name of each queue that could not be read, and why."""
+    servers: tuple[ServerInfo, ...] = ()
+    """Live servers, without the tasks they run."""
+    entries: tuple[SchedulerEntryInfo, ...] = ()
+    """Entries of running schedulers."""
+    redis: tuple[RedisHealth, ...] = ()
+    """Health of each primary, as far as the Redis user may call INFO."""
+    wants_durability: bool = False
+    """Whether a published task type is declared as `durable`."""
+
+    def count_servers(self) -> dict[str, int]:
+        """Return the number of servers that take tasks from each queue."""
+        counts: dict[str, int] = {}
+        for server in self.servers:
+            if server.status == "active":
+                for queue in server.queues:
+                    counts[queue] = counts.get(queue, 0) + 1
+        return counts
+
+
+def summarize_activity(series: Iterable[AttemptSeries], now: datetime) -> dict[str, dict[str, Activity]]:
+    """Return the attempts by queue and type; `now` divides them into recent ones and those before."""
+    found: dict[str, dict[str, Activity]] = {}
+    since = now - RECENT
+    for one in series:
+        recent = [point for point in one.points if point.at > since]
+        before = [point for point in one.points if point.at <= since]
+        seconds = (now - recent[0].at).total_seconds() if recent else 0.0
+        found.setdefault(one.queue, {})[one.type] = Activity(
+            sum_counts(point.counts for point in recent),
+            sum_counts(point.counts for point in before),
+            seconds,
+        )
+    return found

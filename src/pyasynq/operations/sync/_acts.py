@@ -1,0 +1,203 @@
+# Generated from src/pyasynq/operations/operator/_acts.py by tools/unasync.py; change that file and run `make sync`.
+"""What one step of an operation does with its tasks, by act."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyasynq._broker.cancellation import request_in_queue
+from pyasynq._broker.operating.acts import (
+    Step,
+    Stepped,
+    archive_step,
+    delete_step,
+    edit_task,
+    reschedule_step,
+    run_step,
+    set_aside_step,
+    undo_step,
+)
+from pyasynq._broker.operating.moves import PLACE, forget_taken, hold_and_take, release_step
+from pyasynq._broker.queue_registry import register_queues
+from pyasynq.errors import (
+    DuplicateTaskError,
+    TaskIDConflictError,
+    TaskNotFoundError,
+    UndecodableMessageError,
+    UnknownTaskStateError,
+)
+from pyasynq.info import CancelStatus
+from pyasynq.operations.acting import copy_of, due_times, editor_of
+from pyasynq.operations.operation import MAX_UNDO_BYTES, Act
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._broker.inspecting.pending_places import Hints
+    from pyasynq.operations.operation import OperationInfo, OperationOptions
+
+    from ._doors import Doors
+
+LARGEST_MOVE: Final = 50
+"""Tasks that a step moves at most: their hashes pass through this process."""
+
+
+class Chunk(NamedTuple):
+    """The tasks of a step, in one queue.
+
+    Attributes:
+        queue: of the tasks.
+        ids: of the tasks.
+        state: that they must be in; empty for any.
+        unwanted: ids of those that a move only finishes, if it has begun: they no longer match its query.
+    """
+
+    queue: str
+    ids: list[str]
+    state: str = ""
+    unwanted: frozenset[str] = frozenset()
+
+
+class Progress(NamedTuple):
+    """How far the operation was before a step.
+
+    Attributes:
+        number: number of the step.
+        position: tasks before it.
+        kept: bytes of messages that are kept for undoing.
+        hints: where the step's pending tasks are in their list.
+        is_repeated: whether another process has made the step, and has not noted it.
+    """
+
+    number: int
+    position: int
+    kept: int
+    hints: Hints
+    is_repeated: bool
+
+
+class Acts:
+    """Performs the steps of one operation.
+
+    Args:
+        doors: the connections.
+        info: the operation.
+        options: those of its act.
+    """
+
+    def __init__(self, doors: Doors, info: OperationInfo, options: OperationOptions) -> None:
+        self._doors = doors
+        self._door = doors.inspector
+        self._info = info
+        self._options = options
+        self._limits = self._door.limits()
+
+    def size_limit(self, size: int) -> int:
+        """Return the largest size of a step, at most `size`."""
+        if self._info.act is Act.ARCHIVE:
+            size = min(size, self._limits.max_size)
+        if self._info.act is Act.MOVE:
+            size = min(size, LARGEST_MOVE)
+        if self._options.rate is not None:
+            size = min(size, max(1, int(self._options.rate)))
+        return size
+
+    def perform(self, chunk: Chunk, progress: Progress) -> Stepped:  # noqa: PLR0911 - one for each act
+        """Act on the tasks of a step."""
+        queue, ids, state, _ = chunk
+        step = Step(self._info.operation, progress.number)
+        now = self._door.now()
+        match self._info.act:
+            case Act.RUN if not self._options.spread:
+                return self._door.run(run_step(step, queue, ids, state, now=now))
+            case Act.ARCHIVE:
+                hints = progress.hints
+                plan = archive_step(step, queue, ids, state, limits=self._limits, now=now, hints=hints)
+                return self._door.run(plan)
+            case Act.DELETE:
+                keeps = self._options.undo and progress.kept < MAX_UNDO_BYTES
+                delete = set_aside_step if keeps else delete_step
+                return self._door.run(delete(step, queue, ids, state, hints=progress.hints))
+            case Act.UNDO:
+                return self._door.run(undo_step(step, queue, ids, self._info.undoes))
+            case Act.RUN | Act.RESCHEDULE:
+                times = due_times(self._options, ids, progress.position, self._info.total)
+                return self._door.run(reschedule_step(step, queue, times, now=now))
+            case Act.EDIT:
+                return self._edit(queue, ids)
+            case Act.CANCEL:
+                return self._cancel(queue, ids)
+            case Act.MOVE:
+                return self._move(chunk, step, is_repeated=progress.is_repeated)
+            case Act.ENQUEUE_AGAIN:
+                return self._enqueue_again(queue, ids)
+
+    def _edit(self, queue: str, ids: Sequence[str]) -> Stepped:
+        edit = editor_of(self._options)
+        results = self._door.run_batch([edit_task(queue, task_id, edit) for task_id in ids])
+        return _count(dict(zip(ids, map(_raised, results), strict=True)))
+
+    def _cancel(self, queue: str, ids: Sequence[str]) -> Stepped:
+        request = partial(request_in_queue, queue, outcome=self._options.outcome, now=self._door.redis_now())
+        reasons = {}
+        for task_id, result in zip(
+            ids, self._door.run_batch([request(task_id) for task_id in ids]), strict=True
+        ):
+            answer = _raised(result)
+            state = "missing" if answer is None else str(answer.state or "missing")
+            is_asked = answer is not None and answer.status is not CancelStatus.NOT_ACTIVE
+            reasons[task_id] = "" if is_asked else state
+        return _count(reasons)
+
+    def _move(self, chunk: Chunk, step: Step, *, is_repeated: bool) -> Stepped:
+        queue, ids, state, unwanted = chunk
+        target = self._options.queue
+        reasons: dict[str, str] = {}
+        # The ledger of a step that was made has its reply, whatever is in the queues by now.
+        fates = dict.fromkeys(ids, PLACE)
+        if not is_repeated:
+            self._door.run(register_queues([target]))
+            operation = self._info.operation
+            plans = [
+                hold_and_take(operation, queue, target, one, state, is_wanted=one not in unwanted)
+                for one in ids
+            ]
+            moves = dict(zip(ids, map(_raised, self._door.run_batch(plans)), strict=True))
+            fates = {task_id: move.fate for task_id, move in moves.items()}
+            reasons = {task_id: move.reason for task_id, move in moves.items() if move.reason}
+        stepped = self._door.run(release_step(step, target, fates))
+        if stepped.lost:
+            return stepped
+        self._door.run(forget_taken(self._info.operation, queue, ids))
+        return stepped._replace(refused=reasons | stepped.refused)
+
+    def _enqueue_again(self, queue: str, ids: Sequence[str]) -> Stepped:
+        reasons = {}
+        for task_id in ids:
+            reasons[task_id] = ""
+            try:
+                info = self._door.task_info(queue, task_id)
+                task, options = copy_of(info, self._info.operation)
+                self._doors.client.enqueue(task, **options)
+            except TaskIDConflictError:
+                # The copy's id follows from operation and task: it was made before the process died.
+                continue
+            except TaskNotFoundError:
+                reasons[task_id] = "missing"
+            except (UndecodableMessageError, UnknownTaskStateError):
+                reasons[task_id] = "undecodable"
+            except DuplicateTaskError:
+                reasons[task_id] = "locked"
+        return _count(reasons)
+
+
+def _count(reasons: dict[str, str]) -> Stepped:
+    refused = {task_id: reason for task_id, reason in reasons.items() if reason}
+    return Stepped(len(reasons) - len(refused), refused)
+
+
+def _raised(result: Any) -> Any:
+    if isinstance(result, Exception):
+        raise result
+    return result

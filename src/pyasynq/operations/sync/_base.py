@@ -1,0 +1,253 @@
+# Generated from src/pyasynq/operations/operator/_base.py by tools/unasync.py; change that file and run `make sync`.
+"""The mechanism below all methods of `Operator`: permission, call, redaction, audit, in this order.
+
+A class that derives from `OperatorBase` has each of its public methods wrapped when the class is made, so
+that no method can forget a check. A method without a row in `pyasynq.operations.verbs` is an error then.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq.errors import (
+    OperationNotFoundError,
+    PermissionDeniedError,
+    QueueNotFoundError,
+    ServerNotFoundError,
+)
+from pyasynq.operations.audit import AuditEntry, begin_entry, end_entry, noting_change, with_change
+from pyasynq.operations.guard import Call
+from pyasynq.operations.permissions import Access
+from pyasynq.operations.presentation import present
+from pyasynq.operations.redaction import Redactor
+from pyasynq.operations.shown import HIDDEN, Shown
+from pyasynq.operations.verbs import verb_named
+
+from ._admission import Admission
+from ._doors import Doors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Callable, Sequence
+    from types import TracebackType
+
+    from pyasynq._clock import Clock
+    from pyasynq._redis.clients import RedisSource
+    from pyasynq.sync.client import Client
+    from pyasynq.operations.permissions import User
+    from pyasynq.operations.presentation import Presentation, ShowHook
+    from pyasynq.options import Duration
+
+    from ._door import Door
+    from ._recorder import Recorder
+
+_REFUSALS: Final = (
+    PermissionDeniedError,
+    QueueNotFoundError,
+    ServerNotFoundError,
+    OperationNotFoundError,
+)
+
+
+class OperatorBase:
+    """The operator's user and connections; its methods are in the classes that derive from this one."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Wrap each public method of the class in the checks of its row."""
+        super().__init_subclass__(**kwargs)
+        for name, method in list(vars(cls).items()):
+            if not name.startswith("_") and inspect.isfunction(method):
+                setattr(cls, name, _guarded(method))
+
+    def __init__(  # noqa: PLR0913 - each is a setting of a face
+        self,
+        target: RedisSource,
+        user: User,
+        *,
+        queues: str | Sequence[str] = "*",
+        read_only: bool = False,
+        redactor: Redactor | None = None,
+        show: ShowHook | None = None,
+        timeout: Duration = 5.0,
+        environment: str = "",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._environment = environment
+        self._show = show
+        self._doors = Doors(target, timeout, clock)
+        self._owns_doors = True
+        self._redactor = (redactor or Redactor()).with_secret_fields(self._doors.secrets.fields_of)
+        patterns = (queues,) if isinstance(queues, str) else tuple(queues)
+        self._become(Access(user, patterns, read_only))
+
+    def _become(self, access: Access) -> None:
+        self._access = access
+        self._shown = Shown(access, self._redactor)
+        self._admission = Admission(access, self._doors.inspector)
+
+    @property
+    def user(self) -> User:
+        """User who asks."""
+        return self._access.user
+
+    @property
+    def access(self) -> Access:
+        """Rights of the user through this operator; for menus and buttons, never instead of the check."""
+        return self._access
+
+    @property
+    def audit_is_in_log_only(self) -> bool:
+        """Whether the Redis user may not write the audit, so that it goes to the log `pyasynq.audit` alone.
+
+        False until the first entry was refused.
+        """
+        return self._recorder.is_in_log_only
+
+    @property
+    def address(self) -> str:
+        """Where Redis is, without the password."""
+        return self._doors.inspector.address
+
+    @property
+    def redactor(self) -> Redactor:
+        """The redactor, which replaces secrets."""
+        return self._redactor
+
+    @property
+    def _inspector(self) -> Door:
+        return self._doors.inspector
+
+    @property
+    def _recorder(self) -> Recorder:
+        return self._doors.recorder
+
+    @property
+    def _client(self) -> Client:
+        return self._doors.client
+
+    def present(self, task_type: str, data: bytes | None, form: str = "") -> Presentation:
+        """Return a payload or result as it is shown: a tree, text or hex; `form` asks for one of these."""
+        return present(data, form, task_type=task_type, show=self._show, redactor=self._redactor)
+
+    def for_user(self, user: User) -> Self:
+        """Return an operator for another user on the same connections, which this one closes."""
+        other = type(self).__new__(type(self))
+        other._doors = self._doors  # noqa: SLF001 - of the same class
+        other._show = self._show  # noqa: SLF001 - as above
+        other._environment = self._environment  # noqa: SLF001 - as above
+        other._owns_doors = False  # noqa: SLF001 - as above
+        other._redactor = self._redactor  # noqa: SLF001 - as above
+        other._become(Access(user, self._access.queues, self._access.read_only))  # noqa: SLF001 - as above
+        return other
+
+    def _admit_or_note(self, call: Call) -> None:
+        """Check that the user may make this call, and note a refusal in the audit."""
+        if call.verb.may_show_contents:
+            self._doors.read_secrets()
+        try:
+            self._admission.admit(call)
+        except _REFUSALS as refusal:
+            self._recorder.refuse(self._begin_entry(call), refusal)
+            raise
+
+    def _change(self, call: Call, method: Callable[..., Any]) -> Any:
+        """Make a call that changes something: the audit has its intent before, and its result after."""
+        began = time.monotonic()
+        entry = self._begin_entry(call)
+        position = self._recorder.begin(entry)
+        with noting_change() as change:
+            try:
+                result = method(*call.args, **call.kwargs)
+            except Exception as error:
+                entry = with_change(entry, change, self._redactor)
+                seconds = time.monotonic() - began
+                self._recorder.end(
+                    position, end_entry(entry, self._redactor, error=error, seconds=seconds)
+                )
+                raise
+        entry = with_change(entry, change, self._redactor)
+        seconds = time.monotonic() - began
+        self._recorder.end(position, end_entry(entry, self._redactor, result=result, seconds=seconds))
+        return result
+
+    def _note_stream(self, call: Call, items: Any) -> Iterator[Any]:
+        """Yield the items of a view: the audit has its intent before, and their number after."""
+        began = time.monotonic()
+        entry = self._begin_entry(call)
+        position = self._recorder.begin(entry)
+        count, failure = 0, None
+        try:
+            with closing(items):
+                for item in items:
+                    count += 1
+                    yield item
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            seconds = time.monotonic() - began
+            ended = end_entry(entry, self._redactor, result=count, error=failure, seconds=seconds)
+            self._recorder.end(position, ended)
+
+    def _begin_entry(self, call: Call) -> AuditEntry:
+        now = self._doors.clock.now().to_datetime()
+        return begin_entry(
+            self.user, call.verb, call.arguments, self._redactor, concerns=call.concerns, now=now
+        )
+
+    def close(self) -> None:
+        """Close the connections, unless they belong to another operator. Closing twice is harmless."""
+        if self._owns_doors:
+            self._doors.close()
+
+    def __enter__(self) -> Self:
+        """Return the operator; the first call connects."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.Operator of {self._inspector!r} for {self.user.name}>"
+
+
+def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that first checks, and then cuts its result down to what the user may see.
+
+    Raises:
+        TypeError: the method has no row in the table of verbs, or lacks the argument that its row speaks of.
+    """
+    verb = verb_named(method.__name__)
+    signature = inspect.signature(method)
+    Call.check(verb, signature)
+
+    @functools.wraps(method)
+    def call_once(self: OperatorBase, *args: Any, **named: Any) -> Any:
+        call = Call(verb, signature.bind(self, *args, **named))
+        self._admit_or_note(call)
+        result = (self._change(call, method) if verb.changes else method(*call.args, **call.kwargs))
+        shown = self._shown(result)
+        if shown is HIDDEN:
+            raise QueueNotFoundError(call.queue)
+        return shown
+
+    @functools.wraps(method)
+    def stream(self: OperatorBase, *args: Any, **named: Any) -> Any:
+        call = Call(verb, signature.bind(self, *args, **named))
+        self._admit_or_note(call)
+        items = method(*call.args, **call.kwargs)
+        if verb.is_audited:
+            items = self._note_stream(call, items)
+        with closing(items):
+            for item in items:
+                if (shown := self._shown(item)) is not HIDDEN:
+                    yield shown
+
+    return stream if inspect.isgeneratorfunction(method) else call_once

@@ -1,0 +1,331 @@
+# Generated from src/pyasynq/operations/operator/_runner.py by tools/unasync.py; change that file and run `make sync`.
+"""The runner of one operation: steps of adapted size, each noted before the next, with a lease in between."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._broker.inspecting.pending_places import (
+    NO_HINTS,
+    PLACE_ATTEMPTS,
+    WALK,
+    PendingPlaces,
+    find_places,
+)
+from pyasynq._broker.inspecting.tasks import describe_task
+from pyasynq._broker.operating.acts import (
+    Stepped,
+    forget_steps,
+    read_step,
+    read_ways_back,
+)
+from pyasynq._broker.operating.operations import (
+    LOST,
+    advance_operation,
+    forget_tasks,
+    read_operation,
+    read_tasks,
+    take_operation,
+)
+from pyasynq._broker.operating.periods import UNDO_SECONDS
+from pyasynq._broker.queue_registry import register_queues
+from pyasynq._clock import sleep_blocking
+from pyasynq.errors import RedisError
+from pyasynq.operations.acting import size_of_step
+from pyasynq.operations.operation import MAX_REFUSED, TASKS_IN_PART, Act, OperationState
+from pyasynq.operations.operation_record import decode_options, decode_tasks
+from pyasynq.operations.query import match_facts, parse_query
+
+from ._acts import Acts, Chunk, Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyasynq._broker.inspecting.pending_places import Hints
+    from pyasynq.operations.operation import OperationInfo
+    from pyasynq.operations.redaction import Redactor
+
+    from ._doors import Doors
+
+_FIRST_SIZE: Final = 100
+_LONGEST_REST: Final = 5.0
+
+
+class Runner:
+    """Runs one operation for one process.
+
+    Args:
+        doors: the connections.
+        operation: id of the operation.
+        redactor: shows a task as the query that has found it saw it.
+        progress: told after each step.
+    """
+
+    def __init__(
+        self,
+        doors: Doors,
+        operation: str,
+        redactor: Redactor,
+        progress: Callable[[OperationInfo], object] | None,
+    ) -> None:
+        self._doors = doors
+        self._door = doors.inspector
+        self._operation = operation
+        self._redactor = redactor
+        self._progress = progress
+        self._fence = 0
+        self._size = _FIRST_SIZE
+        self._unnoted = 0
+        self._tasks: list[tuple[str, str, str]] = []
+        self._ways: list[tuple[int, str]] | None = None
+        self._numbers: dict[str, int] = {}
+        self._placed = ""
+        self._places = PendingPlaces()
+        self._hints: Hints | None = None
+
+    def run(self) -> OperationInfo:
+        """Run the operation as long as this process has it; return its record then."""
+        info: OperationInfo = self._door.operation(self._operation)
+        self._fence = self._door.run(
+            take_operation(self._operation, secrets.token_hex(8), now=self._door.redis_now())
+        )
+        if not self._fence:
+            return info
+        self._load(info, self._door.run(read_operation(self._operation)))
+        self._load_tasks()
+        try:
+            while self._advance_once():
+                pass
+        except RedisError:
+            # The lease lapses, and any process goes on.
+            raise
+        except Exception as error:
+            self._note(OperationState.FAILED, error=f"{type(error).__name__}: {error}"[:1_000])
+            self._forget()
+            raise
+        ended: OperationInfo = self._door.operation(self._operation)
+        return ended
+
+    def _load(self, info: OperationInfo, fields: dict[str, bytes]) -> None:
+        self._act = info.act
+        self._parts = 0 if info.act is Act.UNDO else -(-info.total // TASKS_IN_PART)
+        self._queues = info.queues
+        self._target = info.target
+        self._undoes = info.undoes
+        self._options = decode_options(fields["options"])
+        self._acts = Acts(self._doors, info, self._options)
+        self._query = parse_query(info.query) if info.query else None
+        self._position = int(fields.get("position", 0))
+        self._number = int(fields.get("step", 0))
+        self._kept = int(fields.get("kept", 0))
+        self._below = int(fields.get("below", 0))
+        self._done, self._skipped, self._trimmed = info.done, info.skipped, info.trimmed
+        self._undoable = info.undoable
+        self._undo_until = fields.get("undo_until", b"").decode()
+        self._refused = [list(one) for one in info.refused]
+        self._began = time.monotonic()
+        self._done_before = info.done
+
+    def _load_tasks(self) -> None:
+        """Read the tasks, and how large the step is that another process may have made without noting it."""
+        if self._act is Act.UNDO:
+            places, noted = list(self._queues), self._number
+        else:
+            self._tasks = decode_tasks(self._door.run(read_tasks(self._operation, self._parts)))
+            places, noted = [queue for queue, _, _ in self._tasks], self._position
+        for queue in places[self._position : self._position + 1]:
+            # A move's last call, which is the one that counts, is made to the other queue.
+            queue = self._target or queue  # noqa: PLW2901 - as the comment says
+            self._unnoted = max(0, self._door.run(read_step(self._operation, queue)) - noted)
+        if self._query is not None:
+            servers = self._door.servers() if self._query.needs_servers else ()
+            self._facts = match_facts(self._door.now(), servers)
+
+    def _advance_once(self) -> bool:
+        """Make one step and note it; return whether there may be another."""
+        chunk = self._next_chunk()
+        if chunk is None:
+            self._note(OperationState.DONE)
+            self._forget()
+            return False
+        began = time.monotonic()
+        stepped = self._step(chunk)
+        failures = 0
+        while stepped.unplaced:
+            failures += 1
+            chunk = self._place(chunk, failures)
+            began = time.monotonic()
+            stepped = self._step(chunk)
+        took = time.monotonic() - began
+        if stepped.lost:
+            return False
+        queue, ids, *_ = chunk
+        self._count(queue, ids, stepped)
+        began = time.monotonic()
+        state = self._note()
+        # The second, tiny call takes about as long as the first does besides the work of Redis.
+        self._size = size_of_step(len(ids), took - (time.monotonic() - began))
+        if self._progress is not None and state:
+            self._progress(self._door.operation(self._operation))
+        if state == OperationState.STOPPED:
+            self._forget()
+        return state == OperationState.RUNNING and self._rest()
+
+    def _forget(self) -> None:
+        self._door.run(forget_tasks(self._operation, self._parts))
+        for queue in (*self._queues, *filter(None, [self._target])):
+            self._door.run(forget_steps(self._operation, queue))
+
+    def _next_chunk(self) -> Chunk | None:
+        """Return the tasks of the next step; None at the end."""
+        if self._act is Act.UNDO:
+            return self._next_ways()
+        rest = self._tasks[self._position : self._position + (self._unnoted or self._step_limit())]
+        if not rest:
+            return None
+        queue, _, state = rest[0]
+        # The first ones that are in one place: a step is one call to one queue.
+        alike = itertools.takewhile(lambda task: (task[0], task[2]) == (queue, state), rest)
+        ids = [task_id for _, task_id, _ in alike]
+        if queue == self._placed and not self._unnoted:
+            ids = ids[: self._places.fit(ids)]
+        # A step is known by its end, so that a process that takes over repeats it with the same tasks.
+        self._number = self._position + len(ids)
+        return Chunk(queue, ids, state)
+
+    def _place(self, chunk: Chunk, failures: int) -> Chunk:
+        """Look for the pending tasks of the operation; return as many of a step as one call can remove."""
+        queue, ids, *_ = chunk
+        left = {task_id for name, task_id, _ in self._tasks[self._position :] if name == queue}
+        self._placed, self._places = queue, self._door.run(find_places(queue, left))
+        if failures > PLACE_ATTEMPTS:
+            self._hints = WALK
+            ids = ids[:1]
+        ids = ids[: self._places.fit(ids)]
+        self._number = self._position + len(ids)
+        return chunk._replace(ids=ids)
+
+    def _hints_of(self, queue: str, ids: Sequence[str]) -> Hints:
+        if self._hints is not None:
+            return self._hints
+        return self._places.hints(ids) if queue == self._placed else NO_HINTS
+
+    def _next_ways(self) -> Chunk | None:
+        while self._position < len(self._queues):
+            queue = self._queues[self._position]
+            if self._ways is None:
+                self._door.run(register_queues([queue]))
+                self._ways = self._door.run(read_ways_back(self._undoes, queue))
+            # Numbers fall; what was left out before is above the limit.
+            ways = [way for way in self._ways if not self._below or way[0] < self._below]
+            self._ways = ways[self._step_limit() :]
+            # A step that was made and not noted is repeated also if it has left nothing to put back.
+            if ways or self._unnoted:
+                self._number += 1
+                self._numbers = {task_id: number for number, task_id in ways[: self._step_limit()]}
+                return Chunk(queue, list(self._numbers))
+            self._position, self._below, self._ways = self._position + 1, 0, None
+        return None
+
+    def _step_limit(self) -> int:
+        return self._acts.size_limit(self._size)
+
+    def _step(self, chunk: Chunk) -> Stepped:
+        """Act on the tasks that still match, and tell of the others that they have changed."""
+        if self._query is None or self._unnoted:
+            return self._act_on(chunk)
+        matching = self._still_matching(chunk.queue, chunk.ids)
+        changed = {task_id: "changed" for task_id in chunk.ids if task_id not in matching}
+        if self._act is Act.MOVE:
+            return self._act_on(chunk._replace(unwanted=frozenset(changed)))
+        stepped = Stepped()
+        if matching:
+            kept = [task_id for task_id in chunk.ids if task_id in matching]
+            stepped = self._act_on(chunk._replace(ids=kept))
+        return stepped._replace(refused=changed | stepped.refused)
+
+    def _act_on(self, chunk: Chunk) -> Stepped:
+        hints = self._hints_of(chunk.queue, chunk.ids)
+        progress = Progress(self._number, self._position, self._kept, hints, is_repeated=bool(self._unnoted))
+        return self._acts.perform(chunk, progress)
+
+    def _still_matching(self, queue: str, ids: Sequence[str]) -> set[str]:
+        now = self._door.now()
+        matching = set()
+        for task in self._door.run_batch([describe_task(queue, task_id, now=now) for task_id in ids]):
+            if isinstance(task, RedisError):
+                raise task
+            if not isinstance(task, Exception):
+                shown = self._redactor.task(task, payload_view=True)
+                if self._query is not None and self._query.matches(shown, self._facts):
+                    matching.add(task.id)
+        return matching
+
+    def _count(self, queue: str, ids: Sequence[str], stepped: Stepped) -> None:
+        """Add what a step came to; a repeated one was made of as many tasks as it tells of."""
+        self._done += stepped.done
+        # An unnoted step does not name the tasks that no longer matched; it only counts them as left out.
+        untold = self._unnoted and self._act is not Act.UNDO
+        self._skipped += len(ids) - stepped.done if untold else len(stepped.refused)
+        self._trimmed += stepped.trimmed
+        self._kept += stepped.kept
+        self._unnoted = 0
+        self._hints = None
+        if self._act is Act.UNDO:
+            seen = ids[: len(ids) - stepped.left]
+            left_out = set(stepped.refused) if stepped.repeated else set(seen)
+            numbers = [self._numbers[task_id] for task_id in left_out if task_id in self._numbers]
+            self._below = min(numbers, default=self._below)
+            # A repeated step was made of other tasks than this one, which may still have to be put back.
+            rest = [(self._numbers[task_id], task_id) for task_id in ids[len(seen) :]]
+            self._ways = None if stepped.repeated else rest + (self._ways or [])
+        else:
+            self._position += len(ids)
+            if queue == self._placed:
+                self._places.remove(task_id for task_id in ids if task_id not in stepped.refused)
+        if self._act is Act.DELETE and stepped.kept:
+            self._undoable += stepped.done
+            self._undo_until = self._undo_until or repr(self._door.now().timestamp + UNDO_SECONDS)
+        room = MAX_REFUSED - len(self._refused)
+        self._refused += [[queue, *pair] for pair in list(stepped.refused.items())[:room]]
+
+    def _note(self, state: str = "", *, error: str = "") -> str:
+        """Write down how far the operation is; return its state."""
+        fields: dict[str, Any] = {
+            "position": self._position,
+            "below": self._below,
+            "step": self._number,
+            "done": self._done,
+            "skipped": self._skipped,
+            "trimmed": self._trimmed,
+            "kept": self._kept,
+            "undoable": self._undoable,
+            "refused": json.dumps(self._refused),
+        }
+        if self._undo_until:
+            fields["undo_until"] = self._undo_until
+        if error:
+            fields["error"] = error
+        plan = advance_operation(
+            self._operation, self._fence, fields, state=state, now=self._door.redis_now()
+        )
+        found = self._door.run(plan)
+        return "" if found == LOST else found
+
+    def _rest(self) -> bool:
+        """Wait as long as the rate asks for; return whether the operation still runs."""
+        rate = self._options.rate
+        if rate is None:
+            return True
+        while True:
+            made = self._done + self._skipped - self._done_before
+            left = self._began + made / rate - time.monotonic()
+            if left <= 0:
+                return True
+            sleep_blocking(min(left, _LONGEST_REST))
+            if self._note() != OperationState.RUNNING:
+                return False

@@ -1,0 +1,97 @@
+# Generated from src/pyasynq/operations/operator/attention.py by tools/unasync.py; change that file and run `make sync`.
+"""The operator's methods about attention: findings, snoozes, and objectives of queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.operating import snoozes
+from pyasynq._checks import check_name, check_text, parse_positive_seconds
+from pyasynq.errors import InvalidOptionError
+from pyasynq.operations.attention import check_detector, find_attention
+from pyasynq.operations.audit import note_change
+from pyasynq.operations.finding import finding_id
+from pyasynq.operations.permissions import Permission
+from pyasynq.operations.thresholds import DEFAULT_THRESHOLDS
+
+from ._base import OperatorBase
+
+if TYPE_CHECKING:
+    from pyasynq._broker.operating.snoozes import FindingSnooze
+    from pyasynq.operations.finding import Attention
+    from pyasynq.operations.thresholds import Thresholds
+    from pyasynq.options import Duration
+
+
+class AttentionOperator(OperatorBase):
+    """Finds what needs an operator, and snoozes findings."""
+
+    def attention(self, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> Attention:
+        """Return what needs attention, the most severe first, with the snoozed findings apart.
+
+        The findings are those of the last sweep of all queues, which all viewers of a process share. It is
+        at least two seconds apart from the next one, so that sweeps take at most 2 % of Redis' time.
+        Findings about Redis are for users who may see what Redis tells of itself.
+
+        Raises:
+            RedisError: Redis cannot be reached.
+        """
+        snapshot, earlier = self._doors.sweep.read()
+        known = self._inspector.run(snoozes.list_snoozes(self._inspector.now()))
+        attention = find_attention(snapshot, earlier, known, thresholds)
+        if self.access.may_everywhere(Permission.SETTINGS_ADMIN):
+            return attention
+        return attention.without("redis_danger")
+
+    def snooze_finding(
+        self, detector: str, queue: str = "", *, subject: str = "", duration: Duration, reason: str
+    ) -> FindingSnooze:
+        """Set a finding apart for a time, for all users, in place of an earlier snooze of it.
+
+        Args:
+            detector: `AttentionFinding.detector`.
+            queue: `AttentionFinding.queue`; for a finding without a queue the user needs all queues.
+            subject: `AttentionFinding.subject`.
+            duration: for how long, at most 30 days.
+            reason: why it needs no attention until then, at most 200 characters.
+
+        Raises:
+            InvalidOptionError: for an unknown detector, a blank or long reason, or a wrong duration.
+        """
+        check_detector(detector)
+        check_text("subject", subject)
+        check_name("reason", reason)
+        seconds = parse_positive_seconds("duration", duration)
+        if seconds > snoozes.LONGEST_SNOOZE:
+            raise InvalidOptionError("duration", duration, "must be at most 30 days")
+        if len(reason) > snoozes.LONGEST_REASON:
+            raise InvalidOptionError(
+                "reason", reason, f"must have at most {snoozes.LONGEST_REASON} characters"
+            )
+        now = self._inspector.now()
+        plan = snoozes.add_snooze(
+            finding_id(detector, queue, subject),
+            until=now.plus(seconds),
+            reason=reason,
+            by=self.user.name,
+            now=now,
+        )
+        return self._inspector.run(plan)
+
+    def unsnooze_finding(self, detector: str, queue: str = "", *, subject: str = "") -> bool:
+        """End the snooze of a finding; return whether there was one."""
+        return self._inspector.run(snoozes.remove_snooze(finding_id(detector, queue, subject)))
+
+    def set_wait_objective(self, queue: str, objective: Duration | None, *, reason: str = "") -> None:
+        """Set how long the next task of a queue may be pending; None removes the objective.
+
+        A queue that is over its objective is a finding. Without an objective of its own a queue has that of
+        `Thresholds`, five minutes.
+
+        Raises:
+            InvalidOptionError: for a duration that is not above 0.
+        """
+        seconds = None if objective is None else parse_positive_seconds("objective", objective)
+        before = self._inspector.run(snoozes.get_wait_objective(queue))
+        self._inspector.run(snoozes.set_wait_objective(queue, seconds))
+        note_change({"wait_objective": before}, {"wait_objective": seconds})

@@ -1,0 +1,151 @@
+# Generated from src/pyasynq/operations/operator/search.py by tools/unasync.py; change that file and run `make sync`.
+"""The operator's methods about finding tasks by queries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.errors import InvalidOptionError
+from pyasynq.operations.export import export_line
+from pyasynq.operations.permissions import Permission
+from pyasynq.operations.query import Known, complete, parse_query
+from pyasynq.operations.redaction import MASK
+from pyasynq.operations.sync.select import Selector
+from pyasynq.operations.selection import Budget
+from pyasynq.operations.shown import HIDDEN
+
+from ._base import OperatorBase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Callable, Sequence
+
+    from pyasynq.operations.query import Completion, Explanation, Query
+    from pyasynq.operations.selection import BlockingSelections
+    from pyasynq.task import TaskInfo
+
+_MOST_TASKS: Final = 1_000_000_000
+_MOST_POSITIONS: Final = 1_000_000_000
+_MOST_SECONDS: Final = 3_600.0
+"""Budget of an export, in positions and seconds of work: its caller waits for all of it."""
+
+
+class SearchOperator(OperatorBase):
+    """Finds tasks.
+
+    A query is tested against tasks as the user sees them, so that it tells nothing about what is redacted.
+    One that asks for payloads, headers, results or errors is run only in queues whose payloads the user may
+    view. A user who may view none is refused such a field, and words are looked for in ids and types only.
+    """
+
+    def search(
+        self,
+        query: str,
+        queues: Sequence[str] | None = None,
+        *,
+        cursor: str = "",
+        limit: int = 50,
+        budget: Budget | None = None,
+    ) -> BlockingSelections:
+        """Yield the tasks that match as they are found, newest first, as `Selector.pages`.
+
+        Args:
+            query: in the query language, see docs/query.md.
+            queues: where to search; None is everywhere.
+            cursor: of the selection before, of the same query; empty begins.
+            limit: how many matches to find.
+            budget: how much to look at; 100,000 positions or two seconds unless given.
+
+        Raises:
+            QueryError: for a query that cannot be read, or asks for what the user may not view.
+            InvalidOptionError: for a cursor that a search by this query did not return.
+        """
+        parsed = self._parse(query)
+        pages = self._selector(parsed, queues).pages(parsed, cursor=cursor, limit=limit, budget=budget)
+        for selection in pages:
+            yield selection
+
+    def export(
+        self, query: str = "", queues: Sequence[str] | None = None, *, limit: int | None = None
+    ) -> Iterator[str]:
+        """Yield the tasks that match as lines of JSON, as `export_line` writes them, without their secrets.
+
+        The audit notes how many there were. A task that moves meanwhile may come twice.
+
+        Args:
+            query: in the query language, see docs/query.md; empty for all tasks.
+            queues: where to search; None is all queues whose payloads the user may view.
+            limit: how many tasks at most; None is all.
+
+        Raises:
+            QueryError: for a query that cannot be read.
+            InvalidOptionError: for a limit below 1, or after an hour of work.
+        """
+        parsed = self._parse(query)
+        most = _MOST_TASKS if limit is None else limit
+        budget = Budget(_MOST_POSITIONS, _MOST_SECONDS)
+        for page in self._selector(parsed, queues).pages(parsed, limit=most, budget=budget):
+            for task in page.tasks:
+                yield export_line(task)
+            if page.is_last and page.cursor and limit is None:
+                raise InvalidOptionError("query", query, "takes too long to answer; narrow it")
+
+    def explain_search(self, query: str, queues: Sequence[str] | None = None) -> Explanation:
+        """Estimate the tasks that a search would examine, and its duration, without reading tasks.
+
+        Raises:
+            QueryError: as `search`.
+        """
+        parsed = self._parse(query)
+        return self._selector(parsed, queues).explain(parsed)
+
+    def complete_query(
+        self, text: str, caret: int, known: Known | None = None, queues: Sequence[str] | None = None
+    ) -> list[Completion]:
+        """Complete a query that is being written; return at most 20 completions.
+
+        Args:
+            text: the query so far.
+            caret: position in it, in characters from 0.
+            known: names from tasks on screen or from statistics; the queues that the user sees are added.
+            queues: whose names are suggested; None is all.
+        """
+        names = self._inspector.queues() if queues is None else list(queues)
+        given = known or Known()
+        seen = [name for name in (*given.queues, *names) if self._access.sees(name)]
+        return complete(
+            text,
+            caret,
+            Known(
+                list(dict.fromkeys(seen)),
+                given.types,
+                given.groups,
+                given.servers,
+                given.payload_paths,
+                given.header_names,
+            ),
+        )
+
+    def _parse(self, query: str) -> Query:
+        return parse_query(query, private=self._access.may_somewhere(Permission.PAYLOAD_VIEW))
+
+    def _selector(self, query: Query, queues: Sequence[str] | None) -> Selector:
+        return Selector(
+            self._inspector,
+            may_see=self._may_search(query, queues),
+            shown=self._show_task,
+            masks=None if self._redactor.has_hook else (MASK,),
+            clock=self._doors.clock,
+        )
+
+    def _may_search(self, query: Query, queues: Sequence[str] | None) -> Callable[[str], bool]:
+        """Return a predicate of queues: whether the query may be run in a queue."""
+        needed = Permission.PAYLOAD_VIEW if query.needs_payload else Permission.TASKS_VIEW
+        asked = None if queues is None else set(queues)
+        access = self._access
+        return lambda queue: (
+            (asked is None or queue in asked) and access.sees(queue) and access.may(needed, queue)
+        )
+
+    def _show_task(self, task: TaskInfo) -> TaskInfo | None:
+        shown = self._shown(task)
+        return None if shown is HIDDEN else shown

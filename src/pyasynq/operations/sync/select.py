@@ -1,0 +1,287 @@
+# Generated from src/pyasynq/operations/select.py by tools/unasync.py; change that file and run `make sync`.
+"""Running a query: through all its collections, the newest tasks first, page by page and within a budget."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._clock import SYSTEM_CLOCK
+from pyasynq.operations.query import (
+    CollectionSize,
+    Explanation,
+    Place,
+    PlacedQuery,
+    Query,
+    explain,
+    match_facts,
+)
+from pyasynq.operations.selection import Budget, Progress, SelectionCursor, search_slots
+from pyasynq.task import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyasynq._clock import Clock
+    from pyasynq.info import CollectionCount, ScanFilter, TaskPage
+    from pyasynq.sync.inspector import Inspector
+    from pyasynq.operations.query import MatchFacts
+    from pyasynq.operations.selection import BlockingSelections
+    from pyasynq.task import TaskInfo
+
+_STATES: Final = (
+    TaskState.ACTIVE,
+    TaskState.RETRY,
+    TaskState.ARCHIVED,
+    TaskState.PENDING,
+    TaskState.SCHEDULED,
+    TaskState.AGGREGATING,
+    TaskState.COMPLETED,
+)
+"""States in the order in which they are gone through: first where something may be wrong."""
+_MOST_AT_ONCE: Final = 1_000
+_PROGRESS_SECONDS: Final = 0.25
+"""Interval, in seconds, at which a search without matches reports its progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A collection that is gone through, with what the query asks of its tasks."""
+
+    size: CollectionSize
+    placed: PlacedQuery
+    scan_filter: ScanFilter
+
+    @property
+    def order(self) -> tuple[int, str, str]:
+        """Where it is among all collections."""
+        return _order(self.size.place)
+
+
+class Selector:
+    """Runs queries on one Redis.
+
+    Collections are gone through one after another, by state and then by queue: active, retry, archived,
+    pending, scheduled, aggregating, completed. In each the newest tasks come first. At most two searches work
+    at once in a process; others wait for their turn between two calls.
+
+    Args:
+        inspector: looks into Redis.
+        may_see: says of a queue whether its tasks are looked at.
+        shown: returns a task as the user sees it. The query is tested against that, so that a search tells
+            nothing about what is redacted; None hides the task. Without it, tasks are shown as they are.
+        masks: texts that `shown` puts in the place of secrets, so that Redis does not look for parts of them.
+            None is unknown texts; then Redis looks for no text in what may be redacted.
+        clock: tells the present, which ages are measured against.
+    """
+
+    def __init__(
+        self,
+        inspector: Inspector,
+        *,
+        may_see: Callable[[str], bool] = lambda _queue: True,
+        shown: Callable[[TaskInfo], TaskInfo | None] | None = None,
+        masks: Sequence[str] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._inspector = inspector
+        self._may_see = may_see
+        self._shown = shown
+        self._masks = () if shown is None else masks
+        self._clock = clock
+
+    def explain(self, query: Query) -> Explanation:
+        """Estimate the cost of a query. Counts collections, and reads no task."""
+        queues = self._queues(query)
+        if query.ids is not None:
+            return explain(query, (), look_ups=len(query.ids) * len(queues))
+        parts = self._parts(query, queues)
+        return explain(query, [part.size for part in parts])
+
+    def pages(
+        self, query: Query, *, cursor: str = "", limit: int = 50, budget: Budget | None = None
+    ) -> BlockingSelections:
+        """Yield what matches as it is found, and how far the search is; the last one has `is_last`.
+
+        Args:
+            query: what to look for.
+            cursor: of the selection before, of the same query; empty begins.
+            limit: how many matches to find.
+            budget: how much to look at; 100,000 positions or two seconds unless given.
+
+        Raises:
+            InvalidOptionError: for a cursor that a search by this query did not return, or a limit below 1.
+            RedisError: Redis or the way to it fails.
+        """
+        place = SelectionCursor.parse(cursor, query.text)
+        progress = Progress(place, limit, budget or Budget())
+        queues = self._queues(query)
+        if query.ids is not None:
+            for found in self._look_up(query, queues, progress):
+                yield found
+            return
+        parts = self._parts(query, queues)
+        progress.total = sum(part.size.positions for part in parts)
+        facts = self._facts(query)
+        for found in self._walk(query, parts, facts, progress):
+            yield found
+
+    def _queues(self, query: Query) -> list[str]:
+        names = [name for name in self._inspector.queues() if self._may_see(name)]
+        if "queue" not in query.fields:
+            return names
+        states = query.states
+        return [name for name in names if any(query.may_match(Place(state, name)) for state in states)]
+
+    def _facts(self, query: Query) -> MatchFacts:
+        servers = self._inspector.servers() if query.needs_servers else ()
+        return match_facts(self._clock.now(), servers)
+
+    def _parts(self, query: Query, queues: Sequence[str]) -> list[_Part]:
+        """Return the collections that have tasks to look at, in their order."""
+        placed = _placed(query, queues)
+        now = self._clock.now()
+        # Most collections share their tree, so its filter is made once.
+        filters = {id(one.node): one.scan_filter(now, self._masks) for one in placed}
+        counts = self._inspector.count_collections(
+            [
+                (one.place.queue or "", one.place.state, one.place.group or "", filters[id(one.node)])
+                for one in placed
+            ]
+        )
+        return [
+            _part(one, count, filters[id(one.node)])
+            for one, count in zip(placed, counts, strict=True)
+            if count.positions
+        ]
+
+    def _walk(
+        self, query: Query, parts: Sequence[_Part], facts: MatchFacts, progress: Progress
+    ) -> BlockingSelections:
+        order = progress.place.order(_STATES)
+        left = [part for part in parts if part.order >= order]
+        told_at = time.monotonic()
+        for number, part in enumerate(left):
+            cursor = progress.place.inner if part.order == order else ""
+            is_first = True
+            while is_first or cursor:
+                is_first = False
+                page, tasks = self._step(part, cursor, facts, progress)
+                cursor = page.cursor
+                place = part.size.place
+                progress.add(page.looked_at, tasks, place)
+                following = self._following(query, place, cursor, left[number + 1 : number + 2], progress)
+                is_over = progress.is_over or not following
+                if tasks or is_over or time.monotonic() - told_at > _PROGRESS_SECONDS:
+                    told_at = time.monotonic()
+                    yield progress.selection(tasks, following, is_last=is_over)
+                if is_over:
+                    return
+        if not left:
+            yield progress.selection((), "", is_last=True)
+
+    def _following(
+        self, query: Query, place: Place, cursor: str, others: Sequence[_Part], progress: Progress
+    ) -> str:
+        """Return the cursor with which a search goes on after a step; empty at the end."""
+        if not cursor:
+            if not others:
+                return ""
+            place = others[0].size.place
+        return progress.cursor(place, cursor).text(query.text)
+
+    def _step(
+        self, part: _Part, cursor: str, facts: MatchFacts, progress: Progress
+    ) -> tuple[TaskPage, list[TaskInfo]]:
+        """Look at some positions; return the page and those of its tasks that match, no more than wanted."""
+        began = time.monotonic()
+        with search_slots.enter_blocking():
+            # A page that ends where secrets match would tell where they are.
+            page_size = progress.page_size if self._shown is None else _MOST_AT_ONCE
+            page = self._page(part, cursor, progress, min(_MOST_AT_ONCE, page_size))
+            kept = self._matching(part, page, facts)
+            if len(kept) > progress.wanted:
+                # The cursor is to stand right behind the last match, so the page is read again up to there.
+                last = kept[progress.wanted - 1][0]
+                page = self._page(part, cursor, progress, last + 1)
+                kept = self._matching(part, page, facts)[: progress.wanted]
+        progress.note(len(page.tasks), len(kept), time.monotonic() - began)
+        return page, [task for _, task in kept]
+
+    def _page(self, part: _Part, cursor: str, progress: Progress, page_size: int) -> TaskPage:
+        place = part.size.place
+        return self._inspector.walk_tasks(
+            place.queue or "",
+            place.state,
+            group=place.group or "",
+            cursor=cursor,
+            page_size=page_size,
+            scan=min(progress.scan, progress.positions_left),
+            scan_filter=part.scan_filter,
+        )
+
+    def _matching(self, part: _Part, page: TaskPage, facts: MatchFacts) -> list[tuple[int, TaskInfo]]:
+        """Return the tasks of a page that match, as they are shown, with their numbers in the page."""
+        numbered = enumerate(self._show(page.tasks))
+        return [(number, task) for number, task in numbered if task and part.placed.matches(task, facts)]
+
+    def _show(self, tasks: Sequence[TaskInfo]) -> Sequence[TaskInfo | None]:
+        return tasks if self._shown is None else [self._shown(task) for task in tasks]
+
+    def _look_up(self, query: Query, queues: Sequence[str], progress: Progress) -> BlockingSelections:
+        """Look ids up in some queues at a time, without going through a collection."""
+        ids = sorted(query.ids or ())
+        progress.total = len(ids) * len(queues)
+        left = [queue for queue in queues if queue >= progress.place.queue]
+        at_once = max(1, _MOST_AT_ONCE // max(1, len(ids)))
+        facts = self._facts(query)
+        for first in range(0, len(left), at_once):
+            some = left[first : first + at_once]
+            began = time.monotonic()
+            with search_slots.enter_blocking():
+                found = self._inspector.find_tasks(ids, some)
+            tasks = [task for task in self._show(found) if task and query.matches(task, facts)]
+            progress.note(len(found), len(tasks), time.monotonic() - began)
+            progress.add(len(ids) * len(some), tasks, None)
+            others = left[first + at_once : first + at_once + 1]
+            following = ""
+            if others:
+                following = progress.cursor(Place(TaskState.ACTIVE, others[0]), "").text(query.text)
+            is_over = progress.is_over or not others
+            if tasks or is_over:
+                yield progress.selection(tasks, following, is_last=is_over)
+            if is_over:
+                return
+        if not left:
+            yield progress.selection((), "", is_last=True)
+
+
+def _placed(query: Query, queues: Sequence[str]) -> list[PlacedQuery]:
+    """Return each collection with the query reduced to it, in the order of the search.
+
+    The tree of a state is the same for all queues if the query does not tell queues apart.
+    """
+    placed: list[PlacedQuery] = []
+    for state in query.states:
+        if "queue" in query.fields or (state is TaskState.AGGREGATING and "group" in query.fields):
+            placed += [query.at(place) for queue in queues for place in query.places(state, queue)]
+        else:
+            node = query.at(Place(state)).node
+            placed += [PlacedQuery(Place(state, queue), node) for queue in queues]
+    return sorted(placed, key=lambda one: _order(one.place))
+
+
+def _order(place: Place) -> tuple[int, str, str]:
+    return _STATES.index(place.state), place.queue or "", place.group or ""
+
+
+def _part(placed: PlacedQuery, count: CollectionCount, scan_filter: ScanFilter) -> _Part:
+    size = CollectionSize(
+        placed.place,
+        count.size,
+        count.positions,
+        is_bounded=scan_filter.low is not None or scan_filter.high is not None,
+        is_filtered=bool(scan_filter.texts),
+    )
+    return _Part(size, placed, scan_filter)

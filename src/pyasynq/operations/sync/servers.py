@@ -1,0 +1,136 @@
+# Generated from src/pyasynq/operations/operator/servers.py by tools/unasync.py; change that file and run `make sync`.
+"""The operator's methods about servers, schedules, live events and Redis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._base import OperatorBase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Collection, Sequence
+
+    from pyasynq.info import (
+        EntryPauseResult,
+        EntryRun,
+        QueueLocation,
+        RedisReport,
+        RedisTexts,
+        ReplicaState,
+        SchedulerEntryInfo,
+        SchedulerEvent,
+        ServerInfo,
+        ServerRequestResult,
+        TaskEvent,
+    )
+    from pyasynq.options import Duration
+    from pyasynq.task_types import TaskTypeInfo
+
+
+class ServerOperator(OperatorBase):
+    """Looks at what runs."""
+
+    def servers(self) -> list[ServerInfo]:
+        """Return the live servers of the queues that the user sees, with what they run of these."""
+        return self._inspector.servers()
+
+    def quiet_server(
+        self, server_id: str, *, wait: Duration = 0.0, reason: str = ""
+    ) -> ServerRequestResult:
+        """Ask a server to take no more tasks, as `Inspector.quiet_server`; the user needs all its queues.
+
+        Raises:
+            ServerNotFoundError: when no live server that the user sees has this id.
+        """
+        return self._inspector.quiet_server(server_id, wait=wait)
+
+    def stop_server(
+        self, server_id: str, *, wait: Duration = 0.0, reason: str = ""
+    ) -> ServerRequestResult:
+        """Ask a server to shut down with its whole worker, as `Inspector.stop_server`.
+
+        The user needs all its queues.
+
+        Raises:
+            ServerNotFoundError: when no live server that the user sees has this id.
+        """
+        return self._inspector.stop_server(server_id, wait=wait)
+
+    def task_types(self) -> list[TaskTypeInfo]:
+        """Return the task types that workers have described within 30 days, of queues that the user sees."""
+        return self._inspector.task_types()
+
+    def schedules(self) -> list[SchedulerEntryInfo]:
+        """Return the periodic tasks of all running schedulers, as far as the user sees their queues."""
+        return self._inspector.scheduler_entries()
+
+    def schedule_events(
+        self,
+        entry_id: str,
+        page: int = 1,
+        page_size: int = 30,
+    ) -> list[SchedulerEvent]:
+        """Return a page of what a schedule enqueued, newest first."""
+        return self._inspector.scheduler_events(entry_id, page, page_size)
+
+    def pause_schedule(self, entry_id: str, *, reason: str = "") -> EntryPauseResult:
+        """Let a schedule enqueue nothing until it is resumed, as `Inspector.pause_entry`.
+
+        Schedulers in Go obey no pause; the result says so.
+
+        Raises:
+            ScheduleNotFoundError: when no running scheduler has it.
+        """
+        return self._inspector.pause_entry(entry_id)
+
+    def resume_schedule(self, entry_id: str, *, reason: str = "") -> EntryPauseResult:
+        """Let a schedule enqueue its task again, from its next time on; harmless if it is not paused.
+
+        Raises:
+            ScheduleNotFoundError: when no running scheduler has it.
+        """
+        return self._inspector.unpause_entry(entry_id)
+
+    def run_schedule(self, entry_id: str, *, reason: str = "") -> EntryRun:
+        """Enqueue the task of a schedule now, as `Inspector.run_entry`; its own times stay as they are.
+
+        Raises:
+            ScheduleNotFoundError: when no running scheduler has it.
+            DuplicateTaskError: when another task holds the lock of its task.
+        """
+        return self._inspector.run_entry(entry_id)
+
+    def replicas(self) -> list[ReplicaState]:
+        """Return the replicas that are read from; none unless the operator reads from replicas."""
+        return self._inspector.replicas()
+
+    def redis_report(self) -> RedisReport:
+        """Return what each server of Redis tells of itself, and the rights that are missing to see more."""
+        return self._inspector.redis_report()
+
+    def redis_info(self) -> dict[str, str]:
+        """Return the fields of Redis' INFO; of a cluster, those of CLUSTER INFO."""
+        return self._inspector.redis_info()
+
+    def redis_texts(self) -> RedisTexts:
+        """Return the texts in which Redis describes itself, as it sends them."""
+        return self._inspector.redis_texts()
+
+    def queue_locations(self, queues: Sequence[str] | None = None) -> list[QueueLocation]:
+        """Return where in the cluster the queues are that the user sees; nothing without a cluster."""
+        names = self._inspector.queues() if queues is None else queues
+        return self._inspector.queue_locations(names)
+
+    def follow(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        seconds: Duration | None = None,
+    ) -> Iterator[TaskEvent]:
+        """Yield events of tasks as they are published, as `Inspector.follow`."""
+        if queues is not None and not queues:
+            return  # none that the user sees; the inspector would follow all
+        for event in self._inspector.follow(*queues or (), kinds=kinds, types=types, seconds=seconds):
+            yield event
