@@ -1,4 +1,4 @@
-"""What commands there are. Each one's module is imported only when the command is used."""
+"""Table of the commands. Each one's module is imported only when the command is used."""
 
 from __future__ import annotations
 
@@ -7,25 +7,73 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pyasynq._exit_codes import EXIT_ABORTED
 from pyasynq._visible_text import visible, visible_lines
+from pyasynq.cli.connection import global_connection_options
 from pyasynq.errors import PyasynqError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _COMMANDS: Final[Mapping[str, str]] = {
+    "audit": "pyasynq.cli.look:audit",
+    "completion": "pyasynq.cli.completion:completion",
+    "cron": "pyasynq.cli.cron:cron",
     "demo": "pyasynq.cli.demo.command:demo",
     "doctor": "pyasynq.cli.doctor:doctor",
+    "enqueue": "pyasynq.cli.enqueue:enqueue",
+    "errors": "pyasynq.cli.look:errors",
+    "events": "pyasynq.cli.look:events",
+    "group": "pyasynq.cli.group:group",
+    "latency": "pyasynq.cli.latency:latency",
+    "limits": "pyasynq.cli.limits:limits",
+    "mark": "pyasynq.cli.mark:mark",
+    "metrics": "pyasynq.cli.metrics:metrics",
+    "op": "pyasynq.cli.operation:operation_group",
     "ping": "pyasynq.cli.ping:ping",
+    "queue": "pyasynq.cli.queue:queue",
     "scheduler": "pyasynq.cli.scheduler:scheduler",
+    "search": "pyasynq.cli.search:search",
+    "server": "pyasynq.cli.server:server",
+    "stats": "pyasynq.cli.stats:stats",
+    "task": "pyasynq.cli.task:task",
+    "top": "pyasynq.cli.top:top",
+    "types": "pyasynq.cli.look:types",
+    "undo": "pyasynq.cli.operation:undo",
+    "version": "pyasynq.cli.version:version",
+    "view": "pyasynq.cli.view:view",
+    "web": "pyasynq.cli.web:web",
     "worker": "pyasynq.cli.worker:worker",
 }
 # The first sentence of each command's docstring, so that `--help` imports none of them.
 _SHORT_HELP: Final[Mapping[str, str]] = {
+    "audit": "Show who changed what and why, the newest first.",
+    "completion": "Print what makes a shell complete commands, options, queues and types.",
+    "cron": "Look at the entries of running schedulers; pause, resume, and run them.",
     "demo": "See two workers at work, and one of them killed.",
     "doctor": "Find damage in a live Redis, and repair it while workers run.",
-    "ping": "Ask Redis for a sign of life; exit with 1 if there is none, 2 for wrong usage.",
+    "enqueue": "Enqueue a task of a type, with a payload in JSON.",
+    "errors": "Group failed tasks by their errors, the most frequent first.",
+    "events": "Follow what happens to tasks, live, until Ctrl-C.",
+    "group": "Look at groups of tasks that wait to be made into one.",
+    "latency": "Show how long tasks waited and ran, by queue and type, as far as workers count it.",
+    "limits": "Show the limits of queues; with options, change those of one queue.",
+    "mark": "Mark a time in all charts, such as a deployment; list and remove marks.",
+    "metrics": "Answer scrapes of Prometheus at /metrics with the metrics of all queues.",
+    "op": "Look at operations on many tasks; pause, resume, and stop them.",
+    "ping": "Ask Redis for a sign of life; exit with 5 if there is none, 2 for wrong usage.",
+    "queue": "Look at queues; pause, resume, and remove them.",
     "scheduler": "Enqueue what the cron expressions of an app say.",
+    "search": "Find tasks in all states by a query, the newest first.",
+    "server": "Look at the servers that run tasks; quiet and stop them.",
+    "stats": "Show all queues at a glance, with what was processed today, and how Redis is.",
+    "task": "Look at tasks; enqueue, run, cancel, archive, and delete them.",
+    "top": "Show the busiest queues or task types, live.",
+    "types": "List the task types that workers have described within 30 days.",
+    "undo": "Put back the tasks of a deletion within a day, of your last one unless it is named.",
+    "version": "Print the versions of pyasynq, Python and the libraries it stands on.",
+    "view": "Save queries under a name; list, run, and remove them.",
+    "web": "Serve the dashboard for browsers.",
     "worker": "Run the tasks of an app.",
 }
 
@@ -63,7 +111,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. What pyasynq raises becomes one line, and exit code 1."""
+        """Run the command. An error of pyasynq becomes one line and exit code 1, Ctrl-C exit code 130."""
         try:
             return super().invoke(ctx)
         except PyasynqError as error:
@@ -71,9 +119,13 @@ class Commands(click.Group):
             if user_traceback:
                 click.echo(visible_lines(user_traceback), err=True, nl=False)
             raise click.ClickException(visible(error)) from error
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            raise SystemExit(EXIT_ABORTED) from None
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(None, "-V", "--version", package_name="pyasynq", message="pyasynq %(version)s")
+@global_connection_options
 def main() -> None:
     """Run and look after background tasks on Redis or Valkey, together with Asynq in Go."""

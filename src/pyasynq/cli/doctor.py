@@ -10,24 +10,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pyasynq._exit_codes import EXIT_ABORTED, EXIT_CLEAN, EXIT_FAILED, EXIT_UNREACHABLE
 from pyasynq._human_text import some
 from pyasynq._visible_text import escape_json, visible
-from pyasynq.app import App
+from pyasynq.cli.connection import connection_options
 from pyasynq.doctor import Doctor, Severity
 from pyasynq.errors import PyasynqError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyasynq.cli.connection import Connection
     from pyasynq.doctor import Finding
 
-_CLEAN, _FINDINGS, _UNCHECKED, _INTERRUPTED = 0, 1, 2, 130
 _SHOWN_SUBJECTS: Final = 5
 _COLORS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTICE: "cyan"}
 
 
 @click.command()
-@click.option("--redis", "url", metavar="URL", help="Where Redis is; PYASYNQ_REDIS_URL unless given.")
+@connection_options
 @click.option("--queue", "queues", metavar="NAME", multiple=True, help="Only this queue; may be repeated.")
 @click.option("--fix", is_flag=True, help="Repair what can be repaired, after a question.")
 @click.option("--yes", is_flag=True, help="With --fix: do not ask.")
@@ -51,26 +52,28 @@ _COLORS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NO
     metavar="SECONDS",
     help="Between the two looks that each finding takes.",
 )
-def doctor(*, fix: bool, yes: bool, as_json: bool, url: str | None, **settings: Any) -> None:
+def doctor(connection: Connection, *, fix: bool, yes: bool, as_json: bool, **settings: Any) -> None:
     """Find damage in a live Redis, and repair it while workers run.
 
     Without --fix nothing is changed. A healthy Redis, however busy, gives no findings.
 
-    Exit codes: 0 no findings but notices, or all of them repaired; 1 findings; 2 it could not be checked, or
-    wrong usage; 130 stopped with Ctrl-C, when what was repaired so far is told and stays repaired.
+    Exit codes: 0 nothing but notices, or all findings repaired; 1 findings; 2 wrong usage; 5 it could not be
+    checked; 130 stopped with Ctrl-C. After Ctrl-C, repairs that were made are listed, and they stay.
     """
     if yes and not fix:
         raise click.UsageError("--yes answers the question of --fix; give both")
     if fix and not yes and (as_json or not sys.stdin.isatty()):
-        raise click.UsageError("--fix asks before it writes, and nobody is here to answer; give --yes too")
+        raise click.UsageError(
+            "--fix asks before it writes, and there is no terminal to answer at; give --yes too"
+        )
     try:
-        code = asyncio.run(_visit(App(url).url, settings, fix=fix, yes=yes, as_json=as_json))
+        code = asyncio.run(_visit(connection.url, settings, fix=fix, yes=yes, as_json=as_json))
     except PyasynqError as error:
         click.echo(f"Error: could not check: {visible(error)}", err=True)
-        code = _UNCHECKED
+        code = EXIT_UNREACHABLE
     except KeyboardInterrupt:
         click.echo("Stopped; what was repaired so far stays repaired.", err=True)
-        code = _INTERRUPTED
+        code = EXIT_ABORTED
     raise SystemExit(code)
 
 
@@ -90,7 +93,7 @@ async def _visit(url: str, settings: dict[str, Any], *, fix: bool, yes: bool, as
             _print_repairs(findings, visitor.skipped, as_json=as_json)
         elif as_json:
             _print_json(findings, visitor.skipped)
-    return _FINDINGS if any(_matters(one) for one in findings) else _CLEAN
+    return EXIT_FAILED if any(_matters(one) for one in findings) else EXIT_CLEAN
 
 
 def _matters(finding: Finding) -> bool:
@@ -102,7 +105,7 @@ def _agreed(number: int) -> bool:
 
 
 def _progress(unit: str) -> Callable[[int, int], None] | None:
-    """Return what shows how far the work is, on a terminal; None elsewhere."""
+    """Return a progress display for a terminal; None elsewhere."""
     if not sys.stderr.isatty():
         return None
 

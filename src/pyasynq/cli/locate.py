@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyasynq._background.code_places import place_in, without_own_frames
+from pyasynq._background.code_places import drop_own_frames, find_user_line
 from pyasynq.app import App
 from pyasynq.errors import ConfigurationError, PyasynqError, nearest
 
@@ -82,7 +82,7 @@ def find_app(reference: str) -> App:
 
 
 def _example(module_name: str) -> str:
-    """Return what could be meant by the name of a module alone: the apps in it, if it can be imported."""
+    """Return suggestions for a module without an app's name: the apps in it, if it can be imported."""
     try:
         apps = _apps_in(module := load_module(module_name)) if module_name else []
     except ConfigurationError:
@@ -122,10 +122,10 @@ def _not_found(name: str, missing: str, folder: str) -> str:
 def _import_failed(name: str, error: BaseException) -> AppImportError:
     # Ours, the import system's and the standard library's are not the place that is to be mended.
     own = traceback.extract_tb(
-        without_own_frames(error.__traceback__, keep_end=not isinstance(error, PyasynqError))
+        drop_own_frames(error.__traceback__, keep_end=not isinstance(error, PyasynqError))
     )
     frames = [one for one in own if not one.filename.startswith("<") and one.filename != _IMPORTLIB]
-    place = place_in(error.__traceback__)
+    place = find_user_line(error.__traceback__)
     place = f" [{place}]" if place else ""
     if isinstance(error, SyntaxError):
         place = ""  # its message names file and line
@@ -140,7 +140,7 @@ def _origin(module: ModuleType) -> str:
 
 
 def _apps_in(found: object) -> list[str]:
-    # Not by dir() and getattr(), which could run what is no app.
+    # Not by dir() and getattr(), which could run code of other objects.
     return sorted(name for name, value in getattr(found, "__dict__", {}).items() if isinstance(value, App))
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import logging.config
 import sys
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
@@ -95,6 +93,10 @@ def _note_unused_options() -> None:
 
 
 def _configure_from(file: str) -> None:
+    # Few workers have such a file, and these modules would take half a megabyte in each.
+    import logging.config  # noqa: PLC0415
+    import tomllib  # noqa: PLC0415
+
     path = Path(file)
     try:
         if path.suffix in {".ini", ".conf", ".cfg"}:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
 import os
-import re
 import stat
 import sys
 import threading
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pyasynq._background.code_places import blocking_stack
+from pyasynq._background.code_places import format_blocking_stack
 from pyasynq._background.exit_guard import end_process
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq._exit_codes import EXIT_UNFINISHED
 from pyasynq._visible_text import visible_lines
-from pyasynq.config import ServerConfig
+from pyasynq.cli.log_options import set_up_logging
 from pyasynq.events import ServerStateChanged
 from pyasynq.supervisor import (
     WORKER_VARIABLE,
@@ -35,40 +36,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyasynq.app import App
+    from pyasynq.metrics.worker import FleetMetrics, WorkerMetrics
     from pyasynq.server import Server
+    from pyasynq.worker_config import WorkerConfig
 
 _log = logging.getLogger("pyasynq")
 _THREAD_SECONDS: Final = 0.5
-"""How long threads may take to end after the worker."""
+"""Seconds that threads may take to end after the worker."""
 _EXIT_MARGIN: Final = 0.8
-"""How long after the time-outs of a shutdown the interpreter may still end; a supervisor waits for 1 s."""
+"""Seconds after a shutdown's timeouts in which the interpreter may still end; a supervisor waits for 1 s."""
 
 SUPERVISED: Final = "--supervised"
-_SIZE: Final = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[KMGT]?)(i?B)?", re.IGNORECASE)
-_MOST: Final = 2**63
-_UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
-
-def memory_size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
-    """Read `512M` or `1.5G`: bytes, with units of 1,024.
-
-    Raises:
-        BadParameter: for what is no size, or none at all.
-    """
-    if value is None:
-        return None
-    match = _SIZE.fullmatch(value.strip())
-    size = float(match["number"]) * _UNITS[match["unit"].upper()] if match else 0
-    if not 1 <= size < _MOST:
-        raise click.BadParameter(f"{value!r} is no size: write 512M or 1.5G")
-    return int(size)
+SUPERVISOR: Final = "--supervisor"
 
 
 def inherited_socket(_ctx: click.Context, _param: click.Parameter, value: int | None) -> int | None:
     """Take the number of a socket that the supervisor has handed over.
 
     Raises:
-        BadParameter: for what is none.
+        BadParameter: if it is not a socket.
     """
     try:
         is_socket = value is None or stat.S_ISSOCK(os.fstat(value).st_mode)
@@ -76,67 +62,106 @@ def inherited_socket(_ctx: click.Context, _param: click.Parameter, value: int | 
         is_socket = False
     if not is_socket:
         raise click.BadParameter(
-            f"{value} is no socket of a supervisor, which alone says this: use --processes"
+            f"{value} is not a socket of a supervisor, which alone sets this option: use --processes"
         )
     return value
 
 
-def is_supervisor(settings: dict[str, Any]) -> bool:
-    """Whether these options ask for child processes.
+def is_supervisor(config: WorkerConfig) -> bool:
+    """Return whether these settings ask for child processes.
 
     Raises:
-        UsageError: for options that do not go together.
+        UsageError: for settings that do not go together.
     """
-    if settings["supervised"] is not None:
+    recycles = config.max_tasks_per_child is not None or config.max_memory is not None
+    if config.processes is None and not recycles:
         return False
-    recycles = settings["max_tasks_per_child"] is not None or settings["max_memory"] is not None
-    if settings["processes"] is None and not recycles:
-        return False
-    if settings["max_tasks"] is not None:
+    if config.max_tasks is not None:
         raise click.UsageError(
-            "--max-tasks ends one process after so many tasks; with children use --max-tasks-per-child, "
+            "--max-tasks ends one process after this many tasks; with children use --max-tasks-per-child, "
             "which replaces them, or --burst, which ends when all queues are empty"
         )
     return True
 
 
 def process_name() -> str:
-    """Return what a worker under a supervisor is called, such as `worker 2`."""
+    """Return the name of a worker under a supervisor, such as `worker 2`."""
     return f"worker {os.environ.get(WORKER_VARIABLE, '?')}"
 
 
-def supervise(arguments: Sequence[str], settings: dict[str, Any]) -> int:
-    """Run `pyasynq worker` with these arguments in so many children, and return the exit code."""
+def supervisor_arguments(config: WorkerConfig) -> list[str]:
+    """Return the command-line arguments of `supervise`, which runs without the app."""
+    told = {
+        # Recycling without a number of processes is about one.
+        "processes": config.processes or 1,
+        "burst": config.burst,
+        "max_memory": config.max_memory,
+        "beat_timeout": parse_seconds("beat_timeout", config.beat_timeout),
+        "start_timeout": parse_seconds("start_timeout", config.start_timeout),
+        "end_timeout": end_timeout(config),
+    }
+    health = dataclasses.asdict(health_settings(config, is_supervised=False))
+    facts = {"settings": told, "health": health, "log": log_settings(config), "metrics": config.metrics}
+    return [f"{SUPERVISOR}={json.dumps(facts)}"]
+
+
+def supervise(arguments: Sequence[str], told: str) -> int:
+    """Run `pyasynq worker` with these arguments in several children, and return the exit code.
+
+    Args:
+        arguments: of the command.
+        told: JSON of `supervisor_arguments`.
+    """
+    facts = json.loads(told)
+    has_metrics = facts["metrics"]
+    set_up_logging(facts["log"], process="supervisor")
 
     def command(socket: int) -> list[str]:
         return [sys.executable, "-m", "pyasynq.cli", "worker", *arguments, SUPERVISED, str(socket)]
 
-    return Supervisor(
-        command,
-        SupervisorSettings(
-            # Recycling without a number of processes is about one.
-            processes=settings["processes"] or 1,
-            burst=settings["burst"],
-            max_memory=settings["max_memory"],
-            health=health_settings(settings),
-            beat_timeout=settings["beat_timeout"],
-            start_timeout=settings["start_timeout"],
-            end_timeout=end_timeout(settings),
-        ),
-    ).run()
+    health = HealthSettings(**facts["health"])
+    settings = SupervisorSettings(**facts["settings"], health=health)
+    return Supervisor(command, settings, _make_fleet_metrics() if has_metrics else None).run()
 
 
-def end_timeout(settings: dict[str, Any]) -> float:
-    """Return how many seconds a worker of these options may take to end, without a margin."""
-    shutdown: float = settings["shutdown_timeout"]
-    return shutdown + seconds_of("cancel_timeout", ServerConfig().cancel_timeout)
+def _make_fleet_metrics() -> FleetMetrics:
+    from pyasynq.metrics.worker import FleetMetrics  # noqa: PLC0415 - nothing of it is loaded without --metrics
+
+    return FleetMetrics()
 
 
-def health_settings(settings: dict[str, Any]) -> HealthSettings:
-    """Return where probes are answered; of a child nowhere, since its supervisor answers."""
-    if settings["supervised"] is not None:
+def _make_worker_metrics(server: Server) -> WorkerMetrics:
+    from pyasynq.metrics.worker import WorkerMetrics  # noqa: PLC0415 - as above
+
+    metrics = WorkerMetrics()
+    metrics.watch(server.events)
+    for events in server.related_events:
+        metrics.watch_scheduler(events)
+    return metrics
+
+
+def end_timeout(config: WorkerConfig) -> float:
+    """Return how many seconds a worker of these settings may take to end, without a margin."""
+    shutdown = parse_seconds("shutdown_timeout", config.shutdown_timeout)
+    return shutdown + parse_seconds("cancel_timeout", config.cancel_timeout)
+
+
+def health_settings(config: WorkerConfig, *, is_supervised: bool) -> HealthSettings:
+    """Return the settings of probes; without port and file for a child, since its supervisor answers."""
+    if is_supervised:
         return HealthSettings()
-    return HealthSettings(settings["health_port"], settings["health_host"], settings["health_file"])
+    return HealthSettings(config.health_port, config.health_host, config.health_file)
+
+
+def log_settings(config: WorkerConfig) -> dict[str, Any]:
+    """Return the settings of logging as `set_up_logging` takes them."""
+    return {
+        "no_logging": not config.logging,
+        "log_config": config.log_config,
+        "log_level": config.log_level,
+        "log_format": config.log_format,
+        "task_lines": config.log_tasks,
+    }
 
 
 def run_server(
@@ -145,16 +170,19 @@ def run_server(
     *,
     link: SupervisorLink | None,
     health: HealthSettings,
+    has_metrics: bool = False,
     loop_factory: Callable[[], AbstractEventLoop] | None,
 ) -> int:
     """Be a worker that its supervisor, or a probe, knows the state of; return the exit code."""
+    metrics = _make_worker_metrics(server) if has_metrics else None
     if link is not None:
-        limits = {task_type: route.crash_limit for task_type in app.tasks if (route := app.route(task_type))}
-        link.attach(server, app.url, {name: limit for name, limit in limits.items() if limit is not None})
+        rules = {task_type: route.rules for task_type in app.tasks if (route := app.route(task_type))}
+        limits = {name: one.crash_limit for name, one in rules.items() if one.crash_limit is not None}
+        link.attach(server, app.url, limits, None if metrics is None else metrics.take_rows)
     vitals = Vitals(1, os.getpid())
     vitals.watch(server.events)
     closing = _ClosingTime(server)
-    with Health(health, lambda: [vitals]):
+    with Health(health, lambda: [vitals], None if metrics is None else metrics.render):
         code = server.run_forever(app, loop_factory=loop_factory)
     until = closing.limit()
     threading.Thread(target=_bound_exit, args=(code, until), name="pyasynq-exit-guard", daemon=True).start()
@@ -173,8 +201,8 @@ class _ClosingTime:
         """Return the monotonic time at which the process must be gone."""
         now = time.monotonic()
         config, began = self._config, self._began if self._began is not None else now
-        seconds = seconds_of("shutdown_timeout", config.shutdown_timeout)
-        seconds += seconds_of("cancel_timeout", config.cancel_timeout)
+        seconds = parse_seconds("shutdown_timeout", config.shutdown_timeout)
+        seconds += parse_seconds("cancel_timeout", config.cancel_timeout)
         return max(began + seconds + _EXIT_MARGIN, now + _THREAD_SECONDS)
 
     def _state(self, event: ServerStateChanged) -> None:
@@ -195,6 +223,6 @@ def _bound_exit(code: int, until: float) -> None:
         _log.error("the process ends although non-daemon threads still run: %s", ", ".join(left))
         end_process(code or EXIT_UNFINISHED)
     time.sleep(max(0.0, until - time.monotonic()))
-    stack = visible_lines(blocking_stack(main.ident or 0).rstrip())
+    stack = visible_lines(format_blocking_stack(main.ident or 0).rstrip())
     _log.error("the end of the interpreter did not end in time and was given up; it is at:\n%s", stack)
     end_process(code or EXIT_UNFINISHED)

@@ -19,20 +19,25 @@ _log = logging.getLogger("pyasynq")
 @click.argument("modules", metavar="[MODULE]...", nargs=-1)
 @log_options
 @click.option("--redis", "url", metavar="URL", help="Where Redis is, instead of what the app says.")
-def scheduler(reference: str, modules: tuple[str, ...], **settings: Any) -> None:
+@click.option(
+    "--forward",
+    is_flag=True,
+    help="Also move due tasks of the app's queues to pending, for when all workers are scaled away.",
+)
+def scheduler(reference: str, modules: tuple[str, ...], *, forward: bool, **settings: Any) -> None:
     """Enqueue what the cron expressions of an app say.
 
     MODULE:APP names the app, as in myapp.tasks:app; each further MODULE is imported because it declares
-    tasks. Any number of schedulers may run: each tick is enqueued once. TERM or Ctrl-C stop it in good
-    order, TSTP makes it fire no more.
+    tasks. Any number of schedulers may run: each tick is enqueued once. TERM or Ctrl-C stop it
+    gracefully, TSTP makes it fire no more.
 
-    Exit codes: 0 stopped in good order, 1 it could not start, 2 wrong usage.
+    Exit codes: 0 stopped gracefully, 1 it could not start, 2 wrong usage.
     """
     app = load_app(reference, modules, settings["url"])
     set_up_logging(settings)
-    if not app.has_schedules:
+    if not app.has_schedules and not forward:
         _log.warning(
             "this app has no schedules, so nothing will be enqueued: declare some with @app.cron or "
             "app.schedule, or name the modules that do, as in App(..., modules=[...])"
         )
-    raise SystemExit(app.run_scheduler(loop_factory=loop_factory()))
+    raise SystemExit(app.run_scheduler(forward=forward, loop_factory=loop_factory()))

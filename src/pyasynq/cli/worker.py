@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
+import os
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,39 +16,52 @@ import click
 from pyasynq._embedded.address import is_embedded_in_memory
 from pyasynq._human_text import some
 from pyasynq.cli.locate import load_app
-from pyasynq.cli.log_options import adopt_handlers, log_options, set_up_logging, task_lines_option
+from pyasynq.cli.log_options import adopt_handlers, set_up_logging
 from pyasynq.cli.processes import (
     SUPERVISED,
+    SUPERVISOR,
     end_timeout,
     health_settings,
     inherited_socket,
     is_supervisor,
-    memory_size,
+    log_settings,
     process_name,
     run_server,
     supervise,
+    supervisor_arguments,
 )
-from pyasynq.cli.queues import ordered_queues, queue_concurrency, queue_rates, queue_weights, with_limits
 from pyasynq.cli.reload import PARENT, end_with_parent, run_with_reload
-from pyasynq.config import ServerConfig
+from pyasynq.cli.worker_settings import (
+    Given,
+    Resolved,
+    find_file,
+    load_file,
+    read_environment,
+    read_file,
+    read_flags,
+    resolve,
+    setting_options,
+)
 from pyasynq.errors import PyasynqError
 from pyasynq.events import ServerStarting
-from pyasynq.supervisor import HealthSettings, SupervisorLink, SupervisorSettings, leave_process_1
+from pyasynq.supervisor import SupervisorLink, leave_process_1
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyasynq.app import App
+    from pyasynq.worker_config import WorkerConfig
 
 _EXIT_ERROR = 1
 _SHOWN_TYPES = 20
 _log = logging.getLogger("pyasynq")
-_DEFAULTS = ServerConfig()
-_SUPERVISOR_DEFAULTS = SupervisorSettings(processes=1)
 # Tasks make few cycles: the collector's default of 700 objects would run it every few tasks.
 _GC_THRESHOLD = (20_000, 10, 10)
 _TYPED = "pyasynq.typed"
+_INSTRUMENTATION = "opentelemetry.instrumentation.auto_instrumentation"
+_TRACED = "PYASYNQ_OTEL_AUTO"
+"""Set by our instrumentor in processes that `opentelemetry-instrument` has started."""
 
 
 class _WorkerCommand(click.Command):
@@ -58,186 +75,166 @@ class _WorkerCommand(click.Command):
 @click.command(cls=_WorkerCommand)
 @click.argument("reference", metavar="MODULE:APP")
 @click.argument("modules", metavar="[MODULE]...", nargs=-1)
-@click.option(
-    "-c",
-    "--concurrency",
-    type=click.IntRange(min=1),
-    default=_DEFAULTS.concurrency,
-    show_default=True,
-    help="How many tasks run at once.",
-)
-@click.option(
-    "--prefetch",
-    type=click.IntRange(min=0),
-    default=_DEFAULTS.prefetch,
-    show_default=True,
-    metavar="NUMBER",
-    help="How many short tasks at most are taken before there is a slot for them; 0 for none.",
-)
-@click.option(
-    "-q",
-    "--queues",
-    callback=queue_weights,
-    metavar="NAME=WEIGHT,...",
-    help="Queues to serve, as in critical=6,default=3. Unless given: every queue that the app's tasks name, "
-    "and default, with equal weights.",
-)
-@click.option(
-    "--queue-concurrency",
-    callback=queue_concurrency,
-    metavar="NAME=NUMBER,...",
-    help="How many tasks of a queue run at once in all workers together, as in deliver=1.",
-)
-@click.option(
-    "--queue-rate",
-    callback=queue_rates,
-    metavar="NAME=RATE,...",
-    help="How many tasks of a queue start in a time in all workers together, as in mail=50/s,sms=100/m; "
-    "mail=50/s+10 lets ten start at once.",
-)
-@click.option(
-    "--queue-ordered",
-    callback=ordered_queues,
-    metavar="NAME,...",
-    help="Queues whose tasks run strictly one after the other, in all workers together.",
-)
-@click.option("--strict", is_flag=True, help="Serve a queue only while all of higher weight are empty.")
-@click.option("-b", "--burst", is_flag=True, help="Exit when all queues are empty and nothing runs.")
-@click.option("--max-tasks", type=click.IntRange(min=1), help="Exit after so many tasks.")
-@click.option(
-    "--shutdown-timeout",
-    type=click.FloatRange(min=0),
-    default=_DEFAULTS.shutdown_timeout,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long running tasks may go on after a stop.",
-)
-@click.option(
-    "-p",
-    "--processes",
-    type=click.IntRange(min=1),
-    metavar="NUMBER",
-    help="Run so many processes, each with this --concurrency, and a supervisor that restarts them.",
-)
-@click.option(
-    "--max-tasks-per-child",
-    type=click.IntRange(min=1),
-    metavar="NUMBER",
-    help="Replace a process when it has run so many tasks; those that run may finish.",
-)
-@click.option(
-    "--max-memory",
-    callback=memory_size,
-    metavar="SIZE",
-    help="Replace a process when it holds more memory than that, as in 512M; tasks that run may finish.",
-)
-@click.option(
-    "--beat-timeout",
-    type=click.FloatRange(min=0),
-    default=_SUPERVISOR_DEFAULTS.beat_timeout,
-    show_default=True,
-    metavar="SECONDS",
-    help="Kill and replace one of several processes that gives no sign of life for this long; 0 for never.",
-)
-@click.option(
-    "--start-timeout",
-    type=click.FloatRange(min=0),
-    default=_SUPERVISOR_DEFAULTS.start_timeout,
-    show_default=True,
-    metavar="SECONDS",
-    help="Call a reload off when its new process takes no tasks after this time; 0 for never.",
-)
-@click.option(
-    "--executor-processes",
-    type=click.IntRange(min=1),
-    metavar="NUMBER",
-    help="How many tasks with executor='process' run at once, each in a child process. Unless given: one for "
-    "each slot.",
-)
-@click.option(
-    "--executor-max-tasks",
-    type=click.IntRange(min=1),
-    metavar="NUMBER",
-    help="Replace such a child process when it has run so many tasks.",
-)
-@click.option(
-    "--health-port",
-    type=click.IntRange(min=0, max=65_535),
-    metavar="PORT",
-    help="Answer HTTP probes there: /live, and /ready while tasks are taken.",
-)
-@click.option(
-    "--health-host",
-    default=HealthSettings().host,
-    show_default=True,
-    metavar="ADDRESS",
-    help="The address that --health-port belongs to; 127.0.0.1 for this host alone, :: for IPv6.",
-)
-@click.option(
-    "--health-file",
-    metavar="PATH",
-    help="Touch this file every second while /live would say yes; it is removed at the end.",
-)
-@click.option(SUPERVISED, type=int, callback=inherited_socket, hidden=True)
-@click.option(PARENT, type=int, callback=inherited_socket, hidden=True)
-@click.option("--with-scheduler", is_flag=True, help="Also enqueue what the app's cron expressions say.")
-@click.option(
-    "--publish-events", is_flag=True, help="Publish what happens to tasks, as a stream that others follow."
-)
-@click.option("--reload", is_flag=True, help="Restart when a Python file in this folder changes.")
-@log_options
-@task_lines_option
+@setting_options
 @click.option("--redis", "url", metavar="URL", help="Where Redis is, instead of what the app says.")
-def worker(reference: str, modules: tuple[str, ...], *, reload: bool, **settings: Any) -> None:
+@click.option(
+    "--config",
+    "file",
+    metavar="FILE.toml",
+    help="Read settings from this file, instead of [tool.pyasynq] in the pyproject.toml of the app.",
+)
+@click.option("--show-config", is_flag=True, help="Print each setting and where it came from, and exit.")
+@click.option(SUPERVISED, type=int, callback=inherited_socket, hidden=True)
+@click.option(SUPERVISOR, hidden=True)
+@click.option(PARENT, type=int, callback=inherited_socket, hidden=True)
+def worker(reference: str, modules: tuple[str, ...], **typed: Any) -> None:
     """Run the tasks of an app.
 
     MODULE:APP names the app, as in myapp.tasks:app; each further MODULE is imported because it declares
-    tasks. TERM or Ctrl-C stop it in good order, TSTP makes it take no more tasks; with --processes HUP
+    tasks. TERM or Ctrl-C stop it gracefully, TSTP makes it take no more tasks; with --processes HUP
     replaces the processes one after the other.
 
-    Exit codes: 0 all done, 1 it could not start, 2 wrong usage, 3 unfinished tasks were put back, 4 handlers
-    could not be stopped, 5 the processes die again and again, 130 a second Ctrl-C.
+    Each setting is a flag, an environment variable such as PYASYNQ_CONCURRENCY, a line of a file, or an
+    argument of App(worker=WorkerConfig(...)). The first of these that is given wins.
+
+    Exit codes: 0 all done, 1 it could not start, 2 wrong usage, 130 a second Ctrl-C. After a shutdown:
+    3 unfinished tasks were put back, 4 handlers could not be stopped. 5 the processes die again and again.
     """
     if sys.platform == "win32":
         raise click.ClickException(
             "the worker does not run on Windows; clients do. Run it in WSL or a container"
         )
-    typed: tuple[str, ...] = click.get_current_context().meta[_TYPED]
-    if reload:
-        if settings["burst"]:
-            raise click.UsageError("--reload waits for changes and --burst exits: use one of them")
-        set_up_logging(settings)
-        again = [argument for argument in typed if argument != "--reload"]
-        raise SystemExit(run_with_reload(again, end_timeout(settings)))
-    if settings["parent"] is not None:
-        end_with_parent(settings["parent"])
-        typed = tuple(argument for argument in typed if not argument.startswith(f"{PARENT}="))
-    if is_supervisor(settings):
-        set_up_logging(settings, process="supervisor")
-        raise SystemExit(supervise(typed, settings))
-    leave_process_1()
+    _trace_again()
+    arguments: tuple[str, ...] = click.get_current_context().meta[_TYPED]
+    layers = read_flags(typed), read_environment()
+    early = resolve(*layers).config
+    if early.reload and typed["parent"] is None and not typed["show_config"]:
+        raise SystemExit(_reload(arguments, early))
+    if typed["supervisor"] is not None:
+        if typed["parent"] is not None:
+            end_with_parent(typed["parent"])
+        raise SystemExit(supervise(_without(arguments, SUPERVISOR, PARENT), typed["supervisor"]))
+    _check_together(early)
+    if typed["parent"] is not None:
+        end_with_parent(os.dup(typed["parent"]))
+    if typed["supervised"] is None and not typed["show_config"]:
+        leave_process_1()
     # Before anything that takes time: the supervisor may end meanwhile.
-    link = SupervisorLink(settings["supervised"]) if settings["supervised"] is not None else None
-    app = load_app(reference, modules, settings["url"])
-    set_up_logging(settings, process=process_name() if link is not None else "")
-    raise SystemExit(_work(app, settings, link))
+    link = SupervisorLink(typed["supervised"]) if typed["supervised"] is not None else None
+    app = load_app(reference, modules, typed["url"])
+    resolved = resolve(*layers, _of_file(reference, typed["file"]), app=app)
+    if typed["show_config"]:
+        _show(resolved)
+        return
+    config = resolved.config
+    _check_together(config)
+    if link is None:
+        _start_other_program(app, config, arguments, typed["parent"])
+        if typed["parent"] is not None:
+            os.set_inheritable(typed["parent"], False)
+    else:
+        config = replace(config, max_tasks=config.max_tasks_per_child)
+    set_up_logging(log_settings(config), process=process_name() if link is not None else "")
+    raise SystemExit(_work(app, config, link))
 
 
-def _work(app: App, settings: dict[str, Any], link: SupervisorLink | None) -> int:
-    config = _config(app, settings)
+def _trace_again() -> None:
+    """Trace this process as the one that started it: `opentelemetry-instrument` reaches only the first.
+
+    It removes itself from the environment of child processes, such as those of a supervisor.
+    """
+    if _INSTRUMENTATION in sys.modules or not os.environ.get(_TRACED):
+        return
+    try:
+        module = importlib.import_module(_INSTRUMENTATION)
+    except ImportError:
+        return  # traced by other means, in the process above this one
+    module.initialize()
+
+
+def _of_file(reference: str, file: str | None) -> Mapping[str, Given]:
+    if file is not None:
+        path = Path(file)
+        content = load_file(path)
+        return read_file(path, content.get("tool", {}).get("pyasynq", content))
+    module = sys.modules.get(reference.partition(":")[0])
+    place = getattr(module, "__file__", None)
+    found = find_file(Path(place).resolve().parent if place else None)
+    return read_file(*found) if found is not None else {}
+
+
+def _show(resolved: Resolved) -> None:
+    lines = list(resolved.lines())
+    widths = [max(len(line[column]) for line in lines) for column in (0, 1)]
+    for name, value, source in lines:
+        click.echo(f"{name:{widths[0]}}  {value:{min(widths[1], 40)}}  {source}")
+
+
+def _check_together(config: WorkerConfig) -> None:
+    """Raise `UsageError` for settings that mean nothing together."""
+    if config.reload and config.burst:
+        raise click.UsageError("--reload waits for changes and --burst exits: use one of them")
+    if config.metrics and config.health_port is None:
+        raise click.UsageError("--metrics answers at the health port: give --health-port as well")
+    is_supervisor(config)
+
+
+def _reload(arguments: tuple[str, ...], config: WorkerConfig) -> int:
+    _check_together(config)
+    set_up_logging(log_settings(config))
+    again = [argument for argument in arguments if argument != "--reload"]
+    return run_with_reload(again, end_timeout(config))
+
+
+def _without(arguments: tuple[str, ...], *flags: str) -> tuple[str, ...]:
+    starts = tuple(f"{flag}=" for flag in flags)
+    return tuple(argument for argument in arguments if not argument.startswith(starts))
+
+
+def _start_other_program(
+    app: App, config: WorkerConfig, arguments: tuple[str, ...], parent: int | None
+) -> None:
+    """Become the parent of a reload or a supervisor, if the settings ask for one: both without the app.
+
+    They replace the program of this process, so that neither the app's memory nor its threads stay in there.
+    """
+    if config.reload and parent is None:
+        _become(*arguments, "--reload")
+    if is_supervisor(config):
+        _refuse_memory(app)
+        _become(*arguments, *supervisor_arguments(config))
+
+
+def _become(*arguments: str) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "pyasynq.cli", "worker", *arguments])  # noqa: S606 - ours
+
+
+def _refuse_memory(app: App) -> None:
+    if is_embedded_in_memory(app.url):
+        raise click.UsageError(
+            f"{app.address} is a server in the memory of one process, and there are several; "
+            "name a folder, as in embedded://./data"
+        )
+
+
+def _work(app: App, config: WorkerConfig, link: SupervisorLink | None) -> int:
+    _tell(app, config)
     gc.set_threshold(*_GC_THRESHOLD)
     gc.collect()
     gc.freeze()
     try:
-        server = app.server(config, with_scheduler=settings["with_scheduler"])
-        if not settings["no_logging"]:
+        server = app.server(config, with_scheduler=config.with_scheduler)
+        if config.logging:
             # The lifespan has been entered by then, and may have configured logging.
             server.events.subscribe(ServerStarting, lambda _: adopt_handlers())
         return run_server(
             app,
             server,
             link=link,
-            health=health_settings(settings),
+            health=health_settings(config, is_supervised=link is not None),
+            has_metrics=config.metrics,
             loop_factory=loop_factory(),
         )
     except PyasynqError:
@@ -248,9 +245,9 @@ def _work(app: App, settings: dict[str, Any], link: SupervisorLink | None) -> in
         return _EXIT_ERROR
 
 
-def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
-    queues = settings["queues"] or app.default_weights()
-    unserved = [name for name in app.queues if name not in queues]
+def _tell(app: App, config: WorkerConfig) -> None:
+    """Print the served queues, and the queues of tasks that are not served."""
+    unserved = [name for name in app.queues if name not in config.queues]
     if unserved:
         _log.warning(
             "tasks of this app go to queues that this worker does not serve: %s; add them to --queues",
@@ -261,34 +258,15 @@ def _config(app: App, settings: dict[str, Any]) -> ServerConfig:
     else:
         _log.warning("this app declares no tasks; name the modules that do, as in App(..., modules=[...])")
     if is_embedded_in_memory(app.url):
-        if settings["supervised"] is not None:
-            raise click.UsageError(
-                f"{app.address} is a server in the memory of one process, and there are several; "
-                "name a folder, as in embedded://./data"
-            )
         _log.warning(
             "%s is a server in the memory of this worker: what other processes enqueue does not reach it; "
             "name a folder, as in embedded://./data",
             app.address,
         )
-    return ServerConfig(
-        concurrency=settings["concurrency"],
-        prefetch=settings["prefetch"],
-        queues=with_limits(
-            queues, settings["queue_concurrency"], settings["queue_rate"], settings["queue_ordered"]
-        ),
-        strict_priority=settings["strict"],
-        burst=settings["burst"],
-        max_tasks=settings["max_tasks"] or settings["max_tasks_per_child"],
-        shutdown_timeout=settings["shutdown_timeout"],
-        publish_events=settings["publish_events"],
-        executor_processes=settings["executor_processes"],
-        executor_max_tasks=settings["executor_max_tasks"],
-    )
 
 
 def loop_factory() -> Callable[[], AbstractEventLoop] | None:
-    """Return what makes the fastest event loop that is installed, or None for asyncio's own."""
+    """Return the factory of the fastest installed event loop; None for asyncio's own."""
     try:
         import uvloop  # noqa: PLC0415 - an extra
     except ImportError:

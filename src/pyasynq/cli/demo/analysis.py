@@ -1,4 +1,4 @@
-"""What one Python source file says about itself, read from its tokens alone."""
+"""Figures of one Python source file, computed from its tokens alone."""
 
 from __future__ import annotations
 

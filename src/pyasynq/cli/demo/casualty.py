@@ -47,7 +47,7 @@ class Casualty:
         return bool(self.held)
 
     def to_kill(self) -> Kill:
-        """Return what the summary says of it."""
+        """Return the kill for the summary."""
         return Kill(
             worker=self.worker.name,
             pid=self.worker.pid,

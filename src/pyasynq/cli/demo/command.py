@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import io
 import json
 import os
 import signal
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -29,10 +31,10 @@ from pyasynq.cli.demo.text import INDENT, WIDTH, shorten
 from pyasynq.cli.demo.workers import Workers
 from pyasynq.client import Client
 from pyasynq.embedded import EmbeddedServer
-from pyasynq.inspector import Inspector
+from pyasynq.operations import Operator, User
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from pyasynq.cli.demo.display import Display
     from pyasynq.cli.demo.summary import Summary
@@ -45,27 +47,54 @@ _READABLE_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.argument("folder", type=_READABLE_FOLDER, required=False)
 @click.option("--no-kill", is_flag=True, help="Let both workers live.")
 @click.option("--json", "as_json", is_flag=True, help="Print nothing but the summary, as JSON.")
-def demo(folder: Path | None, *, no_kill: bool, as_json: bool) -> None:
+@click.option("--keep", is_flag=True, help="Leave the dashboard and its data open at the end, until Ctrl-C.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8080,
+    show_default=True,
+    help="Where the dashboard is; another port if this one is taken.",
+)
+def demo(folder: Path | None, *, no_kill: bool, as_json: bool, keep: bool, port: int) -> None:
     """See two workers at work, and one of them killed.
 
     They read every Python source file of FOLDER, or of Python's own library.
-    Nothing needs to be installed or running: the demo starts a real Valkey server for itself, kills one of
-    the workers on the way, and proves at the end that no task was lost. It leaves nothing behind.
+    Nothing needs to be installed or running: the demo starts a real Valkey server for itself. It kills one of
+    the workers on the way, proves at the end that no task was lost, and leaves nothing behind.
+    While it runs, its dashboard is open, if the extra `web` is installed.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # bars and ellipses are not in every encoding
     display = choose_display(quiet=as_json)
     try:
-        summary = asyncio.run(_demo((folder or standard_library()).resolve(), display, kill=not no_kill))
+        source = (folder or standard_library()).resolve()
+        summary = asyncio.run(
+            _demo(source, display, _Ending(as_json=as_json, keep=keep), kill=not no_kill, port=port)
+        )
     except asyncio.CancelledError:
         click.echo("Stopped; the workers and the server have ended.", err=True)
         raise SystemExit(_INTERRUPTED) from None
-    if as_json:
-        click.echo(json.dumps(summary.to_json(), indent=2))
-    else:
-        _print_report(summary)
     if summary.violations():
         raise SystemExit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How the demo ends: how its summary is printed, and whether everything stays open."""
+
+    as_json: bool
+    keep: bool
+
+    async def reach(self, summary: Summary, address: str) -> None:
+        """Print the summary; with `keep`, wait to be cancelled."""
+        if self.as_json:
+            click.echo(json.dumps(summary.to_json(), indent=2))
+        else:
+            _print_report(summary)
+        if self.keep:
+            where = f"The dashboard stays open at {address}" if address else "Redis stays open"
+            click.echo(f"\n{where} until Ctrl-C.", err=True)
+            await asyncio.Event().wait()
 
 
 def _print_report(summary: Summary) -> None:
@@ -76,11 +105,35 @@ def _print_report(summary: Summary) -> None:
             click.echo(f"{INDENT}{line}".rstrip())
 
 
-async def _demo(folder: Path, display: Display, *, kill: bool) -> Summary:
+async def _demo(folder: Path, display: Display, ending: _Ending, *, kill: bool, port: int) -> Summary:
     _cancel_on_signals(cast("asyncio.Task[Summary]", asyncio.current_task()))
-    with display, _set_up(folder, display) as (url, sources, workers):
-        async with Client(url) as client, Inspector(url) as inspector:
-            return await Demo(client, inspector, workers.all, sources, display).run(kill=kill)
+    async with contextlib.AsyncExitStack() as stack:
+        with display:
+            url, sources, workers = stack.enter_context(_set_up(folder, display))
+            address = await stack.enter_async_context(_dashboard(url, port, display))
+            async with Client(url) as client, Operator(url, User.local()) as operator:
+                summary = await Demo(client, operator, workers.all, sources, display).run(kill=kill)
+        await ending.reach(summary, address)
+        return summary
+
+
+@contextlib.asynccontextmanager
+async def _dashboard(url: str, port: int, display: Display) -> AsyncIterator[str]:
+    """Serve the dashboard of the demo; give its address, or an empty one if the extra `web` is missing."""
+    if any(importlib.util.find_spec(name) is None for name in ("starlette", "jinja2", "uvicorn")):
+        yield ""
+        return
+    from pyasynq.cli.web import serve_beside  # noqa: PLC0415 - only where the extra is installed
+    from pyasynq.web import dashboard  # noqa: PLC0415 - as above
+
+    serving, bound = await serve_beside(dashboard(url, title="demo", environment=("DEMO", "amber")), port)
+    address = f"http://127.0.0.1:{bound}/"
+    display.say(f"Its dashboard is open at {address}")
+    try:
+        yield address
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
 
 
 def _cancel_on_signals(task: asyncio.Task[Summary]) -> None:

@@ -17,7 +17,7 @@ _PLAIN_INTERVAL_SECONDS: Final = 2.0
 
 
 class Display(Protocol):
-    """Where the demo's news and pictures go, for the time of a `with` block."""
+    """Output of the demo's news and pictures, for the time of a `with` block."""
 
     def __enter__(self) -> Self:
         """Begin to show."""

@@ -62,6 +62,6 @@ def worker_line(worker: WorkerView) -> str:
 
 
 def lease_line(lease: LeaseView) -> str:
-    """Return the line of one lease that nobody renews any more."""
+    """Return the line of one lease that is no longer renewed."""
     left = f"{lease.seconds_left:3.0f} s left" if lease.seconds_left > 0 else "over, to be recovered"
     return f"  {shorten(lease.name, 36):<36}  {bar(lease.seconds_left / LEASE_SECONDS, 15)}  {left}"

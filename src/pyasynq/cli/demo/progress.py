@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: one immutable snapshot for each look at Redis."""
+"""Progress of the demo: one immutable snapshot for each look at Redis."""
 
 from __future__ import annotations
 

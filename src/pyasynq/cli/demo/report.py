@@ -55,7 +55,7 @@ def report(summary: Summary) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def next_steps() -> list[str]:
-    """Return what to try after the demo, with commands that work where the environment is not activated."""
+    """Return suggestions for after the demo; the commands need no activated environment."""
     return _NEXT_STEPS.format(python=_typed("python"), pyasynq=_typed("pyasynq")).splitlines()
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyasynq.cli.demo.workers import Worker
     from pyasynq.client import Client
     from pyasynq.info import QueueInfo
-    from pyasynq.inspector import Inspector
+    from pyasynq.operations import Operator
     from pyasynq.task import TaskInfo
 
 _KILL_AT_SHARE: Final = 0.1
@@ -37,18 +37,18 @@ class DemoError(PyasynqError):
 
 
 class Demo:
-    """One run, on workers that have been started. All that it knows of Redis, the inspector has told it."""
+    """One run, on workers that have been started. All that it knows of Redis, the operator has told it."""
 
     def __init__(
         self,
         client: Client,
-        inspector: Inspector,
+        operator: Operator,
         workers: Sequence[Worker],
         sources: Sources,
         display: Display,
     ) -> None:
         self._client = client
-        self._inspector = inspector
+        self._operator = operator
         self._workers = workers
         self._sources = sources
         self._display = display
@@ -67,7 +67,7 @@ class Demo:
         started = time.monotonic()
         enqueued = await self._enqueue()
         while True:
-            queue = await self._inspector.queue_info(QUEUE)
+            queue = await self._operator.queue(QUEUE)
             active = await self._active()
             self._note_recovery(active)
             snapshot = self._snapshot(time.monotonic() - started, len(enqueued), queue, active)
@@ -83,7 +83,7 @@ class Demo:
         pids = {worker.pid: worker for worker in self._workers}
         deadline = time.monotonic() + _WORKERS_READY_SECONDS
         while len(self._worker_of_server) < len(self._workers):
-            servers = await self._inspector.servers()
+            servers = await self._operator.servers()
             self._worker_of_server = {server.id: pids[server.pid] for server in servers if server.pid in pids}
             for worker in self._workers:
                 if worker.exit_code is not None or time.monotonic() > deadline:
@@ -109,7 +109,7 @@ class Demo:
         return [result.task_id for result in results if result.task_id]
 
     async def _active(self) -> list[TaskInfo]:
-        return await self._inspector.list_tasks(QUEUE, TaskState.ACTIVE, page_size=_PAGE_SIZE)
+        return await self._operator.tasks(QUEUE, TaskState.ACTIVE, page_size=_PAGE_SIZE)
 
     def _held_by(self, worker: Worker, active: Sequence[TaskInfo]) -> list[TaskInfo]:
         return [task for task in active if self._worker_of_server.get(task.server_id) is worker]
@@ -124,7 +124,7 @@ class Demo:
         self._display.say(
             f"{victim.name} (pid {victim.pid}) is killed with SIGKILL, {percent(share)} is done."
         )
-        self._display.say(f"It holds {len(held)} tasks; nobody renews their leases, which now run down.")
+        self._display.say(f"It holds {len(held)} tasks, whose leases are no longer renewed and run down.")
 
     def _note_recovery(self, active: Sequence[TaskInfo]) -> None:
         casualty = self._casualty
@@ -173,7 +173,7 @@ class Demo:
 
     async def _sum_up(self, enqueued: Sequence[str], seconds: float) -> Summary:
         remains = Remains(
-            queue=await self._inspector.queue_info(QUEUE),
+            queue=await self._operator.queue(QUEUE),
             completed=await self._all_tasks(TaskState.COMPLETED),
             archived=await self._all_tasks(TaskState.ARCHIVED),
         )
@@ -184,7 +184,7 @@ class Demo:
         tasks: list[TaskInfo] = []
         while True:
             page = 1 + len(tasks) // _PAGE_SIZE
-            found = await self._inspector.list_tasks(QUEUE, state, page=page, page_size=_PAGE_SIZE)
+            found = await self._operator.tasks(QUEUE, state, page=page, page_size=_PAGE_SIZE)
             tasks.extend(found)
             if len(found) < _PAGE_SIZE:
                 return tasks

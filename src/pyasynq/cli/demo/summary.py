@@ -1,4 +1,4 @@
-"""What is left in Redis when the demo is over, and whether it proves that nothing was lost."""
+"""Proof from Redis, at the end of the demo, that no task was lost."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A worker that was killed, and what became of the tasks that it held. Seconds count from the kill."""
+    """A worker that was killed, and the fate of its tasks. Seconds count from the kill."""
 
     worker: str
     pid: int
     at_share: float
-    """How much of the work was finished then, from 0 to 1."""
+    """Share of the work that was finished at the kill, from 0 to 1."""
     held: frozenset[str]
     """Ids of the tasks that were active in its name after its death."""
     first_back: float | None
@@ -75,7 +75,7 @@ class Summary:
         return len(self.enqueued - self.found)
 
     def violations(self) -> list[str]:
-        """Return what contradicts "each task ended exactly once, and none was lost"; empty is the proof."""
+        """Return violations of "each task ended exactly once, and none was lost"; none is the proof."""
         planted = [failure for failure in self.failures if failure.is_planted]
         queue, attempts = self.queue, self.queue.processed_total
         ended = queue.completed + queue.archived
@@ -120,7 +120,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What was read from Redis after the last outcome."""
+    """State of Redis after the last outcome."""
 
     queue: QueueInfo
     completed: Sequence[TaskInfo]

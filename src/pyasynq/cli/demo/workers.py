@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONCURRENCY: Final = 8
-"""Tasks that each worker holds at a time: few, so that the work is far from its end when one is killed."""
+"""Number of tasks that each worker holds at a time: small, so that much work is left when one is killed."""
 
 _STOP_SECONDS: Final = 10.0
 _QUOTED_LINES: Final = 15

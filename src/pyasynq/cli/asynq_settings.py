@@ -1,0 +1,103 @@
+"""Settings of Asynq's command from its environment variables and its file, for people who come from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pyasynq._visible_text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TEXTS: Final = ("uri", "password", "username", "cluster_addrs", "tls_server")
+_FLAGS: Final = ("cluster", "tls", "insecure")
+_NAMES: Final = (*_TEXTS, *_FLAGS, "db")
+_PLACES: Final = ("URI", "CLUSTER", "CLUSTER_ADDRS")
+"""Variables that name a Redis. Without one of them, `USERNAME` and `PASSWORD` belong to other programs."""
+_TRUE: Final = frozenset({"1", "t", "true"})
+_LARGEST: Final = 100_000
+
+
+def read_asynq_settings(path: str | None) -> dict[str, Any]:
+    """Return the settings by the names of Asynq's flags: the variables, then the file; none if neither is.
+
+    Args:
+        path: of the file; None is `.asynq.yaml` in the home folder, which need not exist.
+
+    Raises:
+        click.ClickException: for a file that cannot be read, or a value that cannot be.
+    """
+    given: dict[str, str] = {}
+    if any(os.environ.get(name) for name in _PLACES):
+        given = {name: value for name in _NAMES if (value := os.environ.get(name.upper()))}
+    return {**_read_file(path), **_check(given, "the environment")}
+
+
+def _read_file(path: str | None) -> dict[str, Any]:
+    file = Path(path) if path is not None else Path.home() / ".asynq.yaml"
+    try:
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(_LARGEST)
+    except FileNotFoundError:
+        if path is None:
+            return {}
+        raise click.ClickException(f"there is no file {visible(file)}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"{visible(file)} cannot be read: {visible(error)}") from error
+    try:
+        content = _parse(text, file.suffix)
+    except ValueError as error:
+        raise click.ClickException(f"{visible(file)} cannot be read: {visible(error)}") from error
+    known = {name.lower(): value for name, value in content.items()}
+    return _check({name: known[name] for name in _NAMES if name in known}, str(file))
+
+
+def _parse(text: str, suffix: str) -> Mapping[str, Any]:
+    """Return the names and values of a file. Raises `ValueError` for what it cannot read."""
+    if suffix == ".toml":
+        return tomllib.loads(text)
+    if suffix == ".json":
+        content = json.loads(text)
+        if not isinstance(content, dict):
+            raise ValueError("it must be an object")
+        return content
+    return _parse_lines(text)
+
+
+def _parse_lines(text: str) -> dict[str, str]:
+    """Return what lines `name: value` say, which is all of YAML that these settings need."""
+    found = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        content = line.split(" #", 1)[0].strip()
+        if not content or content[0] in "#%" or content in {"---", "..."}:
+            continue
+        name, colon, value = content.partition(":")
+        if not colon or line[0].isspace() or (value and not value[0].isspace()):
+            raise ValueError(f"line {number} must have the form  name: value")
+        value = value.strip()
+        if value[:1] in {"'", '"'} and value[-1:] == value[:1] and len(value) > 1:
+            value = value[1:-1]
+        found[name.strip()] = value
+    return found
+
+
+def _check(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return settings with numbers and flags as such; empty ones are left out."""
+    settings: dict[str, Any] = {}
+    for name, value in given.items():
+        text = str(value).strip()
+        if name in _FLAGS:
+            settings[name] = text.lower() in _TRUE
+        elif name == "db":
+            if not text.isdecimal():
+                raise click.ClickException(f"{visible(where)}: db must be a whole number")
+            settings[name] = int(text)
+        else:
+            settings[name] = text
+    return {name: value for name, value in settings.items() if value}

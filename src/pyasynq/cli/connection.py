@@ -1,0 +1,208 @@
+"""Which Redis an operator command works on: a URL, a profile of the user, or the flags of Asynq's command."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode
+
+import click
+
+from pyasynq.cli.asynq_settings import read_asynq_settings
+from pyasynq.cli.completion import complete_profiles
+from pyasynq.errors import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+URL_VARIABLE: Final = "PYASYNQ_REDIS_URL"
+_DEFAULT_URI: Final = "127.0.0.1:6379"
+_COLORS: Final = ("red", "yellow", "green", "blue", "magenta", "cyan", "white")
+_CONFIRMATIONS: Final = ("ask", "type-name")
+_PROFILE_KEYS: Final = ("url", "color", "confirm", "read_only")
+ASYNQ_FLAGS: Final = (
+    *("uri", "db", "password", "username", "cluster", "cluster_addrs", "tls", "tls_server", "insecure"),
+    "config",
+)
+"""Flags of Asynq's command that name a Redis, or a file with these names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One Redis, as the user calls it.
+
+    Attributes:
+        url: may contain a password, so it is never shown.
+        name: of the profile; empty for a plain URL.
+        color: in which questions show the name.
+        confirm: `ask`, or `type-name`: changes of many tasks are confirmed by typing the name.
+        read_only: whether changes are refused.
+    """
+
+    url: str = field(repr=False)
+    name: str = ""
+    color: str = ""
+    confirm: str = "ask"
+    read_only: bool = False
+
+
+def config_file() -> Path:
+    """Return the path of the user's profiles: `pyasynq/config.toml` in the folder for configuration."""
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(folder) / "pyasynq" / "config.toml"
+
+
+def read_profiles(path: Path) -> dict[str, Connection]:
+    """Return the profiles in a file, by name; none if there is no such file.
+
+    Raises:
+        click.ClickException: for a file that cannot be read, and for a profile that cannot be.
+    """
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise click.ClickException(f"{path} cannot be read: {error}") from error
+    profiles = content.get("redis", {})
+    if not isinstance(profiles, dict) or not all(isinstance(one, dict) for one in profiles.values()):
+        raise click.ClickException(f"{path}: write each profile as a table, as in [redis.prod]")
+    return {name: _read_profile(path, name, values) for name, values in profiles.items()}
+
+
+def _read_profile(path: Path, name: str, values: Mapping[str, Any]) -> Connection:
+    where = f"{path}, [redis.{name}]"
+    for key in values:
+        if key not in _PROFILE_KEYS:
+            raise click.ClickException(f"{where}: there is no setting {key!r}{nearest(key, _PROFILE_KEYS)}")
+    url = values.get("url")
+    if not isinstance(url, str) or "://" not in url:
+        raise click.ClickException(
+            f'{where}: url must be a Redis URL, as in url = "redis://localhost:6379/0"'
+        )
+    color, confirm = values.get("color", ""), values.get("confirm", "ask")
+    if color not in ("", *_COLORS):
+        raise click.ClickException(f"{where}: color must be one of {', '.join(_COLORS)}")
+    if confirm not in _CONFIRMATIONS:
+        raise click.ClickException(f"{where}: confirm must be one of {', '.join(_CONFIRMATIONS)}")
+    read_only = values.get("read_only", False)
+    if not isinstance(read_only, bool):
+        raise click.ClickException(f"{where}: read_only must be true or false")
+    return Connection(url, name, color, confirm, read_only)
+
+
+def find_connection(redis: str | None, flags: Mapping[str, Any]) -> Connection:
+    """Return the Redis that the options name; without any, that of the environment or of Asynq's file.
+
+    Raises:
+        click.UsageError: for options that contradict each other, an unknown profile, or none of all these.
+        click.ClickException: for a file of profiles or of Asynq's settings that cannot be read.
+    """
+    given = {name: value for name, value in flags.items() if value}
+    if given and redis:
+        names = ", ".join(f"--{name}" for name in given)
+        raise click.UsageError(f"--redis and {names} name a Redis each; give one of them")
+    if given:
+        return Connection(asynq_url({**read_asynq_settings(given.pop("config", None)), **given}))
+    reference = redis or os.environ.get(URL_VARIABLE)
+    if not reference:
+        settings = read_asynq_settings(None)
+        if settings:
+            return Connection(asynq_url(settings))
+        raise click.UsageError(
+            "which Redis? Give --redis redis://localhost:6379/0 or the name of a profile, "
+            f"or set {URL_VARIABLE} in the environment"
+        )
+    if "://" in reference:
+        return Connection(reference)
+    profiles = read_profiles(config_file())
+    if reference not in profiles:
+        known = f"there are: {', '.join(profiles)}" if profiles else f"{config_file()} has none"
+        raise click.UsageError(f"there is no profile {reference!r}{nearest(reference, profiles)}; {known}")
+    return profiles[reference]
+
+
+def asynq_url(flags: Mapping[str, Any]) -> str:
+    """Return the URL that flags of Asynq's command stand for (`--uri HOST:PORT --db 2 --tls_server NAME`)."""
+    server_name = flags.get("tls_server")
+    has_tls = bool(server_name or flags.get("tls"))
+    is_cluster = bool(flags.get("cluster"))
+    hosts = flags.get("cluster_addrs") or ",".join(f"127.0.0.1:{port}" for port in range(7000, 7006))
+    address = hosts if is_cluster else flags.get("uri") or _DEFAULT_URI
+    scheme = ("rediss" if has_tls else "redis") + ("-cluster" if is_cluster else "")
+    login = ""
+    if flags.get("username") or flags.get("password"):
+        login = (
+            f"{quote(flags.get('username') or '', safe='')}:{quote(flags.get('password') or '', safe='')}@"
+        )
+    parameters = {}
+    if server_name:
+        parameters["ssl_server_hostname"] = server_name
+    if has_tls and flags.get("insecure"):
+        parameters["ssl_cert_reqs"] = "none"
+    database = "" if is_cluster else f"/{flags.get('db') or 0}"
+    return f"{scheme}://{login}{address}{database}" + (f"?{urlencode(parameters)}" if parameters else "")
+
+
+_OTHER_COMMANDS: Final = frozenset({"completion", "demo", "metrics", "scheduler", "version", "web", "worker"})
+"""Commands that are not operators' ones: they have no Redis, or one of the app's."""
+_FLAG_OPTIONS: Final = (
+    click.option("-u", "--uri", metavar="HOST:PORT", hidden=True),
+    click.option("-n", "--db", type=click.IntRange(min=0), metavar="NUMBER", hidden=True),
+    click.option("-p", "--password", metavar="TEXT", hidden=True),
+    click.option("-U", "--username", metavar="TEXT", hidden=True),
+    click.option("--cluster", is_flag=True, hidden=True),
+    click.option("--cluster_addrs", "--cluster-addrs", metavar="HOST:PORT,...", hidden=True),
+    click.option("--tls", is_flag=True, hidden=True),
+    click.option("--tls_server", "--tls-server", metavar="NAME", hidden=True),
+    click.option("--insecure", is_flag=True, hidden=True),
+    click.option("--config", metavar="FILE", hidden=True),
+)
+_redis_option = click.option(
+    "--redis",
+    metavar="URL|PROFILE",
+    shell_complete=complete_profiles,
+    help=f"Which Redis: a URL, or a profile of your configuration file. [env: {URL_VARIABLE}]",
+)
+
+
+def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed((_redis_option, *_FLAG_OPTIONS)):
+        command = option(command)
+    return command
+
+
+def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that name a Redis, as one argument `connection`.
+
+    What is given before the command, as in `pyasynq --redis prod queue ls`, holds unless the command has it.
+    """
+
+    @_with_options
+    @functools.wraps(command)
+    def wrapped(*args: Any, redis: str | None, **kwargs: Any) -> Any:
+        flags = {name: kwargs.pop(name) for name in ASYNQ_FLAGS}
+        before = click.get_current_context().find_root().params
+        if not redis and not any(flags.values()):
+            redis, flags = before.get("redis"), {name: before.get(name) for name in ASYNQ_FLAGS}
+        return command(*args, connection=find_connection(redis, flags), **kwargs)
+
+    return wrapped
+
+
+def global_connection_options(group: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the group of all commands the same options; each operator command reads them from its root."""
+
+    @_with_options
+    @functools.wraps(group)
+    def wrapped(**given: Any) -> Any:
+        command = click.get_current_context().invoked_subcommand
+        if any(given.values()) and command in _OTHER_COMMANDS:
+            raise click.UsageError(f"this option has another meaning here: give it after  pyasynq {command}")
+        return group()
+
+    return wrapped

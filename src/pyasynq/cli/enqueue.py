@@ -1,0 +1,139 @@
+"""The command `pyasynq enqueue`, which is also `pyasynq task enqueue`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import click
+
+from pyasynq._visible_text import visible
+from pyasynq.cli.actions import DURATION, TIME, reason_option
+from pyasynq.cli.completion import complete_types
+from pyasynq.cli.nouns import OperatorCommand
+from pyasynq.cli.operator_command import operator_command
+from pyasynq.cli.records import describe_task, tasks_view
+from pyasynq.options import EnqueueOptions
+from pyasynq.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq.cli.operator_command import Session
+
+DEFAULT_QUEUE: Final = "default"
+
+
+def enqueue_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command Asynq's options of a task. Only what is given is passed on."""
+    options = (
+        click.option(
+            "-q", "--queue", metavar="NAME", default=DEFAULT_QUEUE, show_default=True, help="Its queue."
+        ),
+        click.option("--id", "task_id", metavar="ID", help="Its id, instead of a random one."),
+        click.option(
+            "--retry", "--max-retry", "max_retry", type=click.IntRange(min=0), help="Retries that it has."
+        ),
+        click.option("--timeout", type=DURATION, help="How long an attempt may take."),
+        click.option("--deadline", type=TIME, help="Until when it must end."),
+        click.option("--unique", type=DURATION, help="How long no equal task may be enqueued."),
+        click.option("--process-at", "--process_at", "process_at", type=TIME, help="When it is due."),
+        click.option(
+            "--process-in", "--process_in", "process_in", type=DURATION, help="After what time it is due."
+        ),
+        click.option("--retention", type=DURATION, help="How long it is kept after its success."),
+        click.option("--group", metavar="NAME", help="The group that it joins."),
+        click.option(
+            "-H",
+            "--header",
+            "headers",
+            metavar="NAME=VALUE",
+            multiple=True,
+            help="A header; may be repeated.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.command(
+    cls=OperatorCommand,
+    examples=(
+        """pyasynq enqueue email:deliver '{"user_id": 42, "template": "welcome"}'""",
+        "pyasynq enqueue report:render --file arguments.json --queue reports --process-in 1h",
+        "generate | pyasynq enqueue image:resize --file -",
+    ),
+)
+@click.argument("task_type", metavar="TYPE", required=False, shell_complete=complete_types)
+@click.argument("payload", required=False)
+@click.option("-t", "--type_name", "--type-name", "type_name", hidden=True)
+@click.option("-l", "--payload", "payload_option", hidden=True)
+@click.option("--file", "file", metavar="PATH", help="Read the payload from a file; - is stdin.")
+@click.option("--raw", is_flag=True, help="The payload need not be JSON.")
+@enqueue_options
+@reason_option
+@operator_command
+async def enqueue(
+    session: Session, task_type: str | None, payload: str | None, queue: str, reason: str, **options: Any
+) -> None:
+    """Enqueue a task of a type, with a payload in JSON."""
+    name = task_type or options.pop("type_name")
+    text = payload if payload is not None else options.pop("payload_option")
+    if not name:
+        raise click.UsageError("a task of which type? Write  pyasynq enqueue TYPE PAYLOAD")
+    data = read_payload(text, options.pop("file"), raw=options.pop("raw"))
+    options["headers"] = parse_headers(options["headers"])
+    known = EnqueueOptions.__annotations__
+    given = {key: value for key, value in options.items() if value is not None and key in known}
+    task = Task(name, data, **cast("EnqueueOptions", given))
+    info = await session.operator.enqueue(queue, task, reason=reason)
+    if session.printer.is_for_people:
+        click.echo(f"Enqueued task {visible(info.id)} to queue {visible(info.queue)}.")
+    else:
+        session.printer.records(tasks_view(), [describe_task(info)])
+
+
+def read_payload(text: str | None, file: str | None, *, raw: bool) -> bytes | None:
+    """Return the payload from an argument or a file; None if there is neither.
+
+    Raises:
+        click.UsageError: for both, for a file that cannot be read, and for what is not JSON unless `raw`.
+    """
+    if text is not None and file is not None:
+        raise click.UsageError("give the payload or --file, not both")
+    if file is not None:
+        try:
+            data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        except OSError as error:
+            raise click.UsageError(f"{file} cannot be read: {error.strerror}") from error
+    elif text is not None:
+        data = text.encode("utf-8", "surrogateescape")
+    else:
+        return None
+    if not raw:
+        try:
+            json.loads(data)
+        except ValueError as error:
+            place = f" at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
+            raise click.UsageError(
+                f"the payload is not JSON{place}; with --raw it may be any bytes"
+            ) from None
+    return data
+
+
+def parse_headers(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Return headers from `NAME=VALUE`.
+
+    Raises:
+        click.UsageError: for one without a name or an equals sign.
+    """
+    headers = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name:
+            raise click.UsageError("write a header as NAME=VALUE")
+        headers[name] = value
+    return headers

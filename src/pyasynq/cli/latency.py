@@ -1,0 +1,193 @@
+"""The command `pyasynq latency`: how long tasks waited and ran, from the statistics of workers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pyasynq._human_text import counted, duration
+from pyasynq._visible_text import visible
+from pyasynq.cli.actions import DURATION
+from pyasynq.cli.completion import complete_queues, complete_types
+from pyasynq.cli.nouns import OperatorCommand
+from pyasynq.cli.operator_command import operator_command
+from pyasynq.cli.output.fields import Field, Kind, View
+from pyasynq.cli.output.progress import bar
+from pyasynq.telemetry import ATTEMPT_SECONDS, AttemptCounts, sum_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyasynq.cli.operator_command import Session
+    from pyasynq.cli.records import Record
+    from pyasynq.telemetry import AttemptSeries, Histogram, SeriesPoint
+
+_TEN_MINUTES: Final = 600
+_DAY: Final = 86_400
+_TEN_MINUTES_KEPT: Final = 72 * 3_600
+"""Seconds for which counts of ten minutes are kept; days are kept for longer."""
+_BAR_CELLS: Final = 30
+_SHARES: Final = (0.5, 0.95, 0.99)
+
+
+def _quantile(name: str, heading: str, about: str, *, is_wide: bool = False) -> Field:
+    return Field(name, Kind.DURATION, about, heading, is_wide=is_wide, is_optional=True)
+
+
+_FIGURES: Final = (
+    Field("attempts", Kind.COUNT, "Attempts that ended.", "ATTEMPTS"),
+    Field(
+        "failed",
+        Kind.COUNT,
+        "Attempts that failed.",
+        "FAILED",
+        color=lambda failed: "red" if failed else None,
+    ),
+    Field(
+        "error_rate",
+        Kind.SHARE,
+        "Failures among successes and failures.",
+        "ERRORS",
+        is_wide=True,
+        is_optional=True,
+    ),
+    _quantile("wait_p50", "WAIT P50", "Half of the tasks waited at most this long."),
+    _quantile("wait_p95", "P95", "95 % of the tasks waited at most this long."),
+    _quantile("wait_p99", "P99", "99 % of the tasks waited at most this long.", is_wide=True),
+    _quantile("run_p50", "RUN P50", "Half of the attempts ran at most this long."),
+    _quantile("run_p95", "P95", "95 % of the attempts ran at most this long."),
+    _quantile("run_p99", "P99", "99 % of the attempts ran at most this long.", is_wide=True),
+    Field(
+        "timed_out", Kind.COUNT, "Attempts that reached their timeout or deadline.", "TIMED OUT", is_wide=True
+    ),
+)
+_QUEUE: Final = Field("queue", Kind.TEXT, "Name of the queue.", "QUEUE", shrinks=True)
+_TYPE: Final = Field(
+    "type", Kind.TEXT, "Task type; `_other` is all beyond the first 50 of a queue.", "TYPE", shrinks=True
+)
+_EMPTY: Final = "No attempts were counted: workers count with  --statistics."
+
+LATENCY: Final = View("latency", "type", (_QUEUE, _TYPE, *_FIGURES), _EMPTY)
+SERIES: Final = View(
+    "latency-series",
+    "at",
+    (Field("at", Kind.TIME, "When the step begins.", "BEGAN"), _QUEUE, _TYPE, *_FIGURES),
+    _EMPTY,
+)
+
+
+@click.command(
+    cls=OperatorCommand,
+    examples=(
+        "pyasynq latency",
+        "pyasynq latency mail --since 24h -o wide",
+        "pyasynq latency mail --type email:deliver --histogram",
+        "pyasynq latency mail --series -o csv",
+    ),
+)
+@click.argument("queues", metavar="[QUEUE]...", nargs=-1, shell_complete=complete_queues)
+@click.option(
+    "--type",
+    "types",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_types,
+    help="Only this type; may be repeated.",
+)
+@click.option(
+    "--since", type=DURATION, default="1h", show_default=True, help="How far to look back, to 90 days."
+)
+@click.option("--series", "as_series", is_flag=True, help="Print each ten minutes, or each day, by itself.")
+@click.option("--histogram", is_flag=True, help="Draw how run times and waits are spread, for people.")
+@operator_command
+async def latency(
+    session: Session,
+    queues: Sequence[str],
+    types: Sequence[str],
+    since: float,
+    *,
+    as_series: bool,
+    histogram: bool,
+) -> None:
+    """Show how long tasks waited and ran, by queue and type, as far as workers count it."""
+
+    async def read() -> list[AttemptSeries]:
+        return await session.operator.attempt_series(
+            queues or None,
+            since=datetime.now(UTC) - timedelta(seconds=since),
+            step=_TEN_MINUTES if since <= _TEN_MINUTES_KEPT else _DAY,
+            types=types or None,
+        )
+
+    async def gather() -> list[Record]:
+        found = await read()
+        if as_series:
+            return [
+                describe_point(series, point)
+                for series in found
+                for point in sorted(series.points, key=lambda one: one.at)
+            ]
+        return describe_series(found)
+
+    if histogram and session.printer.is_for_people:
+        counts = sum_counts(one.total for one in await read())
+        where = ", ".join(map(visible, (*queues, *types))) or "all queues"
+        click.echo(draw_histograms(counts, where), nl=False)
+        return
+    await session.show(SERIES if as_series else LATENCY, gather)
+
+
+def describe_series(found: Iterable[AttemptSeries]) -> list[Record]:
+    """Return a record for each queue and type, that with the most attempts first."""
+    totals: dict[tuple[str, str], AttemptCounts] = defaultdict(AttemptCounts)
+    for series in found:
+        totals[series.queue, series.type] += series.total
+    records = [_figures(queue, task_type, counts) for (queue, task_type), counts in totals.items()]
+    return sorted(records, key=lambda one: (-one["attempts"], one["queue"], one["type"]))
+
+
+def describe_point(series: AttemptSeries, point: SeriesPoint) -> Record:
+    """Return the record of one step of a series."""
+    return {"at": point.at, **_figures(series.queue, series.type, point.counts)}
+
+
+def _figures(queue: str, task_type: str, counts: AttemptCounts) -> Record:
+    waits, runs = (
+        [histogram.quantile(share) for share in _SHARES] for histogram in (counts.wait, counts.run)
+    )
+    return {
+        "queue": queue,
+        "type": task_type,
+        "attempts": counts.ended,
+        "failed": counts.failed,
+        "error_rate": counts.failure_ratio,
+        **dict(zip(("wait_p50", "wait_p95", "wait_p99"), waits, strict=True)),
+        **dict(zip(("run_p50", "run_p95", "run_p99"), runs, strict=True)),
+        "timed_out": counts.timed_out,
+    }
+
+
+def draw_histograms(counts: AttemptCounts, where: str) -> str:
+    """Return two bar charts in text: of the waits and of the run times."""
+    if not counts.ended:
+        return f"{_EMPTY}\n"
+    head = f"{counted(counts.ended, 'attempt')} in {where}"
+    return f"{head}\n\nWaited\n{_draw(counts.wait)}\nRan\n{_draw(counts.run)}"
+
+
+def _draw(histogram: Histogram) -> str:
+    """Return a line for each bucket from the first to the last one that is not empty."""
+    filled = [at for at, count in enumerate(histogram.counts) if count]
+    if not filled:
+        return "  not known\n"
+    most, total = max(histogram.counts), histogram.total
+    lines = []
+    for at in range(filled[0], filled[-1] + 1):
+        is_last = at == len(ATTEMPT_SECONDS)
+        bound = f"> {duration(ATTEMPT_SECONDS[-1])}" if is_last else f"≤ {duration(ATTEMPT_SECONDS[at])}"
+        count = histogram.counts[at]
+        lines.append(f"{bound:>10}  {bar(count / most, _BAR_CELLS)}  {count:>9,}  {count / total:>6.1%}\n")
+    return "".join(lines)

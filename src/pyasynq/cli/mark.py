@@ -1,0 +1,84 @@
+"""The command `pyasynq mark`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pyasynq._visible_text import visible
+from pyasynq.cli.actions import DURATION, TIME
+from pyasynq.cli.nouns import OperatorCommand
+from pyasynq.cli.operator_command import operator_command
+from pyasynq.cli.output.fields import Field, Kind, View
+
+if TYPE_CHECKING:
+    from pyasynq.cli.operator_command import Session
+    from pyasynq.cli.records import Record
+    from pyasynq.telemetry import Mark
+
+MARKS: Final = View(
+    "mark-list",
+    "id",
+    (
+        Field("id", Kind.TEXT, "Id of the mark.", "MARK"),
+        Field("at", Kind.TIME, "When it happened.", "WHEN"),
+        Field("by", Kind.TEXT, "The user who set it; empty if that is not known.", "BY", shrinks=True),
+        Field("text", Kind.TEXT, "What happened.", "TEXT", shrinks=True),
+    ),
+    "No marks.",
+)
+
+
+def describe_mark(mark: Mark) -> Record:
+    """Return the record of a mark."""
+    return {"id": mark.id, "at": mark.at, "by": mark.by, "text": mark.text}
+
+
+@click.command(
+    cls=OperatorCommand,
+    examples=(
+        'pyasynq mark "deploy abc123"',
+        'pyasynq mark "provider was down" --at 2026-11-25T14:05:00Z',
+        "pyasynq mark --list --since 7d",
+    ),
+)
+@click.argument("text", required=False)
+@click.option("--at", type=TIME, help="When it happened; now unless given.")
+@click.option("--list", "is_list", is_flag=True, help="List the marks.")
+@click.option(
+    "--since", type=DURATION, default="7d", show_default=True, help="With --list: how far to look back."
+)
+@click.option("--remove", metavar="MARK", help="Remove the mark with this id.")
+@operator_command
+async def mark(
+    session: Session,
+    text: str | None,
+    at: datetime | None,
+    since: float,
+    remove: str | None,
+    *,
+    is_list: bool,
+) -> None:
+    """Mark a time in all charts, such as a deployment; list and remove marks."""
+    if sum((text is not None, is_list, remove is not None)) != 1:
+        raise click.UsageError("give the text of a mark, or --list, or --remove MARK")
+    if remove is not None:
+        if not await session.operator.remove_mark(remove):
+            raise click.ClickException(f"there is no mark {visible(remove)}; pyasynq mark --list has the ids")
+        click.echo(f"Removed mark {visible(remove)}.", err=True)
+        return
+    if text is not None:
+        made = await session.operator.add_mark(text, at=at)
+        if session.printer.is_for_people:
+            click.echo(f"Marked {session.printer.moment().exact(made.at)}: {visible(made.text)}", err=True)
+        else:
+            session.printer.records(MARKS, [describe_mark(made)])
+        return
+
+    async def gather() -> list[Record]:
+        marks = await session.operator.marks(datetime.now(UTC) - timedelta(seconds=since))
+        return [describe_mark(one) for one in reversed(marks)]
+
+    await session.show(MARKS, gather)

@@ -1,0 +1,115 @@
+"""The command `pyasynq metrics`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import click
+
+from pyasynq._background.plain_http import Answer, PlainHttp
+from pyasynq._visible_text import visible
+from pyasynq.app import App
+from pyasynq.cli.connection import connection_options
+from pyasynq.cli.nouns import OperatorCommand
+from pyasynq.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq._background.plain_http import Request
+    from pyasynq.cli.connection import Connection
+    from pyasynq.metrics import QueueMetrics
+
+
+@click.command(
+    cls=OperatorCommand,
+    examples=(
+        "pyasynq metrics --redis redis://localhost:6379/0 --port 9876",
+        "pyasynq metrics --queues 'mail*' --no-memory",
+    ),
+)
+@click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on.")  # noqa: S104 - scrapers come from elsewhere
+@click.option("--port", type=click.IntRange(0, 65_535), default=9876, show_default=True)
+@click.option("--queues", metavar="PATTERN", multiple=True, help="Queues that are shown; may be repeated.")
+@click.option(
+    "--max-queues",
+    type=click.IntRange(min=1),
+    default=1_000,
+    show_default=True,
+    help="Number of queues that are told apart; the others are added up under _other.",
+)
+@click.option(
+    "--memory/--no-memory",
+    default=True,
+    show_default=True,
+    help="Estimate the memory of queues, of 50 in each reading.",
+)
+@click.option(
+    "--attention", is_flag=True, help="Also expose what needs attention, which takes one more reading."
+)
+@connection_options
+def metrics(
+    connection: Connection,
+    *,
+    host: str,
+    port: int,
+    queues: tuple[str, ...],
+    max_queues: int,
+    memory: bool,
+    attention: bool,
+) -> None:
+    """Answer scrapes of Prometheus at /metrics with the metrics of all queues.
+
+    Redis is read only when it is scraped, and for at most 2 % of the time. While Redis is away,
+    pyasynq_redis_up is 0.
+    """
+    from pyasynq.metrics import QueueMetrics  # noqa: PLC0415 - of this command alone
+
+    listener = _listen(host, port)
+    port = int(listener.getsockname()[1])
+    shown = f"[{host}]" if ":" in host else host
+    address = visible(App(connection.url).address)
+    click.echo(f"Metrics of {address} are at http://{shown}:{port}/metrics  (Ctrl-C stops it)", err=True)
+
+    def make() -> QueueMetrics:
+        return QueueMetrics(
+            connection.url, queues=queues or "*", max_queues=max_queues, memory=memory, attention=attention
+        )
+
+    asyncio.run(_serve(listener, make))
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigurationError(f"scrapes cannot be answered at {host} port {port}: {error}") from None
+
+
+async def _serve(listener: socket.socket, make: Callable[[], QueueMetrics]) -> None:
+    """Answer until INT or TERM."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with make() as source:
+
+        async def respond(request: Request) -> Answer:
+            if request.path != "/metrics":
+                return Answer(404, b"only /metrics exists\n", "text/plain; charset=utf-8")
+            content_type, body = await source.render(request.headers.get("accept", ""))
+            _report(source)
+            return Answer(200, body, content_type)
+
+        server = await PlainHttp(respond).start(listener)
+        await stopped.wait()
+        server.close()
+
+
+def _report(source: QueueMetrics) -> None:
+    """Say on standard error why Redis could not be read."""
+    if source.error is not None:
+        click.echo(f"Redis could not be read: {visible(source.error)}", err=True)

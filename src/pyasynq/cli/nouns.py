@@ -1,0 +1,59 @@
+"""Groups of commands under a noun: `pyasynq queue list`, with aliases and suggestions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pyasynq.errors import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class OperatorCommand(click.Command):
+    """A command whose help shows examples before its options.
+
+    Args:
+        examples: lines as one types them.
+    """
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, then the options."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+        super().format_options(ctx, formatter)
+
+
+class NounGroup(click.Group):
+    """Commands under a noun. Asynq's other names for a command work as well.
+
+    Args:
+        aliases: the command that each alias stands for.
+    """
+
+    command_class = OperatorCommand
+
+    def __init__(self, *args: Any, aliases: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._aliases = aliases or {}
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command by its name or an alias."""
+        return super().get_command(ctx, self._aliases.get(cmd_name, cmd_name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or name the one most like it."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            known = [*self.commands, *self._aliases]
+            ctx.fail(f"there is no command {args[0]!r}{nearest(args[0], known)}")
+        return super().resolve_command(ctx, args)

@@ -1,0 +1,163 @@
+"""Frame of operator commands: one operator, one printer, and errors as one sentence with an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import re
+import signal
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pyasynq._exit_codes import (
+    EXIT_ABORTED,
+    EXIT_CLEAN,
+    EXIT_FAILED,
+    EXIT_REFUSED,
+    EXIT_UNREACHABLE,
+)
+from pyasynq._visible_text import escape_json, visible, visible_lines
+from pyasynq.cli.connection import Connection, connection_options
+from pyasynq.cli.output.printer import Printer, output_options
+from pyasynq.errors import (
+    PermissionDeniedError,
+    PyasynqError,
+    RedisAuthenticationError,
+    RedisPermissionError,
+    RedisUnavailableError,
+    ReplyLostError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from pyasynq.cli.output.fields import View
+    from pyasynq.operations import Operator
+
+_CLEAR: Final = "\x1b[H\x1b[J"
+"""Moves the cursor to the top left and clears the screen below it (ECMA-48, CUP and ED)."""
+_DEFAULT_WATCH: Final = 2.0
+_EXIT_CODES: Final[tuple[tuple[type[PyasynqError], int], ...]] = (
+    (RedisUnavailableError, EXIT_UNREACHABLE),
+    (RedisAuthenticationError, EXIT_UNREACHABLE),
+    (ReplyLostError, EXIT_UNREACHABLE),
+    (RedisPermissionError, EXIT_REFUSED),
+    (PermissionDeniedError, EXIT_REFUSED),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Context of an operator command.
+
+    Attributes:
+        operator: of the person at this terminal.
+        connection: which Redis it works on.
+        printer: how the result is printed.
+        watch: seconds between two looks; None looks once.
+    """
+
+    operator: Operator
+    connection: Connection
+    printer: Printer
+    watch: float | None = None
+
+    async def show(self, view: View, gather: Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]) -> None:
+        """Print records once, or again and again: redrawn on a terminal, else as JSON lines of changes."""
+        if self.watch is None:
+            self.printer.records(view, await gather())
+            return
+        seen: dict[Any, str] = {}
+        while True:
+            records = await gather()
+            if sys.stdout.isatty():
+                click.echo(_CLEAR + self.printer.format_records(view, records), nl=False, color=True)
+            else:
+                self._print_changes(view, records, seen)
+            await asyncio.sleep(self.watch)
+
+    def _print_changes(self, view: View, records: Sequence[Mapping[str, Any]], seen: dict[Any, str]) -> None:
+        lines = Printer("jsonl", self.printer.fields)
+        for record in records:
+            line = lines.format_records(view, [record])
+            if seen.get(record[view.key]) != line:
+                seen[record[view.key]] = line
+                click.echo(line, nl=False)
+        sys.stdout.flush()
+
+
+def operator_command(function: Callable[..., Awaitable[int | None]]) -> Callable[..., None]:
+    """Give a coroutine function `(session, ...)` the options of all operator commands, and run it.
+
+    It returns the exit code, or None for 0.
+    """
+
+    @connection_options
+    @output_options
+    @click.option(
+        "--watch",
+        type=click.FloatRange(min=0.2),
+        is_flag=False,
+        flag_value=_DEFAULT_WATCH,
+        metavar="[SECONDS]",
+        help="Look again and again, every 2 seconds unless given.",
+    )
+    @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+    @functools.wraps(function)
+    def wrapped(
+        connection: Connection, printer: Printer, watch: float | None, *, debug: bool, **arguments: Any
+    ) -> None:
+        # Not at the top: help and completion need no Redis.
+        from pyasynq.operations import Operator, User  # noqa: PLC0415 - as above
+
+        async def visit() -> int | None:
+            async with Operator(connection.url, User.local(), read_only=connection.read_only) as operator:
+                return await function(Session(operator, connection, printer, watch), **arguments)
+
+        raise SystemExit(run(visit, as_json=not printer.is_for_people, debug=debug))
+
+    return wrapped
+
+
+def run(visit: Callable[[], Awaitable[int | None]], *, as_json: bool, debug: bool) -> int:
+    """Run a coroutine function and return its exit code; an error of pyasynq is told in one sentence."""
+    # Errors are told in sentences below, and changes are in the audit: the log would repeat them.
+    logging.getLogger("pyasynq").addHandler(logging.NullHandler())
+    try:
+        return asyncio.run(_main(visit)) or EXIT_CLEAN
+    except PyasynqError as error:
+        if debug:
+            raise
+        tell_error(error, as_json=as_json)
+        return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), EXIT_FAILED)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        click.echo("Interrupted.", err=True)
+        return EXIT_ABORTED
+
+
+async def _main(visit: Callable[[], Awaitable[int | None]]) -> int | None:
+    return await visit()
+
+
+def tell_error(error: PyasynqError, *, as_json: bool) -> None:
+    """Write an error to stderr: a sentence, and for programs also an object with its code."""
+    user_traceback: str = getattr(error, "user_traceback", "")
+    if user_traceback:
+        click.echo(visible_lines(user_traceback), err=True, nl=False)
+    if as_json:
+        content = {"error": {"code": error_code(error), "message": visible(error)}}
+        click.echo(escape_json(json.dumps(content, ensure_ascii=False)), err=True)
+    else:
+        click.echo(f"Error: {visible(error)}", err=True)
+
+
+def error_code(error: PyasynqError) -> str:
+    """Return the name of an error for programs: `task_not_found`."""
+    name = type(error).__name__.removesuffix("Error")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -1,0 +1,191 @@
+"""Printing of records in the format that the user asked for: data on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pyasynq._exit_codes import EXIT_NO_MATCH
+from pyasynq._visible_text import escape_json, visible
+from pyasynq.cli.output.fields import Moment, csv_value, json_value
+from pyasynq.cli.output.table import Look, table_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pyasynq.cli.output.fields import View
+
+FORMATS: Final = ("table", "wide", "json", "jsonl", "csv", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """How the records of a command are printed.
+
+    Attributes:
+        format: one of `FORMATS`.
+        fields: names of the fields to print; None is those that the format shows by default.
+        has_header: whether tables and CSV have a line of headings.
+        is_utc: whether exact times are in UTC.
+        fail_empty: whether no records at all give exit code 3.
+    """
+
+    format: str = "table"
+    fields: tuple[str, ...] | None = None
+    has_header: bool = True
+    is_utc: bool = False
+    fail_empty: bool = False
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether people read the output, not programs."""
+        return self.format in {"table", "wide"}
+
+    def records(self, view: View, records: Sequence[Mapping[str, Any]]) -> None:
+        """Print records. Without any, people read on stderr that there are none.
+
+        Raises:
+            click.UsageError: for a field that the view does not have.
+            SystemExit: with `EXIT_NO_MATCH`, if there is no record and that is to be an error.
+        """
+        text = self.format_records(view, records)
+        if text:
+            show(text)
+        if not records:
+            if self.is_for_people:
+                click.echo(view.empty, err=True)
+            if self.fail_empty:
+                raise SystemExit(EXIT_NO_MATCH)
+
+    def format_records(self, view: View, records: Sequence[Mapping[str, Any]]) -> str:
+        """Return what `records` prints, without the line for people."""
+        match self.format:
+            case "json":
+                return _json([self._object(view, record) for record in records]) + "\n"
+            case "jsonl":
+                return "".join(_json(self._object(view, record), indent=None) + "\n" for record in records)
+            case "csv":
+                return self._csv(view, records)
+            case "name":
+                return "".join(f"{visible(record[view.key])}\n" for record in records)
+            case _:
+                return self._table(view, records)
+
+    def _object(self, view: View, record: Mapping[str, Any]) -> dict[str, Any]:
+        fields = view.fields if self.fields is None else view.choose(self.fields, is_wide=True)
+        return {one.name: json_value(one, record[one.name]) for one in fields}
+
+    def _csv(self, view: View, records: Sequence[Mapping[str, Any]]) -> str:
+        fields = view.fields if self.fields is None else view.choose(self.fields, is_wide=True)
+        lines = io.StringIO(newline="")
+        writer = csv.writer(lines, lineterminator="\n")
+        if self.has_header:
+            writer.writerow(one.name for one in fields)
+        writer.writerows([csv_value(one, record[one.name]) for one in fields] for record in records)
+        return lines.getvalue()
+
+    def _table(self, view: View, records: Sequence[Mapping[str, Any]]) -> str:
+        fields = view.choose(self.fields, is_wide=self.format == "wide")
+        if not records:
+            return ""
+        look = Look(
+            width=terminal_width() if self.format == "table" else None,
+            has_header=self.has_header,
+            has_color=has_color(),
+            drops=self.fields is None,
+        )
+        return "".join(line + "\n" for line in table_lines(fields, records, self.moment(), look))
+
+    def moment(self) -> Moment:
+        """Return the present, for ages."""
+        return Moment(datetime.now(UTC), is_utc=self.is_utc)
+
+    def value(self, content: Any) -> None:
+        """Print one JSON value."""
+        show(_json(content) + "\n")
+
+
+def _json(content: Any, indent: int | None = 2) -> str:
+    return escape_json(json.dumps(content, indent=indent, ensure_ascii=False))
+
+
+def terminal_width() -> int | None:
+    """Return the width of the terminal on stdout; None elsewhere, so that a program gets whole values."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def has_color() -> bool:
+    """Return whether stdout is to be colored (https://no-color.org, https://bixense.com/clicolors)."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("CLICOLOR_FORCE", "0") != "0":
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def show(text: str) -> None:
+    """Write text to stdout, through a pager if it is longer than the terminal."""
+    lines = text.count("\n")
+    if sys.stdout.isatty() and sys.stdin.isatty() and lines >= shutil.get_terminal_size().lines:
+        click.echo_via_pager(text, color=has_color())
+    else:
+        click.echo(text, nl=False, color=has_color())
+
+
+def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of its output, as one argument `printer`."""
+
+    @click.option(
+        "-o",
+        "--output",
+        "output_format",
+        type=click.Choice(FORMATS),
+        default="table",
+        show_default=True,
+        help="Format of the output.",
+    )
+    @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
+    @click.option("--fields", metavar="NAME,...", help="Print these fields, in this order.")
+    @click.option("--no-header", is_flag=True, help="Print no line of headings.")
+    @click.option("--utc", is_flag=True, help="Print exact times in UTC.")
+    @click.option("--fail-empty", is_flag=True, help="Exit with 3 if there is nothing to print.")
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        output_format: str,
+        as_json: bool,
+        fields: str | None,
+        no_header: bool,
+        utc: bool,
+        fail_empty: bool,
+        **kwargs: Any,
+    ) -> Any:
+        printer = Printer(
+            format="json" if as_json else output_format,
+            fields=None
+            if fields is None
+            else tuple(name.strip() for name in fields.split(",") if name.strip()),
+            has_header=not no_header,
+            is_utc=utc,
+            fail_empty=fail_empty,
+        )
+        return command(*args, printer=printer, **kwargs)
+
+    return wrapped
+
+
+def format_pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return aligned lines of a label and a value; the caller makes values visible."""
+    listed = list(pairs)
+    width = max((len(label) for label, _ in listed), default=0)
+    return "".join(f"{label:<{width}}  {value}\n" for label, value in listed)

@@ -1,0 +1,133 @@
+"""Aligned text tables for terminals: headings, right-aligned numbers, and columns that shrink to a width."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pyasynq.cli.output.fields import cell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyasynq.cli.output.fields import Field, Moment
+
+_GAP: Final = "  "
+_CUT: Final = "…"
+_LEAST: Final = 8
+"""Smallest width of a shrunk column, in terminal cells."""
+_WIDE: Final = frozenset("WF")
+_COMBINING: Final = frozenset({"Mn", "Me", "Cf"})
+
+
+def cells(text: str) -> int:
+    """Return how many cells of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.category(one) in _COMBINING else 1 + (unicodedata.east_asian_width(one) in _WIDE)
+        for one in text
+    )
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text that takes at most this many cells; its end is replaced by `…`."""
+    if cells(text) <= width:
+        return text
+    kept: list[str] = []
+    left = width - 1
+    for one in text:
+        left -= cells(one)
+        if left < 0:
+            break
+        kept.append(one)
+    return "".join(kept) + _CUT
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a table is to look.
+
+    Attributes:
+        width: cells of the terminal; None if nothing is to be cut.
+        has_header: whether there is a line of headings.
+        has_color: whether values may be colored.
+        drops: whether columns may be left out where the terminal is too narrow.
+    """
+
+    width: int | None
+    has_header: bool = True
+    has_color: bool = False
+    drops: bool = False
+
+
+def table_lines(
+    fields: Sequence[Field], records: Iterable[Mapping[str, Any]], moment: Moment, look: Look
+) -> Iterator[str]:
+    """Yield the lines of a table. Columns on the right that find no room are left out, if the rest fits."""
+    rows = [[(cell(one, record[one.name], moment), record[one.name]) for one in fields] for record in records]
+    widths = _widths(fields, rows, look)
+    if look.width is not None and look.drops and _line_width(widths) > look.width:
+        count = _fitting(widths, look.width)
+        fields, widths, rows = fields[:count], widths[:count], [row[:count] for row in rows]
+    if look.has_header:
+        headings = [one.heading or one.name for one in fields]
+        yield _line(
+            fields, widths, [cut(text, width) for text, width in zip(headings, widths, strict=True)], []
+        )
+    for row in rows:
+        texts = [cut(text, width) for (text, _), width in zip(row, widths, strict=True)]
+        colors = [
+            one.color(value) if look.has_color and one.color else None
+            for one, (_, value) in zip(fields, row, strict=True)
+        ]
+        yield _line(fields, widths, texts, colors)
+
+
+def _line_width(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _fitting(widths: Sequence[int], width: int) -> int:
+    """Return how many columns to keep: those that fit, two at least; all if even these do not fit."""
+    for count in range(len(widths), 1, -1):
+        if _line_width(widths[:count]) <= width:
+            return count
+    return len(widths)
+
+
+def _widths(fields: Sequence[Field], rows: Sequence[Sequence[tuple[str, Any]]], look: Look) -> list[int]:
+    """Return the width of each column; those that may shrink do so evenly until the line fits."""
+    widths = [
+        max([cells(one.heading or one.name) if look.has_header else 0, *(cells(row[at][0]) for row in rows)])
+        for at, one in enumerate(fields)
+    ]
+    if look.width is None:
+        return widths
+    surplus = _line_width(widths) - look.width
+    while surplus > 0:
+        widest = max(
+            (at for at, one in enumerate(fields) if one.shrinks), key=widths.__getitem__, default=None
+        )
+        if widest is None or widths[widest] <= _LEAST:
+            break
+        others = [widths[at] for at, one in enumerate(fields) if one.shrinks and at != widest]
+        step = min(surplus, max(1, widths[widest] - max([_LEAST, *others])))
+        step = min(step, widths[widest] - _LEAST)
+        widths[widest] -= step
+        surplus -= step
+    return widths
+
+
+def _line(
+    fields: Sequence[Field], widths: Sequence[int], texts: Sequence[str], colors: Sequence[str | None]
+) -> str:
+    parts = []
+    for at, (field, width, text) in enumerate(zip(fields, widths, texts, strict=True)):
+        room = " " * max(0, width - cells(text))
+        shown = click.style(text, fg=colors[at]) if colors and colors[at] else text
+        parts.append(room + shown if field.is_right else shown + room)
+    return _GAP.join(parts).rstrip()

@@ -1,0 +1,132 @@
+"""The command `pyasynq search`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pyasynq._visible_text import visible
+from pyasynq.cli.bulk import print_counts
+from pyasynq.cli.choice import find_by_query, whole_budget, within_queues
+from pyasynq.cli.completion import complete_queues, complete_where
+from pyasynq.cli.nouns import OperatorCommand
+from pyasynq.cli.operation_records import (
+    EXPLANATION,
+    describe_explanation,
+)
+from pyasynq.cli.operator_command import operator_command
+from pyasynq.cli.output.progress import StatusLine
+from pyasynq.cli.records import describe_task, tasks_view
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq.cli.operator_command import Session
+    from pyasynq.cli.records import Record
+    from pyasynq.operations.selection import Selection
+    from pyasynq.task import TaskInfo
+
+_MOST: Final = 1_000_000
+
+limit_option: Final = click.option(
+    "--limit", type=click.IntRange(1, _MOST), default=50, show_default=True, help="Tasks to find at most."
+)
+
+
+@click.command(
+    cls=OperatorCommand,
+    examples=(
+        "pyasynq search state:archived error:timeout",
+        "pyasynq search 'type:email:* failed:<1h -payload.user.test:true' -o json",
+        "pyasynq search state:retry --count",
+        "pyasynq search 'payload.order.id:4711' --explain",
+    ),
+)
+@click.argument("query", nargs=-1, required=True, shell_complete=complete_where)
+@click.option(
+    "-q",
+    "--queue",
+    "queues",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_queues,
+    help="Only this queue; may be repeated.",
+)
+@click.option(
+    "--limit", type=click.IntRange(1, _MOST), default=50, show_default=True, help="Tasks to find at most."
+)
+@click.option(
+    "--all", "everywhere", is_flag=True, help="Look on until enough is found, however long it takes."
+)
+@click.option("--cursor", default="", metavar="TEXT", help="Go on where a search by this query ended.")
+@click.option("--count", is_flag=True, help="Count all matches by queue, type and state.")
+@click.option("--explain", is_flag=True, help="Say what the search would look at, and do not search.")
+@operator_command
+async def search(
+    session: Session,
+    query: Sequence[str],
+    queues: Sequence[str],
+    limit: int,
+    cursor: str,
+    *,
+    everywhere: bool,
+    count: bool,
+    explain: bool,
+) -> None:
+    """Find tasks in all states by a query, the newest first. The page about queries has its fields.
+
+    A search ends when enough is found, or after 100,000 tasks or two seconds, and says how to go on.
+    """
+    text = within_queues(" ".join(query), queues)
+    if explain:
+        explanation = await session.operator.explain_search(text)
+        if session.printer.is_for_people and session.printer.fields is None:
+            click.echo(str(explanation))
+        else:
+            session.printer.records(EXPLANATION, [describe_explanation(explanation)])
+        return
+    if count:
+        found = await find_by_query(session, None, text, _MOST)
+        print_counts(session, found)
+        return
+
+    await show_search(session, text, cursor, limit, everywhere=everywhere)
+
+
+async def show_search(
+    session: Session, query: str, cursor: str, limit: int, *, everywhere: bool = False
+) -> None:
+    """Print the tasks that match, and then how far the search went."""
+    last: Selection | None = None
+
+    async def gather() -> list[Record]:
+        nonlocal last
+        found, last = await _find_tasks(session, query, cursor, limit, everywhere=everywhere)
+        return [describe_task(info) for info in found]
+
+    await session.show(tasks_view(), gather)
+    if last is not None:
+        _tell_search(last)
+
+
+async def _find_tasks(
+    session: Session, query: str, cursor: str, limit: int, *, everywhere: bool
+) -> tuple[list[TaskInfo], Selection | None]:
+    """Return tasks that match, and how far the search went, which goes to stderr meanwhile."""
+    found: list[TaskInfo] = []
+    last = None
+    with StatusLine() as status:
+        async for last in session.operator.search(
+            query, cursor=cursor, limit=limit, budget=whole_budget() if everywhere else None
+        ):
+            found += last.tasks
+            status.show(f"Searching: {last}")
+    return found, last
+
+
+def _tell_search(last: Selection) -> None:
+    """Tell on stderr how far a search went, and how to go on."""
+    click.echo(f"{last}".removesuffix(": go on") + ".", err=True)
+    if last.cursor:
+        click.echo(f"Go on with  --cursor {visible(last.cursor)}", err=True)

@@ -1,0 +1,140 @@
+"""The commands `pyasynq task list` and `pyasynq task inspect`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pyasynq._exit_codes import EXIT_CLEAN, EXIT_FAILED, EXIT_PARTLY
+from pyasynq._human_text import counted, duration
+from pyasynq._visible_text import visible, visible_lines
+from pyasynq.cli.choice import find_by_ids, id_option, ids_argument, queue_option, require_ids
+from pyasynq.cli.completion import complete_queues
+from pyasynq.cli.operator_command import operator_command, tell_error
+from pyasynq.cli.output.fields import data_text
+from pyasynq.cli.output.printer import format_pairs
+from pyasynq.cli.records import describe_task, tasks_view
+from pyasynq.cli.task.noun import EXAMPLE_ID, task
+from pyasynq.task import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq.cli.operator_command import Session
+    from pyasynq.cli.output.fields import Moment
+    from pyasynq.cli.records import Record
+    from pyasynq.task import TaskInfo
+
+_STATES: Final = [state.value for state in TaskState]
+_MOST_ON_A_PAGE: Final = 1_000
+
+
+@task.command(
+    "list",
+    examples=(
+        "pyasynq task ls -q default -s archived",
+        "pyasynq task ls -q default -s retry --fields id,due,last_error",
+    ),
+)
+@click.option(
+    "-q", "--queue", metavar="NAME", shell_complete=complete_queues, required=True, help="Their queue."
+)
+@click.option("-s", "--state", type=click.Choice(_STATES), required=True, help="Their state.")
+@click.option("-g", "--group", default="", metavar="NAME", help="Their group, for aggregating tasks.")
+@click.option("--page", type=click.IntRange(min=1), default=1, show_default=True, help="Which page.")
+@click.option(
+    "--size", type=click.IntRange(1, _MOST_ON_A_PAGE), default=30, show_default=True, help="Tasks on a page."
+)
+@operator_command
+async def list_tasks(session: Session, queue: str, state: str, group: str, page: int, size: int) -> None:
+    """List the tasks of a queue that are in one state."""
+    if state == TaskState.AGGREGATING and not group:
+        raise click.UsageError("aggregating tasks are in groups: give --group; pyasynq group ls lists them")
+
+    async def gather() -> list[Record]:
+        infos = await session.operator.tasks(queue, state, page, size, group=group)
+        return [describe_task(info) for info in infos]
+
+    await session.show(tasks_view(state), gather)
+
+
+@task.command(
+    "inspect", examples=(f"pyasynq task inspect {EXAMPLE_ID}", f"pyasynq task inspect {EXAMPLE_ID} -o json")
+)
+@ids_argument
+@id_option
+@queue_option
+@operator_command
+async def inspect_tasks(
+    session: Session, ids: Sequence[str], more_ids: Sequence[str], queue: str | None
+) -> int:
+    """Show all that is known of tasks. Their queue need not be named."""
+    found, missing = await find_by_ids(session, require_ids(ids, more_ids), queue)
+    for error in missing:
+        tell_error(error, as_json=not session.printer.is_for_people)
+    if not found:
+        return EXIT_FAILED
+    if session.printer.is_for_people and session.printer.fields is None:
+        texts = [describe_in_words(info, session.printer.moment()) for info in found]
+        click.echo("\n".join(texts), nl=False)
+    else:
+        session.printer.records(tasks_view(), [describe_task(info) for info in found])
+    return EXIT_PARTLY if missing else EXIT_CLEAN
+
+
+def describe_in_words(info: TaskInfo, moment: Moment) -> str:
+    """Return lines about a task, for people."""
+    pairs = [
+        ("Task", visible(info.id)),
+        ("Type", visible(info.type)),
+        ("Queue", visible(info.queue)),
+        ("State", describe_state(info, moment)),
+        ("Retried", f"{info.retried:,} of {info.max_retry:,}"),
+    ]
+    if info.group:
+        pairs.append(("Group", visible(info.group)))
+    if info.crashes:
+        pairs.append(("Crashes", f"{counted(info.crashes, 'worker')} died with it"))
+    if info.timeout is not None:
+        pairs.append(("Timeout", duration(info.timeout.total_seconds())))
+    if info.deadline is not None:
+        pairs.append(("Deadline", f"{moment.exact(info.deadline)} ({moment.relative(info.deadline)})"))
+    if info.progress is not None:
+        done = f"{info.progress.done:g}" + (f" of {info.progress.total:g}" if info.progress.total else "")
+        pairs.append(("Progress", visible(f"{done} {info.progress.note}".strip())))
+    pairs += [(f"Header {visible(name)}", visible(value)) for name, value in info.headers.items()]
+    pairs.append(("Payload", visible(data_text(info.payload))))
+    if info.result is not None:
+        pairs.append(("Result", visible(data_text(info.result))))
+    if info.last_error:
+        failed = f" ({moment.relative(info.last_failed_at)})" if info.last_failed_at else ""
+        pairs.append(("Last error", visible(info.last_error) + failed))
+    return format_pairs(pairs) + describe_attempts(info, moment)
+
+
+def describe_state(info: TaskInfo, moment: Moment) -> str:
+    """Return the state of a task with the time that matters in it."""
+    words = str(info.state)
+    if info.is_orphaned:
+        words += ", without a lease: no live worker has it"
+    elif info.server_id:
+        words += f" on server {visible(info.server_id)}"
+    if info.next_process_at is not None and info.state in {TaskState.SCHEDULED, TaskState.RETRY}:
+        words += f", due {moment.relative(info.next_process_at)} ({moment.exact(info.next_process_at)})"
+    elif info.in_state_since is not None:
+        words += f", since {moment.relative(info.in_state_since)} ({moment.exact(info.in_state_since)})"
+    return words
+
+
+def describe_attempts(info: TaskInfo, moment: Moment) -> str:
+    """Return lines about earlier attempts, and the traceback of the last one."""
+    lines = [
+        f"  {moment.relative(one.ended_at):>14}  {visible(one.outcome)}: {visible(one.error)}\n"
+        for one in info.attempts
+    ]
+    text = "Attempts\n" + "".join(lines) if lines else ""
+    if info.traceback:
+        indented = "".join(f"  {line}\n" for line in visible_lines(info.traceback).splitlines())
+        text += f"Traceback\n{indented}"
+    return text
