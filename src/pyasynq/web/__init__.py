@@ -1,0 +1,27 @@
+"""The dashboard for browsers (extra `web`): `dashboard(redis, ...)` returns an ASGI application.
+
+It stands on `pyasynq.operations` alone. `docs/dashboard.md` shows how to start it, mount it and sign in.
+"""
+
+from __future__ import annotations
+
+from pyasynq.web.auth import (
+    Authenticator,
+    CredentialsFile,
+    Everyone,
+    HostFunction,
+    LoopbackOnly,
+    TrustedProxy,
+)
+from pyasynq.web.dashboard import Dashboard, dashboard
+
+__all__ = [
+    "Authenticator",
+    "CredentialsFile",
+    "Dashboard",
+    "Everyone",
+    "HostFunction",
+    "LoopbackOnly",
+    "TrustedProxy",
+    "dashboard",
+]

@@ -1,0 +1,269 @@
+"""Forms that change something: one question where it is needed, then the verb of the operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._human_text import counted
+from pyasynq._visible_text import visible
+from pyasynq.errors import InvalidOptionError, TaskNotFoundError, TaskStateError
+from pyasynq.operations import Act
+from pyasynq.web.frame import Notice
+from pyasynq.web.page import Page
+from pyasynq.web.pages.bulk import preview_page, selected_keys, targets_of
+from pyasynq.web.respond import page_response, redirect
+from pyasynq.web.shown_task import short_id
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from starlette.responses import Response
+
+    from pyasynq.web.page import PageRequest
+
+_LONGEST_REASON: Final = 500
+_PAUSES: Final = (("900", "15 minutes"), ("3600", "1 hour"), ("86400", "1 day"), ("", "until I resume"))
+_DONE: Final = {
+    "run_task": "put back into the queue",
+    "archive_task": "archived",
+    "delete_task": "deleted",
+    "cancel_task": "asked to stop",
+}
+_QUESTIONS: Final = {
+    "run_task": "Run",
+    "archive_task": "Archive",
+    "delete_task": "Delete",
+    "cancel_task": "Cancel",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """View model of a form that asks before it acts."""
+
+    heading: str
+    text: str
+    action: str
+    button: str
+    keep: str
+    keep_href: str
+    is_danger: bool = False
+    hidden: tuple[tuple[str, str], ...] = ()
+    choice_label: str = ""
+    choice_name: str = ""
+    choices: tuple[tuple[str, str], ...] = ()
+    confirm: str = ""
+    """Text that the user must type."""
+    samples: tuple[str, ...] = ()
+
+
+async def pause_question(ask: PageRequest) -> Page:
+    """Ask for how long a queue is to be paused."""
+    name = ask.name("queue")
+    ask.require("pause_queue", name)
+    info = await ask.operator.queue(name)
+    question = Question(
+        heading=f"Pause {visible(name)}?",
+        text="Servers take no more tasks from it; what runs goes on. "
+        f"{counted(info.pending, 'task waits', 'tasks wait')} now.",
+        action=ask.links.to("queues", name, "pause"),
+        button="Pause",
+        keep="Leave it running",
+        keep_href=ask.links.to("queues", name),
+        choice_label="For how long",
+        choice_name="seconds",
+        choices=_PAUSES,
+    )
+    return Page("question.html", question.heading, "queues", question)
+
+
+async def delete_queue_question(ask: PageRequest) -> Page:
+    """Ask before a queue is deleted; its name has to be typed."""
+    name = ask.name("queue")
+    ask.require("delete_queue", name)
+    info = await ask.operator.queue(name)
+    question = Question(
+        heading=f"Delete the queue {visible(name)}?",
+        text=f"{counted(info.size, 'task is', 'tasks are')} deleted with it. This cannot be undone.",
+        action=ask.links.to("queues", name, "delete"),
+        button=f"Delete the queue and {counted(info.size, 'task')}",
+        keep="Keep it",
+        keep_href=ask.links.to("queues", name),
+        is_danger=True,
+        confirm=name,
+    )
+    return Page("question.html", question.heading, "queues", question)
+
+
+async def task_question(ask: PageRequest) -> Page:
+    """Ask before something is done to one task."""
+    queue, task_id, verb = ask.name("queue"), ask.name("task"), ask.name("verb")
+    if verb not in _QUESTIONS:
+        raise InvalidOptionError("verb", None, "is not something that can be done to a task")
+    ask.require(verb, queue)
+    task = await ask.operator.task(queue, task_id)
+    word = _QUESTIONS[verb]
+    is_cancel = verb == "cancel_task"
+    question = Question(
+        heading=f"{word} {visible(task.type) or 'this task'}?",
+        text=f"Task {short_id(task_id)} of {visible(queue)} is {task.state.value}.",
+        action=ask.links.to("queues", queue, "tasks", task_id, verb),
+        button=f"{word} the task",
+        keep="Keep it",
+        keep_href=ask.links.to("queues", queue, "tasks", task_id),
+        is_danger=verb == "delete_task",
+        choice_label="Outcome" if is_cancel else "",
+        choice_name="outcome",
+        choices=(("retry", "it is retried"), ("archive", "it is archived"), ("delete", "it is deleted"))
+        if is_cancel
+        else (),
+    )
+    return Page("question.html", question.heading, "queues", question)
+
+
+async def _pause(ask: PageRequest, fields: dict[str, str]) -> Response:
+    name, seconds = ask.name("queue"), fields.get("seconds", "")
+    length = float(seconds) if seconds.isdecimal() and len(seconds) < 9 else None
+    await ask.operator.pause_queue(name, length, reason=_reason(fields))
+    return redirect(ask, ask.links.to("queues", name), Notice("good", f"{visible(name)} is paused."))
+
+
+async def _resume(ask: PageRequest, fields: dict[str, str]) -> Response:
+    name = ask.name("queue")
+    await ask.operator.resume_queue(name, reason=_reason(fields))
+    return redirect(ask, ask.links.to("queues", name), Notice("good", f"{visible(name)} is running again."))
+
+
+async def _limits(ask: PageRequest, fields: dict[str, str]) -> Response:
+    name = ask.name("queue")
+    rate = _number("rate", fields, float)
+    stored = await ask.operator.set_queue_limits(
+        name,
+        max_run=_number("max_run", fields, int),
+        rate=rate,
+        period=_number("period", fields, float) if rate else None,
+        burst=_number("burst", fields, int) if rate else None,
+        reason=_reason(fields),
+    )
+    text = f"Stored for {visible(name)}: {stored or 'no limits'}."
+    return redirect(ask, ask.links.to("queues", name, tab="limits"), Notice("good", text))
+
+
+async def _delete_queue(ask: PageRequest, fields: dict[str, str]) -> Response:
+    name = ask.name("queue")
+    if fields.get("confirm", "") != name:
+        raise InvalidOptionError("confirm", None, "is not the name of the queue; nothing was deleted")
+    deleted = await ask.operator.delete_queue(name, force=True, reason=_reason(fields))
+    text = f"{visible(name)} was deleted with {counted(deleted, 'task')}."
+    return redirect(ask, ask.links.to("queues"), Notice("good", text))
+
+
+async def _act_on_task(ask: PageRequest, fields: dict[str, str]) -> Response:
+    queue, task_id, verb = ask.name("queue"), ask.name("task"), ask.name("verb")
+    await _act(ask, verb, queue, task_id, fields)
+    there = (
+        ask.links.to("queues", queue)
+        if verb == "delete_task"
+        else ask.links.to("queues", queue, "tasks", task_id)
+    )
+    return redirect(ask, there, Notice("good", f"The task was {_DONE[verb]}."))
+
+
+async def _act_on_selected(ask: PageRequest, fields: dict[str, str]) -> Response:
+    """Do one thing to the selected tasks, after a question if it cannot be undone."""
+    verb = fields.get("verb", "")
+    keys = selected_keys(fields)
+    back = fields.get("back", "")
+    if verb not in _DONE:
+        raise InvalidOptionError("verb", None, "is not something that can be done to tasks")
+    if not keys:
+        return redirect(ask, ask.links.back(back), Notice("warn", "No task was selected."))
+    if verb == "delete_task" and fields.get("sure") != "yes":
+        if ask.may("start_operation"):
+            # As an operation it can be undone.
+            page = await preview_page(ask, Act.DELETE, targets_of(keys), {"back": back})
+            return page_response(ask, page, 0.0)
+        return _delete_question(ask, keys, back)
+    done, refused = 0, []
+    for key in keys:
+        # The id is behind the last slash: ids with slashes are acted on from their own page.
+        queue, _, task_id = key.rpartition("/")
+        try:
+            await _act(ask, verb, queue, task_id, fields)
+            done += 1
+        except (TaskNotFoundError, TaskStateError) as error:
+            refused.append(str(error))
+    return redirect(ask, ask.links.back(back), _result(verb, done, refused))
+
+
+def _delete_question(ask: PageRequest, keys: Sequence[str], back: str) -> Response:
+    question = Question(
+        heading=f"Delete {counted(len(keys), 'task')}?",
+        text="This cannot be undone.",
+        action=ask.links.to("act"),
+        button=f"Delete {counted(len(keys), 'task')}",
+        keep="Keep them" if len(keys) > 1 else "Keep it",
+        keep_href=ask.links.back(back),
+        is_danger=True,
+        hidden=(("verb", "delete_task"), ("sure", "yes"), ("back", back), *(("id", key) for key in keys)),
+        samples=tuple(visible(key) for key in keys[:10]),
+    )
+    return page_response(ask, Page("question.html", question.heading, "queues", question), 0.0)
+
+
+def _result(verb: str, done: int, refused: Sequence[str]) -> Notice:
+    text = f"{counted(done, 'task was', 'tasks were')} {_DONE[verb]}."
+    if not refused:
+        return Notice("good", text)
+    return Notice(
+        "warn", f"{text} {counted(len(refused), 'task was', 'tasks were')} left: {visible(refused[0])}"
+    )
+
+
+async def _act(ask: PageRequest, verb: str, queue: str, task_id: str, fields: dict[str, str]) -> None:
+    reason = _reason(fields)
+    match verb:
+        case "run_task":
+            await ask.operator.run_task(queue, task_id, reason=reason)
+        case "archive_task":
+            await ask.operator.archive_task(queue, task_id, reason=reason)
+        case "delete_task":
+            await ask.operator.delete_task(queue, task_id, reason=reason)
+        case "cancel_task":
+            outcome: Any = fields.get("outcome", "retry")
+            await ask.operator.cancel_task(queue, task_id, outcome, reason=reason)
+        case _:
+            raise InvalidOptionError("verb", None, "is not something that can be done to a task")
+
+
+def _reason(fields: dict[str, str]) -> str:
+    return fields.get("reason", "").strip()[:_LONGEST_REASON]
+
+
+def _number(name: str, fields: dict[str, str], kind: Callable[[str], Any]) -> Any:
+    text = fields.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        raise InvalidOptionError(name, None, "must be a number") from None
+
+
+QUESTIONS: Final[dict[str, Callable[[PageRequest], Awaitable[Page]]]] = {
+    "/queues/{queue}/pause": pause_question,
+    "/queues/{queue}/delete": delete_queue_question,
+    "/queues/{queue}/tasks/{task}/{verb}": task_question,
+}
+"""Pages that ask before something is done."""
+
+FORMS: Final[dict[str, Callable[[PageRequest, dict[str, str]], Awaitable[Response]]]] = {
+    "/queues/{queue}/pause": _pause,
+    "/queues/{queue}/resume": _resume,
+    "/queues/{queue}/limits": _limits,
+    "/queues/{queue}/delete": _delete_queue,
+    "/queues/{queue}/tasks/{task}/{verb}": _act_on_task,
+    "/act": _act_on_selected,
+}
+"""Handler of each form."""

@@ -1,0 +1,176 @@
+"""The table of asynqmon's routes, and the endpoint below `/api` that answers them."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from pyasynq._visible_text import visible
+from pyasynq.errors import PyasynqError
+from pyasynq.web.auth.identify import bearer_token
+from pyasynq.web.auth.origin import SAFE_METHODS, is_same_origin
+from pyasynq.web.locations import route_path
+
+from . import changes, prometheus, redis, views
+from .answer import ApiError, ApiRequest, answer_error, error_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable
+    from typing import Any
+
+    from starlette.requests import Request
+
+    from pyasynq.web.doorkeeper import Doorkeeper
+
+    Answer = Callable[[ApiRequest], Awaitable[Response]]
+
+_log = logging.getLogger("pyasynq.web")
+_MEMORY_SECONDS: Final = 10.0
+"""Age up to which an estimate of memory is shown again."""
+_PREFIX: Final = "/api"
+_METHODS: Final = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS")
+_SEGMENT: Final = re.compile(r"\{(\w+)\}")
+
+
+class ApiRoute(NamedTuple):
+    """One route: its method, its path below `/api`, and what answers it."""
+
+    method: str
+    path: str
+    answer: Answer
+    verb: str
+    """The verb of `Operator` that it needs; empty for none."""
+
+
+def _state_routes() -> list[ApiRoute]:
+    """Return the routes for the tasks of each state that waits or has ended."""
+    states = {
+        "pending": ("archive",),
+        "scheduled": ("run", "archive"),
+        "retry": ("run", "archive"),
+        "archived": ("run",),
+        "completed": (),
+        "aggregating": ("run", "archive"),
+    }
+    routes = []
+    for state, acts in states.items():
+        folder = "groups/{group}/" if state == "aggregating" else ""
+        tasks = f"/queues/{{queue}}/{folder}{state}_tasks"
+        routes += [
+            ApiRoute("GET", tasks, views.list_tasks, "tasks"),
+            ApiRoute("DELETE", f"{tasks}/{{task}}", changes.delete_task, "delete_task"),
+            ApiRoute("DELETE", f"{tasks}:delete_all", changes.delete_all, "delete_all_tasks"),
+            ApiRoute("POST", f"{tasks}:batch_delete", changes.delete_batch, "delete_tasks"),
+        ]
+        if "run" in acts:
+            routes += [
+                ApiRoute("POST", f"{tasks}/{{task}}:run", changes.run_task, "run_task"),
+                ApiRoute("POST", f"{tasks}:run_all", changes.run_all, "run_all_tasks"),
+                ApiRoute("POST", f"{tasks}:batch_run", changes.run_batch, "run_tasks"),
+            ]
+        if "archive" in acts:
+            routes += [
+                ApiRoute("POST", f"{tasks}/{{task}}:archive", changes.archive_task, "archive_task"),
+                ApiRoute("POST", f"{tasks}:archive_all", changes.archive_all, "archive_all_tasks"),
+                ApiRoute("POST", f"{tasks}:batch_archive", changes.archive_batch, "archive_tasks"),
+            ]
+    return routes
+
+
+_ACTIVE: Final = "/queues/{queue}/active_tasks"
+
+ROUTES: Final = (
+    ApiRoute("GET", "/queues", views.list_queues, "queue_infos"),
+    ApiRoute("GET", "/queues/{queue}", views.get_queue, "queue"),
+    ApiRoute("DELETE", "/queues/{queue}", changes.delete_queue, "delete_queue"),
+    ApiRoute("POST", "/queues/{queue}:pause", changes.pause_queue, "pause_queue"),
+    ApiRoute("POST", "/queues/{queue}:resume", changes.resume_queue, "resume_queue"),
+    ApiRoute("GET", "/queue_stats", views.list_queue_statistics, "queues"),
+    ApiRoute("GET", _ACTIVE, views.list_tasks, "tasks"),
+    ApiRoute("POST", f"{_ACTIVE}/{{task}}:cancel", changes.cancel_task, "cancel_tasks"),
+    ApiRoute("POST", f"{_ACTIVE}:cancel_all", changes.cancel_all, "cancel_tasks"),
+    ApiRoute("POST", f"{_ACTIVE}:batch_cancel", changes.cancel_batch, "cancel_tasks"),
+    *_state_routes(),
+    ApiRoute("GET", "/queues/{queue}/tasks/{task}", views.get_task, "task"),
+    ApiRoute("GET", "/queues/{queue}/groups", views.list_groups, "groups"),
+    ApiRoute("GET", "/servers", views.list_servers, "servers"),
+    ApiRoute("GET", "/scheduler_entries", views.list_scheduler_entries, "schedules"),
+    ApiRoute(
+        "GET", "/scheduler_entries/{entry}/enqueue_events", views.list_enqueue_events, "schedule_events"
+    ),
+    ApiRoute("GET", "/redis_info", redis.get_redis_info, "redis_texts"),
+    ApiRoute("GET", "/metrics", prometheus.get_metrics, ""),
+)
+"""All routes. A name in a path is one segment; the first route that fits answers."""
+
+_STATE_IN_PATH: Final = re.compile(r"/(\w+)_tasks")
+
+
+class _Matcher(NamedTuple):
+    route: ApiRoute
+    pattern: re.Pattern[str]
+
+
+def _matcher(route: ApiRoute) -> _Matcher:
+    pieces = _SEGMENT.split(route.path)
+    text = "".join(f"(?P<{piece}>[^/]+)" if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
+    return _Matcher(route, re.compile(text))
+
+
+_MATCHERS: Final = tuple(map(_matcher, ROUTES))
+
+
+def asynqmon_route(door: Doorkeeper) -> Route:
+    """Return the one route of the router, below which the table decides."""
+
+    async def endpoint(request: Request) -> Response:
+        ask = await door.admit(request)
+        if not door.knows(ask):
+            return error_answer(401, "Sign in first.")
+        path = route_path(request.scope).removeprefix(_PREFIX)
+        if refusal := _refuse(request, read_only=ask.operator.access.read_only):
+            return refusal
+        route, names, is_known = _find(request.method, path)
+        if route is None:
+            return Response(status_code=405) if is_known else error_answer(404, "404 page not found")
+
+        async def recent(question: Hashable, read: Callable[[], Awaitable[Any]]) -> Any:
+            return await door.target.recent(ask.user, question, read, _MEMORY_SECONDS)
+
+        call = ApiRequest(request, ask.operator, door.settings, recent, names)
+        try:
+            return await route.answer(call)
+        except (ApiError, PyasynqError) as error:
+            return answer_error(error)
+        except Exception:  # noqa: BLE001 - the server goes on
+            _log.exception("%s %s failed", request.method, visible(path))
+            return error_answer(500, "internal error; the log has more")
+
+    return Route(f"{_PREFIX}/{{path:path}}", endpoint, methods=list(_METHODS))
+
+
+def _refuse(request: Request, *, read_only: bool) -> Response | None:
+    if request.method in SAFE_METHODS:
+        return None
+    if read_only:
+        text = f"API Server is running in read-only mode: {request.method} request is not allowed"
+        return error_answer(405, text)
+    if not bearer_token(request) and not is_same_origin(request):
+        return error_answer(403, "The request was sent by another site.")
+    return None
+
+
+def _find(method: str, path: str) -> tuple[ApiRoute | None, dict[str, str], bool]:
+    """Return the route of a request, the names in its path, and whether another method would have a route."""
+    is_known = False
+    for route, pattern in _MATCHERS:
+        found = pattern.fullmatch(path)
+        if found and route.method == method:
+            state = _STATE_IN_PATH.search(route.path)
+            return route, found.groupdict() | ({"state": state[1]} if state else {}), True
+        is_known = is_known or found is not None
+    return None, {}, is_known

@@ -1,0 +1,46 @@
+"""Protection against requests that another site makes in a viewer's name (CSRF)."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from pyasynq.web.auth.secret import Secret
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+FORM_FIELD: Final = "csrf"
+_PURPOSE: Final = "web form"
+_NONCE_BYTES: Final = 9
+
+
+def is_same_origin(request: Request) -> bool:
+    """Return whether the browser says that our own page made the request.
+
+    A request without `Sec-Fetch-Site` and `Origin` comes from an old browser or a program; the token in the
+    form decides alone.
+    """
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    origin = request.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
+
+
+def form_token(secret: Secret, key: str) -> str:
+    """Return a token for the forms of one session, another each time, which hides it from compression."""
+    nonce = secrets.token_urlsafe(_NONCE_BYTES)
+    return f"{nonce}.{secret.sign(_PURPOSE, _signed(nonce, key))}"
+
+
+def is_form_token(secret: Secret, key: str, token: str) -> bool:
+    """Return whether a form carries a token of this session."""
+    nonce, _, signature = token.partition(".")
+    return secret.verify(_PURPOSE, _signed(nonce, key), signature)
+
+
+def _signed(nonce: str, key: str) -> bytes:
+    return f"{nonce}.{key}".encode("utf-8", "surrogatepass")

@@ -1,0 +1,55 @@
+"""A bound on how often something may be tried, for each key; sliding window in memory."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+_MOST_KEYS: Final = 10_000
+
+
+class RateLimit:
+    """Allows a number of tries in a time.
+
+    Args:
+        tries: this many.
+        seconds: in this time.
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, tries: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._tries = tries
+        self._seconds = seconds
+        self._clock = clock
+        self._times: OrderedDict[Hashable, deque[float]] = OrderedDict()
+
+    def allow(self, key: Hashable) -> bool:
+        """Count a try, and return whether it is allowed."""
+        times = self._recent(key)
+        if len(times) >= self._tries:
+            return False
+        times.append(self._clock())
+        return True
+
+    def left(self, key: Hashable) -> int:
+        """Return how many tries are left now."""
+        return self._tries - len(self._recent(key))
+
+    def wait_seconds(self, key: Hashable) -> float:
+        """Return after how many seconds the next try is allowed."""
+        times = self._recent(key)
+        return max(times[0] + self._seconds - self._clock(), 0.0) if len(times) >= self._tries else 0.0
+
+    def _recent(self, key: Hashable) -> deque[float]:
+        times = self._times.pop(key, None) or deque()
+        start = self._clock() - self._seconds
+        while times and times[0] <= start:
+            times.popleft()
+        self._times[key] = times
+        if len(self._times) > _MOST_KEYS:
+            self._times.popitem(last=False)
+        return times

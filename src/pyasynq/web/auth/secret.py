@@ -1,0 +1,73 @@
+"""The secret of a dashboard, and the keys derived from it: one for each purpose."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+from pyasynq.errors import ConfigurationError
+
+SECRET_VARIABLE: Final = "PYASYNQ_SECRET"  # noqa: S105 - the name of the variable
+_FILE_PREFIX: Final = "file:"
+_SHORTEST: Final = 16
+_GENERATED_BYTES: Final = 32
+
+
+class Secret:
+    """Signs and derives; the first of several secrets signs, all of them verify.
+
+    Args:
+        text: one secret or several with commas between; `file:/path` reads them from a file. None takes
+            `PYASYNQ_SECRET` from the environment; without it the secret is random and ends with the process.
+
+    Raises:
+        ConfigurationError: for one of fewer than 16 characters, or a file that cannot be read.
+    """
+
+    def __init__(self, text: str | None = None) -> None:
+        given = text if text is not None else os.environ.get(SECRET_VARIABLE, "")
+        if given.startswith(_FILE_PREFIX):
+            given = _read_file(given.removeprefix(_FILE_PREFIX))
+        parts = [part.strip() for part in given.split(",") if part.strip()]
+        if any(len(part) < _SHORTEST for part in parts):
+            raise ConfigurationError(f"a secret needs at least {_SHORTEST} characters")
+        self.is_generated = not parts
+        """Whether it is random and ends with the process."""
+        self._keys = [part.encode() for part in parts] or [secrets.token_bytes(_GENERATED_BYTES)]
+
+    def derive(self, purpose: str) -> bytes:
+        """Return the key for a purpose (HKDF of one block, RFC 5869)."""
+        return _derive(self._keys[0], purpose)
+
+    def sign(self, purpose: str, data: bytes) -> str:
+        """Return the signature of data as text for cookies and forms."""
+        return _text(hmac.digest(self.derive(purpose), data, "sha256"))
+
+    def verify(self, purpose: str, data: bytes, signature: str) -> bool:
+        """Return whether one of the secrets made the signature; takes the same time for every answer."""
+        found = False
+        for key in self._keys:
+            expected = _text(hmac.digest(_derive(key, purpose), data, "sha256"))
+            found |= hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace"))
+        return found
+
+
+def _derive(key: bytes, purpose: str) -> bytes:
+    extracted = hmac.digest(b"pyasynq", key, hashlib.sha256)
+    return hmac.digest(extracted, purpose.encode() + b"\x01", hashlib.sha256)
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _read_file(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the secret's file cannot be read: {error}") from error

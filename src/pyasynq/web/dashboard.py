@@ -1,0 +1,167 @@
+"""The dashboard as an ASGI application, which mounts anywhere and needs no lifespan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+
+from pyasynq.errors import InvalidOptionError
+from pyasynq.web.assets import serve_asset
+from pyasynq.web.asynqmon.shapes import TextLimits
+from pyasynq.web.auth import CredentialsFile, HostFunction, LoopbackOnly
+from pyasynq.web.auth.identify import BearerTokens
+from pyasynq.web.auth.rate_limit import RateLimit
+from pyasynq.web.auth.secret import Secret
+from pyasynq.web.auth.sessions import Sessions
+from pyasynq.web.doorkeeper import Doorkeeper
+from pyasynq.web.routes import target_routes
+from pyasynq.web.security_headers import SecurityHeaders
+from pyasynq.web.settings import Environment, Settings, check_prometheus, check_targets
+from pyasynq.web.targets import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+    from pyasynq.operations import Redactor, User
+    from pyasynq.web.auth import Authenticator
+
+    AuthOption = (
+        Authenticator
+        | CredentialsFile
+        | Callable[[Request], Awaitable[User | None]]
+        | Sequence[Authenticator | CredentialsFile]
+        | None
+    )
+
+
+_LOGIN_TRIES: Final = 5
+_ADDRESS_TRIES: Final = 30
+
+
+class Dashboard:
+    """An ASGI application; `dashboard()` makes it. Connections open with the first request."""
+
+    def __init__(self, settings: Settings, targets: Sequence[Target]) -> None:
+        self.settings = settings
+        self._targets = tuple(targets)
+        self.routes = tuple(_routes(settings, self._targets))
+        self._app = SecurityHeaders(Starlette(routes=self.routes))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await self._app(scope, receive, send)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. The next request opens them again."""
+        for target in self._targets:
+            await target.close()
+
+
+def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
+    redis: Any,
+    *,
+    auth: AuthOption = None,
+    read_only: bool = False,
+    redactor: Redactor | None = None,
+    queues: str | Sequence[str] = "*",
+    title: str = "pyasynq",
+    environment: str | tuple[str, str] | None = None,
+    secret: str | None = None,
+    trace_url: str = "",
+    prometheus: str = "",
+    max_payload_length: int | None = None,
+    max_result_length: int | None = None,
+) -> Dashboard:
+    """Return the dashboard as an ASGI application.
+
+        app.mount("/tasks", dashboard("redis://localhost:6379/0", auth=CredentialsFile("people")))
+
+    Without `auth` only requests from this machine get in. It needs no lifespan; `aclose()` closes its
+    connections early.
+
+    Args:
+        redis: URL of Redis, as for `Client`; or several by name, such as `{"eu": url, "us": url}`.
+        auth: who gets in: a `CredentialsFile` for passwords and tokens, a `TrustedProxy`, `Everyone`, a
+            function `async (request) -> User | None` of yours, or a list of these, tried in order.
+        read_only: refuse every change.
+        redactor: what replaces secrets in payloads, results, headers and errors.
+        queues: patterns of the queues that are shown at all.
+        title: name in the corner.
+        environment: badge of each page: a name, or a name and one of red, amber, green, blue and none.
+        secret: signs sessions and forms; `PYASYNQ_SECRET` unless given, else random for this process.
+        trace_url: address of a trace, with `{trace_id}` in it.
+        prometheus: address of a Prometheus, such as `http://localhost:9090`, which the charts of asynqmon ask
+            through its API.
+        max_payload_length: number of characters of a payload in the API of asynqmon; None is all of them.
+        max_result_length: the same for results.
+
+    Raises:
+        ConfigurationError: for a value that cannot work.
+    """
+    sources = check_targets(redis)
+    authenticators, credentials = _authenticators(auth)
+    signing = Secret(secret)
+    settings = Settings(
+        title=title,
+        environment=Environment.of(environment),
+        authenticators=authenticators,
+        credentials=credentials,
+        read_only=read_only,
+        queues=(queues,) if isinstance(queues, str) else tuple(queues),
+        redactor=redactor,
+        secret=signing,
+        sessions=Sessions(signing),
+        login_tries=RateLimit(_LOGIN_TRIES, 60.0),
+        address_tries=RateLimit(_ADDRESS_TRIES, 60.0),
+        trace_url=trace_url,
+        text_limits=TextLimits(max_payload_length, max_result_length),
+        prometheus=check_prometheus(prometheus),
+        names=tuple(sources),
+    )
+    return Dashboard(settings, [Target(name, source, settings) for name, source in sources.items()])
+
+
+def _authenticators(auth: AuthOption) -> tuple[tuple[Authenticator, ...], CredentialsFile | None]:
+    given: Sequence[Any] = auth if isinstance(auth, (list, tuple)) else [auth]
+    found: list[Authenticator] = []
+    credentials = None
+    for one in given:
+        if one is None:
+            found.append(LoopbackOnly())
+        elif isinstance(one, CredentialsFile):
+            credentials = one
+            found.append(BearerTokens(one))
+        elif hasattr(one, "identify"):
+            found.append(one)
+        elif callable(one):
+            found.append(HostFunction(one))
+        else:
+            raise InvalidOptionError(
+                "auth", one, "an authenticator, a credentials file, or an async function"
+            )
+    return tuple(found), credentials
+
+
+def _routes(settings: Settings, targets: Sequence[Target]) -> list[BaseRoute]:
+    if len(targets) == 1 and not targets[0].name:
+        return _below(settings, targets[0])
+    first = targets[0].name
+
+    async def go_to_first(_: Request) -> Response:
+        return Response(status_code=307, headers={"Location": f"{first}/"})
+
+    mounts: list[BaseRoute] = [
+        Mount(f"/{target.name}", routes=_below(settings, target)) for target in targets
+    ]
+    return [Route("/", go_to_first), *mounts]
+
+
+def _below(settings: Settings, target: Target) -> list[BaseRoute]:
+    routes: Mapping[str, Route] = target_routes(Doorkeeper(settings, target))
+    return [Route("/static/{version}/{name}", serve_asset, name="static"), *routes.values()]

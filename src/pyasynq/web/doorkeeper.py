@@ -1,0 +1,228 @@
+"""Checks of each request before its page: the user, the session, the origin of a form."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
+
+from starlette.responses import Response
+
+from pyasynq.operations import User
+from pyasynq.web.auth.identify import LoopbackOnly, bearer_token, client_address
+from pyasynq.web.auth.origin import FORM_FIELD, SAFE_METHODS, is_form_token, is_same_origin
+from pyasynq.web.locations import Links, route_path
+from pyasynq.web.page import PageRequest
+from pyasynq.web.preferences import PREFERENCES_COOKIE, read_preferences
+from pyasynq.web.problems import Action, Trouble, bug_page, problem_page, trouble_page
+from pyasynq.web.respond import page_response
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.requests import Request
+
+    from pyasynq.web.auth.sessions import Session
+    from pyasynq.web.page import Page, PageFunction
+    from pyasynq.web.settings import Settings
+    from pyasynq.web.targets import Target
+
+    ResponseFunction = Callable[[PageRequest], Awaitable[Response]]
+    FormFunction = Callable[[PageRequest, dict[str, str]], Awaitable[Response]]
+
+_MOST_FIELDS: Final = 2_000
+_LARGEST_BODY: Final = 1_000_000
+_LONGEST_QUERY: Final = 8_000
+_NOBODY: Final = User("")
+
+
+class FormError(Exception):
+    """A form that is not taken; the page says why.
+
+    Attributes:
+        status: of the response.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Doorkeeper:
+    """Makes endpoints of page functions for one Redis.
+
+    Args:
+        settings: of the dashboard.
+        target: the Redis.
+    """
+
+    def __init__(self, settings: Settings, target: Target) -> None:
+        self.settings = settings
+        self.target = target
+
+    def page(self, function: PageFunction) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a page that is only read."""
+
+        async def endpoint(request: Request) -> Response:
+            began = time.perf_counter()
+            ask = await self.admit(request)
+            if not self.knows(ask):
+                return self.refuse(ask, began)
+            return await self._answer(ask, function, began)
+
+        return endpoint
+
+    def response(self, function: ResponseFunction) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of something that is read and is not a page."""
+
+        async def endpoint(request: Request) -> Response:
+            began = time.perf_counter()
+            ask = await self.admit(request)
+            if not self.knows(ask):
+                return Response("Sign in first.\n", 401, media_type="text/plain")
+            try:
+                return await function(ask)
+            except Exception as error:  # noqa: BLE001 - every error becomes a page
+                return page_response(ask, await problem_page(ask, error), began)
+
+        return endpoint
+
+    def form(
+        self, function: FormFunction, *, is_open: bool = False
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a form that changes something; `is_open` is for signing in."""
+
+        async def endpoint(request: Request) -> Response:
+            began = time.perf_counter()
+            ask = await self.admit(request)
+            if not self.knows(ask) and not is_open:
+                return self.refuse(ask, began)
+            try:
+                return await function(ask, await self._read_form(ask))
+            except FormError as error:
+                trouble = Trouble(
+                    "The form was not taken", str(error), (Action("Back to overview", ask.links.to()),)
+                )
+                return page_response(ask, trouble_page(error.status, trouble), began)
+            except Exception as error:  # noqa: BLE001 - every error becomes a page
+                return page_response(ask, await problem_page(ask, error), began)
+
+        return endpoint
+
+    async def admit(self, request: Request) -> PageRequest:
+        """Return the request with its user; `_NOBODY` is the user of one who did not sign in."""
+        session = self.settings.sessions.find(request)
+        user = await self._identify(request, session) or _NOBODY
+        links = Links(route_path(request.scope), _read_query(request))
+        return PageRequest(
+            request=request,
+            settings=self.settings,
+            target=self.target,
+            user=user,
+            operator=self.target.operator(user),
+            preferences=read_preferences(request.cookies.get(PREFERENCES_COOKIE)),
+            links=links,
+            now=datetime.now(UTC),
+            session=session,
+        )
+
+    def knows(self, ask: PageRequest) -> bool:
+        """Return whether the user of a request has signed in, or needs not to."""
+        return ask.user is not _NOBODY
+
+    def refuse(self, ask: PageRequest, began: float) -> Response:
+        """Send someone who did not sign in to the login page, or say why there is none."""
+        request = ask.request
+        if self.settings.credentials is not None and not bearer_token(request):
+            back = ask.links.path + (f"?{request.url.query}" if request.url.query else "")
+            address = ask.links.to("login", next=back if request.method in SAFE_METHODS else "/")
+            return Response(status_code=303, headers={"Location": address})
+        return page_response(ask, _closed_page(self.settings, request), began)
+
+    async def _identify(self, request: Request, session: Session | None) -> User | None:
+        credentials = self.settings.credentials
+        if session is not None and credentials is not None:
+            found = credentials.find(session.name)
+            if found is not None and found.fingerprint == session.fingerprint:
+                return User.with_role(
+                    found.name,
+                    found.role,
+                    queues=found.queues,
+                    login="password",
+                    address=client_address(request),
+                )
+        for authenticator in self.settings.authenticators:
+            user = await authenticator.identify(request)
+            if user is not None:
+                return user
+        return None
+
+    async def _answer(self, ask: PageRequest, function: PageFunction, began: float) -> Response:
+        try:
+            page = await function(ask)
+        except Exception as error:  # noqa: BLE001 - every error becomes a page
+            page = await problem_page(ask, error)
+        try:
+            response = page_response(ask, page, began)
+        except Exception as error:  # noqa: BLE001 - a template that fails must not show its traceback
+            response = page_response(ask, bug_page(ask, error), began)
+        self._renew_session(ask, response)
+        return response
+
+    def _renew_session(self, ask: PageRequest, response: Response) -> None:
+        renewed = self.settings.sessions.renew(ask.session) if ask.session else None
+        if renewed is not None:
+            self.settings.sessions.write(ask.request, response, renewed)
+
+    async def _read_form(self, ask: PageRequest) -> dict[str, str]:
+        """Return the fields of a form, after it was found to be ours."""
+        request = ask.request
+        if not bearer_token(request) and not is_same_origin(request):
+            raise FormError(403, "It was sent by another site.")
+        body = await _read_body(request)
+        try:
+            pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+        except (UnicodeDecodeError, ValueError):
+            raise FormError(400, "Its content cannot be read.") from None
+        fields: dict[str, str] = {}
+        for name, value in pairs:
+            fields[name] = f"{fields[name]}\n{value}" if name in fields and name == "id" else value
+        if not bearer_token(request) and not is_form_token(
+            ask.settings.secret, ask.form_key, fields.pop(FORM_FIELD, "")
+        ):
+            raise FormError(403, "The page was too old. Go back, load it again, and repeat what you did.")
+        return fields
+
+
+async def _read_body(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _LARGEST_BODY:
+            raise FormError(413, "It is larger than 1 MB.")
+    return bytes(body)
+
+
+def _read_query(request: Request) -> dict[str, str]:
+    text = request.scope["query_string"][:_LONGEST_QUERY].decode("latin-1")
+    try:
+        return dict(parse_qsl(text, max_num_fields=100, errors="surrogateescape"))
+    except ValueError:
+        return {}
+
+
+def _closed_page(settings: Settings, request: Request) -> Page:
+    if len(settings.authenticators) == 1 and isinstance(settings.authenticators[0], LoopbackOnly):
+        trouble = Trouble(
+            "This dashboard is open to its own machine alone",
+            "It was started without a way to sign in. Give it one: a file of passwords, a proxy that signs "
+            "people in, or a function of the application that it is part of.",
+            code='dashboard(url, auth=CredentialsFile("people"))\n'
+            'dashboard(url, auth=TrustedProxy(["10.0.0.0/8"], roles={"ops": "operator"}))\n'
+            "dashboard(url, auth=my_async_function)",
+            code_label="Three ways to sign in",
+        )
+        return trouble_page(403, trouble)
+    wrong, missing = "The token is wrong or has expired.", "Nothing in the request says who you are."
+    return trouble_page(401, Trouble("You are not signed in", wrong if bearer_token(request) else missing))

@@ -1,0 +1,174 @@
+"""One live page, rendered once for all viewers who would see the same, and the changes between renderings."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq.errors import PyasynqError, RedisUnavailableError
+from pyasynq.web.rendering import Record, row_signature
+from pyasynq.web.respond import page_html
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Hashable
+
+    from pyasynq.web.page import PageFunction, PageRequest
+
+INTERVAL: Final = 2.0
+"""Seconds between two renderings."""
+_LOAD_SHARE: Final = 20
+"""A rendering that took a second is followed by 20 seconds of rest."""
+_LONGEST_INTERVAL: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """Content of a page at one time."""
+
+    number: int
+    title: str
+    cells: dict[str, str]
+    rows: dict[str, dict[str, str]]
+    signatures: dict[str, dict[str, str]]
+    is_stale: bool = False
+    """Whether Redis did not answer; the rest is what was known before."""
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class Channel:
+    """Renders while somebody looks; viewers wait for the next rendering and compare it with their last."""
+
+    page: PageFunction
+    ask: PageRequest
+    epoch: str = field(default_factory=lambda: secrets.token_hex(4))
+    latest: Rendering | None = None
+    _viewers: int = 0
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: asyncio.Task[None] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no viewer."""
+        return self._viewers == 0
+
+    @contextlib.asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Render while the context lasts; the last viewer who leaves ends it."""
+        self._viewers += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="pyasynq-live")
+        try:
+            yield
+        finally:
+            self._viewers -= 1
+            if not self._viewers and self._task is not None:
+                task, self._task, self.latest = self._task, None, None
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def after(self, seen: int, seconds: float) -> Rendering | None:
+        """Return the newest rendering once it is not the one with this number; None when the time is over.
+
+        A slow reader gets the newest, and misses those between.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                while self.latest is None or self.latest.number == seen:
+                    await self._changed.wait()
+        except TimeoutError:
+            return None
+        return self.latest
+
+    async def _run(self) -> None:
+        number = 0
+        while True:
+            began = time.monotonic()
+            number += 1
+            self.latest = await self._render(number)
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+            took = time.monotonic() - began
+            await asyncio.sleep(min(max(INTERVAL, took * _LOAD_SHARE), _LONGEST_INTERVAL))
+
+    async def _render(self, number: int) -> Rendering:
+        try:
+            return await render_now(self.page, self.ask, number)
+        except RedisUnavailableError:
+            problem = "Redis does not answer. The numbers below are the last ones known."
+        except PyasynqError as error:
+            problem = f"This page cannot be updated: {error}"
+        before = self.latest
+        if before is None:
+            return Rendering(number, "", {}, {}, {}, is_stale=True, problem=problem)
+        return Rendering(
+            number, before.title, before.cells, before.rows, before.signatures, is_stale=True, problem=problem
+        )
+
+
+async def render_now(page: PageFunction, ask: PageRequest, number: int = 0) -> Rendering:
+    """Render the current content of a page."""
+    began = time.perf_counter()
+    ask.now = datetime.now(UTC)
+    record = Record()
+    answer = await page(ask)
+    page_html(ask, answer, record, began)
+    signatures = {
+        name: {key: row_signature(html) for key, html in rows.items()} for name, rows in record.rows.items()
+    }
+    return Rendering(number, answer.title, record.cells, record.rows, signatures)
+
+
+def changes(before: Rendering | None, after: Rendering) -> list[tuple[str, dict[str, Any]]]:
+    """Return the events that bring a viewer from one rendering to the next: names and data."""
+    if after.is_stale:
+        return [] if before is not None and before.is_stale else [("stale", {"text": after.problem})]
+    events: list[tuple[str, dict[str, Any]]] = []
+    if before is None or before.is_stale:
+        events.append(("fresh", {"title": after.title}))
+    known = before.cells if before is not None else {}
+    cells = {key: text for key, text in after.cells.items() if known.get(key) != text}
+    rows = [event for name in after.rows if (event := _row_changes(name, before, after)) is not None]
+    events += [("rows", event) for event in rows]
+    if cells:
+        events.append(("cells", cells))
+    if before is not None and before.title != after.title:
+        events.append(("title", {"text": after.title}))
+    return events
+
+
+def _row_changes(name: str, before: Rendering | None, after: Rendering) -> dict[str, Any] | None:
+    old = before.signatures.get(name, {}) if before is not None else {}
+    new = after.signatures[name]
+    order = list(new)
+    put = {key: after.rows[name][key] for key in order if old.get(key) != new[key]}
+    if before is not None and not put and list(old) == order:
+        return None
+    return {"table": name, "order": order, "put": put}
+
+
+def event_text(name: str, data: dict[str, Any], event_id: str) -> str:
+    """Return an event in the format of `text/event-stream`."""
+    return f"id: {event_id}\nevent: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+@dataclass(slots=True)
+class Channels:
+    """The channels of one Redis, by what their viewers see."""
+
+    open: dict[Hashable, Channel] = field(default_factory=dict)
+    viewers: int = 0
+
+    def find(self, key: Hashable, make: Callable[[], Channel]) -> Channel:
+        """Return the channel for a page, a query, preferences and permissions."""
+        for unused in [one for one, channel in self.open.items() if channel.is_idle]:
+            del self.open[unused]
+        if key not in self.open:
+            self.open[key] = make()
+        return self.open[key]

@@ -1,0 +1,101 @@
+"""Endpoints of live updates: a stream of events, and a snapshot for browsers and hosts without streams."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import compile_path
+
+from pyasynq.web.live.channel import Channel, Channels, changes, event_text, render_now
+from pyasynq.web.locations import Links
+from pyasynq.web.targets import access_key
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from pyasynq.web.live.channel import Rendering
+    from pyasynq.web.page import PageFunction, PageRequest
+
+MOST_STREAMS: Final = 500
+"""Largest number of streams of one process; further viewers poll."""
+_COMMENT_SECONDS: Final = 15.0
+_CHECK_SECONDS: Final = 10.0
+"""Seconds between two looks whether the session still lasts."""
+_QUERY_PREFIX: Final = "p."
+
+
+async def live_stream(ask: PageRequest) -> Response:
+    """Stream the changes of a page to one viewer."""
+    found = _find_page(ask)
+    if found is None:
+        return Response("There is no such live page.\n", 404, media_type="text/plain")
+    channels = ask.target.channels()
+    if "wsgi_environ" in ask.request.scope or channels.viewers >= MOST_STREAMS:
+        return Response(
+            "Poll live.json instead.\n", 503, headers={"Retry-After": "10"}, media_type="text/plain"
+        )
+    page, inner = found
+    key = (inner.links.path, tuple(sorted(inner.query.items())), inner.preferences, access_key(ask.user))
+    channel = channels.find(key, lambda: Channel(page, inner))
+    return StreamingResponse(
+        _events(ask, channels, channel),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def live_snapshot(ask: PageRequest) -> Response:
+    """Return all cells and rows of a page, for browsers that poll."""
+    found = _find_page(ask)
+    if found is None:
+        return JSONResponse({"error": "there is no such live page"}, 404)
+    rendering = await render_now(*found)
+    events = [{"event": name, "data": data} for name, data in changes(None, rendering)]
+    return JSONResponse({"events": events})
+
+
+async def _events(ask: PageRequest, channels: Channels, channel: Channel) -> AsyncIterator[str]:
+    channels.viewers += 1
+    before: Rendering | None = None
+    checked = time.monotonic()
+    try:
+        async with channel.watched():
+            yield "retry: 3000\n\n"
+            while True:
+                rendering = await channel.after(before.number if before else -1, _COMMENT_SECONDS)
+                if rendering is None:
+                    yield ": still here\n\n"
+                else:
+                    for name, data in changes(before, rendering):
+                        yield event_text(name, data, f"{channel.epoch}-{rendering.number}")
+                    before = rendering
+                if time.monotonic() - checked > _CHECK_SECONDS:
+                    checked = time.monotonic()
+                    if _is_over(ask):
+                        yield event_text("bye", {}, "")
+                        return
+    finally:
+        channels.viewers -= 1
+
+
+def _is_over(ask: PageRequest) -> bool:
+    """Return whether the viewer's session has ended meanwhile."""
+    return ask.session is not None and ask.settings.sessions.find(ask.request) is None
+
+
+def _find_page(ask: PageRequest) -> tuple[PageFunction, PageRequest] | None:
+    from pyasynq.web.routes import LIVE_PAGES  # noqa: PLC0415 - the table of routes holds this endpoint too
+
+    path = ask.query.get("page", "")
+    for pattern, function in LIVE_PAGES.items():
+        regex, _, _ = compile_path(pattern)
+        if match := regex.match(path):
+            query = {
+                name.removeprefix(_QUERY_PREFIX): value
+                for name, value in ask.query.items()
+                if name.startswith(_QUERY_PREFIX)
+            }
+            return function, ask.at(Links(path, query), match.groupdict())
+    return None

@@ -1,0 +1,97 @@
+"""Addresses of pages: escaped names in paths, and links that are right under every prefix."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import Scope
+
+_PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:@")
+_ESCAPED_BYTE: Final = re.compile("~([0-9A-F]{2})")
+_ROOT: Final = "/"
+
+
+def to_segment(name: str) -> str:
+    """Return a name as one segment of a path; every byte but the plain ones becomes `~` and two hex digits.
+
+    Servers and proxies decode `%2F` before an application sees it, which would split a name with a slash.
+    The tilde is left alone by all of them.
+    """
+    data = name.encode("utf-8", "surrogateescape")
+    text = "".join(chr(byte) if byte in _PLAIN else f"~{byte:02X}" for byte in data)
+    return "~2E" + text[1:] if text.startswith(".") else text
+
+
+def from_segment(segment: str) -> str:
+    """Return the name that a segment stands for; one that `to_segment` did not write is taken as it is."""
+    data = _ESCAPED_BYTE.sub(lambda match: chr(int(match[1], 16)), segment)
+    try:
+        return data.encode("latin-1").decode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return segment
+
+
+def route_path(scope: Scope) -> str:
+    """Return the path below the dashboard's root, as the router sees it."""
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    if root and (path == root or path.startswith(f"{root}/")):
+        path = path[len(root) :]
+    return path or _ROOT
+
+
+class Links:
+    """Links of one page, relative to it, so that they hold under any prefix, announced by a proxy or not.
+
+    Args:
+        path: the page's own path below the dashboard's root, such as `/queues/emails`.
+        query: the parameters in its address.
+    """
+
+    def __init__(self, path: str, query: Mapping[str, str]) -> None:
+        self.path = path or _ROOT
+        self.query = dict(query)
+        self._up = "../" * (self.path.count("/") - 1) or "./"
+
+    def to(self, *names: str, **query: object) -> str:
+        """Return the address of a page: `to("queues", name, state="retry")`; without names, the overview.
+
+        A parameter that is None or empty is left out.
+        """
+        path = self._up + "/".join(to_segment(name) for name in names)
+        return path + _query_text({key: value for key, value in query.items() if value not in {None, ""}})
+
+    def here(self, **changes: object) -> str:
+        """Return the address of this page with some parameters changed; None takes one away."""
+        merged = {**self.query, **changes}
+        kept = {key: value for key, value in merged.items() if value not in {None, ""}}
+        own = self.path.rpartition("/")[2] or "./"
+        return own + _query_text(kept)
+
+    def own(self) -> str:
+        """Return the page's own address below the root, for a form that leads back to it."""
+        return self.path + _query_text(self.query)
+
+    def back(self, address: str) -> str:
+        """Return the address of a page of ours that a form names; the overview for anything else."""
+        path = address.partition("?")[0]
+        is_own = (
+            address.startswith("/")
+            and not path.startswith(("//", "/\\"))
+            and ":" not in path.partition("/")[0]
+        )
+        has_controls = any(ord(character) <= 0x20 or character == "\\" for character in address)
+        return self.to() + address[1:] if is_own and not has_controls else self.to()
+
+    def asset(self, name: str, version: str) -> str:
+        """Return the address of a file that never changes under its version."""
+        return f"{self._up}static/{version}/{name}"
+
+
+def _query_text(query: Mapping[str, object]) -> str:
+    # A name with a lone surrogate came from bytes that are not UTF-8, and goes back to them.
+    return "?" + urlencode(query, errors="surrogateescape") if query else ""

@@ -1,0 +1,130 @@
+"""A request for a page, and the page that answers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from pyasynq.operations import VERBS
+from pyasynq.operations.guard import denied, require_queue, require_somewhere
+from pyasynq.web.auth.origin import FORM_FIELD, form_token
+from pyasynq.web.locations import from_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
+    from starlette.requests import Request
+
+    from pyasynq.operations import Operator, User
+    from pyasynq.web.auth.sessions import Session
+    from pyasynq.web.locations import Links
+    from pyasynq.web.preferences import Preferences
+    from pyasynq.web.settings import Settings
+    from pyasynq.web.targets import Target
+
+
+@dataclass(slots=True)
+class PageRequest:
+    """A user's request for a page, with everything that is needed to answer."""
+
+    request: Request
+    settings: Settings
+    target: Target
+    user: User
+    operator: Operator
+    preferences: Preferences
+    links: Links
+    now: datetime
+    session: Session | None = None
+    parameters: dict[str, str] | None = None
+    """Segments of the path; None are those of the request."""
+
+    @property
+    def form_key(self) -> str:
+        """Key to which the tokens of this viewer's forms are bound."""
+        return self.session.id if self.session else f"{self.user.login}:{self.user.name}"
+
+    @property
+    def csrf(self) -> Markup:
+        """The field that each form of this viewer carries."""
+        token = form_token(self.settings.secret, self.form_key)
+        return Markup('<input type="hidden" name="{}" value="{}">').format(FORM_FIELD, token)
+
+    def may(self, verb: str, queue: str = "") -> bool:
+        """Return whether a button for a verb makes sense; the operator checks again when it is pressed."""
+        row, access = VERBS.get(verb), self.operator.access
+        if row is None or (row.changes and access.read_only):
+            return False
+        if queue:
+            return all(access.may(permission, queue) for permission in row.needed)
+        return all(access.may_somewhere(permission) for permission in row.needed)
+
+    def require(self, verb: str, queue: str) -> None:
+        """Check before a question what the operator checks again when it is answered.
+
+        Raises:
+            QueueNotFoundError: the user does not see the queue.
+            PermissionDeniedError: the user may not do this, or the dashboard is read-only.
+        """
+        row, access = VERBS[verb], self.operator.access
+        require_queue(access, row, queue)
+        if row.changes and access.read_only:
+            raise denied(access, row, queue)
+
+    def require_somewhere(self, verb: str) -> None:
+        """Check that there can be a queue for which the user may do this.
+
+        Raises:
+            PermissionDeniedError: there is none, or the dashboard is read-only.
+        """
+        row, access = VERBS[verb], self.operator.access
+        require_somewhere(access, row)
+        if row.changes and access.read_only:
+            raise denied(access, row, "")
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The parameters in the address; the last one counts of several of one name."""
+        return self.links.query
+
+    def at(self, links: Links, parameters: dict[str, str]) -> PageRequest:
+        """Return the same viewer's request for another page."""
+        return replace(self, links=links, parameters=parameters)
+
+    def name(self, parameter: str) -> str:
+        """Return the name that a segment of the path stands for."""
+        given = self.request.path_params if self.parameters is None else self.parameters
+        return from_segment(given[parameter])
+
+    def number(self, parameter: str, default: int, most: int) -> int:
+        """Return a parameter that is a number from 1 on; anything else is the default."""
+        text = self.query.get(parameter, "")
+        return min(max(int(text), 1), most) if text.isdecimal() and len(text) < 10 else default
+
+    def choice(self, parameter: str, choices: tuple[str, ...]) -> str:
+        """Return a parameter that is one of some words; anything else is the first of them."""
+        text = self.query.get(parameter, "")
+        return text if text in choices else choices[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The answer: a template and its view model."""
+
+    template: str
+    title: str
+    """Begins with the state: `(1,120) archived · emails`."""
+    section: str
+    """Which entry of the navigation is current."""
+    view: Any = None
+    status: int = 200
+    is_live: bool = False
+    """Whether its cells and rows are kept current."""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+if TYPE_CHECKING:
+    PageFunction = Callable[[PageRequest], Awaitable[Page]]

@@ -1,0 +1,296 @@
+"""Acts on many tasks: a preview that asks, and the operation that follows."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._human_text import counted
+from pyasynq._visible_text import visible
+from pyasynq.errors import InvalidOptionError
+from pyasynq.operations import Act, OperationOptions, Targets
+from pyasynq.operations.operation import STATES_OF_ACT
+from pyasynq.web.frame import Notice
+from pyasynq.web.page import Page
+from pyasynq.web.pages.operations import act_title
+from pyasynq.web.respond import page_response, redirect
+from pyasynq.web.shown_task import STATE_LOOKS, TaskRow, task_row
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from starlette.responses import Response
+
+    from pyasynq.operations import OperationInfo, OperationPreview
+    from pyasynq.task import TaskState
+    from pyasynq.web.page import PageRequest
+
+MOST_SELECTED: Final = 1_000
+ACTS: Final = (Act.RUN, Act.RESCHEDULE, Act.ARCHIVE, Act.DELETE, Act.CANCEL, Act.ENQUEUE_AGAIN)
+"""Acts that a page offers for all tasks that match."""
+_LABELS: Final = {
+    Act.RUN: "Run now",
+    Act.RESCHEDULE: "Run, spread over time",
+    Act.ARCHIVE: "Archive",
+    Act.DELETE: "Delete",
+    Act.CANCEL: "Cancel",
+    Act.ENQUEUE_AGAIN: "Enqueue again",
+}
+_DONE: Final = {
+    Act.RUN: "put back into the queue",
+    Act.RESCHEDULE: "rescheduled",
+    Act.ARCHIVE: "archived",
+    Act.DELETE: "deleted",
+    Act.CANCEL: "asked to stop",
+    Act.ENQUEUE_AGAIN: "enqueued again",
+}
+_OUTCOMES: Final = (("retry", "it is retried"), ("archive", "it is archived"), ("delete", "it is deleted"))
+_MOST_COUNTS: Final = 12
+_LONGEST: Final = 2_000
+_PATIENCE: Final = 1.0
+"""Seconds for which the answer waits for a short operation to end."""
+_DEFAULT_SPREAD: Final = "30"
+_DAY_MINUTES: Final = 1_440.0
+
+
+@dataclass(frozen=True, slots=True)
+class CountRow:
+    """Tasks of one queue, type and state."""
+
+    queue: str
+    type: str
+    word: str
+    symbol: str
+    tone: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BulkView:
+    """View model of the preview."""
+
+    heading: str
+    act: str
+    query: str
+    query_href: str
+    is_possible: bool
+    button: str
+    keep: str
+    keep_href: str
+    back: str
+    is_danger: bool
+    is_exact: bool
+    counts: tuple[CountRow, ...]
+    more: int
+    """Tasks in counts that are not shown."""
+    samples: tuple[TaskRow, ...]
+    left_out: str
+    undo: str
+    can_undo: bool
+    needs_reason: bool
+    number: str
+    """The number that has to be typed; empty if none."""
+    ids: tuple[str, ...]
+    outcomes: tuple[tuple[str, str], ...]
+    has_rate: bool
+    spread: str
+    """Minutes over which the tasks are spread; empty if the act spreads nothing."""
+    spread_href: str
+    """Address of the same preview for tasks that run spread over time."""
+    fields: Mapping[str, str]
+    """What was typed before."""
+    error: str = ""
+
+
+async def bulk_page(ask: PageRequest) -> Page:
+    """Return the preview of an act on all tasks that match a query."""
+    act = _act(ask.query.get("act", ""))
+    targets = Targets(query=ask.query.get("q", "").strip()[:_LONGEST])
+    return await preview_page(ask, act, targets, {"back": ask.query.get("back", "")})
+
+
+async def preview_page(
+    ask: PageRequest,
+    act: Act,
+    targets: Targets,
+    fields: Mapping[str, str],
+    error: InvalidOptionError | None = None,
+) -> Page:
+    """Return the page that says what an act would do, and asks."""
+    options = _options(ask, act, fields if error is None else {})
+    preview = await ask.operator.preview_operation(act, targets, options)
+    view = _view(ask, act, targets, preview, fields, "" if error is None else _sentence(error))
+    return Page("bulk.html", view.heading, "tasks", view, status=200 if error is None else 400)
+
+
+async def start_bulk(ask: PageRequest, fields: dict[str, str]) -> Response:
+    """Start the operation; a short one has ended when the answer comes."""
+    began = time.perf_counter()
+    act, targets = _act(fields.get("act", "")), _targets(fields)
+    number = fields.get("confirm", "").replace(",", "").strip()
+    try:
+        info = await ask.operator.start_operation(
+            act,
+            targets,
+            _options(ask, act, fields),
+            reason=fields.get("reason", "").strip()[:500],
+            confirm=int(number) if number.isdecimal() and len(number) < 10 else None,
+        )
+    except InvalidOptionError as error:
+        return page_response(ask, await preview_page(ask, act, targets, fields, error), began)
+    ended = await ask.target.run_operation(ask.user, info.operation, _PATIENCE)
+    ask.target.forget(ask.user, "operations")
+    if ended is None or not ended.has_ended or ended.skipped or ended.error:
+        text = "The operation has begun." if ended is None else "The operation has ended; see what was left."
+        return redirect(ask, ask.links.to("operations", info.operation), Notice("good", text))
+    return redirect(ask, ask.links.back(fields.get("back", "")), _notice(ask, ended))
+
+
+def _notice(ask: PageRequest, ended: OperationInfo) -> Notice:
+    text = f"{counted(ended.done, 'task was', 'tasks were')} {_DONE[ended.act]}."
+    if ended.undoable:
+        undo = ask.links.to("operations", ended.operation, "undo")
+        return Notice("good", text, _from_root(ask, undo), "Undo", is_form=True)
+    return Notice("good", text, _from_root(ask, ask.links.to("operations", ended.operation)), "Details")
+
+
+def _from_root(ask: PageRequest, address: str) -> str:
+    """Return an address below the root: the notice is shown on another page, which makes it relative."""
+    return address.removeprefix(ask.links.to())
+
+
+def act_choices(
+    ask: PageRequest, queue: str = "", state: TaskState | None = None
+) -> tuple[tuple[str, str], ...]:
+    """Return the acts that a form offers for all tasks that match: name and label.
+
+    Args:
+        ask: the request of the page with the form.
+        queue: the queue of the tasks, if all are in one.
+        state: the state of the tasks, if all are in one.
+    """
+    if not ask.may("start_operation", queue):
+        return ()
+    return tuple((act.value, _LABELS[act]) for act in ACTS if state is None or state in STATES_OF_ACT[act])
+
+
+def targets_of(keys: Sequence[str]) -> Targets:
+    """Return the tasks that the boxes of a list name as `queue/id`."""
+    ids: dict[str, list[str]] = {}
+    for key in keys:
+        # The id is behind the last slash: ids with slashes are acted on from their own page.
+        queue, _, task_id = key.rpartition("/")
+        ids.setdefault(queue, []).append(task_id)
+    return Targets(ids)
+
+
+def selected_keys(fields: Mapping[str, str]) -> list[str]:
+    """Return what the boxes of a list name, as much as one form may."""
+    return [key for key in fields.get("id", "").split("\n") if "/" in key][:MOST_SELECTED]
+
+
+def _targets(fields: Mapping[str, str]) -> Targets:
+    if keys := selected_keys(fields):
+        return targets_of(keys)
+    return Targets(query=fields.get("q", "").strip()[:_LONGEST])
+
+
+def _act(text: str) -> Act:
+    if text not in {act.value for act in ACTS}:
+        raise InvalidOptionError("act", None, "is not something that can be done to many tasks")
+    return Act(text)
+
+
+def _options(ask: PageRequest, act: Act, fields: Mapping[str, str]) -> OperationOptions:
+    minutes = _number("spread", fields.get("spread") or _DEFAULT_SPREAD)
+    return OperationOptions(
+        process_at=ask.now if act is Act.RESCHEDULE else None,
+        spread=timedelta(minutes=min(minutes, _DAY_MINUTES)) if act is Act.RESCHEDULE else timedelta(0),
+        outcome=fields.get("outcome", "retry"),
+        rate=_number("rate", fields["rate"]) if fields.get("rate", "").strip() else None,
+        undo=fields.get("undo", "yes") == "yes",
+    )
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise InvalidOptionError(name, None, "must be a number above 0")
+    return value
+
+
+def _view(
+    ask: PageRequest,
+    act: Act,
+    targets: Targets,
+    preview: OperationPreview,
+    fields: Mapping[str, str],
+    error: str,
+) -> BulkView:
+    tasks = counted(preview.total, "task")
+    if not preview.is_exact:
+        tasks = f"at least {tasks}"
+    title = act_title(act, tasks)
+    rows = [_count_row(key, count) for key, count in preview.counts.items()]
+    back = fields.get("back", "")
+    return BulkView(
+        heading=f"{title}?" if preview.total else f"No task to {_LABELS[act].lower()}",
+        act=act.value,
+        query=targets.query,
+        query_href=ask.links.to("tasks", q=targets.query),
+        is_possible=preview.total > 0,
+        button=title,
+        keep="Change nothing",
+        keep_href=ask.links.back(back) if back else ask.links.to("tasks", q=targets.query),
+        back=back,
+        is_danger=act is Act.DELETE,
+        is_exact=preview.is_exact,
+        counts=tuple(rows[:_MOST_COUNTS]),
+        more=sum(row.count for row in rows[_MOST_COUNTS:]),
+        samples=tuple(task_row(task, ask.links) for task in preview.samples),
+        left_out=_left_out(preview),
+        undo=_undo_sentence(preview),
+        can_undo=preview.can_undo,
+        needs_reason=preview.needs_reason,
+        number=f"{preview.total:,}" if preview.needs_number else "",
+        ids=tuple(f"{queue}/{task_id}" for queue, ids in targets.ids.items() for task_id in ids),
+        outcomes=_OUTCOMES if act is Act.CANCEL else (),
+        has_rate=act is not Act.RESCHEDULE,
+        spread=fields.get("spread") or _DEFAULT_SPREAD if act is Act.RESCHEDULE else "",
+        spread_href=ask.links.to("bulk", act=Act.RESCHEDULE.value, q=targets.query, back=back)
+        if act is Act.RUN and targets.query
+        else "",
+        fields={name: fields.get(name, "") for name in ("reason", "rate", "confirm")},
+        error=error,
+    )
+
+
+def _count_row(key: tuple[str, str, str], count: int) -> CountRow:
+    queue, kind, state = key
+    look = next((look for look in STATE_LOOKS.values() if look.state.value == state), None)
+    word, symbol, tone = (look.word, look.state.value, look.tone) if look else (visible(state), "info", "")
+    return CountRow(visible(queue), visible(kind) or "no type", word, symbol, tone, count)
+
+
+def _left_out(preview: OperationPreview) -> str:
+    parts = [
+        f"{number:,} {'no longer there' if state == 'missing' else visible(state)}"
+        for state, number in preview.left_out.items()
+    ]
+    return f"Left as they are: {', '.join(parts)}." if parts else ""
+
+
+def _undo_sentence(preview: OperationPreview) -> str:
+    if preview.act is not Act.DELETE or not preview.total:
+        return ""
+    return preview.undo[:1].upper() + preview.undo[1:] + "."
+
+
+def _sentence(error: InvalidOptionError) -> str:
+    text = visible(str(error))
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

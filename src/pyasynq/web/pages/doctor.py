@@ -1,0 +1,231 @@
+"""The doctor: damage that it has found in Redis, what it means, and its repair."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._human_text import counted
+from pyasynq._visible_text import visible
+from pyasynq.doctor import FindingKind, Severity
+from pyasynq.errors import InvalidOptionError
+from pyasynq.web.actions import Question
+from pyasynq.web.frame import Notice
+from pyasynq.web.page import Page
+from pyasynq.web.respond import redirect
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from starlette.responses import Response
+
+    from pyasynq.doctor import Finding
+    from pyasynq.operations.doctoring import Examination
+    from pyasynq.web.page import PageRequest
+
+_PATIENCE: Final = 4.0
+"""Seconds for which the answer waits for an examination; a small Redis takes two."""
+_SUBJECTS: Final = 10
+_LOOKS: Final = {
+    Severity.ERROR: ("Damage", "danger", "bad"),
+    Severity.WARNING: ("Warning", "warning", "warn"),
+    Severity.NOTICE: ("Notice", "info", ""),
+}
+
+
+@dataclass(slots=True)
+class Visit:
+    """One examination by a dashboard: it runs, or has ended."""
+
+    began: datetime
+    task: asyncio.Task[Examination]
+
+    @property
+    def error(self) -> str:
+        """What went wrong, in a sentence; empty if nothing did."""
+        if not self.task.done():
+            return ""
+        if self.task.cancelled():
+            return "The examination was cancelled."
+        problem = self.task.exception()
+        return visible(str(problem)) if problem is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """View model of a finding."""
+
+    word: str
+    symbol: str
+    tone: str
+    queue: str
+    queue_href: str
+    kind: str
+    explanation: str
+    count: str
+    subjects: tuple[tuple[str, str], ...]
+    """The first of them, with a link if it is a task's id."""
+    more: int
+    repair: str
+    repair_href: str
+    """Empty if it cannot be repaired, or not by this user."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorView:
+    """View model of the page."""
+
+    state: str
+    """`never`, `running` or `ended`; live pages reload when it changes."""
+    summary: str
+    examine: str
+    rows: tuple[FindingRow, ...]
+    skipped: tuple[str, ...]
+    error: str
+
+
+async def doctor_page(ask: PageRequest) -> Page:
+    """Return the page `/doctor`."""
+    ask.require_somewhere("examine")
+    visit = ask.target.visits.get(ask.target.access_of(ask.user))
+    rows: tuple[FindingRow, ...] = ()
+    skipped: tuple[str, ...] = ()
+    state, summary = "never", "not examined yet"
+    if visit is not None and not visit.task.done():
+        state, summary = "running", "looking through all keys"
+    elif visit is not None:
+        state = "ended"
+        summary = "the examination failed" if visit.error else "no damage"
+        if not visit.error:
+            examination = visit.task.result()
+            rows = tuple(_row(ask, one) for one in examination.findings)
+            skipped = tuple(visible(one) for one in examination.skipped)
+            if rows:
+                summary = counted(len(rows), "finding")
+    ask.target.note_count(ask.user, "doctor", str(len(rows)) if rows else "", "warn")
+    view = DoctorView(
+        state=state,
+        summary=summary,
+        examine=ask.links.to("doctor", "examine"),
+        rows=rows,
+        skipped=skipped,
+        error=visit.error if visit is not None else "",
+    )
+    title = f"({len(rows)}) Doctor" if rows else "Doctor"
+    return Page("doctor.html", title, "doctor", view, is_live=True)
+
+
+async def examine(ask: PageRequest, _: dict[str, str]) -> Response:
+    """Begin an examination, unless one runs; a short one has ended when the answer comes."""
+    ask.require_somewhere("examine")
+    key = ask.target.access_of(ask.user)
+    visit = ask.target.visits.get(key)
+    if visit is None or visit.task.done():
+        visit = ask.target.visits[key] = Visit(ask.now, ask.target.start(ask.operator.examine()))
+    await asyncio.wait([visit.task], timeout=_PATIENCE)
+    return redirect(ask, ask.links.to("doctor"))
+
+
+async def repair_question(ask: PageRequest) -> Page:
+    """Ask before damage of one kind is repaired."""
+    kind, queue = _kind(ask.query.get("kind", "")), ask.query.get("queue", "")
+    finding = _find(ask, kind, queue)
+    if finding is None or not finding.is_repairable:
+        raise InvalidOptionError("kind", kind.value, "was not found, or cannot be repaired; examine again")
+    _require_repair(ask, queue)
+    question = Question(
+        heading=f"Repair {_words(kind)}?",
+        text=f"{finding.explanation} Repair: {finding.repair}. "
+        "Each is looked at again before it is changed; what is right by then is left alone.",
+        action=ask.links.to("doctor", "repair"),
+        button=f"Repair {counted(len(finding.subjects), 'place')}",
+        keep="Leave it as it is",
+        keep_href=ask.links.to("doctor"),
+        hidden=(("kind", kind.value), ("queue", queue)),
+        samples=tuple(visible(one) for one in finding.subjects[:_SUBJECTS]),
+    )
+    return Page("question.html", question.heading, "doctor", question)
+
+
+async def repair(ask: PageRequest, fields: dict[str, str]) -> Response:
+    """Repair what the examination has found of one kind in one queue."""
+    kind, queue = _kind(fields.get("kind", "")), fields.get("queue", "")
+    _require_repair(ask, queue)
+    examination = await ask.operator.repair(
+        [queue] if queue else None, [kind], reason=fields.get("reason", "").strip()[:500]
+    )
+    repaired = sum(len(one.repaired) for one in examination.findings)
+    ask.target.visits.pop(ask.target.access_of(ask.user), None)
+    await examine(ask, {})
+    text = f"{counted(repaired, 'place was', 'places were')} repaired."
+    return redirect(ask, ask.links.to("doctor"), Notice("good" if repaired else "warn", text))
+
+
+def _require_repair(ask: PageRequest, queue: str) -> None:
+    if queue:
+        ask.require("repair", queue)
+    else:
+        ask.require_somewhere("repair")
+
+
+def _row(ask: PageRequest, finding: Finding) -> FindingRow:
+    word, symbol, tone = _LOOKS[finding.severity]
+    may_repair = finding.is_repairable and ask.may("repair", finding.queue)
+    return FindingRow(
+        word=word,
+        symbol=symbol,
+        tone=tone,
+        queue=visible(finding.queue),
+        queue_href=ask.links.to("queues", finding.queue) if finding.queue else "",
+        kind=_words(finding.kind),
+        explanation=visible(finding.explanation),
+        count=counted(len(finding.subjects), "place"),
+        subjects=tuple(
+            (
+                visible(one),
+                ask.links.to("queues", finding.queue, "tasks", one)
+                if finding.queue and finding.kind in _OF_TASKS
+                else "",
+            )
+            for one in finding.subjects[:_SUBJECTS]
+        ),
+        more=max(len(finding.subjects) - _SUBJECTS, 0),
+        repair=visible(finding.repair),
+        repair_href=ask.links.to("doctor", "repair", kind=finding.kind.value, queue=finding.queue)
+        if may_repair
+        else "",
+    )
+
+
+_OF_TASKS: Final = frozenset(
+    {
+        FindingKind.ORPHAN,
+        FindingKind.IN_TWO_PLACES,
+        FindingKind.WRONG_STATE,
+        FindingKind.WRONG_RETRIES,
+        FindingKind.WRONG_LOCK,
+        FindingKind.ACTIVE_WITHOUT_LEASE,
+        FindingKind.FOREIGN_MESSAGE,
+        FindingKind.STALE_FIELDS,
+    }
+)
+
+
+def _find(ask: PageRequest, kind: FindingKind, queue: str) -> Finding | None:
+    visit = ask.target.visits.get(ask.target.access_of(ask.user))
+    if visit is None or not visit.task.done() or visit.error:
+        return None
+    found = visit.task.result().findings
+    return next((one for one in found if (one.kind, one.queue) == (kind, queue)), None)
+
+
+def _kind(text: str) -> FindingKind:
+    try:
+        return FindingKind(text)
+    except ValueError:
+        raise InvalidOptionError("kind", None, "is not a kind of damage") from None
+
+
+def _words(kind: FindingKind) -> str:
+    return kind.value.replace("_", " ")

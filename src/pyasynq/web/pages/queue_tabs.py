@@ -1,0 +1,387 @@
+"""Contents of the tabs of a queue's page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._human_text import counted, some
+from pyasynq._visible_text import visible
+from pyasynq.task import TaskState
+from pyasynq.web.pages.bulk import act_choices
+from pyasynq.web.shown_task import STATE_LOOKS, StateLook, TaskRow, first_line, task_row
+from pyasynq.web.trends import Trend, chosen_range, read_series, read_trend
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from datetime import date, datetime
+
+    from pyasynq.info import ErrorReport, QueueInfo, ServerInfo
+    from pyasynq.limits import QueueLimits
+    from pyasynq.web.page import PageRequest
+
+PAGE_SIZE: Final = 50
+_SCAN: Final = 1_000
+_SECONDS: Final = 5.0
+_HISTORY_DAYS: Final = 90
+
+
+@dataclass(frozen=True, slots=True)
+class TasksTab:
+    """Tasks of one state."""
+
+    look: StateLook
+    rows: tuple[TaskRow, ...]
+    groups: tuple[GroupRow, ...]
+    """Groups to choose from, when the state is aggregating."""
+    group: str
+    summary: str
+    newer: str
+    older: str
+    verbs: tuple[Verb, ...]
+    acts: tuple[tuple[str, str], ...]
+    """What can be done to all tasks of the state: name and label."""
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A button for the selected tasks."""
+
+    name: str
+    label: str
+    key: str = ""
+    is_danger: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group of tasks."""
+
+    name: str
+    href: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsTab:
+    """The groups of the queue."""
+
+    rows: tuple[GroupRow, ...]
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRow:
+    """A type of tasks with its counts."""
+
+    name: str
+    href: str
+    counts: tuple[int, ...]
+    """In the order of the states' looks."""
+    total: int
+    retried: int
+
+
+@dataclass(frozen=True, slots=True)
+class TypesTab:
+    """The types of the queue."""
+
+    looks: tuple[StateLook, ...]
+    rows: tuple[TypeRow, ...]
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """Failed tasks with one error."""
+
+    signature: str
+    href: str
+    count: int
+    types: str
+    latest: datetime | None
+    sample_href: str
+    sample: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorsTab:
+    """The errors of the queue."""
+
+    rows: tuple[ErrorRow, ...]
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRow:
+    """Limits that one side asks for."""
+
+    who: str
+    note: str
+    limits: str
+    is_effective: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsTab:
+    """The limits of the queue: what is stored, and what servers ask for."""
+
+    rows: tuple[LimitRow, ...]
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class DayRow:
+    """One day."""
+
+    day: date
+    processed: int
+    failed: int
+    fail: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryTab:
+    """Number of attempts on each day."""
+
+    rows: tuple[DayRow, ...]
+    done: tuple[float, ...]
+    failed: tuple[float, ...]
+    trend: Trend
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRow:
+    """A server that takes from the queue."""
+
+    name: str
+    href: str
+    status: str
+    priority: str
+    busy: int
+    slots: int
+    engine: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumersTab:
+    """Servers that take from the queue."""
+
+    rows: tuple[ConsumerRow, ...]
+    waiting: int
+
+
+_VERBS: Final = {
+    TaskState.ACTIVE: (Verb("cancel_task", "Cancel", "c"),),
+    TaskState.PENDING: (
+        Verb("archive_task", "Archive", "a"),
+        Verb("delete_task", "Delete…", "#", is_danger=True),
+    ),
+    TaskState.COMPLETED: (
+        Verb("run_task", "Run again", "r"),
+        Verb("delete_task", "Delete…", "#", is_danger=True),
+    ),
+    TaskState.ARCHIVED: (
+        Verb("run_task", "Run now", "r"),
+        Verb("delete_task", "Delete…", "#", is_danger=True),
+    ),
+}
+_WAITING_VERBS: Final = (
+    Verb("run_task", "Run now", "r"),
+    Verb("archive_task", "Archive", "a"),
+    Verb("delete_task", "Delete…", "#", is_danger=True),
+)
+
+
+async def _tasks(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], state: TaskState) -> TasksTab:
+    group = ask.query.get("group", "")
+    groups: tuple[GroupRow, ...] = ()
+    if state is TaskState.AGGREGATING:
+        groups = (await _groups(ask, info, (), state)).rows
+        group = group or (groups[0].name if groups else "")
+    cursor = ask.query.get("after", "")
+    page = await ask.operator.walk_tasks(info.queue, state, group=group, cursor=cursor, page_size=PAGE_SIZE)
+    tasks = page.tasks
+    total = int(getattr(info, state.value))
+    return TasksTab(
+        look=STATE_LOOKS[state],
+        rows=tuple(task_row(task, ask.links) for task in tasks),
+        groups=groups,
+        group=group,
+        summary=f"{counted(len(tasks), 'task')} shown of {total:,}"
+        if total > len(tasks)
+        else counted(total, "task"),
+        newer=ask.links.here(after=None) if cursor else "",
+        older=ask.links.here(after=page.cursor) if page.cursor else "",
+        verbs=tuple(verb for verb in _VERBS.get(state, _WAITING_VERBS) if ask.may(verb.name, info.queue)),
+        acts=act_choices(ask, info.queue, state),
+        filter=f"queue:{quoted(info.queue)} state:{state.value} ",
+    )
+
+
+async def _groups(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __: TaskState) -> GroupsTab:
+    groups = await ask.operator.groups(info.queue) if info.groups else []
+    rows = tuple(
+        GroupRow(
+            visible(one.name), ask.links.here(tab=None, state=TaskState.AGGREGATING, group=one.name), one.size
+        )
+        for one in groups[:PAGE_SIZE]
+    )
+    return GroupsTab(rows, f"{counted(len(rows), 'group')} shown of {info.groups:,}")
+
+
+async def _types(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __: TaskState) -> TypesTab:
+    report = await ask.target.recent(
+        ask.user, ("types", info.queue), lambda: ask.operator.types(info.queue, scan=_SCAN), _SECONDS
+    )
+    looks = tuple(STATE_LOOKS.values())
+    rows = tuple(
+        TypeRow(
+            visible(one.type),
+            ask.links.to("tasks", q=f"queue:{quoted(info.queue)} type:{quoted(one.type)}"),
+            tuple(one.counts.get(look.state, 0) for look in looks),
+            one.total,
+            one.retried,
+        )
+        for one in report.types
+    )
+    return TypesTab(looks, rows, _looked_at(report.scanned, is_complete=report.is_complete))
+
+
+async def _errors(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __: TaskState) -> ErrorsTab:
+    reports = await ask.target.recent(
+        ask.user, ("errors", info.queue), lambda: _read_errors(ask, info.queue), _SECONDS
+    )
+    rows = merge_errors(ask, reports)
+    scanned = sum(one.scanned for one in reports)
+    return ErrorsTab(rows, _looked_at(scanned, is_complete=all(one.is_complete for one in reports)))
+
+
+async def _read_errors(ask: PageRequest, queue: str) -> list[ErrorReport]:
+    return [
+        await ask.operator.errors(queue, state, scan=_SCAN) for state in (TaskState.ARCHIVED, TaskState.RETRY)
+    ]
+
+
+def merge_errors(ask: PageRequest, reports: Sequence[ErrorReport]) -> tuple[ErrorRow, ...]:
+    """Return the errors of several reports, the most frequent first."""
+    found: dict[str, list[Any]] = {}
+    for report in reports:
+        for group in report.groups:
+            found.setdefault(group.signature, []).append(group)
+    rows = []
+    for signature, groups in found.items():
+        newest = max(groups, key=lambda group: group.latest.timestamp() if group.latest else 0.0)
+        types = dict.fromkeys(name for group in groups for name in group.types)
+        rows.append(
+            ErrorRow(
+                signature=visible(signature) or "no error text",
+                href=ask.links.to("tasks", q=f"state:retry,archived error:{quoted(first_words(signature))}"),
+                count=sum(group.count for group in groups),
+                types=some(types, 3),
+                latest=newest.latest,
+                sample_href=ask.links.to("queues", newest.sample.queue, "tasks", newest.sample.id),
+                sample=first_line(newest.sample.last_error),
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: -row.count))
+
+
+def first_words(signature: str) -> str:
+    """Return the longest part of a signature that every such error contains: without its placeholders."""
+    parts = [part.strip() for part in signature.replace("<", "\x00").replace(">", "\x00").split("\x00")[::2]]
+    return max(parts, key=len, default="")[:100]
+
+
+async def _limits(_: PageRequest, info: QueueInfo, servers: Sequence[ServerInfo], __: TaskState) -> LimitsTab:
+    rows = [
+        LimitRow("Stored for the queue", "set by an operator", _limit_text(info.limits), bool(info.limits))
+    ]
+    rows += [
+        LimitRow(
+            visible(f"{server.host}:{server.pid}"),
+            "asked for by a server" if server.engine else "a server in Go, which obeys no limits",
+            _limit_text(server.limits[info.queue]) if info.queue in server.limits else "none",
+            not info.limits and info.queue in server.limits,
+        )
+        for server in servers
+    ]
+    if info.limits:
+        sentence = f"Every server of pyasynq keeps to what is stored: {info.limits}."
+    elif any(row.is_effective for row in rows):
+        sentence = "Nothing is stored, so each server keeps to what it asks for."
+    else:
+        sentence = "Nothing limits this queue but the slots of its servers."
+    return LimitsTab(tuple(rows), sentence)
+
+
+def _limit_text(limits: QueueLimits) -> str:
+    return str(limits) or "none"
+
+
+async def _history(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __: TaskState) -> HistoryTab:
+    days = await ask.operator.history(info.queue, _HISTORY_DAYS)
+    rows = tuple(
+        DayRow(one.day, one.processed, one.failed, one.failed / one.processed if one.processed else None)
+        for one in days
+    )
+    ascending = rows[::-1]
+    wanted = chosen_range(ask)
+    return HistoryTab(
+        rows,
+        tuple(float(row.processed - row.failed) for row in ascending),
+        tuple(float(row.failed) for row in ascending),
+        await read_trend(ask, await read_series(ask, [info.queue], wanted), wanted),
+    )
+
+
+async def _consumers(
+    ask: PageRequest, info: QueueInfo, servers: Sequence[ServerInfo], _: TaskState
+) -> ConsumersTab:
+    rows = tuple(
+        ConsumerRow(
+            visible(f"{server.host}:{server.pid}"),
+            ask.links.to("servers", server.id),
+            server.status,
+            _priority(server, info.queue),
+            sum(worker.queue == info.queue for worker in server.active_workers),
+            server.concurrency,
+            server.engine or "Go",
+        )
+        for server in servers
+    )
+    return ConsumersTab(rows, info.pending)
+
+
+def _priority(server: ServerInfo, queue: str) -> str:
+    return f"{server.queues[queue]}{', strict' if server.strict_priority else ''}"
+
+
+def _looked_at(scanned: int, *, is_complete: bool) -> str:
+    if is_complete:
+        return f"all of {counted(scanned, 'task')} looked at"
+    return (
+        f"{counted(scanned, 'task')} looked at, at most {_SCAN:,} of each state; the counts are lower bounds"
+    )
+
+
+def quoted(text: str) -> str:
+    """Return a value of a query; in quotes unless it is a plain word."""
+    if text and all(character.isalnum() or character in "-_." for character in text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+READERS: Final[
+    dict[str, Callable[[PageRequest, QueueInfo, Sequence[ServerInfo], TaskState], Awaitable[Any]]]
+] = {
+    "tasks": _tasks,
+    "types": _types,
+    "errors": _errors,
+    "groups": _groups,
+    "limits": _limits,
+    "history": _history,
+    "consumers": _consumers,
+}
+"""Function that reads the content of each tab."""

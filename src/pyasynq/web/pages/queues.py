@@ -1,0 +1,251 @@
+"""The list of queues: filtered, sorted and paged on the server."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._human_text import counted
+from pyasynq._visible_text import visible
+from pyasynq.web import formats
+from pyasynq.web.page import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyasynq.info import QueueInfo, ServerInfo
+    from pyasynq.web.page import PageRequest
+
+PAGE_SIZE: Final = 50
+_LONG_WAIT: Final = timedelta(minutes=10)
+_VERY_LONG_WAIT: Final = timedelta(hours=1)
+_MUCH_FAILS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """The one word that says how a queue does, worst first."""
+
+    word: str
+    symbol: str
+    tone: str
+    kind: str
+    """`trouble`, `paused`, `idle` or `busy`, for the chips."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """View model of a queue in a list."""
+
+    key: str
+    name: str
+    href: str
+    state: QueueState
+    info: QueueInfo
+    wait: str
+    wait_tone: str
+    slots: int
+    """Most tasks that may run at once: the stored limit, or slots of the servers that take from it."""
+    servers: int
+    fail: float | None
+
+    @property
+    def processed(self) -> int:
+        """Attempts that ended today."""
+        return self.info.processed
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A filter with a count."""
+
+    label: str
+    href: str
+    count: int
+    is_current: bool
+    symbol: str = ""
+    tone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesView:
+    """View model of the list."""
+
+    rows: tuple[QueueRow, ...]
+    summary: str
+    total: int
+    filter: str
+    chips: tuple[Chip, ...]
+    state: str
+    sort: str
+    descending: bool
+    pages: str
+    newer: str
+    older: str
+    density: tuple[Chip, ...]
+
+
+_SORTS: Final[dict[str, Callable[[QueueRow], Any]]] = {
+    "wait": lambda row: row.info.latency,
+    "queue": lambda row: row.key,
+    "pending": lambda row: row.info.pending,
+    "active": lambda row: row.info.active,
+    "scheduled": lambda row: row.info.scheduled,
+    "retry": lambda row: row.info.retry,
+    "archived": lambda row: row.info.archived,
+    "completed": lambda row: row.info.completed,
+    "grouped": lambda row: row.info.aggregating,
+    "processed": lambda row: row.info.processed,
+    "fail": lambda row: row.fail or 0.0,
+    "servers": lambda row: row.servers,
+}
+_KINDS: Final = (
+    ("", "All", "", ""),
+    ("trouble", "In trouble", "danger", "bad"),
+    ("paused", "Paused", "paused", "warn"),
+    ("idle", "Idle", "pending", ""),
+)
+
+
+async def queues_page(ask: PageRequest) -> Page:
+    """Return the page `/queues`."""
+    rows = queue_rows(ask, await read_queues(ask), await read_servers(ask))
+    text = ask.query.get("f", "").strip()[:200]
+    found = [row for row in rows if _matches(row.key, text)]
+    state = ask.choice("state", tuple(kind for kind, *_ in _KINDS))
+    chips = tuple(
+        Chip(label, ask.links.here(state=kind, page=None), _count(found, kind), kind == state, symbol, tone)
+        for kind, label, symbol, tone in _KINDS
+    )
+    chosen = [row for row in found if state in {"", row.state.kind}]
+    sort, descending = _sort(ask)
+    chosen.sort(key=lambda row: row.key)
+    chosen.sort(key=_SORTS[sort], reverse=descending)
+    page = ask.number("page", 1, 1_000_000)
+    shown = tuple(chosen[(page - 1) * PAGE_SIZE : page * PAGE_SIZE])
+    troubled = _count(rows, "trouble")
+    view = QueuesView(
+        rows=shown,
+        summary=f"{counted(len(rows), 'queue')}, {_SORT_WORDS.get(sort, 'sorted by ' + sort)}",
+        total=len(rows),
+        filter=text,
+        chips=chips,
+        state=state,
+        sort=sort,
+        descending=descending,
+        pages=_pages(page, len(shown), len(chosen)),
+        newer=ask.links.here(page=None) if page > 1 else "",
+        older=ask.links.here(page=page + 1) if page * PAGE_SIZE < len(chosen) else "",
+        density=(),
+    )
+    title = f"({troubled}) Queues" if troubled else "Queues"
+    return Page("queues.html", title, "queues", view, is_live=True)
+
+
+async def read_queues(ask: PageRequest) -> Sequence[QueueInfo]:
+    """Return the counts of all queues that the user sees, of at most a few seconds ago."""
+    infos = await ask.target.recent(ask.user, "queues", ask.operator.queue_infos)
+    ask.target.note_count(ask.user, "queues", formats.number(len(infos)))
+    return infos
+
+
+async def read_servers(ask: PageRequest) -> Sequence[ServerInfo]:
+    """Return the live servers, of at most a few seconds ago."""
+    servers = await ask.target.recent(ask.user, "servers", ask.operator.servers)
+    ask.target.note_count(ask.user, "servers", formats.number(len(servers)))
+    return servers
+
+
+def queue_rows(ask: PageRequest, infos: Sequence[QueueInfo], servers: Sequence[ServerInfo]) -> list[QueueRow]:
+    """Return the rows of queues."""
+    slots: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    for server in servers:
+        for queue in server.queues:
+            slots[queue] = slots.get(queue, 0) + server.concurrency
+            counts[queue] = counts.get(queue, 0) + 1
+    return [
+        queue_row(ask, info, slots=slots.get(info.queue, 0), servers=counts.get(info.queue, 0))
+        for info in infos
+    ]
+
+
+def queue_row(ask: PageRequest, info: QueueInfo, *, slots: int, servers: int) -> QueueRow:
+    """Return the row of one queue."""
+    limit = info.limits.max_run
+    fail = info.failed / info.processed if info.processed else None
+    return QueueRow(
+        key=info.queue,
+        name=visible(info.queue),
+        href=ask.links.to("queues", info.queue),
+        state=queue_state(ask, info, servers, fail),
+        info=info,
+        wait=formats.span(info.latency) if info.pending else formats.NOT_KNOWN,
+        wait_tone=_wait_tone(info, servers),
+        slots=limit or slots,
+        servers=servers,
+        fail=fail,
+    )
+
+
+def queue_state(ask: PageRequest, info: QueueInfo, servers: int, fail: float | None) -> QueueState:
+    """Return the state of a queue: trouble, paused, idle or busy."""
+    if info.paused:
+        return QueueState(_paused_word(ask, info), "paused", "warn", "paused")
+    if not servers and (info.pending or info.active):
+        return QueueState("No server", "lost", "bad", "trouble")
+    if fail is not None and fail >= _MUCH_FAILS and info.failed >= 10:
+        return QueueState("Failing", "danger", "bad", "trouble")
+    if info.pending and info.latency >= _LONG_WAIT:
+        return QueueState("Behind", "warning", "warn", "trouble")
+    if info.active:
+        return QueueState("Running", "active", "busy", "busy")
+    return (
+        QueueState("Idle", "pending", "", "idle")
+        if not info.pending
+        else QueueState("Waiting", "pending", "", "busy")
+    )
+
+
+def _paused_word(ask: PageRequest, info: QueueInfo) -> str:
+    if info.paused_until is None:
+        return "Paused"
+    return f"Paused to {info.paused_until.astimezone(ask.preferences.time_zone):%H:%M}"
+
+
+def _wait_tone(info: QueueInfo, servers: int) -> str:
+    if not info.pending or info.paused:
+        return ""
+    if info.latency >= _VERY_LONG_WAIT or (not servers and info.latency >= timedelta(minutes=1)):
+        return "bad"
+    return "warn" if info.latency >= _LONG_WAIT else ""
+
+
+def _matches(name: str, pattern: str) -> bool:
+    if not pattern:
+        return True
+    if "*" in pattern or "?" in pattern:
+        return fnmatch.fnmatchcase(name.lower(), pattern.lower().replace("[", "[[]"))
+    return pattern.lower() in name.lower()
+
+
+def _count(rows: Sequence[QueueRow], kind: str) -> int:
+    return sum(kind in {"", row.state.kind} for row in rows)
+
+
+def _sort(ask: PageRequest) -> tuple[str, bool]:
+    text = ask.query.get("sort", "-wait")
+    name, descending = text.removeprefix("-"), text.startswith("-")
+    return (name, descending) if name in _SORTS else ("wait", True)
+
+
+_SORT_WORDS: Final = {"wait": "sorted by the longest wait", "queue": "sorted by name"}
+
+
+def _pages(page: int, shown: int, total: int) -> str:
+    if total <= PAGE_SIZE:
+        return counted(total, "queue")
+    first = (page - 1) * PAGE_SIZE
+    return f"{first + 1:,} to {first + shown:,} of {total:,}"

@@ -1,0 +1,285 @@
+"""Search: the query bar, and matches that are sent as they are found."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import JSONResponse
+
+from pyasynq._visible_text import visible
+from pyasynq.errors import InvalidOptionError, PyasynqError, QueryError
+from pyasynq.operations.query import Known
+from pyasynq.web.page import Page
+from pyasynq.web.pages.bulk import act_choices
+from pyasynq.web.pages.queue_tabs import Verb, quoted
+from pyasynq.web.pages.queues import read_queues, read_servers
+from pyasynq.web.rendering import Moments, Record, jinja_environment, render
+from pyasynq.web.respond import forget_notices, html_stream, page_html, page_response, read_notices
+from pyasynq.web.shown_task import STATE_LOOKS, StateLook, TaskRow, task_row
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from starlette.responses import Response
+
+    from pyasynq.operations.selection import Selection
+    from pyasynq.web.page import PageRequest
+
+PAGE_SIZE: Final = 50
+_LONGEST: Final = 2_000
+_MOST_FACETS: Final = 8
+_MARK: Final = "\x00rows\x00"
+"""Placeholder of the rows in the page around them; no text of a template has this character."""
+_EXAMPLES: Final = (
+    ("Failed in the last hour", "state:retry,archived failed:<1h"),
+    ("Waiting for more than 10 minutes", "waiting:>10m"),
+    ("Near their deadline", "deadline:>80%"),
+    ("Retried often", "retried:>5"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A query to begin with."""
+
+    label: str
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProblem:
+    """Error in a query, with its position."""
+
+    before: str
+    wrong: str
+    after: str
+    sentence: str
+    nearest_href: str
+    nearest: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchView:
+    """View model of the page around the rows."""
+
+    query: str
+    explain: str
+    complete: str
+    problem: QueryProblem | None
+    examples: tuple[Example, ...]
+    verbs: tuple[Verb, ...]
+    acts: tuple[tuple[str, str], ...]
+    """What can be done to all tasks that match: name and label."""
+    mark: str
+    command: str
+    """The same search on the command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """How many matches have one value."""
+
+    label: str
+    href: str
+    count: int
+    look: StateLook | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FacetGroup:
+    """Values of one field."""
+
+    heading: str
+    facets: tuple[Facet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TailView:
+    """View model of what comes after the rows."""
+
+    rows: int
+    summary: str
+    older: str
+    newest: str
+    facets: tuple[FacetGroup, ...]
+    hint: str
+    hint_href: str
+    error: str
+
+
+async def search_response(ask: PageRequest) -> Response:
+    """Answer `/tasks`: the page is sent at once, each match as it is found, and the facets last."""
+    began = time.perf_counter()
+    text = _query_text(ask)
+    problem = None
+    explanation = ""
+    if text:
+        try:
+            explanation = str(await ask.operator.explain_search(text))
+        except QueryError as error:
+            problem = _problem(ask, text, error)
+    view = SearchView(
+        query=text,
+        explain=explanation,
+        complete=ask.links.to("complete.json"),
+        problem=problem,
+        examples=tuple(Example(label, ask.links.to("tasks", q=query)) for label, query in _EXAMPLES),
+        verbs=_verbs(ask),
+        acts=act_choices(ask),
+        mark=_MARK,
+        command=f"pyasynq task ls --where {_shell(text)}",
+    )
+    title = f"{text[:60]} · Tasks" if text else "Tasks"
+    page = Page("search.html", visible(title), "tasks", view, status=400 if problem else 200)
+    if problem or not text:
+        return page_response(ask, page, began)
+    notices = read_notices(ask)
+    head, _, rest = page_html(ask, page, Record(), began, notices).partition(_MARK)
+    response = html_stream(ask.request, _stream(ask, text, view, head, rest))
+    if notices:
+        forget_notices(response)
+    return response
+
+
+async def complete_response(ask: PageRequest) -> Response:
+    """Answer `/complete.json`: how a query may go on, and what it would look at."""
+    text = ask.query.get("q", "")[:_LONGEST]
+    caret = ask.number("caret", len(text), _LONGEST)
+    offers = [one._asdict() for one in await ask.operator.complete_query(text, caret, await _known(ask))]
+    try:
+        explanation = str(await ask.operator.explain_search(text)) if text.strip() else ""
+    except QueryError as error:
+        explanation = error.sentence
+    return JSONResponse({"offers": offers, "explain": explanation})
+
+
+async def palette_response(ask: PageRequest) -> Response:
+    """Answer `/palette.json`: queues whose names have the text."""
+    text = ask.query.get("q", "").strip().lower()[:200]
+    names = [info.queue for info in await read_queues(ask) if text in info.queue.lower()]
+    names.sort(key=lambda name: (not name.lower().startswith(text), len(name), name))
+    root = ask.links.to()
+    commands = [
+        {"label": f"Go to queue {visible(name)}", "href": ask.links.to("queues", name).removeprefix(root)}
+        for name in names[:6]
+    ]
+    return JSONResponse({"commands": commands})
+
+
+async def _stream(ask: PageRequest, text: str, view: SearchView, head: str, rest: str) -> AsyncIterator[str]:
+    yield head
+    row_of = jinja_environment().get_template("search_rows.html")
+    moments = Moments(ask.now, ask.preferences.time_zone)
+    found, last, problem = 0, None, ""
+    try:
+        async for selection in ask.operator.search(text, cursor=ask.query.get("after", ""), limit=PAGE_SIZE):
+            last = selection
+            if selection.tasks:
+                rows: list[TaskRow] = [task_row(task, ask.links) for task in selection.tasks]
+                found += len(rows)
+                yield row_of.render(rows=rows, at=moments, verbs=view.verbs)
+    except InvalidOptionError:
+        problem = "The place in the list is not known any more. Begin with the newest."
+    except PyasynqError as error:
+        # The page has begun, so an error can only be told in it.
+        problem = f"The search stopped: {error}"
+    tail = _tail(ask, text, found, last, visible(problem))
+    yield render("search_tail.html", Record(), {"view": tail})
+    yield rest
+
+
+def _tail(ask: PageRequest, text: str, found: int, last: Selection | None, error: str) -> TailView:
+    is_first = not ask.query.get("after")
+    hint, href = "", ""
+    if not found and not error and (last is None or not last.cursor):
+        words = text.split()
+        if len(words) > 1:
+            hint, href = f"Search without {words[-1]}", ask.links.to("tasks", q=" ".join(words[:-1]))
+    return TailView(
+        rows=found,
+        summary=str(last) if last is not None else "",
+        older=ask.links.here(after=last.cursor) if last is not None and last.cursor else "",
+        newest="" if is_first else ask.links.here(after=None),
+        facets=_facets(ask, text, last) if last is not None and found else (),
+        hint=hint,
+        hint_href=href,
+        error=error,
+    )
+
+
+def _facets(ask: PageRequest, text: str, last: Selection) -> tuple[FacetGroup, ...]:
+    groups = []
+    for heading, field, counts in (
+        ("State", "state", last.facets.states),
+        ("Queue", "queue", last.facets.queues),
+        ("Type", "type", last.facets.types),
+    ):
+        facets = _facet_list(ask, text, field, counts)
+        if len(facets) > 1 or field == "state":
+            groups.append(FacetGroup(heading, facets))
+    return tuple(groups)
+
+
+def _facet_list(ask: PageRequest, text: str, field: str, counts: Mapping[str, int]) -> tuple[Facet, ...]:
+    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:_MOST_FACETS]
+    looks = {look.state.value: look for look in STATE_LOOKS.values()}
+    return tuple(
+        Facet(
+            looks[value].word if field == "state" and value in looks else visible(value),
+            ask.links.to("tasks", q=f"{text} {field}:{quoted(value)}"),
+            count,
+            looks.get(value) if field == "state" else None,
+        )
+        for value, count in most
+        if value != "_other"
+    )
+
+
+def _query_text(ask: PageRequest) -> str:
+    """Return the query of the address: the typed text, combined with the filter of a link."""
+    text = ask.query.get("q", "").strip()
+    return f"{ask.query.get('in', '')}{text}".strip()[: _LONGEST + 1]
+
+
+def _problem(ask: PageRequest, text: str, error: QueryError) -> QueryProblem:
+    end = error.position + max(error.length, 1)
+    nearest = (
+        text[: error.position] + error.nearest + text[error.position + error.length :]
+        if error.nearest
+        else ""
+    )
+    return QueryProblem(
+        before=visible(text[: error.position]),
+        wrong=visible(text[error.position : end]) or "␣",
+        after=visible(text[end:]),
+        sentence=error.sentence,
+        nearest_href=ask.links.to("tasks", q=nearest),
+        nearest=visible(nearest),
+    )
+
+
+def _verbs(ask: PageRequest) -> tuple[Verb, ...]:
+    known = (
+        Verb("run_task", "Run now", "r"),
+        Verb("cancel_task", "Cancel", "c"),
+        Verb("archive_task", "Archive", "a"),
+        Verb("delete_task", "Delete…", "#", is_danger=True),
+    )
+    return tuple(verb for verb in known if ask.may(verb.name))
+
+
+async def _known(ask: PageRequest) -> Known:
+    """Return the names that can be suggested, of at most half a minute ago."""
+    servers = await read_servers(ask)
+    published = await ask.target.recent(ask.user, "task types", ask.operator.task_types, 30.0)
+    running = (worker.task_type for server in servers for worker in server.active_workers)
+    return Known(
+        types=list(dict.fromkeys((*(one.type for one in published), *running))),
+        servers=[server.id for server in servers],
+    )
+
+
+def _shell(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"

@@ -1,0 +1,211 @@
+"""Servers and what they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._human_text import counted, some
+from pyasynq._visible_text import visible
+from pyasynq.web import formats
+from pyasynq.web.page import Page
+from pyasynq.web.pages.queues import read_servers
+from pyasynq.web.problems import Action, Trouble, trouble_page
+from pyasynq.web.shown_task import short_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from pyasynq.info import ServerInfo, WorkerInfo
+    from pyasynq.web.page import PageRequest
+
+PAGE_SIZE: Final = 50
+_NEAR_LIMIT: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRow:
+    """View model of a server in the list."""
+
+    key: str
+    name: str
+    href: str
+    status: str
+    symbol: str
+    tone: str
+    busy: int
+    slots: int
+    engine: str
+    queues: str
+    strict: bool
+    started: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRow:
+    """View model of a running task."""
+
+    key: str
+    type: str
+    href: str
+    id: str
+    queue: str
+    queue_href: str
+    server: str
+    server_href: str
+    started: datetime | None
+    share: float | None
+    """How much of the time until its deadline has passed."""
+    limit: str
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueShare:
+    """A queue that a server takes from."""
+
+    name: str
+    href: str
+    priority: int
+    limits: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServersView:
+    """View model of the list, and of the page of one server."""
+
+    heading: str
+    summary: str
+    servers: tuple[ServerRow, ...]
+    running: tuple[RunningRow, ...]
+    running_note: str
+    newer: str
+    older: str
+    queues: tuple[QueueShare, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    started: datetime | None = None
+
+
+async def servers_page(ask: PageRequest) -> Page:
+    """Return the page `/servers`."""
+    servers = await read_servers(ask)
+    rows = tuple(sorted((_server_row(ask, one) for one in servers), key=lambda row: row.name))
+    busy = sum(row.busy for row in rows)
+    slots = sum(row.slots for row in rows)
+    running, note, newer, older = _running_page(ask, servers)
+    view = ServersView(
+        heading="Servers",
+        summary=f"{len(rows):,} alive; {busy:,} of {counted(slots, 'slot')} busy",
+        servers=rows[: ask.number("servers", 100, 1_000)],
+        running=running,
+        running_note=note,
+        newer=newer,
+        older=older,
+    )
+    return Page("servers.html", f"({busy:,}) Servers", "servers", view, is_live=True)
+
+
+async def server_page(ask: PageRequest) -> Page:
+    """Return the page of one server."""
+    server_id = ask.name("server")
+    server = next((one for one in await read_servers(ask) if one.id == server_id), None)
+    if server is None:
+        text = "Its record in Redis lapses ten seconds after its last heartbeat."
+        return trouble_page(
+            404, Trouble("This server is gone", text, (Action("All servers", ask.links.to("servers")),))
+        )
+    row = _server_row(ask, server)
+    running, note, newer, older = _running_page(ask, [server])
+    view = ServersView(
+        heading=row.name,
+        summary=f"{row.busy:,} of {counted(row.slots, 'slot')} busy",
+        servers=(row,),
+        running=running,
+        running_note=note,
+        newer=newer,
+        older=older,
+        queues=tuple(
+            QueueShare(
+                visible(name),
+                ask.links.to("queues", name),
+                priority,
+                str(server.limits.get(name, "")) or "none",
+            )
+            for name, priority in sorted(server.queues.items(), key=lambda pair: (-pair[1], pair[0]))
+        ),
+        facts=(
+            ("Id", visible(server.id)),
+            ("Host", visible(server.host)),
+            ("Process", str(server.pid)),
+            ("Engine", row.engine),
+            ("Priorities", "strict" if server.strict_priority else "by weight"),
+        ),
+        started=server.started,
+    )
+    return Page("server.html", f"({row.busy:,}) {row.name}", "servers", view, is_live=True)
+
+
+def _server_row(ask: PageRequest, server: ServerInfo) -> ServerRow:
+    is_active = server.status == "active"
+    return ServerRow(
+        key=server.id,
+        name=visible(f"{server.host}:{server.pid}"),
+        href=ask.links.to("servers", server.id),
+        status="Active" if is_active else visible(server.status).capitalize(),
+        symbol="active" if is_active else "paused",
+        tone="busy" if is_active else "warn",
+        busy=len(server.active_workers),
+        slots=server.concurrency,
+        engine=visible(server.engine) or "Go",
+        queues=some(sorted(server.queues, key=lambda name: (-server.queues[name], name)), 5),
+        strict=server.strict_priority,
+        started=server.started,
+    )
+
+
+def _running_page(
+    ask: PageRequest, servers: Sequence[ServerInfo]
+) -> tuple[tuple[RunningRow, ...], str, str, str]:
+    # A row costs more than its place: of 4,000 running tasks only those of the page become rows.
+    found = [(server, worker) for server in servers for worker in server.active_workers]
+    found.sort(key=lambda pair: (pair[1].started or ask.now, pair[1].task_id))
+    page = ask.number("page", 1, 10_000)
+    shown = tuple(_running_row(ask, *pair) for pair in found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE])
+    note = f"{len(shown):,} shown of {len(found):,}, longest first" if found else ""
+    return (
+        shown,
+        note,
+        ask.links.here(page=None) if page > 1 else "",
+        ask.links.here(page=page + 1) if page * PAGE_SIZE < len(found) else "",
+    )
+
+
+def _running_row(ask: PageRequest, server: ServerInfo, worker: WorkerInfo) -> RunningRow:
+    part = _share_of_time(ask, worker)
+    return RunningRow(
+        key=f"{worker.queue}/{worker.task_id}",
+        type=visible(worker.task_type),
+        href=ask.links.to("queues", worker.queue, "tasks", worker.task_id),
+        id=short_id(worker.task_id),
+        queue=visible(worker.queue),
+        queue_href=ask.links.to("queues", worker.queue),
+        server=visible(f"{server.host}:{server.pid}"),
+        server_href=ask.links.to("servers", server.id),
+        started=worker.started,
+        share=part,
+        limit=_limit(worker),
+        tone="bad" if part is not None and part >= _NEAR_LIMIT else "",
+    )
+
+
+def _share_of_time(ask: PageRequest, worker: WorkerInfo) -> float | None:
+    if worker.started is None or worker.deadline is None or worker.deadline <= worker.started:
+        return None
+    return (ask.now - worker.started) / (worker.deadline - worker.started)
+
+
+def _limit(worker: WorkerInfo) -> str:
+    if worker.started is None or worker.deadline is None:
+        return ""
+    return formats.span(worker.deadline - worker.started)

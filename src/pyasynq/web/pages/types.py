@@ -1,0 +1,142 @@
+"""Task types of all queues: how many tasks of each are where, and what workers say of them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._human_text import counted, some
+from pyasynq._visible_text import visible
+from pyasynq.errors import QueueNotFoundError
+from pyasynq.task import TaskState
+from pyasynq.telemetry import NO_ATTEMPTS, AttemptCounts
+from pyasynq.web import formats
+from pyasynq.web.page import Page
+from pyasynq.web.pages.queues import read_queues
+from pyasynq.web.shown_task import STATE_LOOKS, StateLook
+from pyasynq.web.trends import DAY, DAY_STEP, busiest, read_series, totals_by_type
+
+if TYPE_CHECKING:
+    from pyasynq.info import QueueInfo, TypeReport
+    from pyasynq.web.page import PageRequest
+
+_MOST_QUEUES: Final = 20
+_SCAN: Final = 500
+_SECONDS: Final = 10.0
+_SHOWN: Final = 200
+_STATES: Final = frozenset({TaskState.PENDING, TaskState.RETRY, TaskState.ARCHIVED})
+
+
+@dataclass(slots=True)
+class TypeCounts:
+    """Tasks of one type in all queues."""
+
+    name: str
+    href: str
+    counts: list[int]
+    queues: list[str] = field(default_factory=list)
+    ended: AttemptCounts = NO_ATTEMPTS
+    """Attempts that ended since yesterday, where workers count."""
+    share: float | None = None
+    """Share of the time that the attempts of all types took."""
+
+    @property
+    def run(self) -> str:
+        """The time in which 95 % of the attempts ended."""
+        return formats.span(self.ended.run.quantile(0.95))
+
+    @property
+    def wait(self) -> str:
+        """The time for which 95 % of the tasks were pending at most."""
+        return formats.span(self.ended.wait.quantile(0.95))
+
+    @property
+    def total(self) -> int:
+        """Tasks in all states."""
+        return sum(self.counts)
+
+    @property
+    def where(self) -> str:
+        """Names of the queues."""
+        return some(self.queues, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class TypesView:
+    """View model of the page."""
+
+    looks: tuple[StateLook, ...]
+    rows: tuple[TypeCounts, ...]
+    has_statistics: bool
+    states: frozenset[TaskState]
+    """States that have a column: next to statistics there is room for three."""
+    total: int
+    summary: str
+    filter: str
+
+
+async def types_page(ask: PageRequest) -> Page:
+    """Return the page `/types`."""
+    infos = sorted((one for one in await read_queues(ask) if one.size), key=lambda one: -one.size)
+    reports = await ask.target.recent(
+        ask.user, "type reports", lambda: _read(ask, infos[:_MOST_QUEUES]), _SECONDS
+    )
+    looks = tuple(STATE_LOOKS.values())
+    found: dict[str, TypeCounts] = {}
+    for queue, report in reports:
+        for one in report.types:
+            row = found.setdefault(one.type, _empty_row(ask, one.type, len(looks)))
+            row.queues.append(queue)
+            for at, look in enumerate(looks):
+                row.counts[at] += one.counts.get(look.state, 0)
+    statistics = await _statistics(ask, infos)
+    seconds = sum(one.run.seconds for one in statistics.values())
+    for name, ended in statistics.items():
+        row = found.setdefault(name, _empty_row(ask, name, len(looks)))
+        row.ended, row.share = ended, ended.run.seconds / seconds if seconds else None
+    text = ask.query.get("f", "").strip()[:200]
+    rows = sorted(
+        (row for row in found.values() if text.lower() in row.name.lower()),
+        key=lambda row: (-(row.share or 0.0), -row.total, row.name),
+    )
+    is_complete = all(report.is_complete for _, report in reports) and len(infos) <= _MOST_QUEUES
+    looked = (
+        "all tasks looked at"
+        if is_complete
+        else f"at most {_SCAN:,} tasks of each state looked at; lower bounds"
+    )
+    view = TypesView(
+        looks,
+        tuple(rows[:_SHOWN]),
+        bool(statistics),
+        _STATES if statistics else frozenset(TaskState),
+        len(found),
+        f"{counted(len(found), 'type')}; {looked}",
+        text,
+    )
+    return Page("types.html", f"({len(found):,}) Types", "types", view)
+
+
+def _empty_row(ask: PageRequest, name: str, states: int) -> TypeCounts:
+    return TypeCounts(visible(name), ask.links.to("types", name) if name else "", [0] * states)
+
+
+async def _statistics(ask: PageRequest, infos: list[QueueInfo]) -> dict[str, AttemptCounts]:
+    """Return the attempts of each type since yesterday, in the queues with the most of them."""
+    names = busiest((one.queue, one.processed) for one in await read_queues(ask))
+    return totals_by_type(await read_series(ask, names, DAY, step=DAY_STEP)) if infos or names else {}
+
+
+async def _read(ask: PageRequest, infos: list[QueueInfo]) -> list[tuple[str, TypeReport]]:
+    found: list[Any] = await asyncio.gather(
+        *(ask.operator.types(info.queue, scan=_SCAN) for info in infos), return_exceptions=True
+    )
+    for one in found:
+        if isinstance(one, BaseException) and not isinstance(one, QueueNotFoundError):
+            raise one
+    return [
+        (info.queue, one)
+        for info, one in zip(infos, found, strict=True)
+        if not isinstance(one, BaseException)
+    ]

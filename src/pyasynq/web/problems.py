@@ -1,0 +1,136 @@
+"""Errors as pages: what happened, and what can be done about it."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyasynq import errors
+from pyasynq._visible_text import visible, visible_lines
+from pyasynq.web.page import Page
+
+if TYPE_CHECKING:
+    from pyasynq.web.page import PageRequest
+
+_log = logging.getLogger("pyasynq.web")
+TRY_AGAIN: Final = "Try again"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A link that leads on."""
+
+    label: str
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """View model of a page that cannot be shown."""
+
+    heading: str
+    text: str
+    actions: tuple[Action, ...] = ()
+    code: str = ""
+    code_label: str = ""
+
+
+async def problem_page(ask: PageRequest, error: Exception) -> Page:
+    """Return the page for an error. An unforeseen one is logged under a number, which the page shows."""
+    if isinstance(error, errors.QueueNotFoundError):
+        return await _no_such_queue(ask, error)
+    if isinstance(error, errors.RedisError):
+        return trouble_page(503, _redis_trouble(ask, error))
+    if not isinstance(error, errors.PyasynqError):
+        return bug_page(ask, error)
+    return trouble_page(*_known_trouble(ask, error))
+
+
+def _known_trouble(ask: PageRequest, error: errors.PyasynqError) -> tuple[int, Trouble]:
+    overview = Action("Back to overview", ask.links.to())
+    match error:
+        case errors.PermissionDeniedError():
+            return 403, Trouble("You may not do this", _sentence(error), (overview,))
+        case errors.TaskNotFoundError():
+            search = Action("Search for it", ask.links.to("tasks", q=f'id:"{error.task_id}"'))
+            text = "It has ended without retention, or it was deleted. Redis keeps nothing of such tasks."
+            return 404, Trouble("This task is gone", text, (search, overview))
+        case errors.OperationNotFoundError():
+            all_of_them = Action("All operations", ask.links.to("operations"))
+            text = "Operations are kept for 30 days, and shown to those who see all their queues."
+            return 404, Trouble("This operation is gone", text, (all_of_them, overview))
+        case errors.ConfigurationError() | errors.UnknownTaskStateError():
+            return 400, Trouble("This address says something that cannot be", _sentence(error), (overview,))
+        case _:
+            again = Action(TRY_AGAIN, ask.links.here())
+            return 409, Trouble("This cannot be done", _sentence(error), (again, overview))
+
+
+def trouble_page(status: int, trouble: Trouble) -> Page:
+    """Return the page of a trouble."""
+    return Page("trouble.html", trouble.heading, "", trouble, status=status)
+
+
+def not_found_page(ask: PageRequest) -> Page:
+    """Return the page for an address that there is not."""
+    trouble = Trouble(
+        "There is no such page", "The address leads nowhere.", (Action("Back to overview", ask.links.to()),)
+    )
+    return trouble_page(404, trouble)
+
+
+def bug_page(ask: PageRequest, error: BaseException) -> Page:
+    """Log an error that should not be, and return a page that shows its number and nothing else of it."""
+    number = f"{secrets.token_hex(2)}-{secrets.token_hex(2)}"
+    _log.error("error %s on the page %s", number, visible(ask.links.path), exc_info=error)
+    return trouble_page(
+        500,
+        Trouble(
+            "This page could not be made",
+            "It is a bug. The log has more under this number.",
+            (Action(TRY_AGAIN, ask.links.here()), Action("Back to overview", ask.links.to())),
+            number,
+            "Number of the error",
+        ),
+    )
+
+
+async def _no_such_queue(ask: PageRequest, error: errors.QueueNotFoundError) -> Page:
+    actions = [Action("All queues", ask.links.to("queues"))]
+    try:
+        names = await ask.operator.queues()
+    except errors.PyasynqError:
+        names = []
+    near = difflib.get_close_matches(error.queue, names, n=1)
+    actions += [Action(visible(name), ask.links.to("queues", name)) for name in near]
+    text = f"Do you mean {visible(near[0])}? " if near else ""
+    trouble = Trouble(
+        f"There is no queue “{visible(error.queue)}”",
+        text + "A queue appears with its first task.",
+        tuple(reversed(actions)),
+    )
+    return trouble_page(404, trouble)
+
+
+def _redis_trouble(ask: PageRequest, error: errors.RedisError) -> Trouble:
+    heading, advice = "Redis refused", ""
+    match error:
+        case errors.RedisUnavailableError():
+            heading = "Redis does not answer"
+        case errors.RedisPermissionError():
+            heading, advice = (
+                "The Redis user lacks a right",
+                " docs/redis.md lists the rights that are needed.",
+            )
+        case errors.RedisOutOfMemoryError():
+            heading, advice = "Redis is full", " Free memory, or raise maxmemory."
+    return Trouble(heading, _sentence(error) + advice, (Action(TRY_AGAIN, ask.links.here()),))
+
+
+def _sentence(error: Exception) -> str:
+    text = visible_lines(str(error)).strip()
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else text + "."

@@ -1,0 +1,143 @@
+"""Pages from templates: one Jinja environment, and a record of the cells and rows that may change later."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import jinja2
+from markupsafe import Markup, escape
+
+from pyasynq._human_text import counted
+from pyasynq._visible_text import visible, visible_lines
+from pyasynq.web import charts, formats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime, tzinfo
+
+_TIME_TEXT: Final = re.compile(r"(<time\b[^>]*>)[^<]*(</time>)")
+_QUIET: Final = frozenset({"0", "0 %", formats.NOT_KNOWN})
+"""Texts that are dimmed: nothing is there."""
+_CELL_TEXT: Final = re.compile(r'(<span data-k="[^"]*")[^>]*>[^<]*(</span>)')
+
+
+@cache
+def jinja_environment() -> jinja2.Environment:
+    """Return the environment of all templates: escaped, and strict about names that are not there."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pyasynq.web"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        extensions=["jinja2.ext.do"],
+    )
+    environment.filters |= {
+        "number": formats.number,
+        "measure": formats.significant,
+        "share": formats.share,
+        "filesize": formats.size,
+        "span": formats.span,
+        "visible": visible,
+        "visible_lines": visible_lines,
+        "counted": counted,
+    }
+    environment.globals |= {
+        "spark_points": charts.spark_points,
+        "spark_bars": charts.spark_bars,
+        "gauge_width": charts.gauge_width,
+        "stacked_bars": charts.stacked_bars,
+        "log_lines": charts.log_lines,
+    }
+    environment.globals["ui"] = environment.get_template("ui.html").module
+    return environment
+
+
+@dataclass(slots=True)
+class Record:
+    """Record of one rendering of a page: cells by key, and rows by table and key."""
+
+    cells: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def cell(self, key: str, text: object) -> Markup:
+        """Return a text that live updates may replace."""
+        shown = str(text)
+        self.cells[key] = shown
+        quiet = Markup(' class="zero"') if shown in _QUIET else ""
+        return Markup('<span data-k="{}"{}>{}</span>').format(key, quiet, shown)
+
+    def table(self, name: str) -> Markup:
+        """Return the attribute of a table body whose rows live updates may replace."""
+        self.rows.setdefault(name, {})
+        return Markup('data-table="{}"').format(name)
+
+    def row(self, table: str, key: str, caller: Callable[[], Markup]) -> Markup:
+        """Return a row as its template writes it; the element carries `data-row`."""
+        html = Markup(caller().strip())  # noqa: S704 - rendered by a template, which escaped it
+        self.rows.setdefault(table, {})[key] = html
+        return html
+
+
+def row_signature(html: str) -> str:
+    """Return a row without what changes in place: the age of times, and the texts of cells."""
+    return _CELL_TEXT.sub(r"\1\2", _TIME_TEXT.sub(r"\1\2", html))
+
+
+class Moments:
+    """Writes times as elements: relative text, exact in `title`, for machines in `datetime`."""
+
+    def __init__(self, now: datetime, zone: tzinfo) -> None:
+        self.now = now
+        self.zone = zone
+
+    def relative(self, moment: datetime | None, none: str = formats.NOT_KNOWN) -> Markup:
+        """Return `34 s ago`, which live pages keep current."""
+        return self._element(moment, none, formats.relative(moment, self.now), " data-ago")
+
+    def clock(self, moment: datetime | None, none: str = formats.NOT_KNOWN) -> Markup:
+        """Return `12:03:31`."""
+        return self._element(moment, none, formats.clock(moment, self.zone) if moment else "", "")
+
+    def exact(self, moment: datetime | None, none: str = formats.NOT_KNOWN) -> Markup:
+        """Return `23 Nov 2026, 12:03:31 UTC`."""
+        return self._element(moment, none, formats.exact(moment, self.zone) if moment else "", "")
+
+    def until(self, moment: datetime | None) -> str:
+        """Return the time of day, with the date if it is not today."""
+        if moment is None:
+            return ""
+        local = moment.astimezone(self.zone)
+        is_today = local.date() == self.now.astimezone(self.zone).date()
+        return f"{local:%H:%M}" if is_today else f"{local:%d %b %H:%M}".lstrip("0")
+
+    def age(self, moment: datetime | None) -> str:
+        """Return how long ago it was, without the word."""
+        return (
+            formats.NOT_KNOWN
+            if moment is None
+            else formats.span(round((self.now - moment).total_seconds(), 1))
+        )
+
+    def _element(self, moment: datetime | None, none: str, text: str, mark: str) -> Markup:
+        if moment is None:
+            return escape(none)
+        return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(
+            formats.machine(moment),
+            formats.exact(moment, self.zone),
+            Markup(mark),  # noqa: S704 - one of our own two words
+            text,
+        )
+
+
+def render(template: str, record: Record, values: dict[str, Any]) -> str:
+    """Return the page as HTML, and note in the record what it showed."""
+    return (
+        jinja_environment()
+        .get_template(template)
+        .render(values, cell=record.cell, row=record.row, table=record.table)
+    )

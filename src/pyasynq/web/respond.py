@@ -1,0 +1,128 @@
+"""Responses: pages as HTML, compressed; redirects that hold under any prefix."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+
+from pyasynq.web.frame import Notice, build_frame
+from pyasynq.web.rendering import Moments, Record, render
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+
+    from pyasynq.web.page import Page, PageRequest
+
+_LEVEL: Final = 5
+_LEAST_COMPRESSED: Final = 1_000
+_GZIP_WINDOW: Final = 31
+_NOTICE_COOKIE: Final = "pyasynq-note"
+_NOTICE_PURPOSE: Final = "web notice"
+_NOTICE_SECONDS: Final = 60
+
+
+def page_response(ask: PageRequest, page: Page, began: float) -> Response:
+    """Return a page as a response; a notice that an action left is shown on it once."""
+    notices = read_notices(ask)
+    html = page_html(ask, page, Record(), began, notices)
+    response = html_response(ask.request, html, page.status, page.headers)
+    if notices:
+        forget_notices(response)
+    return response
+
+
+def forget_notices(response: Response) -> None:
+    """Let the browser forget the notices that this response shows."""
+    response.delete_cookie(_NOTICE_COOKIE, path="/")
+
+
+def page_html(
+    ask: PageRequest, page: Page, record: Record, began: float, notices: tuple[Notice, ...] = ()
+) -> str:
+    """Return the HTML of a page."""
+    values = {
+        "frame": build_frame(ask, page, time.perf_counter() - began, notices),
+        "view": page.view,
+        "to": ask.links.to,
+        "here": ask.links.here,
+        "own": ask.links.own(),
+        "at": Moments(ask.now, ask.preferences.time_zone),
+        "csrf": ask.csrf,
+        "may": ask.may,
+    }
+    return render(page.template, record, values)
+
+
+def html_response(
+    request: Request, html: str, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """Return HTML, compressed if the browser takes that."""
+    content = html.encode("utf-8", "replace")
+    sent = {"Vary": "Accept-Encoding, Cookie", **(headers or {})}
+    if accepts_gzip(request) and len(content) >= _LEAST_COMPRESSED:
+        content = gzip.compress(content, _LEVEL, mtime=0)
+        sent["Content-Encoding"] = "gzip"
+    return HTMLResponse(content, status, headers=sent)
+
+
+def html_stream(request: Request, pieces: AsyncIterator[str]) -> Response:
+    """Return HTML that is sent piece by piece, each as soon as it is there."""
+    headers = {"Vary": "Accept-Encoding, Cookie", "X-Accel-Buffering": "no"}
+    if accepts_gzip(request):
+        headers["Content-Encoding"] = "gzip"
+        return StreamingResponse(_compress(pieces), headers=headers, media_type="text/html")
+    return StreamingResponse(_encode(pieces), headers=headers, media_type="text/html")
+
+
+def redirect(ask: PageRequest, address: str, notice: Notice | None = None) -> Response:
+    """Return the answer to a form: go on to a page, and show a notice there."""
+    response = Response(status_code=303, headers={"Location": address})
+    if notice is not None:
+        body = json.dumps([notice.tone, notice.text, notice.href, notice.action, notice.is_form])
+        signature = ask.settings.secret.sign(_NOTICE_PURPOSE, body.encode())
+        response.set_cookie(
+            _NOTICE_COOKIE,
+            f"{signature}.{body.encode().hex()}",
+            max_age=_NOTICE_SECONDS,
+            path="/",
+            secure=ask.request.url.scheme == "https",
+            httponly=True,
+            samesite="lax",
+        )
+    return response
+
+
+def read_notices(ask: PageRequest) -> tuple[Notice, ...]:
+    """Return the notices that an action left for the next page; a cookie that is not ours is ignored."""
+    signature, _, text = ask.request.cookies.get(_NOTICE_COOKIE, "").partition(".")
+    try:
+        body = bytes.fromhex(text)
+    except ValueError:
+        return ()
+    if not body or not ask.settings.secret.verify(_NOTICE_PURPOSE, body, signature):
+        return ()
+    return (Notice(*json.loads(body)),)
+
+
+def accepts_gzip(request: Request) -> bool:
+    """Return whether the browser takes compressed content."""
+    return "gzip" in request.headers.get("accept-encoding", "")
+
+
+async def _encode(pieces: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    async for piece in pieces:
+        yield piece.encode("utf-8", "replace")
+
+
+async def _compress(pieces: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
+    async for piece in pieces:
+        yield packer.compress(piece.encode("utf-8", "replace")) + packer.flush(zlib.Z_SYNC_FLUSH)
+    yield packer.flush()

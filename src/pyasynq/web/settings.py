@@ -1,0 +1,98 @@
+"""Settings of one dashboard, checked when it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._visible_text import visible
+from pyasynq.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyasynq.operations import Redactor
+    from pyasynq.web.asynqmon.shapes import TextLimits
+    from pyasynq.web.auth import Authenticator, CredentialsFile
+    from pyasynq.web.auth.rate_limit import RateLimit
+    from pyasynq.web.auth.secret import Secret
+    from pyasynq.web.auth.sessions import Sessions
+
+COLORS: Final = ("red", "amber", "green", "blue", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The badge at the top of each page."""
+
+    name: str
+    color: str = "none"
+
+    @classmethod
+    def of(cls, given: str | tuple[str, str] | None) -> Environment | None:
+        """Parse the option `environment`: a name, a name and a colour, or None.
+
+        Raises:
+            InvalidOptionError: for a colour that there is not.
+        """
+        if given is None or given == "":
+            return None
+        name, color = (given, "none") if isinstance(given, str) else given
+        if color not in COLORS:
+            raise InvalidOptionError("environment", color, f"the colour is one of {', '.join(COLORS)}")
+        return cls(visible(name), color)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Arguments of a dashboard, checked."""
+
+    title: str
+    environment: Environment | None
+    authenticators: tuple[Authenticator, ...]
+    credentials: CredentialsFile | None
+    """People who sign in with a password; None if there is no login page."""
+    read_only: bool
+    queues: tuple[str, ...]
+    redactor: Redactor | None
+    secret: Secret
+    sessions: Sessions
+    login_tries: RateLimit
+    """Tries of one name from one address."""
+    address_tries: RateLimit
+    """Tries of all names from one address."""
+    trace_url: str
+    """Address of a trace, with `{trace_id}` in it; empty when there is none."""
+    text_limits: TextLimits
+    """Numbers of characters of payloads and results in the API of asynqmon."""
+    prometheus: str
+    """Address of the Prometheus that the charts of asynqmon ask; empty for none."""
+    names: tuple[str, ...]
+    """Names of the Redis instances that are shown."""
+
+
+def check_targets(redis: object) -> Mapping[str, object]:
+    """Return Redis instances by name; the name of a single one is empty.
+
+    Raises:
+        InvalidOptionError: for an empty mapping, or a name that cannot be part of an address.
+    """
+    if not isinstance(redis, dict):
+        return {"": redis}
+    for name in redis:
+        if not isinstance(name, str) or not name or not name.replace("-", "").replace("_", "").isalnum():
+            raise InvalidOptionError("redis", name, "a name is letters, digits, - and _")
+    if not redis:
+        raise InvalidOptionError("redis", redis, "at least one Redis is needed")
+    return redis
+
+
+def check_prometheus(address: str) -> str:
+    """Return the address of a Prometheus.
+
+    Raises:
+        InvalidOptionError: for one that is not `http://` or `https://`.
+    """
+    if address and not address.startswith(("http://", "https://")):
+        raise InvalidOptionError("prometheus", address, "must begin with http:// or https://")
+    return address

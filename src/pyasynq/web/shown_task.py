@@ -1,0 +1,151 @@
+"""A task in a list: one row, with texts that are short and cannot break the page."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._visible_text import visible
+from pyasynq.operations import Withheld
+from pyasynq.task import TaskState
+from pyasynq.web import formats
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyasynq.task import TaskInfo
+    from pyasynq.web.locations import Links
+
+_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SHORT_ID: Final = 8
+_LONGEST_TEXT: Final = 200
+_LONGEST_HEX: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class StateLook:
+    """How a state is shown: symbol, tone and word."""
+
+    state: TaskState
+    word: str
+    tone: str
+    time_label: str
+    """Meaning of the time that is shown for a task in this state."""
+
+
+STATE_LOOKS: Final = {
+    look.state: look
+    for look in (
+        StateLook(TaskState.ACTIVE, "Active", "busy", "Runs"),
+        StateLook(TaskState.PENDING, "Pending", "", "Waits"),
+        StateLook(TaskState.AGGREGATING, "Grouped", "", "Joined"),
+        StateLook(TaskState.SCHEDULED, "Scheduled", "", "Due"),
+        StateLook(TaskState.RETRY, "Retry", "warn", "Due"),
+        StateLook(TaskState.ARCHIVED, "Archived", "bad", "Archived"),
+        StateLook(TaskState.COMPLETED, "Completed", "good", "Completed"),
+    )
+}
+"""Looks of all states, in the order in which they are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """View model of a task in a list."""
+
+    key: str
+    id: str
+    short_id: str
+    href: str
+    type: str
+    queue: str
+    queue_href: str
+    look: StateLook
+    payload: str
+    is_binary: bool
+    error: str
+    attempts: str
+    lasted: str
+    """How long the last attempt took."""
+    when: datetime | None
+    note: str
+    """A word about something unusual: orphaned, a progress."""
+
+
+def task_row(task: TaskInfo, links: Links) -> TaskRow:
+    """Return the row of a task."""
+    payload, is_binary = payload_line(task.payload)
+    return TaskRow(
+        key=f"{task.queue}/{task.id}",
+        id=visible(task.id),
+        short_id=short_id(task.id),
+        href=links.to("queues", task.queue, "tasks", task.id),
+        type=visible(task.type)[:_LONGEST_TEXT],
+        queue=visible(task.queue),
+        queue_href=links.to("queues", task.queue),
+        look=STATE_LOOKS[task.state],
+        payload=payload,
+        is_binary=is_binary,
+        error=first_line(task.last_error),
+        attempts=_attempts(task),
+        lasted=_lasted(task),
+        when=when_of(task),
+        note=_note(task),
+    )
+
+
+def short_id(task_id: str) -> str:
+    """Return the beginning of a generated id; one that a person chose stays as it is, up to a length."""
+    return task_id[:_SHORT_ID] if _UUID.fullmatch(task_id) else visible(task_id[:40])
+
+
+def first_line(text: str) -> str:
+    """Return the first line of an error, shortened."""
+    line = text.strip().partition("\n")[0]
+    return visible(line[:_LONGEST_TEXT])
+
+
+def payload_line(data: bytes) -> tuple[str, bool]:
+    """Return a payload as one short line, and whether it is binary, shown in hex."""
+    if isinstance(data, Withheld):
+        return data.decode(), False
+    head = data[: _LONGEST_TEXT * 4]
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:
+            return data[:_LONGEST_HEX].hex(" "), True
+        text = head[: error.start].decode()
+    if "\x00" in text:
+        return data[:_LONGEST_HEX].hex(" "), True
+    return visible(text[:_LONGEST_TEXT]), False
+
+
+def when_of(task: TaskInfo) -> datetime | None:
+    """Return the time that says most about a task in its state."""
+    match task.state:
+        case TaskState.SCHEDULED | TaskState.RETRY:
+            return task.next_process_at
+        case TaskState.COMPLETED:
+            return task.completed_at
+        case TaskState.ARCHIVED:
+            return task.in_state_since or task.last_failed_at
+        case _:
+            return task.in_state_since
+
+
+def _attempts(task: TaskInfo) -> str:
+    # Retries, and the attempt that runs or has ended.
+    begun = task.retried + (task.state in {TaskState.ACTIVE, TaskState.ARCHIVED, TaskState.COMPLETED})
+    return f"{formats.number(begun)} of {formats.number(task.max_retry + 1)}"
+
+
+def _lasted(task: TaskInfo) -> str:
+    last = task.attempts[-1] if task.attempts else None
+    return formats.span(last.ended_at - last.started_at if last is not None and last.started_at else None)
+
+
+def _note(task: TaskInfo) -> str:
+    if task.is_orphaned:
+        return "orphaned"
+    return "crashed its worker" if task.crashes else ""

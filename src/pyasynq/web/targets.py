@@ -1,0 +1,187 @@
+"""The Redis instances of a dashboard: one operator for each event loop, and answers that viewers share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pyasynq._visible_text import visible
+from pyasynq.errors import PyasynqError
+from pyasynq.operations import Operator, Redactor, User
+from pyasynq.web.live.channel import Channels
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Hashable
+
+    from pyasynq.operations import OperationInfo
+    from pyasynq.web.pages.doctor import Visit
+    from pyasynq.web.settings import Settings
+
+_log = logging.getLogger("pyasynq.web")
+_T = TypeVar("_T")
+
+_MOST_ANSWERS: Final = 500
+_LOAD_SHARE: Final = 50
+"""Factor of caching: an answer that took 1 s is kept for 50 s, so it takes at most 2 % of Redis' time."""
+_LONGEST_AGE: Final = 60.0
+
+
+@dataclass(slots=True)
+class _Answer:
+    future: asyncio.Future[Any]
+    fresh_until: float
+
+
+class Target:
+    """One Redis.
+
+    Args:
+        name: what it is called in addresses; empty when it is the only one.
+        source: URL or address of Redis, as for `Client`.
+        settings: of the dashboard.
+    """
+
+    def __init__(self, name: str, source: Any, settings: Settings) -> None:
+        self.name = name
+        self._source = source
+        self._settings = settings
+        self._operators: dict[asyncio.AbstractEventLoop, Operator] = {}
+        self._channels: dict[asyncio.AbstractEventLoop, Channels] = {}
+        self._answers: OrderedDict[Hashable, _Answer] = OrderedDict()
+        self._running: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = {}
+        self.visits: dict[tuple[asyncio.AbstractEventLoop, Hashable], Visit] = {}
+        """The last examination by the doctor, by permissions."""
+        self._counts: dict[Hashable, dict[str, tuple[str, str]]] = {}
+        self.label = name or _label(source)
+        """Address of Redis for viewers, without the password."""
+        self.summary = ""
+        """Version and memory of Redis, once a page has read them."""
+
+    def operator(self, user: User) -> Operator:
+        """Return an operator for a user, on connections that all users of this loop share."""
+        loop = asyncio.get_running_loop()
+        own = self._operators.get(loop)
+        if own is None:
+            for other in [one for one in self._operators if one.is_closed()]:
+                del self._operators[other]
+            own = self._operators[loop] = Operator(
+                self._source,
+                User("nobody"),
+                queues=self._settings.queues,
+                read_only=self._settings.read_only,
+                redactor=self._settings.redactor or Redactor(),
+                environment=self._settings.environment.name if self._settings.environment else "",
+            )
+        return own.for_user(user)
+
+    def channels(self) -> Channels:
+        """Return the live pages of the running loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._channels:
+            for ended in [one for one in self._channels if one.is_closed()]:
+                del self._channels[ended]
+            self._channels[loop] = Channels()
+        return self._channels[loop]
+
+    async def recent(
+        self, user: User, question: Hashable, ask: Callable[[], Awaitable[_T]], seconds: float = 2.0
+    ) -> _T:
+        """Return an answer of at most a few seconds ago, which users with the same permissions share.
+
+        Args:
+            user: whose permissions the answer depends on.
+            question: names the answer.
+            ask: gets a new one; it runs once for all who wait.
+            seconds: how long an answer is good; longer if it took long.
+        """
+        key = (asyncio.get_running_loop(), access_key(user), question)
+        known = self._answers.get(key)
+        if known is None or (known.future.done() and time.monotonic() > known.fresh_until):
+            known = self._answers[key] = _Answer(asyncio.ensure_future(self._ask(key, ask, seconds)), 0.0)
+            self._answers.move_to_end(key)
+            if len(self._answers) > _MOST_ANSWERS:
+                self._answers.popitem(last=False)
+        # A viewer who leaves must not take the answer away from the others.
+        result: _T = await asyncio.shield(known.future)
+        return result
+
+    async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[_T]], seconds: float) -> _T:
+        began = time.monotonic()
+        try:
+            return await ask()
+        finally:
+            now = time.monotonic()
+            if answer := self._answers.get(key):
+                answer.fresh_until = now + min(max(seconds, (now - began) * _LOAD_SHARE), _LONGEST_AGE)
+
+    def forget(self, user: User, question: Hashable) -> None:
+        """Ask again for an answer, because a form has changed it."""
+        self._answers.pop((asyncio.get_running_loop(), access_key(user), question), None)
+
+    async def run_operation(self, user: User, operation_id: str, seconds: float) -> OperationInfo | None:
+        """Run an operation in the background; return it if it has ended within some seconds.
+
+        If this process dies, any other goes on with it when it is told to.
+        """
+        task = self.start(self._run(user, operation_id))
+        ended, _ = await asyncio.wait([task], timeout=seconds)
+        return task.result() if ended and not task.cancelled() else None
+
+    def start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Run something in the background of this loop, until `close` at the latest."""
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work, name="pyasynq-web-work")
+        self._running[task] = loop
+        task.add_done_callback(lambda done: self._running.pop(done, None))
+        return task
+
+    def access_of(self, user: User) -> tuple[asyncio.AbstractEventLoop, Hashable]:
+        """Return the key under which answers for users with the same permissions are kept, in this loop."""
+        return (asyncio.get_running_loop(), access_key(user))
+
+    async def _run(self, user: User, operation_id: str) -> OperationInfo | None:
+        try:
+            return await self.operator(user).run_operation(operation_id)
+        except PyasynqError as error:
+            # Its page shows where it stands, and lets it go on.
+            _log.warning("the operation %s was interrupted: %s", visible(operation_id), visible(str(error)))
+            return None
+
+    def counts(self, user: User) -> dict[str, tuple[str, str]]:
+        """Return the notes of the navigation that pages have found lately: text and tone by name."""
+        return self._counts.get(access_key(user), {})
+
+    def note_count(self, user: User, name: str, text: str, tone: str = "") -> None:
+        """Let the navigation show a count; pages tell it when they have it anyway."""
+        if len(self._counts) > _MOST_ANSWERS:
+            self._counts.clear()
+        self._counts.setdefault(access_key(user), {})[name] = (text, tone)
+
+    async def close(self) -> None:
+        """Close the connections of the running loop."""
+        loop = asyncio.get_running_loop()
+        running = [task for task, own_loop in self._running.items() if own_loop is loop]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        for key in [key for key in self.visits if key[0] is loop]:
+            del self.visits[key]
+        own = self._operators.pop(loop, None)
+        if own is not None:
+            await own.close()
+
+
+def access_key(user: User) -> Hashable:
+    """Return a key for a user's permissions, under which users share answers."""
+    return tuple(sorted((str(permission), patterns) for permission, patterns in user.grants.items()))
+
+
+def _label(source: object) -> str:
+    if isinstance(source, str):
+        address = source.rpartition("@")[2].removeprefix("redis://").partition("?")[0]
+        return "this machine" if source.startswith(("unix:", "embedded:")) else address
+    return type(source).__name__
