@@ -1,0 +1,63 @@
+"""Trace context in the headers of tasks: W3C's `traceparent`, `tracestate` and `baggage`, as Go has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry import baggage
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+_TRACE: Final = TraceContextTextMapPropagator()
+_BAGGAGE: Final = W3CBaggagePropagator()
+_HEADERS: Final = ("traceparent", "tracestate", "baggage")
+_SAMPLED: Final = 1
+_LONGEST: Final = 8_192
+"""Characters of a header beyond which it is ignored: anybody may have written it."""
+
+
+NO_CONTEXT: Final = Context()
+
+
+def inject(headers: Mapping[str, str], context: Context, allowed: Collection[str]) -> dict[str, str]:
+    """Return headers with the trace context added, and those entries of the baggage that are allowed."""
+    carrier = {name: value for name, value in headers.items() if name.lower() not in _HEADERS}
+    _TRACE.inject(carrier, context)
+    if parent := carrier.get("traceparent"):
+        # Only the flag "sampled": OpenTelemetry for Go refuses a context with the later flag "random".
+        carrier["traceparent"] = f"{parent[:-2]}{int(parent[-2:], 16) & _SAMPLED:02x}"
+    entries = {key: value for key, value in baggage.get_all(context).items() if key in allowed}
+    if entries:
+        chosen = Context()
+        for key, value in entries.items():
+            chosen = baggage.set_baggage(key, value, chosen)
+        _BAGGAGE.inject(carrier, chosen)
+    return carrier
+
+
+def extract(headers: Mapping[str, str], allowed: Collection[str]) -> Context:
+    """Return the context that headers name; an empty one if they name none, or are damaged."""
+    if not headers:
+        return NO_CONTEXT
+    carrier = {
+        name.lower(): value
+        for name, value in headers.items()
+        if name.lower() in _HEADERS and len(value) <= _LONGEST
+    }
+    context = _TRACE.extract(carrier, Context())
+    if allowed and "baggage" in carrier:
+        for key, value in baggage.get_all(_BAGGAGE.extract(carrier, Context())).items():
+            if key in allowed:
+                context = baggage.set_baggage(key, value, context)
+    return context
+
+
+def find_link(context: Context) -> Link | None:
+    """Return a link to the span of a context; None if it has none."""
+    span_context = get_current_span(context).get_span_context()
+    return Link(span_context) if span_context.is_valid else None

@@ -1,0 +1,160 @@
+"""Worker middleware that makes a span for each attempt, linked to the span that enqueued its task."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from opentelemetry import context as context_api
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
+
+from pyasynq.context import context as get_task_context
+from pyasynq.context import current_task, trace_fields
+from pyasynq.contrib.otel import conventions as names
+from pyasynq.contrib.otel.propagation import NO_CONTEXT, extract, find_link
+from pyasynq.control import Archive, Cancel, Retry, Snooze
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, SpanContext, TracerProvider
+
+    from pyasynq._engine.handlers.middleware import AsyncHandler
+    from pyasynq.context import TaskContext
+    from pyasynq.task import Task
+
+_WISHES: dict[type, str] = {Snooze: "snoozed", Retry: "retried", Archive: "archived", Cancel: "revoked"}
+
+
+class WorkerTracing:
+    """Traces attempts: `app.use(WorkerTracing())`, as the first middleware.
+
+    Each attempt has a CONSUMER span `process QUEUE`. It begins a trace of its own, and links to the span
+    that enqueued the task: a task may run hours later, and more than once.
+
+    Args:
+        parent: `"creation"` makes that span the parent instead, so that all is one trace.
+        tracer_provider: None for the global one.
+        meter_provider: None for the global one.
+        baggage: keys of the baggage that handlers see; none unless given.
+        name: whether spans are named after the `"queue"` or the task `"type"`.
+        body_size: whether spans tell the size of payloads.
+    """
+
+    def __init__(
+        self,
+        *,
+        parent: Literal["creation"] | None = None,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        baggage: Collection[str] = (),
+        name: Literal["queue", "type"] = "queue",
+        body_size: bool = False,
+    ) -> None:
+        self._tracer = names.get_tracer(tracer_provider)
+        meter = names.get_meter(meter_provider)
+        self._consumed = meter.create_counter(
+            "messaging.client.consumed.messages", "{message}", "Number of attempts that began."
+        )
+        self._duration, self._wait = (
+            meter.create_histogram(
+                name_of_metric, "s", text, explicit_bucket_boundaries_advisory=names.SECONDS_BUCKETS
+            )
+            for name_of_metric, text in (
+                ("messaging.process.duration", "Time that attempts ran."),
+                ("messaging.asynq.wait.duration", "Time that tasks were pending before their attempts."),
+            )
+        )
+        self._is_child = parent == "creation"
+        self._baggage = frozenset(baggage)
+        self._by_type = name == "type"
+        self._body_size = body_size
+        self._attributes: dict[str, dict[str, Any]] = {}
+        """Attributes that all spans and metrics of a queue have; never changed."""
+
+    async def __call__(self, task: Task, call_next: AsyncHandler) -> Any:
+        """Run the handler within a span."""
+        running = get_task_context()
+        creation = extract(task.headers, self._baggage)
+        attributes = self._attributes.get(running.queue)
+        if attributes is None:
+            attributes = names.make_attributes(running.queue, "process", "process")
+            self._attributes[running.queue] = attributes
+        span = self._start_span(task, running, creation, attributes)
+        span_context = span.get_span_context()
+        if span_context.is_valid:
+            # The log records of this attempt carry the ids of its span, those of the engine as well.
+            trace_fields.set(partial(_format_ids, span_context))
+        # Without the creation as parent, its baggage is seen all the same.
+        token = context_api.attach(trace.set_span_in_context(span, creation))
+        began = time.perf_counter()
+        outcome = "succeeded"
+        try:
+            return await call_next(task)
+        except BaseException as error:
+            outcome = _WISHES.get(type(error), "failed")
+            if outcome == "failed":
+                attributes = {**attributes, names.ERROR_TYPE: _fail(span, error)}
+            raise
+        finally:
+            span.set_attribute(names.OUTCOME, outcome)
+            context_api.detach(token)
+            span.end()
+            self._duration.record(time.perf_counter() - began, attributes)
+
+    def _start_span(
+        self, task: Task, running: TaskContext, creation: Context, attributes: dict[str, Any]
+    ) -> Span:
+        self._consumed.add(1, attributes)
+        link = find_link(creation)
+        span = self._tracer.start_span(
+            f"process {task.type if self._by_type else running.queue}",
+            context=creation if self._is_child else NO_CONTEXT,
+            kind=SpanKind.CONSUMER,
+            attributes=attributes,
+            links=() if link is None else (link,),
+        )
+        waited = running.waited
+        if waited is not None:
+            self._wait.record(waited, attributes)
+        if span.is_recording():
+            span.set_attributes(self._describe(task, running, waited))
+            crashes = getattr(current_task.get(None), "crashes", 0)
+            if crashes:
+                span.add_event("recovered", {"messaging.asynq.task.crashes": crashes})
+        return span
+
+    def _describe(self, task: Task, running: TaskContext, waited: float | None) -> dict[str, Any]:
+        attributes: dict[str, Any] = {
+            names.MESSAGE_ID: running.task_id,
+            names.TASK_TYPE: task.type,
+            names.RETRIED: running.retried,
+            names.MAX_RETRY: running.max_retry,
+        }
+        if waited is not None:
+            attributes[names.WAITED] = waited
+        if self._body_size:
+            attributes[names.BODY_SIZE] = len(task.payload or b"")
+        return attributes
+
+
+def _format_ids(context: SpanContext) -> dict[str, str]:
+    return {
+        "trace_id": trace.format_trace_id(context.trace_id),
+        "span_id": trace.format_span_id(context.span_id),
+    }
+
+
+def _fail(span: Span, error: BaseException) -> str:
+    """Mark a span as failed; return the value of `error.type`."""
+    reason = get_task_context().cancelled.reason if isinstance(error, asyncio.CancelledError) else None
+    kind = names.name_error(error) if reason is None else reason.value
+    span.set_attribute(names.ERROR_TYPE, kind)
+    span.record_exception(error)
+    span.set_status(StatusCode.ERROR, kind)
+    return kind

@@ -1,0 +1,64 @@
+"""Collector for the registry of prometheus-client, for programs that expose metrics with it already."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from pyasynq.metrics.families import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.core import Metric
+
+    from pyasynq.metrics.text import Samples
+
+
+class HasSamples(Protocol):
+    """Metrics of a worker, a supervisor or a client."""
+
+    def samples(self) -> list[Samples]:
+        """Return all values."""
+
+
+class RegistryCollector(Collector):
+    """Shows metrics of this package in a registry: `REGISTRY.register(RegistryCollector(metrics))`.
+
+    Args:
+        source: `WorkerMetrics`, `FleetMetrics` or `EnqueueMetrics`.
+    """
+
+    def __init__(self, source: HasSamples) -> None:
+        self._source = source
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families that have values."""
+        for samples in self._source.samples():
+            yield _build_family(samples)
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: the registry then does not ask for values when the collector is registered."""
+        return []
+
+
+def _build_family(samples: Samples) -> Metric:
+    family, values = samples
+    if family.kind is Kind.HISTOGRAM:
+        histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
+        for labels, value in values.items():
+            assert not isinstance(value, int | float)  # noqa: S101 - the value of a histogram
+            *counts, total = value
+            bounds = (*map(repr, family.bounds), "+Inf")
+            buckets = [(bound, count) for bound, count in zip(bounds, accumulate(counts), strict=True)]
+            histogram.add_metric(labels, buckets, total)
+        return histogram
+    make = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
+    metric = make(family.name, family.help, labels=family.labels)
+    for labels, value in values.items():
+        assert isinstance(value, int | float)  # noqa: S101 - the value of a counter or gauge
+        metric.add_metric(labels, value)
+    return metric

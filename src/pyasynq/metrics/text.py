@@ -1,0 +1,105 @@
+"""Exposition of metrics as text: Prometheus' format, and OpenMetrics where the scraper asks for it.
+
+It is our own because a scrape of 1,000 queues has 24,000 samples: this takes a third of the time of
+prometheus-client. The tests read its output with that library's parsers.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq.metrics.families import Family, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import TypeAlias
+
+    Value: TypeAlias = "float | Sequence[float]"
+    """A number, or of a histogram the count of each bucket, the last without a bound, and the sum."""
+
+PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+_TOTAL: Final = "_total"
+_EXACT: Final = 1e15
+"""Below it, a float without a fraction is written as a whole number."""
+
+
+class Samples(NamedTuple):
+    """Values of one family by their label values."""
+
+    family: Family
+    values: Mapping[tuple[str, ...], Value]
+
+
+def wants_open_metrics(accept: str) -> bool:
+    """Return whether the header `Accept` names OpenMetrics in version 1; the order counts, not `q`."""
+    for part in accept.split(","):
+        kind, *parameters = (one.strip().lower() for one in part.split(";"))
+        if kind == "application/openmetrics-text":
+            versions = [one for one in parameters if one.startswith("version=")]
+            return not versions or versions[0].startswith("version=1.")
+    return False
+
+
+def render(samples: Iterable[Samples], accept: str = "") -> tuple[str, bytes]:
+    """Return the content type that suits a header `Accept`, and the exposition of the samples in it."""
+    is_open = wants_open_metrics(accept)
+    lines: list[str] = []
+    for family, values in samples:
+        if values:
+            _render_family(lines, family, values, is_open=is_open)
+    if is_open:
+        lines.append("# EOF\n")
+    return OPEN_METRICS if is_open else PLAIN, "".join(lines).encode("utf-8", "replace")
+
+
+def _render_family(
+    lines: list[str], family: Family, values: Mapping[tuple[str, ...], Value], *, is_open: bool
+) -> None:
+    name = family.name
+    title = name.removesuffix(_TOTAL) if is_open and family.kind is Kind.COUNTER else name
+    lines.append(f"# HELP {title} {_escape_help(family.help, is_open=is_open)}\n")
+    lines.append(f"# TYPE {title} {family.kind.value}\n")
+    for labels, value in values.items():
+        text = format_labels(family.labels, labels)
+        if not isinstance(value, int | float):
+            _render_histogram(lines, family, text, value)
+        elif text:
+            lines.append(f"{name}{{{text}}} {format_number(value)}\n")
+        else:
+            lines.append(f"{name} {format_number(value)}\n")
+
+
+def _render_histogram(lines: list[str], family: Family, labels: str, value: Sequence[float]) -> None:
+    *counts, total = value
+    start = f"{labels}," if labels else ""
+    for bound, count in zip((*map(repr, family.bounds), "+Inf"), accumulate(counts), strict=True):
+        lines.append(f'{family.name}_bucket{{{start}le="{bound}"}} {format_number(count)}\n')
+    suffix = f"{{{labels}}}" if labels else ""
+    lines.append(f"{family.name}_count{suffix} {format_number(sum(counts))}\n")
+    lines.append(f"{family.name}_sum{suffix} {format_number(total)}\n")
+
+
+def format_labels(names: Sequence[str], values: Sequence[str]) -> str:
+    """Return labels as they are within the braces; one with an empty value is left out."""
+    pairs = zip(names, values, strict=True)
+    return ",".join(f'{name}="{_escape_value(value)}"' for name, value in pairs if value)
+
+
+def format_number(value: float) -> str:
+    """Return a number without a needless fraction."""
+    if abs(value) < _EXACT and value == int(value):
+        return str(int(value))
+    return repr(value)
+
+
+def _escape_value(text: str) -> str:
+    if "\\" in text or '"' in text or "\n" in text:
+        return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    return text
+
+
+def _escape_help(text: str, *, is_open: bool) -> str:
+    text = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return text.replace('"', '\\"') if is_open else text

@@ -1,0 +1,189 @@
+"""Statistics as values: histograms of durations, counts of ended attempts, series over time, and marks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+ATTEMPT_SECONDS: Final = (
+    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+    *(1.0, 2.0, 5.0, 10.0, 20.0, 30.0),
+    *(60.0, 120.0, 300.0, 600.0, 1_200.0, 1_800.0, 2_700.0, 3_600.0),
+)
+"""Upper bounds in seconds of the buckets of all histograms of runs and waits; one more has no bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many durations there were in each bucket.
+
+    Attributes:
+        counts: one number for each bound of `ATTEMPT_SECONDS`, and one for what is longer than all of them.
+            A duration is in the first bucket whose bound it does not exceed.
+        seconds: sum of the durations.
+    """
+
+    counts: tuple[int, ...]
+    seconds: float = 0.0
+
+    @property
+    def total(self) -> int:
+        """How many durations there are."""
+        return sum(self.counts)
+
+    def quantile(self, share: float) -> float | None:
+        """Return the duration in seconds that this share of the durations does not exceed; None if empty.
+
+        It is estimated as Prometheus does: within a bucket durations count as evenly spread. What is longer
+        than the last bound counts as long as that.
+        """
+        rank = share * self.total
+        if not self.total:
+            return None
+        for index, below in enumerate(accumulate(self.counts)):
+            count = self.counts[index]
+            if below >= rank and count:
+                if index >= len(ATTEMPT_SECONDS):
+                    return ATTEMPT_SECONDS[-1]
+                start = ATTEMPT_SECONDS[index - 1] if index else 0.0
+                width = ATTEMPT_SECONDS[index] - start
+                return start + width * (rank - (below - count)) / count
+        return ATTEMPT_SECONDS[-1]
+
+    def cumulative(self) -> list[tuple[float, int]]:
+        """Return each bound with how many durations do not exceed it; the last bound is infinity."""
+        return list(zip((*ATTEMPT_SECONDS, math.inf), accumulate(self.counts), strict=True))
+
+    def __add__(self, other: Histogram) -> Histogram:
+        counts = tuple(one + two for one, two in zip(self.counts, other.counts, strict=True))
+        return Histogram(counts, self.seconds + other.seconds)
+
+
+NO_DURATIONS: Final = Histogram((0,) * (len(ATTEMPT_SECONDS) + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptCounts:
+    """How attempts ended, and how long they ran and had waited.
+
+    Attributes:
+        succeeded: attempts that succeeded.
+        retried: attempts that failed, and whose tasks are tried again.
+        archived: attempts that failed for good, those of poison tasks included.
+        snoozed: attempts that put their task off.
+        revoked: attempts that dropped their task.
+        timed_out: attempts that reached their timeout or deadline; they are among the failed ones too.
+        recovered: tasks that were put back because their worker crashed.
+        poisoned: tasks that were archived because their workers crashed.
+        run: how long attempts ran. Minutes keep the sum alone: then no duration is in any bucket.
+        wait: how long their tasks were pending before, as far as that is known; as `run`.
+    """
+
+    succeeded: int = 0
+    retried: int = 0
+    archived: int = 0
+    snoozed: int = 0
+    revoked: int = 0
+    timed_out: int = 0
+    recovered: int = 0
+    poisoned: int = 0
+    run: Histogram = NO_DURATIONS
+    wait: Histogram = NO_DURATIONS
+
+    @property
+    def failed(self) -> int:
+        """Attempts that failed, whether or not they are tried again."""
+        return self.retried + self.archived
+
+    @property
+    def ended(self) -> int:
+        """Attempts that ended in any way."""
+        return self.succeeded + self.failed + self.snoozed + self.revoked
+
+    @property
+    def failure_ratio(self) -> float | None:
+        """Share of failures among the attempts that succeeded or failed; None if there is none."""
+        decided = self.succeeded + self.failed
+        return self.failed / decided if decided else None
+
+    @property
+    def mean_run(self) -> float | None:
+        """Mean seconds that an attempt ran; None if none ended."""
+        return self.run.seconds / self.ended if self.ended else None
+
+    @property
+    def mean_wait(self) -> float | None:
+        """Mean seconds that a task was pending before its attempt; None if none ended."""
+        return self.wait.seconds / self.ended if self.ended else None
+
+    def __add__(self, other: AttemptCounts) -> AttemptCounts:
+        return AttemptCounts(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+
+NO_ATTEMPTS: Final = AttemptCounts()
+
+
+def sum_counts(counts: Iterable[AttemptCounts]) -> AttemptCounts:
+    """Return the sum of counts; `NO_ATTEMPTS` for an empty sequence."""
+    total = NO_ATTEMPTS
+    for one in counts:
+        total += one
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPoint:
+    """The attempts that ended within one step of a series.
+
+    Attributes:
+        at: when the step begins; it lasts the series' `step`.
+        counts: of the step; the newest step may not be over yet.
+    """
+
+    at: datetime
+    counts: AttemptCounts
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSeries:
+    """The attempts of one task type in one queue over time.
+
+    Attributes:
+        queue: name of the queue.
+        type: the task type; `_other` stands for all types beyond the first 50 of the queue.
+        step: seconds from one point to the next: 60, 600 or 86,400. At 60 there are no histograms.
+        points: oldest first; steps in which no attempt ended are left out.
+    """
+
+    queue: str
+    type: str
+    step: int
+    points: Sequence[SeriesPoint]
+
+    @property
+    def total(self) -> AttemptCounts:
+        """The sum of all points."""
+        return sum_counts(point.counts for point in self.points)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Mark of an event such as a deployment, drawn as a vertical line in each chart (annotation).
+
+    Attributes:
+        id: names the mark.
+        at: when it happened, aware.
+        text: such as `deploy abc123`.
+        by: who set it; empty if that is not known.
+    """
+
+    id: str
+    at: datetime
+    text: str
+    by: str = ""
