@@ -1,4 +1,4 @@
-"""The pytest plugin of pyasynq: the fixture `pyasynq_kit`. It imports pyasynq when a test first uses that.
+"""Pytest plugin of pyasynq, with the fixture `pyasynq_kit`. Imports pyasynq only when a test uses it.
 
     # pyproject.toml
     [tool.pytest.ini_options]
@@ -8,7 +8,7 @@
         sign_up("ada@example.com")
         pyasynq_kit.assert_enqueued(deliver, template="welcome")
 
-The module stands outside of the package, which takes a while to import.
+The module is outside of the package, which takes a while to import.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line("markers", _MARKER)
 
 
@@ -53,7 +53,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture
 def pyasynq_app(pytestconfig: pytest.Config) -> Any:
-    """The app under test, or a `Mux` or function: what the setting `pyasynq_app` names. May be overridden."""
+    """The app under test, a `Mux` or a function: the setting `pyasynq_app` names it. May be overridden."""
     name = pytestconfig.getini("pyasynq_app")
     if not name:
         pytest.fail(
@@ -66,7 +66,7 @@ def pyasynq_app(pytestconfig: pytest.Config) -> Any:
 
 @pytest.fixture
 def pyasynq_options() -> dict[str, Any]:
-    """Settings of the kit in all tests, as `pyasynq.testing.use` takes them. May be overridden."""
+    """Settings of the kit in all tests, as for `pyasynq.testing.use`. May be overridden."""
     return {}
 
 
@@ -74,7 +74,7 @@ def pyasynq_options() -> dict[str, Any]:
 def pyasynq_kit(
     request: pytest.FixtureRequest, pyasynq_app: Any, pyasynq_options: dict[str, Any]
 ) -> Iterator[Kit]:
-    """The app on a database of this test, with time that stands still; see `pyasynq.testing.Kit`."""
+    """The app on a database of this test, with a stopped clock; see `pyasynq.testing.Kit`."""
     from pyasynq import testing  # noqa: PLC0415 - most runs of pytest have no use for it
 
     marked = [mark.kwargs for mark in request.node.iter_markers("pyasynq")]

@@ -5,13 +5,13 @@ For newcomers, the layout from the top down; a module imports from lower floors 
     cli           the command `pyasynq`
     app           `App` and `@app.task`: typed tasks
     scheduler periodic                   the timers: cron expressions
-    client inspector server consumer mux rate embedded sync   the doors, as Asynq has them
+    client inspector server consumer mux rate embedded sync   the public interfaces, as in Asynq
     _engine       take, run, settle and lease: the life of a task; its services and processes
-    _background   what services, shutdowns and signals have in common
-    _broker       plans: what each operation asks of Redis, with its Lua scripts
+    _background   base of all services; shutdowns and signals
+    _broker       plans: the Redis calls of each operation, with its Lua scripts
     _redis        the Redis client, which runs plans: connections, Cluster, Sentinel
     _wire         messages and key names, exactly as Go writes them
-    task options errors events config limits context control retry   words that all floors share
+    task options errors events config limits context control retry   types shared by all floors
 
 Names without a leading underscore are stable; everything that users need is importable from here.
 """
@@ -21,7 +21,7 @@ import sys
 from typing import TYPE_CHECKING
 
 # Imported at once: the submodule of the same name would hide the function, and it needs the errors anyway.
-from pyasynq.context import TaskContext, TaskFieldsFilter, context
+from pyasynq.context import CancelReason, TaskContext, TaskFieldsFilter, context
 from pyasynq.errors import (
     ArchiveFullError,
     ArgumentsError,
@@ -37,15 +37,18 @@ from pyasynq.errors import (
     InvalidOptionError,
     LeaseExpiredError,
     NotDurableError,
+    OperationNotFoundError,
     PayloadDecodingError,
     PayloadEncodingError,
     PayloadTooLargeError,
+    PermissionDeniedError,
     PyasynqError,
     QueueBusyError,
     QueueNotEmptyError,
     QueueNotFoundError,
     QueueNotPausedError,
     QueuePausedError,
+    ReadFromReplicaError,
     RedisAuthenticationError,
     RedisError,
     RedisOutOfMemoryError,
@@ -63,9 +66,11 @@ from pyasynq.errors import (
     ResultTooLargeError,
     RevokeTask,
     ScheduleNotFoundError,
+    SchedulePausedError,
     SchedulerStateError,
     SemaphoreFullError,
     SemaphoreNotHeldError,
+    ServerNotFoundError,
     ServerStateError,
     SettleError,
     SkipRetry,
@@ -82,18 +87,22 @@ from pyasynq.errors import (
     UnknownOptionError,
     UnknownTaskStateError,
     WaitTimeoutError,
+    WorkerDiedError,
 )
 
 if TYPE_CHECKING:
     from pyasynq._app.handles import BlockingEnqueuedTask, BlockingTaskHandle, EnqueuedTask, TaskHandle
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TypedTask
     from pyasynq.app import App
+    from pyasynq.callbacks import Callback
     from pyasynq.client import Client
     from pyasynq.config import GroupRule, SchedulerConfig, ServerConfig
     from pyasynq.consumer import Attempt, Attempts, Consumer, ConsumerConfig
-    from pyasynq.control import Archive, Cancel, Control, ControlFlow, Retry, Snooze
+    from pyasynq.control import Archive, Cancel, Control, ControlFlow, Retry, Snooze, is_control
+    from pyasynq.dependencies import depends
     from pyasynq.embedded import EmbeddedServer
     from pyasynq.events import Events
+    from pyasynq.hooks import AttemptEnd
     from pyasynq.inspector import Inspector
     from pyasynq.limits import Queue, QueueLimits
     from pyasynq.mux import Mux
@@ -102,6 +111,7 @@ if TYPE_CHECKING:
     from pyasynq.rate import Semaphore
     from pyasynq.retry import default_retry_delay
     from pyasynq.scheduler import Scheduler
+    from pyasynq.secret import Secret
     from pyasynq.server import Server, ServerState
     from pyasynq.task import (
         AttemptInfo,
@@ -114,17 +124,22 @@ if TYPE_CHECKING:
         TaskProgress,
         TaskState,
     )
+    from pyasynq.task_types import TaskTypeInfo
+    from pyasynq.worker_config import WorkerConfig
 
 _EXPORTS_BY_MODULE = {
     "pyasynq._app.handles": "BlockingEnqueuedTask BlockingTaskHandle EnqueuedTask TaskHandle",
     "pyasynq._app.typed_task": "CoroutineTask PlainTask TypedTask",
     "pyasynq.app": "App",
+    "pyasynq.callbacks": "Callback",
     "pyasynq.client": "Client",
     "pyasynq.config": "GroupRule SchedulerConfig ServerConfig",
     "pyasynq.consumer": "Attempt Attempts Consumer ConsumerConfig",
-    "pyasynq.control": "Archive Cancel Control ControlFlow Retry Snooze",
+    "pyasynq.control": "Archive Cancel Control ControlFlow Retry Snooze is_control",
+    "pyasynq.dependencies": "depends",
     "pyasynq.embedded": "EmbeddedServer",
     "pyasynq.events": "Events",
+    "pyasynq.hooks": "AttemptEnd",
     "pyasynq.inspector": "Inspector",
     "pyasynq.limits": "Queue QueueLimits",
     "pyasynq.mux": "Mux",
@@ -133,9 +148,12 @@ _EXPORTS_BY_MODULE = {
     "pyasynq.rate": "Semaphore",
     "pyasynq.retry": "default_retry_delay",
     "pyasynq.scheduler": "Scheduler",
+    "pyasynq.secret": "Secret",
     "pyasynq.server": "Server ServerState",
     "pyasynq.task": "AttemptInfo EnqueueResult EnqueueStatus FinishedTask Task TaskEnd TaskInfo TaskProgress "
     "TaskState",
+    "pyasynq.task_types": "TaskTypeInfo",
+    "pyasynq.worker_config": "WorkerConfig",
 }
 _MODULE_BY_EXPORT = {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names.split()}
 _SUBMODULES = {*_EXPORTS_BY_MODULE, "pyasynq.sync"}
@@ -146,12 +164,15 @@ __all__ = [
     "ArchiveFullError",
     "ArgumentsError",
     "Attempt",
+    "AttemptEnd",
     "AttemptInfo",
     "AttemptSettledError",
     "Attempts",
     "BlockingEnqueuedTask",
     "BlockingTaskHandle",
+    "Callback",
     "Cancel",
+    "CancelReason",
     "ChildProcessDiedError",
     "Client",
     "ClientClosedError",
@@ -181,11 +202,13 @@ __all__ = [
     "NotDurableError",
     "OnConflict",
     "OnDuplicate",
+    "OperationNotFoundError",
     "PayloadDecodingError",
     "PayloadEncodingError",
     "PayloadTooLargeError",
     "PeriodicTaskConfig",
     "PeriodicTaskManager",
+    "PermissionDeniedError",
     "PlainTask",
     "PyasynqError",
     "Queue",
@@ -195,6 +218,7 @@ __all__ = [
     "QueueNotFoundError",
     "QueueNotPausedError",
     "QueuePausedError",
+    "ReadFromReplicaError",
     "RedisAuthenticationError",
     "RedisError",
     "RedisOutOfMemoryError",
@@ -213,14 +237,17 @@ __all__ = [
     "Retry",
     "RevokeTask",
     "ScheduleNotFoundError",
+    "SchedulePausedError",
     "Scheduler",
     "SchedulerConfig",
     "SchedulerStateError",
+    "Secret",
     "Semaphore",
     "SemaphoreFullError",
     "SemaphoreNotHeldError",
     "Server",
     "ServerConfig",
+    "ServerNotFoundError",
     "ServerState",
     "ServerStateError",
     "SettleError",
@@ -241,6 +268,7 @@ __all__ = [
     "TaskState",
     "TaskStateError",
     "TaskTimeoutError",
+    "TaskTypeInfo",
     "TickTakenError",
     "TypedTask",
     "UndecodableMessageError",
@@ -249,8 +277,12 @@ __all__ = [
     "UnknownTaskStateError",
     "Until",
     "WaitTimeoutError",
+    "WorkerConfig",
+    "WorkerDiedError",
     "context",
     "default_retry_delay",
+    "depends",
+    "is_control",
 ]
 
 
@@ -275,5 +307,5 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    """Return all names, those not yet imported included."""
+    """Return all names, including those not yet imported."""
     return sorted({*globals(), *__all__})

@@ -14,13 +14,13 @@ def jittered_pause(failures: int, *, shortest: float, longest: float) -> float:
     They are `shortest` at first and double with each failure up to `longest`. Up to half is taken off at
     random, so that clients that lost the same server at the same moment do not come back together.
     """
-    # An outage may last for thousands of failures, and a float does not reach beyond 2 to the power of 1023.
+    # An outage may cause thousands of failures, and a float does not reach beyond 2 to the power of 1023.
     pause = min(longest, shortest * 2.0 ** min(failures, _DOUBLINGS))
     return pause * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
 
 
 class Backoff:
-    """The pauses after failures in a row, in seconds."""
+    """Jittered exponential back-off: the pauses after consecutive failures, in seconds."""
 
     __slots__ = ("_failures", "_longest", "_shortest")
 
@@ -30,7 +30,7 @@ class Backoff:
         self._failures = 0
 
     def next(self) -> float:
-        """Return how many seconds to wait after one more failure."""
+        """Return the seconds to wait after one more failure."""
         pause = jittered_pause(self._failures, shortest=self._shortest, longest=self._longest)
         self._failures += 1
         return pause

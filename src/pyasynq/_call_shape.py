@@ -1,14 +1,15 @@
-"""Whether a function can be called as it will be: asked where it is declared, not when a task needs it."""
+"""Checks of a callable's signature, made when it is declared, not when a task needs it."""
 
 from __future__ import annotations
 
 import inspect
+from functools import partial
 
 from pyasynq.errors import ConfigurationError
 
 
 def takes(function: object, arguments: int) -> bool:
-    """Return whether a callable takes this many positional arguments; True if it does not tell."""
+    """Return whether a callable takes this many positional arguments; True if unknown."""
     try:
         signature = inspect.signature(function)  # type: ignore[arg-type] # what is not callable raises
     except (TypeError, ValueError):
@@ -24,11 +25,18 @@ def check_client_middleware(middleware: object) -> None:
     """Raise `ConfigurationError` unless this can be called with a task and the next call."""
     if not callable(middleware) or not takes(middleware, 2):
         raise ConfigurationError(
-            f"client middleware is `async def m(task, call_next)`, and {name_of_function(middleware)} does "
+            f"client middleware is `async def m(task, call_next)`, and {describe_function(middleware)} does "
             "not take these two arguments"
         )
 
 
-def name_of_function(function: object) -> str:
-    """Return how errors call a function."""
+def describe_function(function: object) -> str:
+    """Return a function's name for errors."""
     return repr(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def first_doc_line(function: object) -> str:
+    """Return the first line of a function's docstring; empty without one."""
+    while isinstance(function, partial):
+        function = function.func
+    return (inspect.getdoc(function) or "").partition("\n")[0]

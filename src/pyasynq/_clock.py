@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
 LAST_SECOND: Final = 253_402_300_799
-"""Unix time of the end of the year 9999, the last that a datetime knows. Peers may write later ones."""
+"""Unix time of the end of the year 9999, the last that a datetime can hold. Peers may write later ones."""
 
 _MICROSECONDS = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,26 +48,26 @@ class Instant(NamedTuple):
         return _EPOCH + timedelta(0, self.seconds, self.microseconds)
 
     def plus(self, seconds: float) -> "Instant":
-        """Return the instant that many seconds later."""
+        """Return the instant this many seconds later."""
         whole, microseconds = divmod(self.microseconds + round(seconds * _MICROSECONDS), _MICROSECONDS)
         return Instant(self.seconds + whole, microseconds)
 
 
 class Clock(Protocol):
-    """Where client and server take the time from."""
+    """The source of time for clients and servers."""
 
     def now(self) -> Instant:
-        """Return the present, for what a client writes: process times, `pending_since`."""
+        """Return the present for values that a client writes: process times, `pending_since`."""
 
     def redis_now(self) -> Instant | None:
-        """Return what scripts of servers take for the present; None is Redis' own TIME."""
+        """Return the present for scripts of servers; None is Redis' own TIME."""
 
     def monotonic(self) -> float:
-        """Return seconds that never run backwards, for leases and deadlines inside this process."""
+        """Return monotonic seconds, for leases and deadlines inside this process."""
 
 
 class SystemClock:
-    """The clock of this host; servers leave the time to Redis, so skew between hosts does no harm."""
+    """The clock of this host; servers use Redis' time, so skew between hosts does no harm."""
 
     def now(self) -> Instant:
         """Return the host's wall-clock time."""
@@ -78,7 +78,7 @@ class SystemClock:
         """Return None: Redis TIME."""
         return None
 
-    # As it is, without a call around it: a worker looks at it several times for each task.
+    # Assigned directly, to save a call: a worker reads it several times for each task.
     monotonic = staticmethod(time.monotonic)
 
 
@@ -86,12 +86,12 @@ SYSTEM_CLOCK = SystemClock()
 
 
 async def sleep_async(seconds: float) -> None:
-    """Rest without keeping the event loop from its work."""
+    """Sleep without blocking the event loop."""
     import asyncio  # noqa: PLC0415 - blocking programs need none of it
 
     await asyncio.sleep(seconds)
 
 
 def sleep_blocking(seconds: float) -> None:
-    """Rest in this thread."""
+    """Sleep in this thread."""
     time.sleep(seconds)

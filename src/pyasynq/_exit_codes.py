@@ -1,4 +1,8 @@
-"""Exit codes of workers, schedulers and supervisors."""
+"""Exit codes of the command line.
+
+0, 1, 2 and 130 mean the same for every command. From 3 on, workers, schedulers and supervisors have codes of
+their own, and so have the commands of operators.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,20 @@ EXIT_CLEAN: Final = 0
 EXIT_START_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_UNFINISHED: Final = 3
-"""Something did not end in time; tasks that were running are back in their queues."""
+"""Something did not end in time; interrupted tasks are back in their queues."""
 EXIT_OVERDUE: Final = 4
 """Handlers that cannot be stopped hold the slots of the worker."""
 EXIT_GAVE_UP: Final = 5
-"""A supervisor does not start its workers again."""
+"""A supervisor stopped restarting its workers."""
 EXIT_ABORTED: Final = 130
-"""What a shell reports for a program that INT has ended."""
+"""The code that a shell reports for a program ended by INT."""
+
+EXIT_FAILED: Final = 1
+EXIT_NO_MATCH: Final = 3
+"""Nothing matches, and the user asked to fail then (`--fail-empty`)."""
+EXIT_REFUSED: Final = 4
+"""The user did not confirm the change, or lacks the permission."""
+EXIT_UNREACHABLE: Final = 5
+"""Redis cannot be reached."""
+EXIT_PARTLY: Final = 6
+"""Only a part of the requested changes was made."""

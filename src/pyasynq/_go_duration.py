@@ -1,6 +1,6 @@
 """Durations as Go writes them: `1h30m0s`, `1.5s`, `100µs`.
 
-Go counts nanoseconds in a signed 64-bit number, so about 292 years either way is the limit.
+Go counts nanoseconds in a signed 64-bit number, so the limit is about 292 years either way.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 
 
-def nanoseconds_of(duration: timedelta) -> int:
+def to_nanoseconds(duration: timedelta) -> int:
     """Return a duration in nanoseconds, exactly."""
     return duration // timedelta(microseconds=1) * 1_000
 
 
-def timedelta_of(nanoseconds: int) -> timedelta:
+def to_timedelta(nanoseconds: int) -> timedelta:
     """Return a number of nanoseconds as timedelta, cut toward zero to microseconds."""
     microseconds = abs(nanoseconds) // 1_000
     return timedelta(microseconds=microseconds if nanoseconds >= 0 else -microseconds)
@@ -39,7 +39,7 @@ def format_go_duration(duration: timedelta | int) -> str:
 
     Raises ValueError when Go could not hold it.
     """
-    nanoseconds = nanoseconds_of(duration) if isinstance(duration, timedelta) else duration
+    nanoseconds = to_nanoseconds(duration) if isinstance(duration, timedelta) else duration
     if not _SMALLEST <= nanoseconds <= _LARGEST:
         message = f"the duration {duration} is longer than the 292 years that Go can hold"
         raise ValueError(message)
@@ -48,12 +48,12 @@ def format_go_duration(duration: timedelta | int) -> str:
 
 
 def parse_go_duration(text: str) -> int:
-    """Return the nanoseconds of a duration written by Go or by hand, such as `-1.5h` or `1h0m0.5s`.
+    """Parse a duration written by Go or by hand, such as `-1.5h` or `1h0m0.5s`, into nanoseconds.
 
-    Parts of a nanosecond are cut off. Raises ValueError naming the text.
+    Fractions of a nanosecond are cut off. Raises ValueError naming the text.
     """
     body = text[1:] if text[:1] in ("+", "-") else text
-    total = 0 if body == "0" else _sum_of_parts(body, text)
+    total = 0 if body == "0" else _add_parts(body, text)
     nanoseconds = -total if text.startswith("-") else total
     if not _SMALLEST <= nanoseconds <= _LARGEST:
         message = f"the duration {text!r} is longer than the 292 years that Go can hold"
@@ -76,7 +76,7 @@ def _format_positive(nanoseconds: int) -> str:
 
 
 def _decimal(nanoseconds: int, size: int) -> str:
-    """Return nanoseconds / size, where size is a power of ten, without zeros at the end."""
+    """Return nanoseconds / size, where size is a power of ten, without trailing zeros."""
     whole, rest = divmod(nanoseconds, size)
     if rest == 0:
         return str(whole)
@@ -84,7 +84,7 @@ def _decimal(nanoseconds: int, size: int) -> str:
     return f"{whole}.{rest:0{digits}d}".rstrip("0")
 
 
-def _sum_of_parts(body: str, text: str) -> int:
+def _add_parts(body: str, text: str) -> int:
     total = position = 0
     while position < len(body) or position == 0:
         part = _PART.match(body, position)

@@ -7,18 +7,31 @@ from typing import Any, Final
 
 from pyasynq._visible_text import visible, visible_lines
 
+_KILO: Final = 1_000
 _MINUTE: Final = 60
 _HOUR: Final = 3_600
 _DAY: Final = 86_400
 
 
 def counted(number: int, singular: str, plural: str = "") -> str:
-    """Return `1 task`, `1,203 tasks`; the plural is the singular with an s unless given."""
+    """Return `1 task`, `1,203 tasks`; by default the plural is the singular with an s."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
+def bytes_text(count: int) -> str:
+    """Return a number of bytes as people say it: `1 byte`, `214 bytes`, `3.4 MB`; the steps are 1,000."""
+    if count < _KILO:
+        return counted(count, "byte")
+    amount, larger = count / _KILO, ["TB", "GB", "MB", "kB"]
+    # Above 999.5 rounding would reach the next unit.
+    while amount >= 999.5 and len(larger) > 1:
+        amount /= _KILO
+        larger.pop()
+    return f"{amount:.1f} {larger[-1]}" if amount < 9.95 else f"{amount:,.0f} {larger[-1]}"
+
+
 def duration(seconds: float) -> str:
-    """Return seconds as people say them: `0.4 ms`, `12 ms`, `1.2 s`, `41 s`, `2 min 5 s`, `3 h`, `2 days`."""
+    """Return seconds in human form: `0.4 ms`, `12 ms`, `1.2 s`, `41 s`, `2 min 5 s`, `3 h`, `2 days`."""
     # Each limit is where rounding would reach the next unit.
     if seconds < 0.9995:
         return f"{max(seconds, 0.0) * 1_000:.{int(seconds < 0.0095)}f} ms"
@@ -36,14 +49,14 @@ def duration(seconds: float) -> str:
 
 
 def some(names: Any, most: int) -> str:
-    """Return the first names, made visible, and how many more there are."""
+    """Return the first names, made visible, and the number of the others."""
     listed = list(names)
     shown = ", ".join(visible(name) for name in listed[:most])
     return f"{shown} and {len(listed) - most:,} more" if len(listed) > most else shown
 
 
 def shorten_middle(text: str, limit: int = 16_384) -> str:
-    """Return text of at most about this many characters; of longer text the middle is left out."""
+    """Return text of at most about this many characters; the middle of longer text is left out."""
     if len(text) <= limit:
         return text
     head = limit // 4
@@ -53,7 +66,7 @@ def shorten_middle(text: str, limit: int = 16_384) -> str:
 
 
 def shorten_end(text: str, limit: int = 2_048) -> str:
-    """Return text of at most about this many characters, and how many more there were."""
+    """Return text of at most about this many characters, followed by the number of the others."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}... ({counted(len(text) - limit, 'character')} left out)"
@@ -67,13 +80,13 @@ class MessageFormatter(string.Formatter):
     """
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
-        """Return a value as `!r` asks for it; an error becomes text of bounded length."""
+        """Convert a value as `!r` requires; an error becomes text of bounded length."""
         if isinstance(value, BaseException):
             return shorten_end(super().convert_field(value, conversion or "s"))
         return super().convert_field(value, conversion)
 
     def format_field(self, value: Any, spec: str) -> str:
-        """Return one value as the template asks for it."""
+        """Format one value by its specification in the template."""
         if spec == "time":
             return duration(value)
         if "|" in spec:

@@ -1,8 +1,8 @@
-"""Foreign text as people may see it: characters that move the cursor or hide become visible symbols.
+"""Foreign text, safe to display: characters that move the cursor or hide become visible symbols.
 
 Task types, ids, queue and group names, host names and error texts come from other programs. Shown raw, a line
 break in one forges a log line, an escape sequence rewrites the terminal, and a bidirectional control reorders
-what is read (https://trojansource.codes).
+the text (https://trojansource.codes).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 _CONTROLS: Final = "\x00-\x1f\x7f-\x9f"
-# Default_Ignorable_Code_Point of Unicode, the line separators, and surrogates, which no stream can write. The
+# Unicode's Default_Ignorable_Code_Point, the line separators, and surrogates, which no stream can write. The
 # variation selectors stay: they only choose how the character before them looks.
 _INVISIBLE: Final = (
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
@@ -37,12 +37,12 @@ def visible(text: object) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """Return text of several lines, such as a traceback; only its line breaks and tabs are kept."""
+    """Make text of several lines visible, such as a traceback; only its line breaks and tabs are kept."""
     return _HIDDEN_IN_LINES.sub(_symbol, text)
 
 
 def escape_json(text: str) -> str:
-    """Return JSON with such characters as escapes, so that it means the same; it may have several lines."""
+    """Escape such characters in JSON without changing its meaning; it may have several lines."""
     return text if text.isascii() and text.isprintable() else _HIDDEN_IN_LINES.sub(_json_escape, text)
 
 

@@ -14,19 +14,24 @@ from __future__ import annotations
 import importlib
 import inspect
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, overload
 
 from pyasynq._app.declaration import Declaration
+from pyasynq._app.queue_rules import DeclaredQueues, QueueRules
 from pyasynq._app.registry import Registry
 from pyasynq._app.scheduling import Scheduling
 from pyasynq._app.sending import REDIS_URL_VARIABLE
-from pyasynq._call_shape import name_of_function, takes
-from pyasynq._checks import new_name_of
+from pyasynq._call_shape import describe_function, takes
+from pyasynq._checks import check_new_name, check_text
 from pyasynq._engine.handlers.group_routes import ALL_GROUPS
+from pyasynq._engine.handlers.middleware import check_middleware, limit_to_queues
+from pyasynq._engine.handlers.routes import HandlerRules
 from pyasynq._human_text import counted
-from pyasynq.config import GroupRule, ServerConfig
-from pyasynq.errors import ConfigurationError, describe_value
+from pyasynq.config import GroupRule, check_queues
+from pyasynq.errors import ConfigurationError, InvalidOptionError, describe_value
+from pyasynq.hooks import Hooks
 from pyasynq.options import (
     DEFAULT_MAX_PAYLOAD,
     DEFAULT_QUEUE,
@@ -34,6 +39,7 @@ from pyasynq.options import (
     resolve_options,
     with_result_ttl,
 )
+from pyasynq.worker_config import WorkerConfig
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,18 +48,22 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from pyasynq._app.decorators import TaskDecorator
+    from pyasynq._app.providers import Providers
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TypedTask
     from pyasynq._engine.handlers.group_routes import DeclaredAggregator
     from pyasynq._engine.handlers.middleware import Middleware
     from pyasynq._engine.handlers.routes import Executor, Route
     from pyasynq._redis.clients import RedisSource
     from pyasynq.client import ClientMiddleware
-    from pyasynq.config import GroupAggregator, SchedulerConfig
+    from pyasynq.config import GroupAggregator, SchedulerConfig, ServerConfig
     from pyasynq.control import Control
+    from pyasynq.hooks import AttemptHook, WorkerHook
+    from pyasynq.limits import Queue
     from pyasynq.options import Duration, EnqueueOptions
     from pyasynq.retry import RetryDelay
     from pyasynq.scheduler import Scheduler
     from pyasynq.server import Server
+    from pyasynq.task_types import TaskTypeInfo
 
     Lifespan: TypeAlias = Callable[["App"], AbstractAsyncContextManager[Any]]
 
@@ -61,9 +71,24 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _M = TypeVar("_M", bound="Middleware")
 _A = TypeVar("_A", bound="GroupAggregator")
+_H = TypeVar("_H")
+_Hook = TypeVar("_Hook", bound="AttemptHook")
+_WorkerHook = TypeVar("_WorkerHook", bound="WorkerHook")
 
-_RULES_OF_TYPES = ("crash_limit", "executor", "is_failure", "result_ttl", "retry_delay")
-"""What a declaration takes beside the options of its tasks."""
+_RULES_OF_TYPES = (
+    *(
+        "crash_limit",
+        "executor",
+        "is_failure",
+        "max_run",
+        "ordered",
+        "rate",
+        "result_ttl",
+        "retry_delay",
+        "middleware",
+    ),
+)
+"""Names of the settings that a declaration takes besides the options of its tasks."""
 
 
 class App(Scheduling):
@@ -86,6 +111,10 @@ class App(Scheduling):
         publish_events: publish what this app enqueues, as `Client` does; what workers do is theirs to
             publish: `ServerConfig.publish_events`.
         scheduler_config: how the app's schedulers work: the zone of expressions, hooks, heartbeat.
+        worker: settings of the app's workers; flags, environment and a file win over them.
+        queues: weights and limits of queues, as in `{"mail": Queue(rate=50), "bulk": 1}`. Workers serve them
+            besides those that the tasks name.
+        version: of your application, such as "2026.11.1"; workers publish it with the task types.
 
     Raises:
         ConfigurationError: for a URL that cannot work. The message never shows the password.
@@ -104,7 +133,13 @@ class App(Scheduling):
         timeout: Duration = 5.0,
         publish_events: bool | int = False,
         scheduler_config: SchedulerConfig | None = None,
+        worker: WorkerConfig | None = None,
+        queues: Mapping[str, int | Queue] | None = None,
+        version: str = "",
     ) -> None:
+        check_text("version", version)
+        if worker is not None and not isinstance(worker, WorkerConfig):
+            raise InvalidOptionError("worker", type(worker), "must be a WorkerConfig")
         if isinstance(modules, str):
             raise ConfigurationError(
                 f"modules={describe_value(modules)}: give a list, as in modules=['shop.tasks']"
@@ -129,11 +164,17 @@ class App(Scheduling):
             )
         if lifespan is not None and not takes(lifespan, 1):
             raise ConfigurationError(
-                f"lifespan {name_of_function(lifespan)} must take one argument, the app: "
+                f"lifespan {describe_function(lifespan)} must take one argument, the app: "
                 "`async def lifespan(app):` under @asynccontextmanager",
             )
         self._lifespan = lifespan
         self._registry = Registry(middleware)
+        self._version = version
+        self._hooks = Hooks()
+        self._worker = WorkerConfig() if worker is None else worker
+        if queues is not None and queues != {}:
+            check_queues(queues)
+        self._queues = DeclaredQueues(queues or {})
 
     # Declaring.
 
@@ -155,10 +196,14 @@ class App(Scheduling):
         crash_limit: int | None = None,
         result_ttl: Duration | None = None,
         executor: Executor | None = None,
+        max_run: int | None = None,
+        rate: float | str | None = None,
+        ordered: bool | None = None,
+        middleware: Iterable[Middleware] = (),
         **options: Unpack[EnqueueOptions],
     ) -> TaskDecorator: ...
 
-    def task(
+    def task(  # noqa: PLR0913 - a task is declared in one place, by name
         self,
         name: Any = None,
         *,
@@ -167,6 +212,10 @@ class App(Scheduling):
         crash_limit: int | None = None,
         result_ttl: Duration | None = None,
         executor: Executor | None = None,
+        max_run: int | None = None,
+        rate: float | str | None = None,
+        ordered: bool | None = None,
+        middleware: Iterable[Middleware] = (),
         **options: Unpack[EnqueueOptions],
     ) -> Any:
         """Declare a handler: `@app.task`, `@app.task("type")` or `@app.task("type", queue=..., ...)`.
@@ -180,33 +229,44 @@ class App(Scheduling):
                 option `retention` by another name, at least 1 second.
             executor: "process" to run the handler in a child process of the worker, which is killed when
                 its time is over; the function must be found as `module:function`.
+            max_run: how many tasks of the queue run at once, in all workers together.
+            rate: how many of them start, such as `"50/s"` or `"100/m+10"`, or a number a second.
+            ordered: True to run them strictly one after the other. With any of these three the task has a
+                queue of its own, which is called like its type, unless `queue` names one.
+            middleware: around the handlers of this type alone, inside that of the app; see `use`.
             options: of every task of this type, unless `.options()` says otherwise.
 
         Raises:
-            ConfigurationError: for a second task of the same type, an unnamed task in `__main__`, or a
-                parameter that a payload cannot carry.
+            ConfigurationError: for a second task of the same type, an unnamed task in `__main__`, a
+                parameter that a payload cannot carry, or a queue that another task limits differently.
             UnknownOptionError, InvalidOptionError: for wrong options.
         """
         check_option_names(options, beside=_RULES_OF_TYPES)
         if result_ttl is not None:
             options = with_result_ttl(options, result_ttl)
         resolve_options(options)
+        inner = tuple(middleware)
+        for one in inner:
+            check_middleware(one)
+        limits = QueueRules(max_run, rate, ordered)
+        is_limited = bool(limits.fields())
 
         def declare(function: Callable[..., Any]) -> TypedTask[..., Any]:
             declaration = Declaration(
                 function,
                 name if isinstance(name, str) else None,
-                retry_delay=retry_delay,
-                is_failure=is_failure,
-                crash_limit=crash_limit,
-                executor=executor,
+                HandlerRules(retry_delay, is_failure, crash_limit, executor),
+                inner,
             )
-            return self._registry.add(self, declaration, options)
+            queue = options.get("queue", declaration.type if is_limited else DEFAULT_QUEUE)
+            self._queues.add(queue, limits, declaration.owner)
+            own: EnqueueOptions = {**options, "queue": queue} if is_limited else options
+            return self._registry.add(self, declaration, own)
 
         if callable(name):
             return declare(name)
         if name is not None:
-            new_name_of("the name of a task", name)
+            check_new_name("the name of a task", name)
         return declare
 
     @overload
@@ -264,18 +324,99 @@ class App(Scheduling):
         """Names of the queues that the declared and the scheduled tasks go to, sorted."""
         return tuple(sorted({*self._registry.queues, *self.scheduled_queues}))
 
-    def default_weights(self) -> dict[str, int]:
-        """Return what a worker serves unless told otherwise: the tasks' queues and `default`, alike."""
-        return dict.fromkeys(sorted({*self.queues, DEFAULT_QUEUE}), 1)
+    @property
+    def worker(self) -> WorkerConfig:
+        """Settings of the app's workers, as they were given."""
+        return self._worker
 
-    def use(self, middleware: _M) -> _M:
+    def default_queues(self) -> dict[str, int | Queue]:
+        """Return the queues that a worker serves by default, with the declared weights and limits.
+
+        They are the queues of the tasks, those of `App(queues=...)`, and `default`.
+        """
+        return self._queues.settings(sorted({*self.queues, *self._queues.names, DEFAULT_QUEUE}))
+
+    def complete(self, config: ServerConfig) -> ServerConfig:
+        """Return a worker's settings with the queues that it serves, and their declared limits."""
+        if not isinstance(config, WorkerConfig):
+            return config
+        queues = self._queues.limited(config.queues) if config.queues else self.default_queues()
+        return replace(config, queues=queues)
+
+    def use(self, middleware: _M, *, queues: Iterable[str] | None = None) -> _M:
         """Add `async def m(task, call_next)` around every handler, inside those added before.
 
         It may be used as a decorator. `call_next(task)` returns the result's bytes; plain handlers run in
         their thread behind it. A task type without a handler raises `HandlerNotFoundError` from `call_next`.
+
+        Args:
+            middleware: a coroutine function.
+            queues: names of queues; without it, it is around the handlers of tasks from all queues.
+
+        Raises:
+            ConfigurationError: for anything but a coroutine function that takes two arguments.
+            InvalidOptionError: for one name instead of several.
         """
-        self._registry.use(middleware)
+        check_middleware(middleware)
+        if queues is None:
+            self._registry.use(middleware)
+        else:
+            if isinstance(queues, str):
+                raise InvalidOptionError(
+                    "queues", queues, "must be several names; put a single one in a list"
+                )
+            self._registry.use(limit_to_queues(middleware, queues))
         return middleware
+
+    # Hooks.
+
+    def on_error(self, hook: _Hook) -> _Hook:
+        """Call `async def hook(end: AttemptEnd)`, or a plain function, when an attempt has failed.
+
+        As with the other hooks, it is called in the worker that decides the outcome, besides the work, for
+        5 seconds at most. An exception from it is logged and changes nothing. See the page on hooks.
+
+        Raises:
+            ConfigurationError: for what cannot be called with one argument.
+        """
+        return self._add_hook("error", hook, 1)
+
+    def on_retry(self, hook: _Hook) -> _Hook:
+        """Call a hook when an attempt has failed and the task is tried again."""
+        return self._add_hook("retry", hook, 1)
+
+    def on_archived(self, hook: _Hook) -> _Hook:
+        """Call a hook when a task has failed for good and was archived."""
+        return self._add_hook("archived", hook, 1)
+
+    def on_success(self, hook: _Hook) -> _Hook:
+        """Call a hook when a task has succeeded."""
+        return self._add_hook("success", hook, 1)
+
+    def on_worker_start(self, hook: _WorkerHook) -> _WorkerHook:
+        """Call `async def hook()`, or a plain function, in each worker process, before its first task."""
+        return self._add_hook("start", hook, 0)
+
+    def on_worker_stop(self, hook: _WorkerHook) -> _WorkerHook:
+        """Call a hook in each worker process after its last task."""
+        return self._add_hook("stop", hook, 0)
+
+    def _add_hook(self, kind: str, hook: _H, arguments: int) -> _H:
+        if not callable(hook) or not takes(hook, arguments):
+            needs = "one argument, the end of an attempt" if arguments else "no argument"
+            raise ConfigurationError(f"the hook {describe_function(hook)} must take {needs}")
+        getattr(self._hooks, kind).append(hook)
+        return hook
+
+    @property
+    def providers(self) -> Providers:
+        """What makes the dependencies of handlers; for typed tasks."""
+        return self._registry.providers
+
+    @property
+    def hooks(self) -> Hooks:
+        """The hooks; for the server."""
+        return self._hooks
 
     # Running.
 
@@ -302,6 +443,10 @@ class App(Scheduling):
         """Return the types of all tasks; for the server."""
         return self._registry.types()
 
+    def describe_types(self) -> Iterable[TaskTypeInfo]:
+        """Return a description of each task, which servers publish; for the server."""
+        return self._registry.describe_types(self._version)
+
     def aggregators(self) -> Mapping[str, DeclaredAggregator]:
         """Return the aggregators by the names of their groups; for the server."""
         return self._registry.aggregators
@@ -312,7 +457,8 @@ class App(Scheduling):
         Pass the app to its `run` or `start`. The app's connections are closed when the server is.
 
         Args:
-            config: how to work; without it as `default_weights` says.
+            config: how to work; without it as `App(worker=...)` says. A `WorkerConfig` without queues
+                serves what `default_queues` says.
             with_scheduler: also be a scheduler, from before the first task until after the last.
 
         Raises:
@@ -322,9 +468,11 @@ class App(Scheduling):
 
         self.load()
         scheduler = self.scheduler() if with_scheduler else None
-        if config is None:
-            config = ServerConfig(queues=self.default_weights())
-        return Server(self.url, config, clock=self._clock, lifespan=lambda: self.lifetime(scheduler))
+        config = self.complete(self._worker if config is None else config)
+        server = Server(self.url, config, clock=self._clock, lifespan=lambda: self._working(scheduler))
+        if scheduler is not None:
+            server.related_events = (scheduler.events,)
+        return server
 
     def run_worker(
         self,
@@ -338,7 +486,7 @@ class App(Scheduling):
         `raise SystemExit(app.run_worker())` is what `pyasynq worker` does.
 
         Args:
-            config: how to work; without it as `default_weights` says.
+            config: how to work; as for `server`.
             with_scheduler: also be a scheduler, in the same event loop.
             loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
 
@@ -347,6 +495,21 @@ class App(Scheduling):
         """
         server = self.server(config, with_scheduler=with_scheduler)
         return server.run_forever(self, loop_factory=loop_factory)
+
+    @asynccontextmanager
+    async def _working(self, scheduler: Scheduler | None) -> AsyncGenerator[Any, None]:
+        """Enter the lifetime and call the hooks of a worker's start; at the end those of its stop."""
+        async with self.lifetime(scheduler) as state:
+            await self._call_worker_hooks(self._hooks.start)
+            try:
+                yield state
+            finally:
+                await self._call_worker_hooks(self._hooks.stop)
+
+    async def _call_worker_hooks(self, hooks: Iterable[WorkerHook]) -> None:
+        from pyasynq._engine.hook_runner import call_hooks  # noqa: PLC0415 - programs that only enqueue start faster
+
+        await call_hooks(hooks)
 
     @asynccontextmanager
     async def lifetime(self, scheduler: Scheduler | None = None) -> AsyncGenerator[Any, None]:
@@ -361,6 +524,8 @@ class App(Scheduling):
                     state = await stack.enter_async_context(self._lifespan(self))
                 if scheduler is not None:
                     await stack.enter_async_context(scheduler)
+                # After the lifespan, which may prepare what providers need, and closed before it.
+                await stack.enter_async_context(self.providers.for_worker())
                 yield state
         finally:
             await self.close()

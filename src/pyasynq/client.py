@@ -1,4 +1,4 @@
-"""The door for producers: `Client` puts tasks into queues."""
+"""The producer's interface: `Client` puts tasks into queues."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from pyasynq._broker.enqueueing.chunk_sender import ChunkSender
 from pyasynq._broker.enqueueing.chunks import (
     OnError,
     as_task,
+    build_enqueue_result,
     check_on_error,
-    checked_results,
+    check_results,
     chunks_async,
     compose_checked,
-    enqueue_result,
     outcomes_async,
     with_options,
 )
 from pyasynq._broker.enqueueing.coalesce_async import EnqueueBatcher
-from pyasynq._broker.enqueueing.enqueue_rules import info_of_result
+from pyasynq._broker.enqueueing.enqueue_rules import build_task_info
 from pyasynq._broker.waits.task_waits_async import TaskWaits
 from pyasynq._call_shape import check_client_middleware
-from pyasynq._checks import check_max_bytes, positive_seconds_of
+from pyasynq._checks import check_max_bytes, parse_positive_seconds
 from pyasynq._clock import SYSTEM_CLOCK, Clock
 from pyasynq._redis.driver import AsyncDriver
 from pyasynq._redis.facts import check_health
 from pyasynq._redis.url import parse_redis_url
+from pyasynq.context import EnqueueBatch, current_batch
 from pyasynq.options import DEFAULT_MAX_PAYLOAD, Duration, EnqueueOptions, events_kept, resolve_options
 from pyasynq.task import EnqueueResult, FinishedTask, Task, TaskInfo
 
@@ -50,25 +51,24 @@ def _wrap(middleware: ClientMiddleware, call_next: CallNext) -> CallNext:
 class Client:
     """Puts tasks into queues.
 
-    It connects with the first call. The asyncio client (`pyasynq.Client`) has connections of its own for
-    each event loop that uses it, so threads with a loop each may share it. The blocking one
-    (`pyasynq.sync.Client`) may be shared by any number of threads; signal handlers, destructors and log
-    handlers may use it too, and an exception that a signal handler raises in a call leaves a client that
-    works. After a fork, neither touches the sockets of the parent. Calls that are made at the same time
-    travel together, and may arrive in any order.
-
-    Close it, or use it as a context manager; a client that is never closed gives a `ResourceWarning`.
+    It connects with the first call. The asyncio client (`pyasynq.Client`) keeps separate connections for each
+    event loop that uses it, so threads with a loop each may share it. The blocking one
+    (`pyasynq.sync.Client`) may be shared by any number of threads. Signal handlers, destructors and log
+    handlers may use it too; an exception that a signal handler raises during a call leaves the client usable.
+    After a fork, neither touches the sockets of the parent. Concurrent calls are batched, and may arrive in
+    any order. Close it, or use it as a context manager; a client that is never closed gives a
+    `ResourceWarning`.
 
     Args:
-        url: where Redis is, as docs/redis.md says, or a client of redis-py, whose settings are read; its
-            connections are left alone.
-        max_payload: bytes that payload and headers of one task may have together.
-        timeout: how long one round trip may take, with reconnecting and sending again.
+        url: where Redis is, see docs/redis.md, or a redis-py client, whose settings are read; its connections
+            are not used.
+        max_payload: largest size of one task's payload and headers together, in bytes.
+        timeout: time that one round trip may take, including reconnecting and resending.
         middleware: the first one is the outermost; see `use`.
-        clock: tells the present, for process times.
-        client_name: what `CLIENT LIST` shows.
-        publish_events: publish what is enqueued, for `Inspector.follow`: True keeps about the last 10,000
-            events of each queue, a number so many. It costs a round trip for each batch.
+        clock: the present, for process times.
+        client_name: the name in `CLIENT LIST`.
+        publish_events: publish enqueues, for `Inspector.follow`: True keeps about the last 10,000 events of
+            each queue, a number about that many. It costs a round trip for each batch.
 
     Raises:
         ConfigurationError: for a URL or a value that cannot work.
@@ -86,7 +86,7 @@ class Client:
         publish_events: bool | int = False,
     ) -> None:
         check_max_bytes("max_payload", max_payload)
-        seconds = positive_seconds_of("timeout", timeout)
+        seconds = parse_positive_seconds("timeout", timeout)
         target = parse_redis_url(url)
         self._max_payload = max_payload
         self._clock = clock
@@ -100,7 +100,7 @@ class Client:
         self._waits = TaskWaits(self._driver)
 
     def _connect(self, target: RedisTarget, **settings: Any) -> AsyncDriver:
-        """Make the driver; clients of tests have another one."""
+        """Make the driver; the test kit's clients override this."""
         return AsyncDriver(target, **settings)
 
     async def enqueue(
@@ -109,27 +109,27 @@ class Client:
         payload: bytes | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> TaskInfo:
-        """Put one task into its queue or its group, or have it put there at its process time.
+        """Put one task into its queue or its group, or schedule it for its process time.
 
-        A call that is cancelled while it is under way may have taken effect.
+        A call that is cancelled while it is in flight may have taken effect.
 
         Args:
             task: a `Task`, or the type of one.
-            payload: beside a type only; a `Task` carries its own.
-            **options: see `EnqueueOptions`; they win over the task's own, setting by setting.
+            payload: only with a type; a `Task` has its own.
+            **options: see `EnqueueOptions`; they override the task's own, one by one.
 
         Returns:
-            what Redis knows of the task now; `enqueue_status` says what `on_duplicate` made of a duplicate.
+            the task as it is in Redis now; `enqueue_status` is the outcome of `on_duplicate`.
 
         Raises:
             TaskIDConflictError: a task with this `task_id` exists in the queue.
-            DuplicateTaskError: the task is `unique`, another one holds the lock, and `on_duplicate` does not
-                say otherwise, or cannot be done: the holder is gone, or does not wait.
-            InvalidOptionError: an option, or the payload, that cannot be.
+            DuplicateTaskError: the task is `unique`, another one holds the lock, and `on_duplicate` is to
+                raise, or is impossible: the holder is gone, or does not wait.
+            InvalidOptionError: an invalid option or payload.
             UnknownOptionError: a misspelt option.
             PayloadTooLargeError: the payload is larger than `max_payload`; nothing was sent.
-            NotDurableError: the task is in its queue, and too few replicas have confirmed that they have it
-                too, within three quarters of the time-out.
+            NotDurableError: the task is in its queue, but too few replicas have confirmed it within three
+                quarters of the timeout.
             RedisOutOfMemoryError: Redis is full.
             RedisUnavailableError: Redis cannot be reached; the task is not in its queue.
             ReplyLostError: the connection broke; the task may or may not be in its queue.
@@ -138,7 +138,7 @@ class Client:
         task = as_task(task, payload)
         if not self._middleware:
             return await self._enqueue(task, options)
-        return await self._through(options)(task)
+        return await self._bind_middleware(options)(task)
 
     async def enqueue_many(
         self,
@@ -149,25 +149,24 @@ class Client:
     ) -> list[EnqueueResult]:
         """Put many tasks into their queues, in chunks of at most 500 tasks or about 4 MB.
 
-        Unique, scheduled and grouped tasks and different queues may be mixed. What goes wrong with one task,
-        or with one chunk, does not hinder the others: all are sent before an error is raised. Cancelled, it
-        leaves what was sent before in the queues.
+        Unique, scheduled and grouped tasks and different queues may be mixed. An error of one task or chunk
+        does not affect the others: all are sent before an error is raised. Cancelled, it leaves the tasks
+        already sent in their queues.
 
         Args:
-            tasks: anything that yields tasks, also an async iterable for the asyncio client; it is
-                read as it is sent, by asyncio one chunk ahead, so a generator may yield more than fits into
-                memory.
+            tasks: any iterable of tasks, also an async iterable for the asyncio client. It is read while
+                sending, by asyncio one chunk ahead, so a generator may yield more than fits into memory.
             on_error: `"return"` returns the results also when tasks were lost.
-            **shared: options for all of them, which win over a task's own, setting by setting.
+            **shared: options for all of them, which override a task's own, one by one.
 
         Returns:
-            a result for each task in the order of the input, true if its payload is to be run. One that is
-            not as `durable` as it was to be is true as well, and its error is a `NotDurableError`.
+            a result for each task in the order of the input, true if its payload will run. A task that is
+            less `durable` than requested is true as well, and its error is a `NotDurableError`.
 
         Raises:
             EnqueueManyError: tasks were refused, or may be lost; its `results` has the result of each. A task
                 whose id exists or whose lock is held is not lost.
-            InvalidOptionError: a shared option that cannot be.
+            InvalidOptionError: an invalid shared option.
             UnknownOptionError: a misspelt shared option.
             ClientClosedError: the client has been closed.
             Exception: what `tasks` raises; earlier chunks have been sent then.
@@ -176,7 +175,7 @@ class Client:
         resolve_options(shared)
         check_on_error(on_error)
         if self._middleware:
-            return checked_results(await self._enqueue_through_middleware(tasks, shared), on_error)
+            return check_results(await self._enqueue_through_middleware(tasks, shared), on_error)
         batchers = self._batcher, self._durable_batcher
         sender = ChunkSender(batchers, shared, clock=self._clock, max_payload=self._max_payload)
         try:
@@ -185,46 +184,46 @@ class Client:
         except Exception:
             await sender.finish()
             raise
-        return checked_results(await sender.finish(), on_error)
+        return check_results(await sender.finish(), on_error)
 
     async def wait(self, queue: str, task_id: str, timeout: Duration | None = None) -> FinishedTask:
         """Wait until a task has ended: it succeeded, it failed for good, or it is gone.
 
-        A task that is retried has not ended. Redis tells of each change of the task, whoever runs it, and it
-        is looked at every second besides; any number of waits share one connection and one poll. While Redis
-        is away, the wait goes on. Cancelled, or at its time-out, it leaves nothing behind.
+        A task that will be retried has not ended. Redis pushes each change of the task, and it is also
+        checked every second; any number of waits share one connection and one poll. While Redis is away, the
+        wait continues. Cancelled, or at its timeout, it leaves nothing behind.
 
         Args:
-            queue: where the task is.
+            queue: the task's queue.
             task_id: its id.
-            timeout: how long to wait; None is without end, and 0 looks once.
+            timeout: how long to wait; None is without limit, and 0 checks once.
 
         Returns:
-            how it ended. A task without retention is gone from Redis when it has succeeded, and so is one
-            that somebody has deleted, and one that never was: `TaskEnd.GONE` stands for all of them.
+            how it ended. A task without retention is gone from Redis once it has succeeded, as is a deleted
+            one, or one that never existed: `TaskEnd.GONE` means any of these.
 
         Raises:
             WaitTimeoutError: the task has not ended in time.
             RedisError: Redis refuses us, or with a `timeout` of 0 cannot be reached.
-            UndecodableMessageError: what is kept of the task is no message.
+            UndecodableMessageError: the stored message cannot be decoded.
             ClientClosedError: the client has been closed.
         """
         return await self._waits.wait(queue, task_id, timeout)
 
     async def result(self, queue: str, task_id: str, timeout: Duration | None = None) -> bytes | None:
-        """Wait until a task has ended, and return what its handler returned, None if that was None.
+        """Wait until a task has ended, and return its handler's result, None if that was None.
 
         Only a task with `retention` has a result that can be read, and only for that long; the call fails
         at once for one without.
 
         Args:
-            queue: where the task is.
+            queue: the task's queue.
             task_id: its id.
             timeout: as for `wait`.
 
         Raises:
             ResultNotKeptError: the task has no retention, or is gone after it.
-            TaskFailedError: the task failed for good; the error's message is in it.
+            TaskFailedError: the task failed for good; it contains the error's message.
             TaskDeletedError: the task was deleted.
             TaskNotFoundError: there was no such task when the wait began.
             Exception: what `wait` raises.
@@ -232,11 +231,12 @@ class Client:
         return await self._waits.result(queue, task_id, timeout)
 
     def use(self, middleware: ClientMiddleware) -> ClientMiddleware:
-        """Wrap every task that is enqueued from now on; the first one that was added is the outermost.
+        """Wrap every task that is enqueued from now on; the middleware added first is the outermost.
 
-        `async def middleware(task, call_next)` returns `await call_next(task)`, or what it gets for another
-        task: one with more headers or other options. The task carries the call's options as its own. Tasks of
-        `enqueue_many` go through it one by one; the blocking client then sends them one by one as well.
+        `async def middleware(task, call_next)` returns `await call_next(task)`, possibly called with another
+        task:
+        one with more headers or other options. The task carries the call's options as its own. Tasks of
+        `enqueue_many` pass through it one by one; the blocking client then also sends them one by one.
 
         Returns:
             the middleware, so that this can be a decorator.
@@ -246,18 +246,18 @@ class Client:
         return middleware
 
     async def ping(self) -> None:
-        """Ask Redis for a sign of life.
+        """Check that Redis answers.
 
         Raises:
-            RedisError: there is none, or Redis refuses us.
+            RedisError: it does not answer, or refuses us.
             ClientClosedError: the client has been closed.
         """
         await self._driver.run(check_health())
 
     async def close(self) -> None:
-        """Wait for calls under way, at most the time-out, then close the connections. Twice is harmless.
+        """Wait for calls in flight, at most the timeout, then close the connections. Idempotent.
 
-        Who waits for a task or its result gets `ClientClosedError` at once.
+        Pending `wait()` and `result()` calls fail with `ClientClosedError`.
         """
         await self._waits.close()
         await self._driver.close()
@@ -265,7 +265,7 @@ class Client:
         await self._durable_batcher.close()
 
     async def __aenter__(self) -> Self:
-        """Connect with the first call, not yet here."""
+        """Return the client; it connects with the first call."""
         return self
 
     async def __aexit__(
@@ -283,7 +283,7 @@ class Client:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
 
     def _abandon(self) -> bool:
-        """Let go of all connections at once, from any thread; return whether there were any."""
+        """Release all connections at once, from any thread; return whether there were any."""
         waits = getattr(self, "_waits", None)
         if waits is not None:
             waits.abandon()
@@ -302,20 +302,25 @@ class Client:
         batcher = self._durable_batcher if composed.settings.replicas else self._batcher
         result = await batcher.enqueue(composed)
         if result is not None and result.error is not None:
-            raise result.error.with_traceback(None)  # one error may be the result of many calls
-        return info_of_result(composed, result, now)
+            raise result.error.with_traceback(None)  # many calls may share one error
+        return build_task_info(composed, result, now)
 
     async def _enqueue_through_middleware(
         self, tasks: AsyncTasks, options: Mapping[str, object]
     ) -> list[EnqueueResult]:
         results: list[EnqueueResult] = []
-        async for chunk in chunks_async(tasks):
-            outcomes = await outcomes_async(self._through(options), chunk)
-            results += [enqueue_result(outcome) for outcome in outcomes]
+        with EnqueueBatch() as batch:
+            token = current_batch.set(batch)
+            try:
+                async for chunk in chunks_async(tasks):
+                    outcomes = await outcomes_async(self._bind_middleware(options), chunk)
+                    results += [build_enqueue_result(outcome) for outcome in outcomes]
+            finally:
+                current_batch.reset(token)
         return results
 
-    def _through(self, options: Mapping[str, object]) -> CallNext:
-        """Return the way of a task through all middleware into its queue."""
+    def _bind_middleware(self, options: Mapping[str, object]) -> CallNext:
+        """Return the call that takes a task through all middleware into its queue."""
 
         async def innermost(task: Task) -> TaskInfo:
             return await self._enqueue(task, {})

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import zoneinfo
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
-from pyasynq._checks import (
-    check_function,
-    check_max_bytes,
-    check_switch,
-    check_whole,
-    checked_name,
-    is_whole,
-    positive_seconds_of,
-    seconds_of,
-)
+from pyasynq._checks import check_name, is_whole, parse_positive_seconds, parse_seconds, parse_whole_number
+from pyasynq._queue_texts import read_weights, show_queues
+from pyasynq._settings import Checked, Choice, Function, Seconds, Size, Switch, Whole, check_settings, setting
 from pyasynq.errors import InvalidOptionError, nearest
 from pyasynq.limits import Queue
 from pyasynq.options import DEFAULT_MAX_PAYLOAD, DEFAULT_MAX_RESULT, DEFAULT_QUEUE, Duration, events_kept
-from pyasynq.retry import default_retry_delay, retry_delay_of
+from pyasynq.retry import default_retry_delay, make_retry_delay
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,7 +29,7 @@ if TYPE_CHECKING:
     GroupAggregator = Callable[[str, list[Task]], Awaitable[Task | None] | Task | None]
 
 Misfire: TypeAlias = Literal["skip", "once", "all"]
-"""What to do about the ticks that fell due while no scheduler ran: nothing, fire the last one, or all."""
+"""Misfire policy for ticks that fell due while no scheduler ran: skip them, fire the last one, or all."""
 
 
 def _is_failure(error: BaseException) -> bool:  # noqa: ARG001 - Asynq's default: every error is one
@@ -44,12 +37,59 @@ def _is_failure(error: BaseException) -> bool:  # noqa: ARG001 - Asynq's default
 
 
 MAX_GROUP_SIZE: Final = 10_000
-"""The largest `max_size` of a group; Redis moves and deletes so many members in one call."""
+"""The largest `max_size` of a group; Redis moves and deletes that number of members in one call."""
+
+
+def _check_groups(name: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise InvalidOptionError(name, value, "must map names of groups to GroupRules")
+    for pattern, rule in value.items():
+        check_name(name, pattern)
+        if not isinstance(rule, GroupRule):
+            raise InvalidOptionError(f"{name}[{pattern!r}]", rule, "must be a GroupRule")
+
+
+def _grace_period(name: str, value: object) -> None:
+    Seconds(least=1).check(name, value)
+
+
+def _group_size(name: str, value: object) -> None:
+    Whole(0, MAX_GROUP_SIZE).check(name, value)
+
+
+def _check_some_queues(_name: str, value: object) -> None:
+    check_queues(value)
+
+
+def _check_retry_delay(_name: str, value: object) -> None:
+    make_retry_delay(value)
+
+
+def _read_delay(name: str, text: str) -> object:
+    return Seconds().read(name, text)
+
+
+def _show_delay(value: object) -> str:
+    return Function().show(value) if callable(value) else Seconds().show(value)
+
+
+def _check_events(name: str, value: object) -> None:
+    for one in value.values() if isinstance(value, Mapping) else (value,):
+        events_kept(name, one)
+
+
+def _show_events(value: object) -> str:
+    return Switch().show(value) if isinstance(value, bool) else str(value)
+
+
+def _read_events(name: str, text: str) -> object:
+    number = parse_whole_number(text.strip())
+    return Switch().read(name, text) if number in {None, 0, 1} else number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRule:
-    """When groups of certain names are aggregated; None is the server's setting. Durations as there.
+    """Rule by which groups of certain names are aggregated; None is the server's setting.
 
     Raises:
         InvalidOptionError: at construction, for a value that a setting cannot have.
@@ -63,7 +103,7 @@ class GroupRule:
         if self.grace_period is not None:
             _grace_period("grace_period", self.grace_period)
         if self.max_delay is not None:
-            seconds_of("max_delay", self.max_delay)
+            parse_seconds("max_delay", self.max_delay)
         if self.max_size is not None:
             _group_size("max_size", self.max_size)
 
@@ -76,123 +116,153 @@ class ServerConfig:
         InvalidOptionError: at construction, for a value that a setting cannot have.
     """
 
-    concurrency: int = 100
-    """How many tasks run at once in this process."""
-    prefetch: int = 100
-    """How many tasks at most are taken before there is a slot for them; 0 for none.
+    concurrency: int = setting(100, Whole(1), "Number of tasks that run at once in one process.", "-c")
+    prefetch: int = setting(
+        100,
+        Whole(0),
+        "Number of short tasks that are taken ahead at most, before there is a slot; 0 for none.",
+    )
+    """Only while tasks are short, and only from queues without limits and order.
 
-    Only while tasks are short, and only from queues without limits and order; see "Taking tasks ahead" in
-    the page on workers.
+    See "Taking tasks ahead" in the page on workers.
     """
-    executor_processes: int | None = None
-    """How many tasks with `executor="process"` run at once, each in a child process; None for one a slot.
+    executor_processes: int | None = setting(
+        None,
+        Whole(1),
+        "Number of tasks with executor='process' that run at once, each in a child process; "
+        "one for each slot unless given.",
+    )
+    """Children are started when they are needed. Further tasks wait in their slots, and
+    their timeouts begin when a child takes them.
+    """
+    executor_max_tasks: int | None = setting(
+        None, Whole(1), "Number of tasks after which such a child process is replaced; never unless given."
+    )
+    queues: Mapping[str, int | Queue] = setting(
+        {},
+        Checked(_check_some_queues, read_weights, show_queues, "NAME=WEIGHT,..."),
+        "Queues to serve, with the weights by which they share the slots, as in critical=6,default=3.",
+        "-q",
+        make=lambda: {DEFAULT_QUEUE: 1},
+    )
+    """A `Queue` instead of a weight also sets limits, which hold for all workers together."""
+    strict_priority: bool = setting(
+        False,
+        Switch(),
+        "Serve a queue only while all queues of higher weight are empty.",
+        "--strict/--no-strict",
+    )
+    retry_delay: RetryDelay | Duration = setting(
+        default_retry_delay,
+        Checked(_check_retry_delay, _read_delay, _show_delay, "SECONDS"),
+        "Time before the next attempt: always this long, or a function of `retried, error, task`.",
+    )
+    is_failure: Callable[[BaseException], bool] = setting(
+        _is_failure,
+        Function(),
+        'False for an error that is retried without spending a retry, such as "busy, later please".',
+    )
+    error_handler: ErrorHandler | None = setting(
+        None, Function(), "Called with the task and the error for each failed attempt."
+    )
+    on_unknown: Literal["fail", "return"] = setting(
+        "fail",
+        Choice(("fail", "return")),
+        "A task without a handler: `fail` it as Asynq does, or `return` it to its queue for other workers.",
+    )
+    crash_limit: int = setting(
+        3, Whole(0), "Number of worker crashes after which a task is archived as poison."
+    )
+    """The last crash must have happened while no other task ran in the worker.
 
-    Children are started when they are needed. Tasks beyond that wait in their slots; their time-outs do not
-    begin before they do.
+    Otherwise the limit is three times as high. 0 and 1 archive the task at its first crash.
     """
-    executor_max_tasks: int | None = None
-    """After so many tasks a child process is replaced by a new one; None for never."""
-    queues: Mapping[str, int | Queue] = field(default_factory=lambda: {DEFAULT_QUEUE: 1})
-    """Queue names and their priorities, which share out the slots by weight; a `Queue` says more."""
-    strict_priority: bool = False
-    """Serve a queue only while all queues of higher priority are empty."""
-    retry_delay: RetryDelay | Duration = default_retry_delay
-    """How long to wait before the next attempt: a function of `retried, error, task`, or always as long."""
-    is_failure: Callable[[BaseException], bool] = _is_failure
-    """False for an error that is retried without spending a retry, such as "busy, later please"."""
-    error_handler: ErrorHandler | None = None
-    """Called with the task and the error for each failed attempt."""
-    on_unknown: Literal["fail", "return"] = "fail"
-    """A type without a handler: `fail` the task as Asynq does, or `return` it to its queue for others."""
-    crash_limit: int = 3
-    """Archive a task as poison after this many worker crashes, the last of them without a task alongside it.
-
-    Without such a proof it is archived at three times as many; 0 and 1 archive it at the first crash.
-    """
-    shutdown_timeout: Duration = 8.0
-    """How long running tasks may go on after a stop."""
-    cancel_timeout: Duration = 1.0
-    """How long cancelled coroutines may clean up after that."""
-    overdue_limit: Duration = 600.0
-    """An attempt so long over its deadline makes the worker drain and exit with code 4."""
-    task_check_interval: Duration = 1.0
-    """How often empty queues are looked at where Redis cannot wake the server."""
-    delayed_task_check_interval: Duration = 5.0
-    """The longest rest of the forwarder. Below 3 s, all queues are looked at as often."""
-    janitor_interval: Duration = 8.0
-    janitor_batch_size: int = 100
-    health_check: HealthCheck | None = None
-    """Called with None, or with the error, after each ping of Redis."""
-    health_check_interval: Duration = 15.0
-    archive_max_size: int = 9_999
-    """How many archived tasks a queue keeps."""
-    archive_max_age: Duration = 90 * 86_400.0
-    max_result: int = DEFAULT_MAX_RESULT
-    """Bytes that a result may have; a larger one is not sent, and its task has failed."""
-    max_payload: int = DEFAULT_MAX_PAYLOAD
-    """Bytes that the payload of a task may have that `group_aggregator` returns; an app has its own limit."""
-    group_aggregator: GroupAggregator | None = None
-    """Called with a group's name and tasks; makes one task of them, or None to leave them for later.
-
-    `async def`, or `def` in a thread. What it raises leaves them for later too.
-    """
-    group_grace_period: Duration = 60.0
-    """A group is aggregated when no task has joined it for so long; at least 1 s, rounded up to seconds."""
-    group_max_delay: Duration = 0.0
-    """A group is aggregated when a task has been waiting in it for so long; 0 for no limit."""
-    group_max_size: int = 0
-    """A group is aggregated when it has so many tasks, and no more at a time.
-
-    0 is no limit: then it is 1,000 at a time. 10,000 is the most, and 16 MB of tasks.
-    """
-    groups: Mapping[str, GroupRule] = field(default_factory=dict)
-    """Other values for groups of these names; a name that ends in `*` stands for all that begin so."""
-    publish_events: bool | int | Mapping[str, bool | int] = False
-    """Publish what happens to tasks, for `Inspector.follow`: of all queues, or of those that a mapping names.
-
-    True keeps about the last 10,000 events of each queue, a number so many.
-    """
-    burst: bool = False
-    """Close when all queues are empty and nothing runs."""
-    max_tasks: int | None = None
-    """Close after so many attempts."""
+    shutdown_timeout: Duration = setting(8.0, Seconds(), "Time that running tasks have after a stop.")
+    cancel_timeout: Duration = setting(1.0, Seconds(), "Time that cancelled coroutines have to clean up.")
+    overdue_limit: Duration = setting(
+        600.0,
+        Seconds(),
+        "Time past its deadline after which an attempt makes the worker drain and exit with code 4.",
+    )
+    task_check_interval: Duration = setting(
+        1.0, Seconds(positive=True), "Interval of looking at empty queues where Redis cannot wake the worker."
+    )
+    delayed_task_check_interval: Duration = setting(
+        5.0,
+        Seconds(positive=True),
+        "Longest rest of the forwarder; below 3 s, all queues are looked at as often.",
+    )
+    janitor_interval: Duration = setting(
+        8.0, Seconds(positive=True), "Interval of deleting completed tasks whose retention is over."
+    )
+    janitor_batch_size: int = setting(100, Whole(1), "Number of tasks that one such deletion takes at most.")
+    health_check: HealthCheck | None = setting(
+        None, Function(), "Called with None, or with the error, after each ping of Redis."
+    )
+    health_check_interval: Duration = setting(15.0, Seconds(positive=True), "Interval of the pings for it.")
+    archive_max_size: int = setting(9_999, Whole(1), "Number of archived tasks that a queue keeps.")
+    archive_max_age: Duration = setting(
+        90 * 86_400.0, Seconds(), "Age after which archived tasks are deleted, when more are archived."
+    )
+    max_result: int = setting(
+        DEFAULT_MAX_RESULT, Size(of_value=True), "Largest result; with a larger one the task has failed."
+    )
+    max_payload: int = setting(
+        DEFAULT_MAX_PAYLOAD,
+        Size(of_value=True),
+        "Largest payload of a task that `group_aggregator` returns; an app has a limit of its own.",
+    )
+    group_aggregator: GroupAggregator | None = setting(
+        None,
+        Function(),
+        "Called with a group's name and tasks; makes one task of them, or None to leave them.",
+    )
+    """`async def`, or `def` in a thread. What it raises leaves the tasks for later too."""
+    group_grace_period: Duration = setting(
+        60.0, Seconds(least=1), "Aggregate a group when no task has joined it for this long; whole seconds."
+    )
+    group_max_delay: Duration = setting(
+        0.0, Seconds(), "Aggregate a group when a task has waited in it for this long; 0 for no limit."
+    )
+    group_max_size: int = setting(
+        0,
+        Whole(0, MAX_GROUP_SIZE),
+        "Aggregate a group when it has this many tasks, and at most as many at a time; 0 for no limit.",
+    )
+    """Unless set, one aggregation takes at most 1,000 tasks; it never takes more than 16 MB."""
+    groups: Mapping[str, GroupRule] = setting(
+        {}, Checked(_check_groups), "Other values for groups of these names, or `beginning*`.", make=dict
+    )
+    publish_events: bool | int | Mapping[str, bool | int] = setting(
+        False,
+        Checked(_check_events, _read_events, _show_events, metavar=""),
+        "Publish what happens to tasks, as a stream; a variable or a file may give the number of events.",
+    )
+    """True keeps about the last 10,000 events of each queue. A mapping names the queues to publish."""
+    statistics: bool = setting(
+        True,
+        Switch(),
+        "Count attempts by queue and type, with run times and waits, and keep that in Redis for charts.",
+        "--statistics/--no-statistics",
+    )
+    """They take at most 60 KiB for a queue and type, and 4 MiB for a queue; those of an idle queue lapse."""
+    burst: bool = setting(
+        False,
+        Switch(),
+        "Exit when all queues are empty and nothing runs.",
+        "-b",
+    )
+    max_tasks: int | None = setting(None, Whole(1), "Exit after this many tasks.")
 
     def __post_init__(self) -> None:
-        for name in ("concurrency", "janitor_batch_size", "archive_max_size"):
-            check_whole(name, getattr(self, name), 1)
-        for name in ("crash_limit", "prefetch"):
-            check_whole(name, getattr(self, name), 0)
-        numbers = ("max_tasks", "executor_processes", "executor_max_tasks")
-        for name in (name for name in numbers if getattr(self, name) is not None):
-            check_whole(name, getattr(self, name), 1)
-        check_max_bytes("max_result", self.max_result)
-        check_max_bytes("max_payload", self.max_payload)
-        if self.on_unknown not in ("fail", "return"):
-            raise InvalidOptionError("on_unknown", self.on_unknown, "must be 'fail' or 'return'")
-        for name in ("strict_priority", "burst"):
-            check_switch(name, getattr(self, name))
-        retry_delay_of(self.retry_delay)
-        check_function("is_failure", self.is_failure)
-        for name in ("error_handler", "health_check"):
-            if getattr(self, name) is not None:
-                check_function(name, getattr(self, name))
-        check_queues(self.queues)
+        check_settings(self)
         _ = self.event_stream_lengths
-        for name in self.__dataclass_fields__:
-            # A service whose interval is zero would never rest.
-            check = positive_seconds_of if name.endswith("_interval") else seconds_of
-            if name.endswith(("_timeout", "_interval", "_limit", "_age")):
-                check(name, getattr(self, name))
-        seconds_of("group_max_delay", self.group_max_delay)
-        _grace_period("group_grace_period", self.group_grace_period)
-        _group_size("group_max_size", self.group_max_size)
-        _group_rules(self.groups)
 
     @property
     def event_stream_lengths(self) -> dict[str, int]:
         """How many events are kept of each queue whose events are published."""
         published = self.publish_events
-        for queue in published if isinstance(published, Mapping) else ():
+        for queue in published if isinstance(published, Mapping) and self.queues else ():
             if queue not in self.queues:
                 raise InvalidOptionError("publish_events", queue, "this server does not serve such a queue")
         lengths = {queue: self.event_stream_length(queue) for queue in self.queues}
@@ -210,27 +280,9 @@ class ServerConfig:
         return {name: self.queue(name).priority for name in self.queues}
 
     def queue(self, name: str) -> Queue:
-        """Return what is set for one of the queues. Raises KeyError for another name."""
+        """Return the settings of one of the queues. Raises KeyError for another name."""
         queue = self.queues[name]
         return queue if isinstance(queue, Queue) else Queue(priority=queue)
-
-
-def _group_rules(groups: Mapping[str, object]) -> None:
-    for pattern, rule in groups.items():
-        checked_name("groups", pattern)
-        if not isinstance(rule, GroupRule):
-            raise InvalidOptionError(f"groups[{pattern!r}]", rule, "must be a GroupRule")
-
-
-def _grace_period(name: str, value: object) -> None:
-    if seconds_of(name, value) < 1:
-        raise InvalidOptionError(name, value, "must be at least 1 second")
-
-
-def _group_size(name: str, value: object) -> None:
-    check_whole(name, value, 0)
-    if isinstance(value, int) and value > MAX_GROUP_SIZE:
-        raise InvalidOptionError(name, value, f"must be at most {MAX_GROUP_SIZE}, or 0 for no limit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,14 +290,14 @@ class SchedulerConfig:
     """How a scheduler works. Durations are `timedelta` or seconds.
 
     The hooks may be coroutine functions or plain ones; a plain one runs in the event loop and must not
-    block, and a slow one delays the ticks after it. What a hook raises is reported and changes nothing.
+    block, and a slow one delays the ticks after it. An exception from a hook is reported and changes nothing.
 
     Raises:
         InvalidOptionError: at construction, for a value that a setting cannot have.
     """
 
     location: tzinfo | str = UTC
-    """The zone of expressions that name none, such as `"Europe/Berlin"`."""
+    """Time zone of cron expressions that name none, such as `"Europe/Berlin"`."""
     heartbeat_interval: Duration = 10.0
     """How often the entries are shown to dashboards; they vanish after two of these."""
     pre_enqueue: PreEnqueue | None = None
@@ -254,12 +306,18 @@ class SchedulerConfig:
     """Called after a tick with the task's info and None, or None and the error, by the one that fired it."""
     error_handler: ErrorHandler | None = None
     """Called with the task and the error when a tick could not be fired."""
+    forward_queues: Sequence[str] = ()
+    """Queues whose due tasks the scheduler moves to pending, which workers do while there are any.
+
+    A scaler that has stopped all workers then sees these tasks.
+    """
     shutdown_timeout: Duration = 8.0
     """How long a shutdown waits for hooks and middleware; then it cancels them and says which hung."""
 
     def __post_init__(self) -> None:
-        seconds_of("shutdown_timeout", self.shutdown_timeout)
-        positive_seconds_of("heartbeat_interval", self.heartbeat_interval)
+        parse_seconds("shutdown_timeout", self.shutdown_timeout)
+        parse_positive_seconds("heartbeat_interval", self.heartbeat_interval)
+        _check_names("forward_queues", self.forward_queues)
         if isinstance(self.location, str):
             object.__setattr__(self, "location", _zone(self.location))
         elif not isinstance(self.location, tzinfo):
@@ -271,8 +329,15 @@ class SchedulerConfig:
         return _zone(self.location) if isinstance(self.location, str) else self.location
 
 
+def _check_names(option: str, names: object) -> None:
+    if not isinstance(names, Sequence) or isinstance(names, str | bytes):
+        raise InvalidOptionError(option, names, "give the names of queues, as in ['emails']")
+    for name in names:
+        check_name(option, name)
+
+
 def check_misfire(misfire: object) -> None:
-    """Raise `InvalidOptionError` for what is no policy."""
+    """Raise `InvalidOptionError` for a value that is not a misfire policy."""
     if misfire not in get_args(Misfire):
         raise InvalidOptionError("misfire", misfire, "must be 'skip', 'once' or 'all'")
 
@@ -295,9 +360,9 @@ def check_queues(queues: object) -> dict[str, Queue]:
         raise InvalidOptionError("queues", queues, "must map names to priorities, as in {'default': 1}")
     if not queues:
         raise InvalidOptionError("queues", queues, "name at least one queue")
-    for queue, setting in queues.items():
-        checked_name("queues", queue)
-        if not isinstance(setting, Queue) and not is_whole(setting, 1):
+    for queue, one in queues.items():
+        check_name("queues", queue)
+        if not isinstance(one, Queue) and not is_whole(one, 1):
             remedy = "must be a priority, a whole number of at least 1, or a Queue"
-            raise InvalidOptionError(f"queues[{queue!r}]", setting, remedy)
+            raise InvalidOptionError(f"queues[{queue!r}]", one, remedy)
     return {name: one if isinstance(one, Queue) else Queue(priority=one) for name, one in queues.items()}

@@ -1,18 +1,25 @@
-"""What a handler can know and do about its task: `pyasynq.context()`; and its fields on log records."""
+"""The context of a running task, `pyasynq.context()`, and its fields on log records."""
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
-from pyasynq.errors import InvalidOptionError, ServerStateError
+from pyasynq.errors import (
+    InvalidOptionError,
+    LeaseExpiredError,
+    ServerStateError,
+    TaskCanceledError,
+    TaskTimeoutError,
+)
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Coroutine, Mapping, MutableMapping
+    from collections.abc import Callable, Coroutine, Mapping, MutableMapping
 
 _T = TypeVar("_T")
 
@@ -21,8 +28,34 @@ _LONGEST_NOTE = 200
 _LARGEST_AMOUNT = 1e300
 
 
+class CancelReason(enum.StrEnum):
+    """Why an attempt is cancelled."""
+
+    TIMEOUT = "timeout"
+    """It ran longer than the task's `timeout`."""
+    DEADLINE = "deadline"
+    """The task's `deadline` has passed."""
+    CANCEL = "cancel"
+    """An inspector, a dashboard or a command asked for it."""
+    SHUTDOWN = "shutdown"
+    """The worker ends; the task goes back to its queue."""
+    LEASE_LOST = "lease lost"
+    """The task may belong to another worker by now."""
+
+
+def cancel_reason(cause: BaseException | None) -> CancelReason | None:
+    """Return the reason that the cause of a cancellation means."""
+    if cause is None:
+        return None
+    if isinstance(cause, TaskTimeoutError):
+        return CancelReason.DEADLINE if cause.is_deadline else CancelReason.TIMEOUT
+    if isinstance(cause, TaskCanceledError):
+        return CancelReason.CANCEL
+    return CancelReason.LEASE_LOST if isinstance(cause, LeaseExpiredError) else CancelReason.SHUTDOWN
+
+
 class MessageFacts(Protocol):
-    """What handlers can know of a task's message."""
+    """The parts of a task's message that handlers can read."""
 
     @property
     def type(self) -> str:
@@ -30,15 +63,15 @@ class MessageFacts(Protocol):
 
     @property
     def retry(self) -> int:
-        """How many retries are allowed."""
+        """Number of allowed retries."""
 
     @property
     def retried(self) -> int:
-        """How many retries have been spent."""
+        """Number of retries spent."""
 
     @property
     def retention(self) -> int:
-        """Seconds that a finished task is kept; 0 for not at all."""
+        """Seconds for which a finished task is kept; 0 for not at all."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -46,7 +79,7 @@ class MessageFacts(Protocol):
 
 
 class RunningTask(Protocol):
-    """What the engine offers of an attempt."""
+    """The engine's view of an attempt, for `TaskContext`."""
 
     queue: str
     id: str
@@ -59,12 +92,16 @@ class RunningTask(Protocol):
     def message(self) -> MessageFacts:
         """The task's message."""
 
+    @property
+    def waited(self) -> float | None:
+        """Seconds from pending to the start of the handler; None if unknown."""
+
     def cancel_event(self) -> threading.Event:
         """Return an event that is set when the attempt is being cancelled."""
 
 
 class Home(Protocol):
-    """What the engine offers of the server that runs an attempt."""
+    """The server that runs an attempt, as far as `TaskContext` needs it."""
 
     task_state: Any
     loop: asyncio.AbstractEventLoop
@@ -73,26 +110,59 @@ class Home(Protocol):
         """Store a result."""
 
     def finish_from_thread(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine of this home and block the calling thread, a handler's, until it has ended."""
+        """Run a coroutine on this server's loop, and block the calling handler thread until it has ended."""
 
     def report_progress(self, task: RunningTask, done: float, total: float | None, note: str) -> None:
-        """Take what a handler says of its progress, in whatever thread. Does not wait."""
+        """Record a handler's progress, in any thread. Does not wait."""
 
 
 current_task: ContextVar[RunningTask] = ContextVar("pyasynq.current_task")
 """The attempt whose handler runs here; set by the engine."""
 
 
+trace_fields: ContextVar[Callable[[], Mapping[str, str]]] = ContextVar("pyasynq.trace_fields", default=dict)
+"""Returns the ids of the trace and the span of the attempt that runs here, for log records.
+
+Set by tracing middleware. It is called for records alone: most attempts write none.
+"""
+
+
+class EnqueueBatch:
+    """One call of `enqueue_many` whose tasks pass through client middleware.
+
+    Attributes:
+        at_end: functions that are called after the last task, also if the call raises.
+    """
+
+    __slots__ = ("at_end",)
+
+    def __init__(self) -> None:
+        self.at_end: list[Callable[[], object]] = []
+
+    def __enter__(self) -> Self:
+        """Return it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Call the functions."""
+        for function in self.at_end:
+            function()
+
+
+current_batch: ContextVar[EnqueueBatch | None] = ContextVar("pyasynq.current_batch", default=None)
+"""The call of `enqueue_many` that a task belongs to, for client middleware; None for a task alone."""
+
+
 def context() -> TaskContext:
-    """Return the context of the task that is being run, in coroutines and in handler threads.
+    """Return the context of the running task, in coroutines and in handler threads.
 
     Raises:
-        ServerStateError: outside of a handler.
+        ServerStateError: outside a handler.
     """
     task = current_task.get(None)
     if task is None:
         raise ServerStateError(
-            "context() was called outside of a handler: there is no task here. In a test, run the handler "
+            "context() was called outside a handler: there is no task here. In a test, run the handler "
             "with the kit's perform(), or call it inside `with pyasynq.testing.task_context():`",
         )
     return TaskContext(task)
@@ -101,7 +171,7 @@ def context() -> TaskContext:
 class Cancelled:
     """Whether the attempt is being cancelled: deadline, request, shutdown, or a lost lease.
 
-    Coroutines get `CancelledError`; plain handlers look here now and then, from their thread.
+    Coroutines get `CancelledError`; plain handlers poll this from their thread.
     """
 
     __slots__ = ("_task",)
@@ -112,6 +182,11 @@ class Cancelled:
     def is_set(self) -> bool:
         """Return whether the handler should stop."""
         return self._task.cause is not None
+
+    @property
+    def reason(self) -> CancelReason | None:
+        """Why the attempt is cancelled; None as long as it is not."""
+        return cancel_reason(self._task.cause)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block this thread for at most `timeout` seconds; return whether the handler should stop.
@@ -128,7 +203,7 @@ class Cancelled:
 
 
 class TaskContext:
-    """The task that is being run. Payloads are not part of its `repr`."""
+    """The running task. Payloads are not part of its `repr`."""
 
     __slots__ = ("_task",)
 
@@ -152,19 +227,27 @@ class TaskContext:
 
     @property
     def retried(self) -> int:
-        """How many retries have been spent; 0 at the first attempt."""
+        """Number of retries spent; 0 at the first attempt."""
         return self._task.message.retried
 
     @property
     def max_retry(self) -> int:
-        """How many retries are allowed."""
+        """Number of allowed retries."""
         return self._task.message.retry
 
     @property
     def deadline(self) -> datetime | None:
-        """When this attempt is cut off; None when it has neither timeout nor deadline."""
+        """When this attempt is cancelled; None if it has neither timeout nor deadline."""
         at = self._task.deadline_at
         return None if at is None else datetime.fromtimestamp(at, UTC)
+
+    @property
+    def waited(self) -> float | None:
+        """Seconds that the task was pending before this attempt; None if unknown.
+
+        It counts from when the task was due, not from the enqueue of a scheduled task.
+        """
+        return self._task.waited
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -173,7 +256,7 @@ class TaskContext:
 
     @property
     def state(self) -> Any:
-        """What the lifespan of this worker yielded."""
+        """The value that the lifespan of this worker yielded."""
         return self._task.home.task_state
 
     @property
@@ -187,13 +270,13 @@ class TaskContext:
         return _TaskLogger(_log, task_fields(self._task))
 
     async def write_result(self, data: bytes) -> None:
-        """Store `data` as the task's result; the last write wins, and it is kept while the task is.
+        """Store `data` as the task's result; the last write wins, and it is kept as long as the task.
 
         Raises:
-            LeaseExpiredError: when the task is not this attempt's any more; nothing was written then.
+            LeaseExpiredError: when this attempt does not own the task any more; nothing was written then.
             TypeError: when `data` is not bytes.
             ResultTooLargeError: when it is larger than the server's `max_result`; nothing was sent.
-            RedisError: when Redis cannot be reached within the time-out, or refuses.
+            RedisError: when Redis cannot be reached within the timeout, or refuses.
 
         When the caller is cancelled, the result may have been written.
         """
@@ -216,19 +299,19 @@ class TaskContext:
         home.finish_from_thread(home.write_result(self._task, data))
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Say how far the handler has come; `TaskInfo.progress` shows it. For coroutines and threads alike.
+        """Report the handler's progress; `TaskInfo.progress` shows it. For coroutines and threads alike.
 
-        It waits for nothing, and may be called as often as one likes: the newest report is written, at most
-        twice a second, and the last one with what becomes of the task, if that is kept. While Redis is away
-        nothing is written; a task that is not this attempt's any more is left alone.
+        It does not wait, and may be called any number of times: the newest report is written, at most
+        twice a second, and the last one together with the outcome, if the task is kept. While Redis is away
+        nothing is written; a task that this attempt does not own any more is left alone.
 
         Args:
-            done: how much is done, not negative, in whatever unit.
-            total: of how much; None if that is not known.
-            note: what is being done, cut to 200 characters.
+            done: the amount done, not negative, in any unit.
+            total: the amount of which it is a part; None if unknown.
+            note: a description of the current step, cut to 200 characters.
 
         Raises:
-            InvalidOptionError: for numbers that are negative, not finite or none, and a note that is no text.
+            InvalidOptionError: for numbers that are negative or not finite, and a note that is not text.
         """
         _check_amount("done", done)
         if total is not None:
@@ -242,7 +325,7 @@ class TaskContext:
 
 
 def task_fields(task: RunningTask | None) -> dict[str, str | int]:
-    """Return what log records say about a task; empty values outside of handlers."""
+    """Return the log fields of a task, with those of its trace if there is one; empty outside handlers."""
     if task is None:
         return {"task_id": "", "task_type": "", "queue": "", "attempt": 0}
     return {
@@ -250,14 +333,15 @@ def task_fields(task: RunningTask | None) -> dict[str, str | int]:
         "task_type": task.message.type,
         "queue": task.queue,
         "attempt": task.message.retried + 1,
+        **trace_fields.get()(),
     }
 
 
 class TaskFieldsFilter(logging.Filter):
-    """Adds `task_id`, `task_type`, `queue` and `attempt` to records; empty outside of handlers.
+    """Adds `task_id`, `task_type`, `queue` and `attempt` to records; empty outside handlers.
 
     Put it on a log *handler*: a logger's filter would not see the records of other loggers. It passes
-    every record, and leaves fields alone that a record brings itself.
+    every record, and does not overwrite fields that a record already has.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -281,6 +365,6 @@ def _check_result(data: object) -> None:
 
 class _TaskLogger(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        # The user's own extra fields stay; the task's win.
+        # The user's own extra fields stay; the task's override them.
         kwargs["extra"] = {**kwargs.get("extra", {}), **(self.extra or {})}
         return msg, kwargs

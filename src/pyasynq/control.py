@@ -1,4 +1,4 @@
-"""What a handler returns or raises to say what becomes of its task: `Snooze`, `Retry`, `Archive`, `Cancel`.
+"""Control of a task's fate by its handler, which returns or raises `Snooze`, `Retry`, `Archive` or `Cancel`.
 
     if not report.ready:
         return Snooze(timedelta(minutes=5))
@@ -7,17 +7,17 @@
     except RateLimited as error:
         raise Retry(after=error.seconds, spend=False) from error
 
-Returned and raised are the same: middleware sees both raised. They may be the cause of another error (`raise
-LimitReached from Retry(30)`), and may stand in an exception group, where the one that ends most wins: Cancel,
-Archive, Retry, any other error, Snooze.
+Returning and raising are the same: middleware sees both raised. They may be the cause of another error
+(`raise LimitReached from Retry(30)`), and may be in an exception group, in which the most final one wins:
+Cancel, Archive, Retry, any other error, Snooze.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyasynq._checks import check_switch, seconds_of
-from pyasynq.errors import InvalidOptionError, PyasynqError
+from pyasynq._checks import check_switch, parse_seconds
+from pyasynq.errors import InvalidOptionError, PyasynqError, RevokeTask, SkipRetry
 
 if TYPE_CHECKING:
     from pyasynq.options import Duration
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 _LONGEST_DAYS = 36_500
 
 
-class ControlFlow(PyasynqError):  # noqa: N818 - no error
-    """Base of what handlers return or raise to say what becomes of their task."""
+class ControlFlow(PyasynqError):  # noqa: N818 - not an error
+    """Base of the objects that handlers return or raise to control their task."""
 
 
 class Snooze(ControlFlow):
-    """Not yet: run the task again after the delay, however often.
+    """Not yet: run the task again after the delay, any number of times.
 
-    It is no failure: no retry is spent, nothing is counted, error and traceback of an earlier failure stay,
-    and it does not run out, even with `max_retry=0`.
+    It is not a failure: no retry is spent, nothing is counted, error and traceback of an earlier failure
+    stay, and it never runs out, even with `max_retry=0`.
 
     Args:
         delay: until the next attempt, a `timedelta` or seconds, at most 36,500 days.
@@ -42,11 +42,11 @@ class Snooze(ControlFlow):
         delay: in seconds.
 
     Raises:
-        InvalidOptionError: for a delay that is negative, too long, or no duration.
+        InvalidOptionError: for a delay that is negative, too long, or not a duration.
     """
 
     def __init__(self, delay: Duration) -> None:
-        self.delay = _delay_of("delay", delay)
+        self.delay = _parse_delay("delay", delay)
         super().__init__(f"snoozed for {self.delay:g} s")
 
 
@@ -56,8 +56,7 @@ class Retry(ControlFlow):
     The task's error becomes the reason; without one the error that this was raised from.
 
     Args:
-        after: until the next attempt, a `timedelta` or seconds, at most 36,500 days; None for what
-            `retry_delay` says.
+        after: until the next attempt, a `timedelta` or seconds, at most 36,500 days; None uses `retry_delay`.
         reason: becomes the task's error.
         spend: whether it spends a retry and counts as failed. With True the task is archived when no retry is
             left; with False never.
@@ -73,16 +72,16 @@ class Retry(ControlFlow):
     """
 
     def __init__(self, after: Duration | None = None, *, reason: str = "", spend: bool = True) -> None:
-        self.after = None if after is None else _delay_of("after", after)
+        self.after = None if after is None else _parse_delay("after", after)
         check_switch("spend", spend)
         self.spend = spend
-        self.reason = _reason_of(reason)
-        # Without a time: it stays the task's last error when no retry is left.
+        self.reason = _check_reason(reason)
+        # Without a time: it remains the task's last error when no retry is left.
         super().__init__(reason or "the handler asked for a retry")
 
 
 class Archive(ControlFlow):
-    """Failed for good: archive the task now, whatever retries are left.
+    """Failed for good: archive the task now, even if retries are left.
 
     Args:
         reason: becomes the task's error.
@@ -91,38 +90,48 @@ class Archive(ControlFlow):
         reason: as given.
 
     Raises:
-        InvalidOptionError: for a reason that is no text.
+        InvalidOptionError: for a reason that is not text.
     """
 
     def __init__(self, reason: str) -> None:
-        self.reason = _reason_of(reason)
+        self.reason = _check_reason(reason)
         super().__init__(reason or "archived by its handler")
 
 
 class Cancel(ControlFlow):
-    """Not wanted any more: the task is deleted, whatever its retention, and counts as processed.
+    """Not wanted any more: the task is deleted, regardless of its retention, and counts as processed.
 
     Args:
-        reason: for logs and events; nothing is left of it in Redis.
+        reason: for logs and events; it is not stored in Redis.
 
     Attributes:
         reason: as given.
 
     Raises:
-        InvalidOptionError: for a reason that is no text.
+        InvalidOptionError: for a reason that is not text.
     """
 
     def __init__(self, reason: str = "") -> None:
-        self.reason = _reason_of(reason)
+        self.reason = _check_reason(reason)
         super().__init__(reason)
 
 
 Control: TypeAlias = Snooze | Retry | Archive | Cancel | ControlFlow
-"""What a handler may return besides its result. Each is named: checkers take exact matches out of unions."""
+"""Control values that a handler may return besides its result. Named one by one for type checkers."""
 
 
-def control_of(value: object) -> ControlFlow | None:
-    """Return what a handler asks for by the value that it returned; None for an ordinary result.
+def is_control(error: BaseException) -> bool:
+    """Return whether an error controls the fate of its task instead of reporting a failure.
+
+    Middleware and hooks use it.
+
+    That is so for `Snooze`, `Retry`, `Archive` and `Cancel`, and for Asynq's `SkipRetry` and `RevokeTask`.
+    """
+    return isinstance(error, ControlFlow | SkipRetry | RevokeTask)
+
+
+def find_control(value: object) -> ControlFlow | None:
+    """Return the control value that a handler returned; None for an ordinary result.
 
     A class stands for its instance, as after `raise`: `return Cancel`.
 
@@ -136,14 +145,14 @@ def control_of(value: object) -> ControlFlow | None:
     return None
 
 
-def _reason_of(value: object) -> str:
+def _check_reason(value: object) -> str:
     if not isinstance(value, str):
         raise InvalidOptionError("reason", value, "must be text")
     return value
 
 
-def _delay_of(name: str, value: object) -> float:
-    seconds = seconds_of(name, value)
+def _parse_delay(name: str, value: object) -> float:
+    seconds = parse_seconds(name, value)
     if seconds > _LONGEST_DAYS * 86_400:
         raise InvalidOptionError(name, value, f"must be at most {_LONGEST_DAYS:,} days")
     return seconds

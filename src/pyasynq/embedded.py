@@ -1,7 +1,7 @@
-"""A real Valkey or Redis server for programs on one machine, with nothing to install or to start beside them.
+"""A real Valkey or Redis server for programs on one machine, with nothing else to install or start.
 
     with EmbeddedServer("./data") as server:
-        ...  # server.url is a URL that redis-py and pyasynq take
+        ...  # server.url is a URL that redis-py and pyasynq accept
 
 Processes that name the same folder share one server. It ends with the last of them, even if that is killed.
 """
@@ -14,9 +14,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from pyasynq._checks import positive_seconds_of
+from pyasynq._checks import parse_positive_seconds
 from pyasynq._embedded.address import (
-    memory_name_of_process,
+    get_process_memory_name,
     new_memory_name,
     parse_embedded_url,
     runtime_folder,
@@ -47,30 +47,28 @@ _LARGEST_PORT = 65535
 
 
 class EmbeddedServer:
-    """One user's hold on an embedded server; use it as a context manager, or call `start` and `stop`.
+    """One user's share of an embedded server; use it as a context manager, or call `start` and `stop`.
 
     The server runs on Linux and macOS as the child of a small guardian process, in a session of its own, so
     Ctrl-C in a terminal does not reach it before its users have finished. It listens on a unix socket that
     only this user can reach. With *path*, it keeps its data there (append-only file, written to disk every
     second), and every process that names the same folder shares it. Without, it keeps its data in memory for
-    this object alone; other processes reach it by its `url` for as long as this process holds it.
-
-    A hold lasts until `stop` or the end of the process, whatever ends it. A forked child has the hold too,
+    this object alone; other processes reach it by its `url` as long as this process has not stopped it.
+    A share lasts until `stop` or the end of the process, for any reason. A forked child has the share too,
     until it calls `stop` or ends. Objects are not thread-safe; any number of them may be made for one folder.
-
     If the guardian itself is killed, Linux ends the server at once; on macOS the next start on that folder
     does.
 
     Args:
         path: the data folder, made if it is missing; None for a server in memory.
-        port: a TCP port on 127.0.0.1 to listen on as well, protected by a random password that `url` has;
-            0 for any free one.
+        port: a TCP port on 127.0.0.1 to listen on as well, protected by a random password in `url`; 0 for any
+            free one.
         binary: the server program, instead of the one that `find_server_binary` finds.
-        start_timeout: how long `start` may take, loading the data included.
+        start_timeout: how long `start` may take, including loading the data.
 
     Raises:
-        InvalidOptionError: for a timeout that cannot be.
-        EmbeddedServerError: for a port or path that cannot be.
+        InvalidOptionError: for an invalid timeout.
+        EmbeddedServerError: for an invalid port or path.
     """
 
     def __init__(
@@ -94,14 +92,14 @@ class EmbeddedServer:
         self._memory_name = new_memory_name()
         self._port = port
         self._binary = binary
-        self._start_timeout = positive_seconds_of("start_timeout", start_timeout)
+        self._start_timeout = parse_positive_seconds("start_timeout", start_timeout)
         self._running: RunningServer | None = None
 
     def start(self) -> Self:
-        """Join the server of the folder, or start it. If started: see that it answers, or start it anew.
+        """Join the server of the folder, or start it. If started: check that it answers, or restart it.
 
         Blocks, about a tenth of a second when it starts a server on an empty folder. An exception,
-        KeyboardInterrupt included, leaves no hold.
+        including KeyboardInterrupt, leaves no share.
 
         Raises:
             ServerBinaryError: there is no server program, or it is too old.
@@ -119,17 +117,17 @@ class EmbeddedServer:
             folders.remove_abandoned(folder.path.parent)
         try:
             if self._users is not None and not folders.is_same_file(self._users, folder.marker):
-                self._let_go()
+                self._release()
             if self._users is None:
                 self._users = folders.enter(folder, self._start_timeout)
             self._running = join_or_start(folder, StartOptions(self._port, self._binary, self._start_timeout))
         except BaseException:
-            self._let_go()
+            self._release()
             raise
         return self
 
     def stop(self) -> None:
-        """Let go of the server; the last to do so waits until it has written its data and ended.
+        """Release the server; its last user waits until it has written its data and ended.
 
         Raises:
             EmbeddedServerError: it has not ended within 15 seconds.
@@ -156,10 +154,10 @@ class EmbeddedServer:
         self.stop()
 
     def __del__(self) -> None:
-        """Let go, and warn that `stop` was forgotten."""
+        """Release the server, and warn that `stop` was forgotten."""
         if getattr(self, "_users", None) is not None:
             warnings.warn(f"{self!r} was never stopped", ResourceWarning, source=self, stacklevel=2)
-            self._let_go()
+            self._release()
 
     def __repr__(self) -> str:
         """Show the folder and the process, never the password."""
@@ -174,25 +172,25 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """The server's URL: `unix://...`, or `redis://:PASSWORD@127.0.0.1:PORT` if a port was asked for."""
-        return self._started().url
+        """The server's URL: `unix://...`, or `redis://:PASSWORD@127.0.0.1:PORT` if a port was requested."""
+        return self._require_started().url
 
     @property
     def pid(self) -> int:
         """The process id of the server."""
-        return self._started().pid
+        return self._require_started().pid
 
     @property
     def version(self) -> str:
         """The version of the server program, as in `9.1.2`."""
-        return self._started().version
+        return self._require_started().version
 
     @property
     def name(self) -> str:
         """The name of the server program: `Valkey` or `Redis`."""
-        return self._started().name
+        return self._require_started().name
 
-    def _started(self) -> RunningServer:
+    def _require_started(self) -> RunningServer:
         if self._running is None:
             message = f"{self!r} has no address yet: call start() or use it as a context manager."
             raise EmbeddedServerError(message)
@@ -205,14 +203,14 @@ class EmbeddedServer:
             return DataFolder(self._path)
         return DataFolder(runtime_folder() / self._memory_name, in_memory=True)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         users, self._users, self._running = self._users, None, None
         if users is not None:
             os.close(users)
 
 
 def open_embedded(url: str) -> EmbeddedServer:
-    """Start or join the server that an `embedded://` URL names; the caller calls `stop` on what is returned.
+    """Start or join the server that an `embedded://` URL names; the caller must `stop` the result.
 
     `embedded://./data` and `embedded:///var/lib/data` name a folder. `embedded://` is a server in memory that
     all callers within this process share. `?port=6390` adds a TCP port. Raises what `EmbeddedServer.start`
@@ -221,7 +219,7 @@ def open_embedded(url: str) -> EmbeddedServer:
     parsed = parse_embedded_url(url)
     server = EmbeddedServer(parsed.path, port=parsed.port)
     if parsed.path is None:
-        server._memory_name = memory_name_of_process(os.getpid())  # noqa: SLF001 -- the one other way to make one
+        server._memory_name = get_process_memory_name(os.getpid())  # noqa: SLF001 -- the one other way to make one
     return server.start()
 
 

@@ -1,6 +1,6 @@
 """Events: small immutable values about what happens. Logs, metrics, traces and tests subscribe to them.
 
-An event is built only when somebody has subscribed to its class, so an unwatched one costs a look-up:
+An event is built only if there is a subscriber for its class, so an unwatched one costs a look-up:
 
     if events.wants(TaskFinished):
         events.emit(TaskFinished(...))
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
+    from pyasynq.context import CancelReason
+    from pyasynq.telemetry import AttemptCounts
+
 _log = logging.getLogger("pyasynq")
 
 
 class Outcome(enum.StrEnum):
-    """What came of one attempt, as it was settled."""
+    """The outcome of one attempt, as settled."""
 
     SUCCEEDED = "succeeded"
     REVOKED = "revoked"
@@ -33,21 +36,25 @@ class Outcome(enum.StrEnum):
 
 
 class TaskStarted(NamedTuple):
-    """A handler is about to run."""
+    """A handler is about to run.
+
+    Attributes:
+        waited: seconds since the task became pending; None if unknown.
+    """
 
     queue: str
     task_id: str
     task_type: str
     retried: int
+    waited: float | None = None
 
 
 class TaskFinished(NamedTuple):
-    """An attempt has ended and its outcome is decided; writing it down follows.
+    """An attempt has ended and its outcome is decided; settling follows.
 
-    If Redis refuses that for good (`SettleRefused`), a second event tells of the failure written instead.
-
-    `error` is what the handler raised, or returned to say what becomes of the task; of a `Retry`, the error
-    that it was raised from or in handling. Its traceback is taken from it when the attempt is over, with the
+    If Redis refuses that for good (`SettleRefused`), a second event reports the failure written instead.
+    `error` is what the handler raised, or returned to control its task; for a `Retry`, the error
+    that it was raised from or in handling. Its traceback is removed when the attempt is over, with the
     frames of the handler and their variables; subscribers read it while they are called.
     """
 
@@ -60,11 +67,17 @@ class TaskFinished(NamedTuple):
     seconds: float
     error: BaseException | None
     delay: float | None = None
-    """Seconds until the next attempt, of a task that is retried or snoozed."""
+    """Seconds until the next attempt of a task that is retried or snoozed."""
+    waited: float | None = None
+    """Seconds from pending to the start of the handler; None if unknown."""
+    reason: CancelReason | None = None
+    """Why the attempt was cancelled; None if it was not."""
+    asked: bool = False
+    """Whether the handler asked for the outcome, by `Snooze`, `Retry`, `Archive`, `Cancel` and the like."""
 
 
 class TaskSettled(NamedTuple):
-    """Redis has confirmed the outcome of an attempt, or refused it because the task is somebody else's."""
+    """Redis has confirmed the outcome of an attempt, or refused it because another worker has the task."""
 
     queue: str
     task_id: str
@@ -78,6 +91,7 @@ class TaskRecovered(NamedTuple):
     task_id: str
     crashes: int
     server_id: str
+    task_type: str = ""
 
 
 class TaskPoisoned(NamedTuple):
@@ -87,6 +101,20 @@ class TaskPoisoned(NamedTuple):
     task_id: str
     crashes: int
     server_id: str
+    task_type: str = ""
+
+
+class WorkerDied(NamedTuple):
+    """A worker died with this task, which is pending again, or archived as poison. For hooks."""
+
+    queue: str
+    task_id: str
+    task_type: str
+    retried: int
+    max_retry: int
+    crashes: int
+    server_id: str
+    archived: bool
 
 
 class LeaseLost(NamedTuple):
@@ -97,14 +125,14 @@ class LeaseLost(NamedTuple):
 
 
 class SettleDelayed(NamedTuple):
-    """Outcomes could not be written; they are kept, their leases renewed, and tried again."""
+    """Outcomes could not be written; they are kept and retried, and their leases renewed."""
 
     tasks: int
     error: Exception
 
 
 class SettleRefused(NamedTuple):
-    """Redis refuses the outcome of an attempt for good; `remedy` says in words what is done with its task."""
+    """Redis refuses the outcome of an attempt for good; `remedy` describes the fate of its task."""
 
     queue: str
     task_id: str
@@ -135,17 +163,20 @@ class ArchiveTrimmed(NamedTuple):
 
 
 class TasksAggregated(NamedTuple):
-    """Tasks of a group have become one task, and are no more."""
+    """Tasks of a group have become one task, and are deleted."""
 
     queue: str
     group: str
     tasks: int
     task_id: str
-    """Empty when another task stands for it, which holds its lock."""
+    """Empty if the existing holder of its lock was accepted instead."""
 
 
 class AggregationDeclined(NamedTuple):
-    """The aggregator made no task of a group's tasks; they are kept, and it is asked again in two minutes."""
+    """The aggregator made no task of a group's tasks.
+
+    They are kept, and it is called again in two minutes.
+    """
 
     queue: str
     group: str
@@ -153,7 +184,7 @@ class AggregationDeclined(NamedTuple):
 
 
 class AggregationFailed(NamedTuple):
-    """A group's tasks could not be made into one; they are kept and tried again after `rest` seconds."""
+    """A group's tasks could not be aggregated; they are kept and retried after `rest` seconds."""
 
     queue: str
     group: str
@@ -162,7 +193,7 @@ class AggregationFailed(NamedTuple):
 
 
 class AggregationLost(NamedTuple):
-    """Tasks were put back into their group while they were being aggregated; nothing came of this try."""
+    """Tasks were put back into their group during their aggregation, which had no effect."""
 
     queue: str
     group: str
@@ -177,7 +208,7 @@ class AggregationOverdue(NamedTuple):
 
 
 class SetsReclaimed(NamedTuple):
-    """Tasks whose aggregation was broken off, by a crash for one, were put back into their groups."""
+    """Tasks whose aggregation was interrupted, such as by a crash, were put back into their groups."""
 
     queue: str
     sets: int
@@ -188,7 +219,7 @@ class RoundFinished(NamedTuple):
     """A service of the server has finished one round of its work.
 
     Attributes:
-        node: the node of a cluster that the round was for; empty if it was for all of Redis.
+        node: the cluster node that the round was for; empty if it was for all of Redis.
     """
 
     service: str
@@ -197,16 +228,16 @@ class RoundFinished(NamedTuple):
 
 
 class RoundFailed(NamedTuple):
-    """A round of a service raised, or failed for one queue; it is tried again after `rest` seconds.
+    """A round of a service raised, or failed for one queue; it is retried after `rest` seconds.
 
     Attributes:
-        node: the node of a cluster that the round was for; empty if it was for all of Redis.
+        node: the cluster node that the round was for; empty if it was for all of Redis.
         queue: the queue that the round failed for; empty if it failed for all of them.
     """
 
     service: str
     error: Exception
-    """With its traceback while subscribers are called, and without it afterwards."""
+    """It has its traceback while subscribers are called, and not afterwards."""
     rest: float
     node: str = ""
     queue: str = ""
@@ -219,13 +250,26 @@ class ServerStateChanged(NamedTuple):
     state: str
 
 
+class ServerAsked(NamedTuple):
+    """An operator has asked a server to take no more tasks (`quiet`), or to shut down (`stop`).
+
+    Attributes:
+        obeyed: False for a consumer, whose program decides when it stops.
+    """
+
+    server_id: str
+    action: str
+    obeyed: bool
+
+
 class ServerEnded(NamedTuple):
     """A server has closed.
 
     Attributes:
-        outcomes: how many attempts ended in each way.
+        outcomes: number of attempts that ended in each way.
         seconds: since its start.
-        unwritten: how many outcomes Redis has not confirmed; the tasks come back when their leases lapse.
+        unwritten: number of outcomes that Redis has not confirmed; those tasks come back when their leases
+            lapse.
     """
 
     server_id: str
@@ -235,29 +279,67 @@ class ServerEnded(NamedTuple):
 
 
 class ServerStarting(NamedTuple):
-    """A server has got its id; it is about to connect, and then to take its first task."""
+    """A server has its id; it is about to connect, and then to take its first task."""
 
     server_id: str
 
 
+class WorkerMeasured(NamedTuple):
+    """Measurements of a server since its last such event: each second, and at its end.
+
+    Nothing is measured unless there is a subscriber when the server starts.
+
+    Attributes:
+        server_id: of the server.
+        counts: how attempts ended, by queue and task type.
+        running: number of attempts that run now, for each queue that is served.
+        slots: number of attempts that may run at once; 0 for a consumer.
+        busy_seconds: sum of the seconds in which attempts ran since the last event.
+        unwritten: number of outcomes that Redis has not confirmed.
+        lateness: seconds by which the event loop was late to report this.
+    """
+
+    server_id: str
+    counts: Mapping[str, Mapping[str, AttemptCounts]]
+    running: Mapping[str, int]
+    slots: int
+    busy_seconds: float
+    unwritten: int
+    lateness: float
+
+
+class ExchangeEnded(NamedTuple):
+    """Redis has answered what the processor sent together, or could not.
+
+    Attributes:
+        seconds: from sending to the last answer.
+        outcomes: number of attempts whose outcomes were among it.
+        calls: number of calls.
+    """
+
+    seconds: float
+    outcomes: int
+    calls: int
+
+
 class HeartbeatWritten(NamedTuple):
-    """Leases are renewed, the server's record is written, and the event loop has just heard of it."""
+    """Leases are renewed, the server's record is written, and the event loop has just been told."""
 
     server_id: str
 
 
 class SignOfLife(NamedTuple):
-    """The thread that renews leases and the event loop turn, whether or not Redis answers."""
+    """The lease-renewing thread and the event loop are running, whether or not Redis answers."""
 
     server_id: str
 
 
 class QueuesAsked(NamedTuple):
-    """A server has asked each of its queues for a sign of life.
+    """A server has checked whether Redis answers for each of its queues.
 
     Attributes:
         server_id: of the server.
-        queues: how many it asked.
+        queues: number of queues checked.
         unreachable: the names of those that did not answer, or answered with an error.
     """
 
@@ -267,7 +349,7 @@ class QueuesAsked(NamedTuple):
 
 
 class QueueChanged(NamedTuple):
-    """A server or consumer that runs has begun to serve a queue, serves it otherwise, or serves it no longer.
+    """A running server or consumer has begun to serve a queue, changed its settings, or stopped serving it.
 
     Attributes:
         server_id: of the server.
@@ -281,7 +363,7 @@ class QueueChanged(NamedTuple):
 
 
 class ShutdownWaiting(NamedTuple):
-    """A server that shuts down waits for running tasks, at most so many seconds."""
+    """A server that shuts down waits for running tasks, for at most this many seconds."""
 
     tasks: int
     seconds: float
@@ -294,9 +376,9 @@ class TasksPutBack(NamedTuple):
 
 
 class ShutdownHung(NamedTuple):
-    """Something did not end within its time at shutdown, and was given up: cancelled, left, or killed.
+    """Something exceeded its time at shutdown, and was given up: cancelled, left running, or killed.
 
-    Comes from another thread when the event loop is blocked. `where` is the place in the code, or a stack.
+    It comes from another thread when the event loop is blocked. `where` is the place in the code, or a stack.
     """
 
     what: str
@@ -304,7 +386,7 @@ class ShutdownHung(NamedTuple):
 
 
 class LeaveFailed(NamedTuple):
-    """The last step of a service has raised an error; the shutdown goes on."""
+    """The last step of a service has raised an error; the shutdown continues."""
 
     service: str
     error: Exception
@@ -318,9 +400,9 @@ class EventsDropped(NamedTuple):
 
 
 class LoopBlocked(NamedTuple):
-    """The event loop has not run for `seconds`; `stack` says where it is, and `tasks` in words what runs.
+    """The event loop has not run for `seconds`; `stack` is its stack, and `tasks` describes what runs.
 
-    The only event that comes from another thread, since nobody on the loop could emit it.
+    It comes from another thread, since the blocked loop cannot emit it.
     """
 
     seconds: float
@@ -338,24 +420,31 @@ class AttemptOverdue(NamedTuple):
 
 
 class AttemptAbandoned(NamedTuple):
-    """A handler outlived the server's closing; its task comes back some time after it or the program ends."""
+    """A handler outlived the server's closing; its task returns some time after it or the program ends."""
 
     queue: str
     task_id: str
     task_type: str
 
 
-class ServerWarning(NamedTuple):
-    """Something about Redis or this host endangers tasks: eviction, clock skew, a refused command."""
+class TypesNotPublished(NamedTuple):
+    """Descriptions of task types were not published: they are too large, or too many types are known."""
+
+    server_id: str
+    types: tuple[str, ...]
+
+
+class RedisWarning(NamedTuple):
+    """A problem of Redis or this host that endangers tasks: eviction, clock skew, a refused command."""
 
     code: str
     message: str
 
 
 class LimitsIgnored(NamedTuple):
-    """A server that knows neither limits nor order, one in Go, works on a queue that has them.
+    """A server that knows neither limits nor order (a Go server) works on a queue that has them.
 
-    Reported once for each such server and queue, by every server of pyasynq that works on the queue.
+    Reported once for each such server and queue, by every pyasynq server that works on the queue.
     """
 
     queue: str
@@ -383,7 +472,7 @@ class TickFired(NamedTuple):
 
 
 class TickFailed(NamedTuple):
-    """A tick could not be fired. With `retried` it is tried again, and reported only once."""
+    """A tick could not be fired. With `retried` it is retried, and reported only once."""
 
     entry_id: str
     spec: str
@@ -393,8 +482,17 @@ class TickFailed(NamedTuple):
     retried: bool
 
 
+class TickPaused(NamedTuple):
+    """A tick of an entry that an operator has paused: it counts as fired, and enqueues nothing."""
+
+    entry_id: str
+    spec: str
+    task_type: str
+    tick: datetime
+
+
 class TicksMissed(NamedTuple):
-    """Ticks up to this one are left out: no scheduler ran, or none could reach Redis, and misfire is skip."""
+    """Ticks up to this one are skipped: no scheduler ran, or none could reach Redis, and misfire is skip."""
 
     entry_id: str
     spec: str
@@ -403,7 +501,7 @@ class TicksMissed(NamedTuple):
 
 
 class FutureTickIgnored(NamedTuple):
-    """The stored last tick of an entry lies over 5 minutes in the future, so the scheduler ignores it.
+    """The stored last tick of an entry is over 5 minutes in the future, so the scheduler ignores it.
 
     The clock of Redis was ahead when the tick was written. The next tick that is fired replaces it.
     """
@@ -422,13 +520,13 @@ class HookFailed(NamedTuple):
 
 
 class SyncFailed(NamedTuple):
-    """The provider of periodic tasks raised, or what it returned cannot be; all entries stay as they are."""
+    """The provider of periodic tasks raised, or returned something invalid; all entries stay as they are."""
 
     error: Exception
 
 
 class PeriodicTaskRefused(NamedTuple):
-    """A periodic task has an expression that cannot be read; the others are not affected."""
+    """A periodic task has an invalid expression; the others are not affected."""
 
     spec: str
     task_type: str
@@ -444,7 +542,7 @@ class _Subscription(NamedTuple):
 
 
 class Events:
-    """Who wants to know what. Subscribing and emitting belong to one thread, the event loop's."""
+    """Publish/subscribe hub of one server or scheduler. Used by the event loop's thread only."""
 
     __slots__ = ("_subscriptions",)
 
@@ -458,10 +556,10 @@ class Events:
         *,
         routine: Callable[[], bool] | None = None,
     ) -> Callable[[], None]:
-        """Call `callback` with each event of exactly this class; return a function that ends it.
+        """Call `callback` with each event of exactly this class; return a function that unsubscribes.
 
-        What a callback raises is logged and changes nothing for the others. `routine` is asked whether events
-        that tell of nothing special are wanted now as well, such as the success of a task; None is always.
+        An exception of a callback is logged and does not affect the others. `routine` tells whether routine
+        events, such as the success of a task, are wanted at the moment; None means always.
         """
         subscription = _Subscription(callback, routine)
         self._subscriptions[event_class] = (*self._subscriptions.get(event_class, ()), subscription)
@@ -476,20 +574,20 @@ class Events:
         return unsubscribe
 
     def wants(self, event_class: type) -> bool:
-        """Return whether anybody has subscribed to this class."""
+        """Return whether there is a subscriber of this class."""
         return event_class in self._subscriptions
 
     def wants_routine(self, event_class: type) -> bool:
-        """Return whether anybody wants to know of an event of this class that tells of nothing special."""
+        """Return whether any subscriber wants routine events of this class at the moment."""
         for subscription in self._subscriptions.get(event_class, ()):
             if subscription.routine is None or subscription.routine():
                 return True
         return False
 
     def emit(self, event: tuple[object, ...]) -> None:
-        """Hand the event to its subscribers, in the order of their subscriptions."""
+        """Pass the event to its subscribers, in the order of their subscriptions."""
         for subscription in self._subscriptions.get(type(event), ()):
             try:
                 subscription.callback(event)
-            except Exception:  # noqa: BLE001 - a subscriber's failure is its own
+            except Exception:  # noqa: BLE001 - a subscriber's failure must not affect the emitter
                 _log.exception("a subscriber of %s raised", type(event).__name__)

@@ -1,12 +1,14 @@
-"""What the inspector tells about queues and servers; of tasks it tells `TaskInfo` (module `task`)."""
+"""Descriptions of queues, servers and schedulers, as the inspector returns them; of tasks see `TaskInfo`."""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, overload
 
 from pyasynq.limits import UNLIMITED, QueueLimits
+from pyasynq.options import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,11 +16,12 @@ if TYPE_CHECKING:
 
     from pyasynq.options import Duration
     from pyasynq.task import Task, TaskInfo, TaskState
+    from pyasynq.task_types import ServedTypes
 
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """What Redis knows of a queue, at the time it was asked."""
+    """State of a queue in Redis, at the time of the query."""
 
     queue: str
     pending: int
@@ -28,7 +31,7 @@ class QueueInfo:
     archived: int
     completed: int
     aggregating: int
-    """Tasks that wait in groups."""
+    """Number of tasks that wait in groups."""
     groups: int
     processed: int
     """Attempts ended today (UTC), failed ones included."""
@@ -46,12 +49,16 @@ class QueueInfo:
     aggregating_at: datetime | None = None
     """When the counting of `aggregating` began, for a queue of more than 1,000 groups; None is `timestamp`.
 
-    Each question counts 5,000 groups more. Until all of them were counted once, it is an estimate.
+    Each query counts 5,000 more groups. Until all of them were counted once, the number is an estimate.
     """
-    memory_usage: int = 0
-    """Bytes, estimated from a sample of the tasks."""
+    memory_usage: int | None = None
+    """Bytes, estimated from a sample of the tasks; None unless it was asked for."""
+    memory_at: datetime | None = None
+    """When `memory_usage` was estimated."""
+    due: int = 0
+    """Scheduled and retry tasks whose time has come and that no server has forwarded to pending yet."""
     limits: QueueLimits = UNLIMITED
-    """What is stored for the queue by `set_queue_limits`; what servers ask for is in `ServerInfo.limits`."""
+    """Limits stored by `set_queue_limits`; those that servers set are in `ServerInfo.limits`."""
 
     @property
     def size(self) -> int:
@@ -65,6 +72,53 @@ class QueueInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueInfos(Sequence[QueueInfo]):
+    """States of many queues in Redis: a sequence of `QueueInfo` in the order of the queues' names.
+
+    A queue that could not be read is in `unreadable` instead, so that one damaged queue hides no other.
+    """
+
+    infos: tuple[QueueInfo, ...]
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Name of a queue, and the error that reading it gave."""
+    as_of: datetime | None = None
+    """Time up to which the replicas that were read have all writes of their primaries; None if unknown.
+
+    None if primaries were read.
+    """
+    missing_rights: tuple[str, ...] = ()
+    """Rights that the user lacks to see everything, as ACL rules name them: `+info` for `as_of`."""
+
+    @overload
+    def __getitem__(self, index: int) -> QueueInfo: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[QueueInfo, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> QueueInfo | tuple[QueueInfo, ...]:
+        """Return one of the queues, or a slice of them."""
+        return self.infos[index]
+
+    def __len__(self) -> int:
+        """Return how many queues could be read."""
+        return len(self.infos)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """State of a replica that an inspector reads from."""
+
+    primary: str
+    """Host and port of its primary, as the replica tells them."""
+    is_connected: bool
+    """Whether the replication link to its primary is up."""
+    behind: timedelta | None
+    """Replication lag: time since it last heard of its primary, up to 10 s in quiet times; None for never."""
+    as_of: datetime | None
+    """Time up to which it has what its primary wrote."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterNode:
     """A node of a cluster."""
 
@@ -75,8 +129,30 @@ class ClusterNode:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueLocation:
+    """Place of a queue in a cluster."""
+
+    queue: str
+    slot: int
+    """Slot of all its keys, 0 to 16,383."""
+    nodes: tuple[ClusterNode, ...]
+    """Nodes that have the slot: its primary, then the replicas; empty if none has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedisTexts:
+    """Texts in which Redis describes itself, as it sends them."""
+
+    info: str
+    """Reply to INFO; of a cluster, to CLUSTER INFO. Lines end with a carriage return and a newline."""
+    cluster_nodes: str = ""
+    """Reply to CLUSTER NODES; empty if Redis is not a cluster."""
+    is_cluster: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TaskEvent:
-    """Something that happened to a task, as it was published; what the event does not tell is empty."""
+    """Published event of a task, such as its start; fields that the event does not have are empty."""
 
     kind: str
     """`enqueued`, `started`, `succeeded`, `retried`, `archived` and so on, or `dropped` and `missed`."""
@@ -84,16 +160,18 @@ class TaskEvent:
     at: datetime
     """When it happened, aware; by the clock of Redis as the worker knows it, or by that of the client."""
     position: str
-    """Where in the queue's stream it stands; a follower can go on after it."""
+    """Its position in the queue's stream; a follower can continue after it."""
     task_id: str = ""
     type: str = ""
     server_id: str = ""
-    """Which server published it; of a task that was recovered or archived as poison, whose worker crashed."""
+    """Server that published it; for a recovered or poison task, the server that crashed."""
     retried: int = 0
     """How many retries had been spent before this attempt."""
     max_retry: int = 0
     seconds: float = 0.0
     """How long the attempt took."""
+    waited: float | None = None
+    """Seconds that a task was pending before it started; None if the event does not tell."""
     error: str = ""
     count: int = 1
     """How many events were dropped, how many tasks were aggregated, or how many crashes there have been."""
@@ -110,6 +188,52 @@ class WorkerInfo:
     """Its first 4 KB."""
     started: datetime | None
     deadline: datetime | None
+
+
+class ServerAction(enum.StrEnum):
+    """Action that an operator may ask of a server."""
+
+    QUIET = "quiet"
+    """Take no more tasks; what runs goes on."""
+    STOP = "stop"
+    """Shut down: the whole worker, with all its processes if it has several."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAnswer:
+    """Acknowledgement of a request in the record of a server."""
+
+    action: ServerAction
+    number: str
+    """Number that identifies the request among those to one server."""
+    obeyed: bool
+    """False for a consumer: its program decides when it stops."""
+
+
+class RequestStatus(enum.StrEnum):
+    """State of a request to a server."""
+
+    REQUESTED = "requested"
+    """Written down; the server reads it with its next heartbeat, within 5 seconds."""
+    OBEYED = "obeyed"
+    """Acknowledged in the record of the server: it takes no more tasks."""
+    REFUSED = "refused"
+    """Acknowledged by a consumer, which does not obey: its program decides when it stops."""
+    ENDED = "ended"
+    """The server has closed, or its record has lapsed."""
+    NOT_UNDERSTOOD = "not_understood"
+    """The server is one in Go, which reads no requests; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRequestResult:
+    """Result of a request to a server."""
+
+    server_id: str
+    action: ServerAction
+    status: RequestStatus
+    number: str = field(default="", repr=False, compare=False)
+    """Number that identifies the request among those to one server; empty if none was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +255,12 @@ class ServerInfo:
     """`pyasynq`; empty for a server in Go."""
     limits: Mapping[str, QueueLimits] = field(default_factory=dict)
     """Limits that the server asks for, by queue; what is stored for a queue wins over them."""
+    types: ServedTypes | None = None
+    """Task types that the server has handlers for; None if it does not say: in Go, or with one for all."""
+    answer: ServerAnswer | None = None
+    """The last request of an operator that the server has acknowledged."""
+    loop_blocked: timedelta | None = None
+    """How long the event loop had been blocked when the record was written; None if it was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +273,19 @@ class GroupInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupPage:
+    """A page of the groups of a queue, in the order in which Redis lists them."""
+
+    groups: tuple[GroupInfo, ...]
+    cursor: str
+    """Argument `cursor` of the call for the next page; empty at the end."""
+    total: int
+    """How many groups the queue has."""
+
+
+@dataclass(frozen=True, slots=True)
 class DailyStatistics:
-    """What a queue processed on one day, in UTC. The numbers are kept for 90 days."""
+    """Attempts of a queue on one day, in UTC. The numbers are kept for 90 days."""
 
     queue: str
     day: date
@@ -153,19 +294,126 @@ class DailyStatistics:
     failed: int
 
 
+class Refusal(enum.StrEnum):
+    """Reason for which an operation left a task as it was."""
+
+    MISSING = "missing"
+    """The queue has no task with this id."""
+    STATE = "state"
+    """The operation is not for tasks in the state that `TaskResult.state` names."""
+    AGGREGATED = "aggregated"
+    """The task is being made into one with others of its group."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """Result of an operation for one of several tasks."""
+
+    task_id: str
+    refused: Refusal | None = None
+    """None when it was done."""
+    state: TaskState | str | None = None
+    """The state that forbids the operation; text for a state that pyasynq does not know."""
+    cancel: CancelStatus | None = None
+    """The request's state, as far as it is known; set by `cancel_tasks`."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the operation was done."""
+        return self.refused is None
+
+    def __str__(self) -> str:
+        """Return `done`, or the reason for the refusal in words."""
+        return _REFUSALS[self.refused].format(state=self.state) if self.refused else "done"
+
+
+_REFUSALS = {
+    Refusal.MISSING: "there is no such task",
+    Refusal.STATE: "it is {state}",
+    Refusal.AGGREGATED: "it is being aggregated",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResults(Sequence[TaskResult]):
+    """Results of an operation on several tasks: a sequence with one for each id, in the order of the ids.
+
+    An id that was given twice has one result.
+    """
+
+    results: tuple[TaskResult, ...]
+    trimmed: int = 0
+    """Archived tasks deleted because the archive was too large or they were too old."""
+
+    @property
+    def done(self) -> int:
+        """How many tasks it was done for."""
+        return sum(result.done for result in self.results)
+
+    @property
+    def refused(self) -> tuple[TaskResult, ...]:
+        """Results of the tasks that were left as they were."""
+        return tuple(result for result in self.results if not result.done)
+
+    @overload
+    def __getitem__(self, index: int) -> TaskResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[TaskResult, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> TaskResult | tuple[TaskResult, ...]:
+        """Return the result of one task, or of a slice of them."""
+        return self.results[index]
+
+    def __len__(self) -> int:
+        """Return how many tasks there were."""
+        return len(self.results)
+
+
 @dataclass(frozen=True, slots=True)
 class BulkResult:
-    """What an operation on all tasks of one state came to."""
+    """Result of an operation on all tasks of one state."""
 
     done: int
     skipped: int
-    """Tasks that had gone elsewhere by the time it was their turn."""
+    """Number of tasks that had left the state before their turn."""
     trimmed: int = 0
     """Archived tasks deleted because the archive was too large or they were too old."""
 
 
+@dataclass(frozen=True, slots=True)
+class SlowCall:
+    """A script of pyasynq or of Asynq that Redis has noted as slow."""
+
+    script: str
+    at: datetime
+    took: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class RedisNode:
+    """Facts about one server of Redis, as far as the user may ask for them."""
+
+    address: str
+    info: Mapping[str, str]
+    """Fields of INFO; empty without the right to it."""
+    clients: Mapping[str, int] | None
+    """Connections by their client names; None if unknown, or if there are more than 2,000."""
+    slow_calls: tuple[SlowCall, ...] | None
+    """Scripts of the last day that took more than 10 ms, the newest first; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedisReport:
+    """Facts about the servers of Redis: one, or each primary of a cluster."""
+
+    nodes: tuple[RedisNode, ...]
+    missing_rights: tuple[str, ...] = ()
+    """Rights that the user lacks to see everything, as ACL rules name them: `+info`, `+slowlog|get`."""
+
+
 class TaskFilters(TypedDict, total=False):
-    """What a search looks for; a task must match all that are given."""
+    """Conditions of a search; a task must match all that are given."""
 
     type: str
     """The whole name."""
@@ -174,18 +422,71 @@ class TaskFilters(TypedDict, total=False):
     error: str
     """Text that the last error contains."""
     older_than: Duration
-    """How long the task has at least been in its state; in `retry`, since its last failure."""
+    """Shortest time that the task has been in its state; in `retry`, since its last failure."""
     newer_than: Duration
-    """How long the task has been in its state at most."""
+    """Longest time that the task has been in its state."""
+
+
+class ScanText(NamedTuple):
+    """A text that Redis looks for before it sends a task."""
+
+    source: Literal["message", "id", "result"]
+    """Searched bytes: the message (type, payload, error, headers, group), message and id, or the result."""
+    data: bytes
+
+
+class ScanNumber(NamedTuple):
+    """A range of numbers that Redis tests before it sends a task."""
+
+    source: int | str
+    """Number of a field of the message, whose bytes are counted, or the name of a value in JSON."""
+    low: str
+    """The lowest number, included; empty means unbounded."""
+    high: str
+    """The highest number, included; empty means unbounded."""
+    text: str = ""
+    """Text that the value in JSON may be instead."""
+
+
+class ScanFilter(NamedTuple):
+    """Bounds and texts by which Redis leaves tasks out of a walk."""
+
+    low: int | None = None
+    """The lowest score, in Unix seconds; None means unbounded. Only tasks in sorted sets have scores."""
+    high: int | None = None
+    """The highest score, in Unix seconds; None means unbounded."""
+    texts: tuple[tuple[ScanText | ScanNumber, ...], ...] = ()
+    """A task must pass at least one of each inner tuple; capital and small letters differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionCount:
+    """How many tasks a collection has."""
+
+    size: int
+    positions: int
+    """Number of positions within the scores of a filter."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """A part of a walk through a collection of tasks."""
+
+    tasks: tuple[TaskInfo, ...]
+    """The tasks that were found; those whose message cannot be decoded are left out."""
+    cursor: str
+    """Argument `cursor` of the next call; empty at the end."""
+    looked_at: int
+    """Positions that were looked at, those of tasks that were left out included."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPage:
-    """What a search found in the part of a state that it looked at."""
+    """Matches in the part of a state that one call of a search examined."""
 
     tasks: tuple[TaskInfo, ...]
     cursor: int | None
-    """Where the next call goes on; None at the end."""
+    """Argument `cursor` of the next call; None at the end."""
     scanned: int
     """How many tasks were looked at."""
 
@@ -202,17 +503,28 @@ class ErrorGroup:
     latest: datetime | None
     """When the last of them failed."""
     sample: TaskInfo
-    """The one that failed last."""
+    """The task that failed last."""
+    earliest: datetime | None = None
+    """When the first of the examined tasks failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
-    """The errors of a state, the most frequent first."""
+    """The errors of the newest tasks of a state, the most frequent first."""
 
     groups: tuple[ErrorGroup, ...]
     scanned: int
+    """How many tasks were looked at."""
     is_complete: bool
     """False when there are more tasks than were looked at."""
+    total: int = 0
+    """How many tasks there were to look at."""
+    without_error: int = 0
+    """Tasks without an error among them, such as those archived by hand."""
+    since: datetime | None = None
+    """When the first of the tasks that were looked at was archived, or failed (`retry`)."""
+    until: datetime | None = None
+    """When the last of them was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +544,17 @@ class TypeStatistics:
 
 @dataclass(frozen=True, slots=True)
 class TypeReport:
-    """The task types of a queue, the most frequent first."""
+    """The task types among the newest tasks of a queue, the most frequent first."""
 
     types: tuple[TypeStatistics, ...]
     scanned: int
+    """How many tasks were looked at."""
     is_complete: bool
     """False when a state has more tasks than were looked at."""
+    total: int = 0
+    """How many tasks there were to look at; at least, if not all groups were reached."""
+    undated: tuple[TaskState, ...] = ()
+    """With a time range: states left out, since Redis does not tell since when tasks are in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +570,40 @@ class SchedulerEntryInfo:
     """All options as texts, as the scheduler wrote them."""
     next_enqueue_at: datetime | None
     previous_enqueue_at: datetime | None
+    scheduler_id: str = ""
+    """Host, process id and a random part of the scheduler."""
+    engine: str = ""
+    """`pyasynq`; empty for a scheduler in Go, which obeys no pause."""
+    paused_since: datetime | None = None
+    """When an operator paused the entry; None if it is not paused."""
+
+    @property
+    def queue(self) -> str:
+        """The queue that its tasks go to."""
+        return self.task.options.get("queue", DEFAULT_QUEUE)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPauseResult:
+    """Result of pausing a scheduler entry, or of ending its pause."""
+
+    entry_id: str
+    queue: str
+    understood: bool
+    """False for an entry of a scheduler in Go, which obeys no pause; nothing was written."""
+    paused_since: datetime | None
+    """When the entry was paused; None if it is not paused."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRun:
+    """Result of running a scheduler entry by hand."""
+
+    entry_id: str
+    task: TaskInfo
+    """The task that was enqueued."""
+    unread_options: tuple[str, ...] = ()
+    """Options of the entry whose text could not be read, and that the task does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +615,7 @@ class SchedulerEvent:
 
 
 class CancelStatus(enum.StrEnum):
-    """What is known of a request to cancel."""
+    """State of a request to cancel, as far as it is known."""
 
     REQUESTED = "requested"
     """Written down for the worker, which obeys at once, or at its next heartbeat if it missed the call."""
@@ -273,7 +624,7 @@ class CancelStatus(enum.StrEnum):
     ENDED = "ended"
     """The attempt has ended; `state` says where the task is now."""
     NOT_ACTIVE = "not_active"
-    """The task is not running; nothing was asked of anybody."""
+    """The task is not running, so no request was made."""
 
 
 @dataclass(frozen=True, slots=True)

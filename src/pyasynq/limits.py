@@ -1,13 +1,13 @@
-"""How a server works on one queue, and the limits that all servers of a queue share."""
+"""Settings of a server for one queue, and the limits shared by all servers of a queue."""
 
 from __future__ import annotations
 
 import enum
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
-from pyasynq._checks import check_switch, check_whole, is_whole, positive_seconds_of
+from pyasynq._checks import check_switch, check_whole, is_whole, parse_positive_seconds
 from pyasynq.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -15,12 +15,23 @@ if TYPE_CHECKING:
 
 
 class Unchanged(enum.Enum):
-    """Stands for a setting that is not given, where None has a meaning of its own."""
+    """Sentinel for a setting that is not given, where None has a meaning of its own."""
 
     UNCHANGED = "unchanged"
 
 
 UNCHANGED: Final = Unchanged.UNCHANGED
+
+
+class LimitChanges(TypedDict, total=False):
+    """Changes of a queue's stored limits, as `Inspector.set_queue_limits` takes them."""
+
+    max_run: int | Unchanged | None
+    rate: float | Unchanged | None
+    period: Duration | None
+    burst: int | None
+    ordered: bool | Unchanged | None
+
 
 _MOST: Final = 1_000_000
 _EVEN_SECONDS: Final = 0.1
@@ -29,31 +40,31 @@ _LONGEST_INTERVAL: Final = 36_500 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """Limits of a queue that hold for all servers together; None is no limit.
+    """Limits of a queue across all servers together; None means unlimited.
 
     Made by `Queue` and by the inspector, which check the values.
     """
 
-    concurrency: int | None = None
+    max_run: int | None = None
     """How many of its tasks run at once."""
     rate: float | None = None
-    """How many of its tasks start per `period`."""
+    """Number of its tasks that may start per `period`."""
     period: float = 1.0
-    """Seconds."""
+    """Length of the period in seconds."""
     burst: int = 1
-    """How many may start at once after a quiet time."""
+    """Number of tasks that may start at once after an idle time (size of the token bucket)."""
     ordered: bool | None = None
-    """Whether its tasks run strictly one after the other; None says nothing about it."""
+    """Whether its tasks run strictly one after the other; None leaves that to other settings."""
 
     def __bool__(self) -> bool:
         """Whether anything is limited."""
-        return self.concurrency is not None or self.rate is not None or bool(self.ordered)
+        return self.max_run is not None or self.rate is not None or bool(self.ordered)
 
     def __str__(self) -> str:
-        """Return `ordered, concurrency 3, rate 50/1s, burst 10`, or as much of it as is limited."""
+        """Return `ordered, max_run 3, rate 50/1s, burst 10`, or as much of it as is limited."""
         parts = ["ordered"] if self.ordered else []
-        if self.concurrency is not None:
-            parts.append(f"concurrency {self.concurrency}")
+        if self.max_run is not None:
+            parts.append(f"max_run {self.max_run}")
         if self.rate is not None:
             parts.append(f"rate {self.rate:g}/{self.period:g}s, burst {self.burst}")
         return ", ".join(parts)
@@ -64,77 +75,77 @@ UNLIMITED: Final = QueueLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """What a server does with one queue: `ServerConfig(queues={"deliver": Queue(concurrency=1)})`.
+    """Settings of a server for one queue: `ServerConfig(queues={"deliver": Queue(max_run=1)})`.
 
-    The limits hold across all servers and processes that give them for this queue.
+    The limits hold across all servers and processes that have them for this queue.
 
     Raises:
-        InvalidOptionError: at construction, for a value that a setting cannot have.
+        InvalidOptionError: at construction, for an invalid value.
     """
 
     priority: int = 1
     """Shares out the slots of the server by weight, as a plain number in `queues` does."""
-    concurrency: int | None = None
-    """How many tasks of the queue run at once, in all servers together; None is no limit."""
+    max_run: int | None = None
+    """How many tasks of the queue run at once, in all servers together; None means unlimited."""
     rate: float | None = None
-    """How many tasks of the queue start per `period`, in all servers together; None is no limit."""
+    """Number of tasks of the queue that start per `period`, in all servers together; None means unlimited."""
     period: Duration = 1.0
-    """What `rate` is counted over: `rate=100, period=60` is 100 a minute."""
+    """Period of `rate`: `rate=100, period=60` is 100 a minute."""
     burst: int | None = None
-    """How many tasks may start at once after a quiet time, at least 1.
+    """Number of tasks that may start at once after an idle time, at least 1 (size of the token bucket).
 
-    No stretch of a period has more than `rate` and `burst` together. Unless given, it is what the rate
-    brings in a tenth of a second, so that starts are spread evenly.
+    No time span of a period has more starts than `rate` and `burst` together. By default it is the number of
+    tokens gained in a tenth of a second, so that starts are spread evenly.
     """
     ordered: bool = False
-    """Run the tasks strictly one after the other, in the order in which they became pending.
+    """Run the tasks strictly one after the other, in the order they became pending.
 
-    The queue is ordered for all servers from then on, those that do not say so too, until an inspector
+    From then on the queue is ordered for all servers, also those without this setting, until an inspector
     ends it.
     """
 
     def __post_init__(self) -> None:
         check_whole("priority", self.priority, 1)
         check_switch("ordered", self.ordered)
-        if check_concurrency(self.concurrency) not in {None, 1} and self.ordered:
+        if check_max_run(self.max_run) not in {None, 1} and self.ordered:
             remedy = "an ordered queue runs one task at a time: leave it out"
-            raise InvalidOptionError("concurrency", self.concurrency, remedy)
+            raise InvalidOptionError("max_run", self.max_run, remedy)
         _, seconds, _ = check_rate(self.rate, self.period, self.burst)
         if self.rate is None and seconds != 1.0:
             raise InvalidOptionError("period", self.period, "give a rate with it")
 
     @property
     def limits(self) -> QueueLimits:
-        """The limits, in seconds and with the burst that applies."""
+        """The limits, in seconds and with the effective burst."""
         rate = check_rate(self.rate, self.period, self.burst)
-        return QueueLimits(self.concurrency, *rate, ordered=self.ordered or None)
+        return QueueLimits(self.max_run, *rate, ordered=self.ordered or None)
 
 
-def check_concurrency(concurrency: object) -> int | None:
+def check_max_run(max_run: object) -> int | None:
     """Return a number of tasks that may run at once, or None for no limit.
 
     Raises:
-        InvalidOptionError: for what is neither.
+        InvalidOptionError: for anything else.
     """
-    if concurrency is None:
+    if max_run is None:
         return None
-    return _count("concurrency", concurrency, "None is no limit, and pausing the queue stops it")
+    return _count("max_run", max_run, "None means unlimited, and pausing the queue stops it")
 
 
 def check_rate(rate: object, period: object, burst: object) -> tuple[float | None, float, int]:
-    """Return rate, period in seconds and burst; a rate of None is no limit.
+    """Return rate, period in seconds and burst; a rate of None means unlimited.
 
     Raises:
-        InvalidOptionError: for a value that cannot be, and for a burst without a rate.
+        InvalidOptionError: for an invalid value, and for a burst without a rate.
     """
-    seconds = positive_seconds_of("period", period)
+    seconds = parse_positive_seconds("period", period)
     if rate is None:
         if burst is not None:
             raise InvalidOptionError("burst", burst, "give a rate with it")
         return None, seconds, 1
     if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate <= _MOST * seconds:
-        remedy = "must be a number above 0 and at most 1,000,000 a second; None is no limit, and pausing the"
-        raise InvalidOptionError("rate", rate, f"{remedy} queue stops it")
+        remedy = "must be a number above 0 and at most 1,000,000 a second; None means unlimited"
+        raise InvalidOptionError("rate", rate, f"{remedy}, and pausing the queue stops it")
     if seconds > _LONGEST_INTERVAL * rate:
         raise InvalidOptionError(
             "rate", rate, "must be at least one task in 36,500 days; pause it to stop it"

@@ -1,4 +1,4 @@
-"""Routes tasks to handlers by their type.
+"""Routing of tasks to handlers by their type.
 
     mux = Mux()
 
@@ -21,13 +21,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from pyasynq._checks import check_handler_rules, checked_name
+from pyasynq._call_shape import first_doc_line
+from pyasynq._checks import check_name
 from pyasynq._engine.executor.order import Program
 from pyasynq._engine.executor.pool import in_child
 from pyasynq._engine.handlers.middleware import check_middleware, missing_route, wrap_route
-from pyasynq._engine.handlers.routes import Route, check_executor, is_coroutine_handler
+from pyasynq._engine.handlers.routes import HandlerRules, Route, is_coroutine_handler
 from pyasynq.errors import ConfigurationError, describe_value
-from pyasynq.retry import retry_delay_of
+from pyasynq.task_types import TaskTypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,7 +43,7 @@ _AnyMiddleware = TypeVar("_AnyMiddleware", bound="Middleware")
 
 
 class Mux:
-    """Handlers by pattern: the exact type first, then the longest pattern that the type begins with.
+    """Handlers by pattern: the exact type first, then the longest pattern that is a prefix of the type.
 
     Handlers are coroutine functions, or plain functions, which run in threads. They return None, bytes or
     text; with a retention, the last two are kept as the task's result.
@@ -68,34 +69,28 @@ class Mux:
         """Register a handler for a type, or for all types that begin with `pattern`.
 
         Args:
-            pattern: a task type or the beginning of some; not blank, and each only once.
+            pattern: a task type or a prefix of some; not blank, and unique.
             handler: called with the task.
-            retry_delay: instead of the server's; a function, or a constant delay.
-            is_failure: instead of the server's.
-            crash_limit: instead of the server's.
-            executor: "process" to run it in a child process of the worker; the function must be found there
-                as `module:function`. It has no `context().state`: the server's lifespan has no such name.
+            retry_delay: overrides the server's; a function, or a constant delay.
+            is_failure: overrides the server's.
+            crash_limit: overrides the server's.
+            executor: "process" to run it in a child process of the worker, which imports it as
+                `module:function`. It has no `context().state`, since the server's lifespan cannot be imported
+                there.
 
         Raises:
-            InvalidOptionError: for a blank pattern, or a rule of the handler that cannot be.
+            InvalidOptionError: for a blank pattern, or an invalid rule of the handler.
             ConfigurationError: for a duplicate pattern or a handler that cannot be called.
         """
-        checked_name("pattern", pattern)
+        check_name("pattern", pattern)
         if pattern in self._routes:
             raise ConfigurationError(f"there is a handler for {pattern!r} already; a pattern has one handler")
         if not callable(handler):
             raise ConfigurationError(
                 f"the handler for {pattern!r} must be a function, and is {describe_value(type(handler))}"
             )
-        check_handler_rules(is_failure, crash_limit)
-        check_executor(f"the handler for {pattern!r}", executor)
-        route = Route(
-            handler,
-            plain=not is_coroutine_handler(handler),
-            retry_delay=None if retry_delay is None else retry_delay_of(retry_delay),
-            is_failure=is_failure,
-            crash_limit=crash_limit,
-        )
+        rules = HandlerRules(retry_delay, is_failure, crash_limit, executor)
+        route = Route(handler, plain=not is_coroutine_handler(handler), rules=rules)
         self._routes[pattern] = _in_child(pattern, route) if executor else route
         self._prefixes = sorted(self._routes, key=len, reverse=True)
         self._found.clear()
@@ -125,7 +120,7 @@ class Mux:
         return register
 
     def use(self, *middleware: Middleware) -> None:
-        """Wrap all handlers, the not-found one included; the first middleware is the outermost.
+        """Wrap all handlers, including the not-found one; the first middleware is the outermost.
 
         Args:
             middleware: `async def m(task, call_next)`, which returns what `await call_next(task)` returned.
@@ -144,12 +139,12 @@ class Mux:
         return function
 
     def route(self, task_type: str) -> Route:
-        """Return how to run tasks of this type. Without a handler, that is raising `HandlerNotFoundError`."""
+        """Return how to run tasks of this type; a missing handler raises `HandlerNotFoundError`."""
         route = self._found.get(task_type)
         if route is not None:
             return route
         route = wrap_route(self._match(task_type), self._middleware)
-        # Types come from outside; a stream of ever new ones must not fill the memory.
+        # Types come from outside; an endless stream of new ones must not fill the memory.
         if len(self._found) < _MOST_REMEMBERED:
             self._found[task_type] = route
         return route
@@ -161,6 +156,17 @@ class Mux:
     def types(self) -> Iterable[str]:
         """Return all patterns."""
         return tuple(self._routes)
+
+    def describe_types(self) -> Iterable[TaskTypeInfo]:
+        """Return each pattern with the first line of its handler's docstring; for the server."""
+        return [
+            TaskTypeInfo(
+                pattern,
+                summary=first_doc_line(route.program.function if route.program else route.call),
+                is_prefix=True,
+            )
+            for pattern, route in self._routes.items()
+        ]
 
     def _match(self, task_type: str) -> Route:
         exact = self._routes.get(task_type)

@@ -1,4 +1,4 @@
-"""The options of an enqueue: declared once, merged, validated and brought to the wire's units."""
+"""The options of an enqueue: declared once, merged, validated and converted to the wire's units."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args
 
-from pyasynq._checks import instant_of, is_whole, new_name_of, seconds_of, utf8_size
+from pyasynq._checks import check_new_name, is_whole, parse_instant, parse_seconds, utf8_size
+from pyasynq.callbacks import HasCallback, read_callback
 from pyasynq.errors._configuration import InvalidOptionError, UnknownOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pyasynq._clock import Instant
+    from pyasynq.callbacks import Callback
 
 Duration: TypeAlias = timedelta | float | int
 """A `timedelta`, or seconds."""
 
 Until: TypeAlias = Literal["success", "start", "finish", "expiry"]
-"""When the lock of a unique task goes."""
+"""When the lock of a unique task is released."""
 
 OnDuplicate: TypeAlias = Literal["raise", "ignore", "return_existing", "replace_payload"]
-"""What an enqueue does when another task holds the lock."""
+"""The reaction of an enqueue when another task holds the lock."""
 
 OnConflict: TypeAlias = Literal["raise", "replace_finished"]
-"""What an enqueue does when a task with its id exists."""
+"""The reaction of an enqueue when a task with its id exists."""
 
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_MAX_RETRY: Final = 25
@@ -35,63 +37,76 @@ DEFAULT_EVENTS_KEPT: Final = 10_000
 DEFAULT_MAX_PAYLOAD: Final = 8_000_000
 DEFAULT_MAX_RESULT: Final = 8_000_000
 MAX_HEADER_BYTES: Final = 65_536
-"""Bytes of all names and values of a task's headers together."""
+"""Largest size of all names and values of a task's headers together, in bytes."""
 _MAX_INT32: Final = 2**31 - 1
 
 
 class EnqueueOptions(TypedDict, total=False):
-    """Everything that can be said about how one task is to be run.
+    """All settings of one task.
 
-    A call's options win over the task's own, setting by setting; `headers` are merged key by key, and
-    `process_at` and `process_in` are one setting.
+    A call's options override the task's own, one by one; `headers` are merged key by key, and
+    `process_at` and `process_in` count as one option.
     """
 
     queue: str
-    """Name of the queue, `"default"` unless given."""
+    """Name of the queue; `"default"` by default."""
     max_retry: int
-    """How often the task may be retried after its first failure, 25 unless given."""
+    """Number of times the task may be retried after its first failure; 25 by default."""
     timeout: Duration
     """Longest run of an attempt: 30 minutes unless this or `deadline` is given. Rounded up to seconds.
 
-    0 together with a `deadline`: only the deadline counts. 0 without one is refused."""
+    0 together with a `deadline`: only the deadline counts. 0 without one is refused.
+    """
     deadline: datetime
-    """Aware time at which an attempt is cut off, however late it began."""
+    """Aware time at which an attempt is cancelled, however late it began."""
     unique: Duration
-    """At least 1 s: so long, while this one is unfinished, the queue takes none of equal type and payload."""
+    """At least 1 s: while this task is unfinished, for at most this long, the queue refuses its equals.
+
+    Tasks are equal if they have the same type and payload.
+    """
     until: Until
     """When the lock of a `unique` task goes: at its success (the default, as in Asynq), when an attempt
     starts, when the task is finished in whatever way, or only when its time is over."""
     unique_key: str
     """Names the lock of a `unique` task, which all tasks of the queue with this name share."""
     on_duplicate: OnDuplicate
-    """What to do when the lock of a `unique` task is held: raise (the default), leave it at that, return the
+    """Reaction if the lock of a `unique` task is held: raise (the default), do nothing, return the
     task that holds it, or give that task this payload and, if one is given, this process time."""
     process_at: datetime
-    """Aware time before which the task is not run."""
+    """Aware time before which the task does not run."""
     process_in: Duration
-    """How long to wait before the task may run."""
+    """Time to wait before the task may run."""
     retention: Duration
-    """How long a succeeded task and its result are kept; not at all unless given."""
+    """Time for which a succeeded task and its result are kept; by default not at all."""
     task_id: str
-    """The task's id, unique within its queue, of 1,000 bytes at most; a random UUID unless given."""
+    """The task's id, unique within its queue, at most 1,000 bytes; by default a random UUID."""
     on_conflict: OnConflict
-    """What to do when the `task_id` exists: raise (the default), or replace a task that is archived or
+    """Reaction if the `task_id` exists: raise (the default), or replace a task that is archived or
     completed."""
+    once_for: Duration
+    """At least 1 s: within this time a task with this `task_id` is enqueued at most once, however it ends.
+
+    A repeat returns the existing task, or reports `IGNORED` if that one is gone."""
+    on_finished: HasCallback
+    """A task of the app, or a `Callback`, that is enqueued when this task has ended, in whatever way."""
     durable: bool | int
     """Wait until this many replicas of Redis have the task as well, True is 1; else `NotDurableError`."""
     headers: Mapping[str, str]
     """Text that travels with the task, such as a trace or a tenant; 65,536 bytes together at most."""
     group: str
-    """Name of a group, whose tasks a server's aggregator makes into one; a later process time comes first."""
+    """Name of a group, whose tasks a server's aggregator combines.
+
+    A task with a later process time joins it then.
+    """
 
 
 _Reader: TypeAlias = "Callable[[str, object], object]"
 
 _PROCESS_TIMES: Final = ("process_at", "process_in")
 _OF_UNIQUE_TASKS: Final = ("until", "unique_key", "on_duplicate")
-_RULES: Final = frozenset({*_OF_UNIQUE_TASKS, "on_conflict"})
+_RULES: Final = frozenset({*_OF_UNIQUE_TASKS, "on_conflict", "once_for"})
 _OF_ONE_TASK: Final = frozenset({*_PROCESS_TIMES, "deadline", "headers", "task_id", "unique_key"})
-"""Options whose values hardly come again."""
+"""Options whose values rarely repeat, so that caching them is useless."""
 
 OPTION_NAMES: Final = frozenset(EnqueueOptions.__annotations__)
 
@@ -112,6 +127,8 @@ class EnqueueSettings(NamedTuple):
     retention: int = 0
     task_id: str | None = None
     on_conflict: OnConflict = "raise"
+    once_ttl: int = 0
+    on_finished: Callback | None = None
     replicas: int = 0
     headers: Mapping[str, str] | None = None
     group: str = ""
@@ -119,7 +136,7 @@ class EnqueueSettings(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether nothing is set besides queue, max_retry and timeout."""
-        # By position: with the names of eleven fields it costs 1 % of an enqueue.
+        # By position: comparing thirteen fields by name would cost 1 % of an enqueue.
         return self[_PLAIN_FIELDS:] == _NOTHING_MORE
 
 
@@ -129,7 +146,7 @@ _NOTHING_MORE: Final = DEFAULT_SETTINGS[_PLAIN_FIELDS:]
 
 
 def merge_options(*layers: Mapping[str, object]) -> EnqueueOptions:
-    """Return the layers as one, later ones winning setting by setting."""
+    """Merge the layers; later ones override earlier ones, option by option."""
     merged: dict[str, object] = {}
     for layer in layers:
         headers = merged.get("headers"), layer.get("headers")
@@ -143,22 +160,22 @@ def merge_options(*layers: Mapping[str, object]) -> EnqueueOptions:
 
 
 def with_result_ttl(options: EnqueueOptions, result_ttl: Duration) -> EnqueueOptions:
-    """Return options by which a result can be read for so long.
+    """Return options that keep a result readable for this long.
 
     Raises:
-        InvalidOptionError: for less than a second, and beside `retention`.
+        InvalidOptionError: for less than a second, and next to `retention`.
     """
     if "retention" in options:
         raise InvalidOptionError("result_ttl", result_ttl, "is retention by another name: give one of them")
-    if seconds_of("result_ttl", result_ttl) < 1:
+    if parse_seconds("result_ttl", result_ttl) < 1:
         raise InvalidOptionError("result_ttl", result_ttl, "must be at least 1 second")
     return {**options, "retention": result_ttl}
 
 
 def check_option_names(options: Mapping[str, object], beside: Iterable[str] = ()) -> None:
-    """Raise `UnknownOptionError` for the first name that is no option.
+    """Raise `UnknownOptionError` for the first name that is not an option.
 
-    What may be given `beside` them, where they are given, is suggested too.
+    Names that are valid `beside` the options are suggested too.
     """
     for name in options:
         if name not in OPTION_NAMES:
@@ -166,10 +183,10 @@ def check_option_names(options: Mapping[str, object], beside: Iterable[str] = ()
 
 
 def resolve_options(options: Mapping[str, object]) -> EnqueueSettings:
-    """Validate options and bring them to the wire's units.
+    """Validate options and convert them to the wire's units.
 
     Raises:
-        UnknownOptionError: for a name that is no option.
+        UnknownOptionError: for a name that is not an option.
         InvalidOptionError: for a value that its option cannot have; both name the remedy.
     """
     if not options:
@@ -177,14 +194,14 @@ def resolve_options(options: Mapping[str, object]) -> EnqueueSettings:
     if options.keys().isdisjoint(_OF_ONE_TASK):
         try:
             return _resolve_shared(tuple(options), *options.values())
-        except TypeError:  # a value that cannot be hashed, which is no value of an option
+        except TypeError:  # an unhashable value, which is invalid anyway
             return _resolve(options)
     return _resolve(options)
 
 
 @lru_cache(maxsize=256, typed=True)
 def _resolve_shared(names: tuple[str, ...], *values: object) -> EnqueueSettings:
-    """Resolve options that many tasks have in common: those of a declaration, above all."""
+    """Resolve options that many tasks have in common, mainly those of a declaration. Cached."""
     return _resolve(dict(zip(names, values, strict=True)))
 
 
@@ -211,11 +228,11 @@ def _resolve(options: Mapping[str, object]) -> EnqueueSettings:
 
 
 def check_combination(options: Mapping[str, object]) -> None:
-    """Refuse options of one task that mean nothing together.
+    """Reject contradictory options of one task.
 
     Raises:
-        InvalidOptionError: for one that says how a lock behaves and a task without a lock, for a rule about
-            an id that nobody chose, and for a payload to be replaced in a task that may be gone.
+        InvalidOptionError: for an option about a lock of a task without one, for a rule about an id that was
+            not chosen, and for replacing the payload of a task that may be gone.
     """
     if options.keys().isdisjoint(_RULES):
         return
@@ -226,7 +243,11 @@ def check_combination(options: Mapping[str, object]) -> None:
             )
     if "on_conflict" in options and "task_id" not in options:
         raise InvalidOptionError(
-            "on_conflict", options["on_conflict"], "needs task_id=; a random id is in conflict with none"
+            "on_conflict", options["on_conflict"], "needs task_id=; a random id never conflicts"
+        )
+    if "once_for" in options and "task_id" not in options:
+        raise InvalidOptionError(
+            "once_for", options["once_for"], "needs task_id=; a random id is never enqueued again"
         )
     if options.get("until") == "expiry" and options.get("on_duplicate") == "replace_payload":
         remedy = (
@@ -236,24 +257,24 @@ def check_combination(options: Mapping[str, object]) -> None:
 
 
 def check_unattended(options: Mapping[str, object]) -> None:
-    """Refuse what only a caller can be told about, in the options of tasks that servers enqueue.
+    """Reject options that need a caller, for tasks that servers enqueue.
 
     Raises:
         InvalidOptionError: for `durable`.
     """
     if options.get("durable"):
         remedy = (
-            "schedules and aggregators have no caller who could be told; say durable=False there, and let "
+            "schedules and aggregators have no caller to report to; set durable=False there, and let "
             "min-replicas-to-write in redis.conf guard all writes"
         )
         raise InvalidOptionError("durable", options["durable"], remedy)
 
 
 def events_kept(name: str, value: object) -> int:
-    """Return how many events a queue's stream keeps, 0 for a setting that publishes none.
+    """Return the number of events that a queue's stream keeps, 0 for a setting that publishes none.
 
     Raises:
-        InvalidOptionError: for what is neither a switch nor such a number.
+        InvalidOptionError: for a value that is neither a switch nor such a number.
     """
     if isinstance(value, bool):
         return DEFAULT_EVENTS_KEPT if value else 0
@@ -263,18 +284,18 @@ def events_kept(name: str, value: object) -> int:
 
 
 def _whole_seconds(name: str, value: object) -> int:
-    # The wire carries whole seconds; cutting 0.5 s would turn it into 0, which means "none".
-    return math.ceil(seconds_of(name, value))
+    # The wire has whole seconds; cutting 0.5 s would give 0, which means "none".
+    return math.ceil(parse_seconds(name, value))
 
 
-def _unique_ttl(name: str, value: object) -> int:
-    seconds = seconds_of(name, value)
+def _at_least_a_second(name: str, value: object) -> int:
+    seconds = parse_seconds(name, value)
     if seconds < 1:
         raise InvalidOptionError(name, value, "must be at least 1 second")
     return math.ceil(seconds)
 
 
-def _one_of(*words: str) -> _Reader:
+def _make_choice_reader(*words: str) -> _Reader:
     def read(name: str, value: object) -> object:
         if value not in words:
             raise InvalidOptionError(name, value, f"must be one of {', '.join(map(repr, words))}")
@@ -292,7 +313,7 @@ def _max_retry(name: str, value: object) -> int:
 
 
 def _deadline(name: str, value: object) -> int:
-    return instant_of(name, value).ceiling
+    return parse_instant(name, value).ceiling
 
 
 def _replicas(name: str, value: object) -> int:
@@ -304,7 +325,7 @@ def _replicas(name: str, value: object) -> int:
 
 
 def _headers(name: str, value: object) -> Mapping[str, str] | None:
-    # Their values may be credentials, so errors show the type and names alone.
+    # Their values may be credentials, so errors show only the type and the names.
     if not isinstance(value, Mapping):
         raise InvalidOptionError(name, type(value), "must be a mapping of text to text")
     size = 0
@@ -324,25 +345,27 @@ def _headers(name: str, value: object) -> Mapping[str, str] | None:
 
 
 def header_bytes(headers: Mapping[str, str] | None) -> int:
-    """Return the bytes of the names and values of headers."""
+    """Return the total size of the names and values of headers, in bytes."""
     return sum(len(key.encode()) + len(text.encode()) for key, text in headers.items()) if headers else 0
 
 
 _READERS: Final[dict[str, tuple[str, _Reader]]] = {
-    "queue": ("queue", new_name_of),
+    "queue": ("queue", check_new_name),
     "max_retry": ("max_retry", _max_retry),
     "timeout": ("timeout", _whole_seconds),
     "deadline": ("deadline", _deadline),
-    "unique": ("unique_ttl", _unique_ttl),
-    "until": ("until", _one_of(*get_args(Until))),
-    "unique_key": ("unique_key", new_name_of),
-    "on_duplicate": ("on_duplicate", _one_of(*get_args(OnDuplicate))),
-    "process_at": ("process_at", instant_of),
-    "process_in": ("process_in", seconds_of),
+    "unique": ("unique_ttl", _at_least_a_second),
+    "until": ("until", _make_choice_reader(*get_args(Until))),
+    "unique_key": ("unique_key", check_new_name),
+    "on_duplicate": ("on_duplicate", _make_choice_reader(*get_args(OnDuplicate))),
+    "process_at": ("process_at", parse_instant),
+    "process_in": ("process_in", parse_seconds),
     "retention": ("retention", _whole_seconds),
-    "task_id": ("task_id", new_name_of),
-    "on_conflict": ("on_conflict", _one_of(*get_args(OnConflict))),
+    "task_id": ("task_id", check_new_name),
+    "on_conflict": ("on_conflict", _make_choice_reader(*get_args(OnConflict))),
+    "once_for": ("once_ttl", _at_least_a_second),
+    "on_finished": ("on_finished", read_callback),
     "durable": ("replicas", _replicas),
     "headers": ("headers", _headers),
-    "group": ("group", new_name_of),
+    "group": ("group", check_new_name),
 }

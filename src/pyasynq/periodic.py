@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyasynq._background.calls import CallingService
 from pyasynq._background.runnable import Runnable
 from pyasynq._broker.enqueueing.chunks import compose_checked, with_options
-from pyasynq._checks import checked_name, positive_seconds_of, seconds_of
+from pyasynq._checks import check_name, parse_positive_seconds, parse_seconds
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._exit_codes import EXIT_UNFINISHED
 from pyasynq._scheduler.entry import free_id, new_entry
@@ -46,8 +46,8 @@ class PeriodicTaskConfig:
 
     Attributes:
         spec: the cron expression.
-        task: what each tick enqueues.
-        options: win over the task's own, setting by setting.
+        task: the task that each tick enqueues.
+        options: override the task's own, one by one.
         misfire: as for `Scheduler.register`.
     """
 
@@ -65,24 +65,23 @@ Provider: TypeAlias = (
 class PeriodicTaskManager(Runnable):
     """A scheduler whose entries are those that a provider returns.
 
-    The provider is asked at the start and every `sync_interval`. What it no longer returns is unregistered,
-    what is new is registered, and the rest is not touched. When it raises, or returns something that cannot
-    be, everything stays as it is; an expression that cannot be read is left out alone.
-
-    An entry whose payload changes keeps the ticks of the one it replaces: the same expression, type and
-    queue. So `@every` fires although the payload is another one each time.
+    The provider is called at the start and every `sync_interval`. Entries that it no longer returns are
+    unregistered, new ones are registered, and the rest stays untouched. When it raises, or returns something
+    invalid, everything stays as it is; an invalid expression is left out alone. An entry whose payload
+    changes keeps the ticks of the one it replaces, which has the same expression, type and queue. So `@every`
+    fires although the payload is different each time.
 
     Args:
         url: as for `Client`.
         provider: a coroutine function, or a plain one, which runs in a thread. Either may return an
             awaitable.
-        sync_interval: how often the provider is asked, 3 minutes unless given.
-        provider_timeout: how long a call of the provider may take, 60 seconds unless given. A later one
-            is an error like those that it raises. A plain one is not called again before it has returned.
+        sync_interval: time between two calls of the provider; 3 minutes by default.
+        provider_timeout: time that a call of the provider may take; 60 seconds by default. Exceeding it
+            counts as an error of the provider. A plain one is not called again before it has returned.
         config: location, hooks, heartbeat.
         middleware: client middleware around each enqueue, outermost first.
         clock: for tests.
-        events: where to report what happens.
+        events: receive reports of what happens.
 
     Raises:
         ConfigurationError: for a URL, provider or interval that cannot work.
@@ -102,29 +101,29 @@ class PeriodicTaskManager(Runnable):
     ) -> None:
         if not callable(provider):
             raise InvalidOptionError("provider", provider, "must be a function that returns periodic tasks")
-        seconds = positive_seconds_of("sync_interval", sync_interval)
-        provider_seconds = positive_seconds_of("provider_timeout", provider_timeout)
+        seconds = parse_positive_seconds("sync_interval", sync_interval)
+        provider_seconds = parse_positive_seconds("provider_timeout", provider_timeout)
         self.scheduler = Scheduler(url, config, middleware=middleware, clock=clock, events=events)
-        """What fires the entries; what is registered there by hand is not touched."""
+        """The scheduler that fires the entries; entries registered there by hand are left alone."""
         scheduler = self.scheduler
         super().__init__(
             scheduler.events,
             scheduler.calls,
-            seconds_of("shutdown_timeout", scheduler.config.shutdown_timeout),
+            parse_seconds("shutdown_timeout", scheduler.config.shutdown_timeout),
         )
         self._provider = ProviderCalls(provider, provider_seconds, scheduler.calls)
         self._clock = clock
         self._provided: dict[str, str] = {}
-        """What identifies a provided task, and the id of its entry."""
+        """Ids of the entries of provided tasks, by the identity of the task."""
         self._synchronizing = asyncio.Lock()
         self._sync = _Sync(self, self._provider, seconds)
 
     async def start(self) -> None:
-        """Ask the provider, register what it returns, begin to fire, and return.
+        """Call the provider, register what it returns, begin to fire, and return.
 
         Raises:
             SchedulerStateError: when the manager was started before.
-            ConfigurationError: when the provider returns something that cannot be.
+            ConfigurationError: when the provider returns something invalid.
             Exception: what the provider raises; nothing is left running.
             RedisError: when Redis cannot be reached, refuses us, or is too old; nothing is left running.
         """
@@ -139,14 +138,14 @@ class PeriodicTaskManager(Runnable):
             raise
 
     async def stop(self) -> None:
-        """Ask the provider no more, and fire no more; the entries are still shown."""
+        """Stop calling the provider and firing ticks; the entries stay visible."""
         await self._sync.stop(self._shutdown_seconds)
         await self.scheduler.stop()
 
     async def shutdown(self) -> None:
-        """Ask the provider no more, and shut the scheduler down. Twice is harmless.
+        """Stop calling the provider, and shut the scheduler down. Idempotent.
 
-        It does not wait for a provider that is being asked.
+        It does not wait for a running call of the provider.
         """
         if not await self._sync.stop(self._shutdown_seconds):
             self.exit_code = EXIT_UNFINISHED
@@ -154,16 +153,16 @@ class PeriodicTaskManager(Runnable):
         self.exit_code = max(self.exit_code, self.scheduler.exit_code)
 
     def sync_soon(self) -> None:
-        """Ask the provider now instead of after the interval, since what it returns has changed."""
+        """Call the provider now instead of after the interval, because its answer has changed."""
         self._sync.wake()
 
     async def synchronize(self) -> None:
-        """Ask the provider, and bring the entries to what it returns: all of them, or none.
+        """Call the provider, and bring the entries in line with its answer: all of them, or none.
 
         An entry of the provider that was unregistered by hand is registered again.
 
         Raises:
-            ConfigurationError: when it returns something that cannot be; nothing has changed then.
+            ConfigurationError: when it returns something invalid; nothing has changed then.
             TimeoutError: when it does not return in time; nothing has changed then.
             Exception: what the provider raises; nothing has changed then.
         """
@@ -183,14 +182,14 @@ class PeriodicTaskManager(Runnable):
             self.scheduler.events.emit(event)
 
     def _identify(self, answer: Iterable[object]) -> dict[str, PeriodicTaskConfig]:
-        """Return what the provider answered, by what identifies each; equal ones are numbered."""
+        """Return the provider's answer by the identity of each task; equal ones are numbered."""
         wanted: dict[str, PeriodicTaskConfig] = {}
         for one in answer:
             if not isinstance(one, PeriodicTaskConfig):
                 raise ConfigurationError(
                     f"the provider returned {describe_value(type(one))}, which is not a PeriodicTaskConfig"
                 )
-            checked_name("spec", one.spec)
+            check_name("spec", one.spec)
             check_misfire(one.misfire)
             compose_checked(one.task, one.options, now=self._clock.now(), max_payload=DEFAULT_MAX_PAYLOAD)
             key = free_id(f"{one.misfire} {one.spec}", with_options(one.task, one.options), wanted)
@@ -200,7 +199,7 @@ class PeriodicTaskManager(Runnable):
     def _make_entries(
         self, wanted: Mapping[str, PeriodicTaskConfig], kept: Collection[str], taken: Collection[str]
     ) -> tuple[dict[str, ScheduleEntry], list[PeriodicTaskRefused]]:
-        """Make the entries that are new, and return them, and what is left out for its expression."""
+        """Make the new entries; return them, and those left out for an invalid expression."""
         joining: dict[str, ScheduleEntry] = {}
         refused = []
         ids = set(taken)
@@ -217,7 +216,7 @@ class PeriodicTaskManager(Runnable):
         return joining, refused
 
     def _pair(self, leaving: Iterable[str], joining: Iterable[ScheduleEntry]) -> dict[str, str]:
-        """Return which new entry goes on from which old one: both in order, by expression, type and queue."""
+        """Return which new entry continues which old one: in order, by expression, type and queue."""
         free: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(deque)
         for entry in self.scheduler.find_entries(leaving):
             free[entry.spec, entry.task.type, entry.queue].append(entry.id)
@@ -229,7 +228,7 @@ class PeriodicTaskManager(Runnable):
 
 
 class _Sync(CallingService):
-    """Asks the provider at every interval, after the first time."""
+    """Calls the provider at every interval, after the first time."""
 
     name = "periodic task sync"
 
@@ -247,6 +246,6 @@ class _Sync(CallingService):
         """Bring the entries up to date, or leave all of them as they are."""
         try:
             await self._manager.synchronize()
-        except Exception as error:  # noqa: BLE001 - the provider may raise anything; it is asked again
+        except Exception as error:  # noqa: BLE001 - the provider may raise anything; it is called again
             self.events.emit(SyncFailed(error))
         return self._interval

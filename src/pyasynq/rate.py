@@ -1,4 +1,4 @@
-"""The door for handlers that share something scarce: `Semaphore`, as in Asynq's package x/rate."""
+"""A semaphore shared by tasks on all hosts: `Semaphore`, as in Asynq's package x/rate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from weakref import WeakKeyDictionary
 
 from pyasynq._broker.semaphore import acquire_token, release_token
-from pyasynq._checks import check_whole, checked_name, instant_of, positive_seconds_of
+from pyasynq._checks import check_name, check_whole, parse_instant, parse_positive_seconds
 from pyasynq._clock import SYSTEM_CLOCK, Clock
 from pyasynq._redis.driver import AsyncDriver
 from pyasynq._redis.url import parse_redis_url
@@ -35,30 +35,29 @@ _log = logging.getLogger("pyasynq")
 
 
 class Semaphore:
-    """Lets at most so many tasks do something at once, on all hosts, in Python and in Go.
+    """A distributed semaphore: limits how many tasks do something at once, on all hosts, in Python and in Go.
 
         semaphore = Semaphore("redis://localhost:6379/0", scope="pdf-renderer", max_tokens=4)
 
         @app.task("render")
         async def render(page: int) -> None:
-            async with semaphore:  # raises SemaphoreFullError when four others are at it
+            async with semaphore:  # raises SemaphoreFullError when four others hold a token
                 ...
 
-    A token belongs to the task that runs, and lapses at its deadline, so that a crash keeps none for long.
-    Nobody waits for one: a handler that gets none raises, and its task is retried. `is_failure` of the
-    server decides whether that spends a retry.
-
-    All that share a scope must give the same `max_tokens`. The asyncio semaphore (`pyasynq.Semaphore`)
-    belongs to the event loop that uses it, the blocking one (`pyasynq.sync.Semaphore`), for handlers that
-    are plain functions, may be shared by threads. It connects with the first call; `close` it at the end.
+    A token belongs to the running task, and expires at its deadline, so that a crash holds none for long.
+    There is no waiting: a handler that gets no token raises, and its task is retried. The server's
+    `is_failure` decides whether that spends a retry. All users of a scope must give the same `max_tokens`.
+    The asyncio semaphore (`pyasynq.Semaphore`) belongs to the event loop that uses it. The blocking one
+    (`pyasynq.sync.Semaphore`), for handlers that are plain functions, may be shared by threads. It connects
+    with the first call; `close` it at the end.
 
     Args:
         url: as for `Client`.
-        scope: name of what is shared.
-        max_tokens: how many tasks may hold a token at once, at least 1.
-        timeout: how long one call may wait for Redis, with reconnecting and sending again.
-        clock: for tests; tokens lapse by the clock of Redis.
-        client_name: what `CLIENT LIST` shows.
+        scope: name of the shared resource.
+        max_tokens: number of tasks that may hold a token at once, at least 1.
+        timeout: time that one call may wait for Redis, including reconnecting and resending.
+        clock: for tests; tokens expire by the clock of Redis.
+        client_name: the name in `CLIENT LIST`.
 
     Raises:
         ConfigurationError: for a URL or a value that cannot work.
@@ -75,12 +74,12 @@ class Semaphore:
         client_name: str = "pyasynq-semaphore",
     ) -> None:
         check_whole("max_tokens", max_tokens, 1)
-        seconds = positive_seconds_of("timeout", timeout)
-        self._scope = checked_name("scope", scope)
+        seconds = parse_positive_seconds("timeout", timeout)
+        self._scope = check_name("scope", scope)
         self._max_tokens = max_tokens
         self._clock = clock
         self._deadlines: WeakKeyDictionary[RunningTask, int] = WeakKeyDictionary()
-        """Until when the attempts of this process took their tokens."""
+        """Unix seconds until which attempts of this process hold their tokens."""
         self._driver = AsyncDriver(
             parse_redis_url(url), client_name=client_name, timeout=seconds, clock=clock
         )
@@ -88,17 +87,17 @@ class Semaphore:
     async def acquire(self, *, task_id: str | None = None, deadline: datetime | None = None) -> bool:
         """Take a token for the task that runs here; return False when none is free.
 
-        A task that holds a token and asks again gets False while all are taken; otherwise its deadline is
-        set anew. A call that is cancelled may have taken a token.
+        A task that already holds a token gets False while all are taken; otherwise its deadline is set again.
+        A call that is cancelled may have taken a token.
 
         Args:
-            task_id: outside of handlers, who holds the token.
-            deadline: aware time until which it is held; that of the attempt unless given.
+            task_id: the holder of the token, outside handlers.
+            deadline: aware time until which it is held; by default that of the attempt.
 
         Raises:
-            ServerStateError: outside of a handler, without a `task_id` and a `deadline`.
+            ServerStateError: outside a handler, without a `task_id` and a `deadline`.
             ConfigurationError: when the task has neither a timeout nor a deadline.
-            RedisError: when Redis cannot be reached within the time-out, or refuses.
+            RedisError: when Redis cannot be reached within the timeout, or refuses.
         """
         until = deadline if deadline is not None else context().deadline
         if until is None:
@@ -106,11 +105,11 @@ class Semaphore:
                 f"semaphore {self._scope!r}: the task has neither timeout nor deadline, so that a crash "
                 "would keep its token for ever; give it one"
             )
-        seconds = math.ceil(instant_of("deadline", until).timestamp)
+        seconds = math.ceil(parse_instant("deadline", until).timestamp)
         plan = acquire_token(
             self._scope,
             self._max_tokens,
-            context().task_id if task_id is None else checked_name("task_id", task_id),
+            context().task_id if task_id is None else check_name("task_id", task_id),
             deadline=seconds,
             now=self._clock.redis_now(),
         )
@@ -126,14 +125,15 @@ class Semaphore:
         An attempt that has lost its lease does not give back the token of the attempt after it.
 
         Raises:
-            SemaphoreNotHeldError: when the task holds none, or not any more, or another attempt at it does.
-            ServerStateError: outside of a handler, without a `task_id`.
-            RedisError: when Redis cannot be reached within the time-out, or refuses.
+            SemaphoreNotHeldError: when the task does not hold a token any more, or another attempt at it
+                does.
+            ServerStateError: outside a handler, without a `task_id`.
+            RedisError: when Redis cannot be reached within the timeout, or refuses.
         """
-        holder = context().task_id if task_id is None else checked_name("task_id", task_id)
+        holder = context().task_id if task_id is None else check_name("task_id", task_id)
         running = current_task.get(None) if task_id is None else None
         deadline = None if running is None else self._deadlines.get(running)
-        # Attempts at a task with a deadline of its own take their tokens until the same second.
+        # All attempts at a task with a deadline of its own hold their tokens until the same second.
         is_lost = (
             running is not None
             and isinstance(running.cause, LeaseExpiredError)
@@ -143,7 +143,7 @@ class Semaphore:
             raise SemaphoreNotHeldError(self._scope, holder)
 
     async def close(self) -> None:
-        """Close the connections; tokens stay with their tasks. Closing twice is harmless."""
+        """Close the connections; tokens stay with their tasks. Idempotent."""
         await self._driver.close()
 
     async def __aenter__(self) -> Self:
@@ -155,7 +155,10 @@ class Semaphore:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Give the token back. If that fails it lapses at the deadline: the work is done, so no error."""
+        """Give the token back.
+
+        A failure is only logged, since the work is done: the token expires by itself.
+        """
         try:
             await self.release()
         except (RedisError, SemaphoreNotHeldError) as failure:

@@ -1,4 +1,4 @@
-"""When a failed task is tried again."""
+"""Retry back-off: delays between the attempts of a failed task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -18,26 +18,26 @@ _JITTER_SECONDS = 30
 
 
 class RetryDelay(Protocol):
-    """A function of your own that says how long to wait before the next attempt."""
+    """A user's function that computes the delay before the next attempt."""
 
     def __call__(self, retried: int, error: BaseException, task: Task) -> Duration:
         """Return the delay after the failure number `retried` + 1 of `task`."""
 
 
 def default_retry_delay(retried: int, error: BaseException, task: Task) -> float:  # noqa: ARG001 - RetryDelay
-    """Return Asynq's delay in seconds: the fourth power of the retries so far, plus 15 s and some jitter."""
+    """Return Asynq's back-off in seconds: the fourth power of the retries so far, plus 15 s and jitter."""
     jitter = random.randrange(_JITTER_SECONDS)  # noqa: S311 - spreads load, guards nothing
     return float(retried**4 + _FIRST_DELAY_SECONDS + jitter * (retried + 1))
 
 
-def retry_delay_of(rule: object) -> RetryDelay:
+def make_retry_delay(rule: object) -> RetryDelay:
     """Return the function of a setting that may also be a constant delay.
 
     Raises:
-        InvalidOptionError: for what is neither a function nor a duration.
+        InvalidOptionError: for a value that is neither a function nor a duration.
     """
     if isinstance(rule, timedelta | int | float):
-        seconds = seconds_of("retry_delay", rule)
+        seconds = parse_seconds("retry_delay", rule)
         return lambda retried, error, task: seconds  # noqa: ARG005 - RetryDelay
     if not callable(rule):
         remedy = "must be a function of retried, error and task, or a constant delay: a timedelta or seconds"

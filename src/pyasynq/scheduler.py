@@ -4,7 +4,7 @@
     scheduler.register("*/5 * * * *", Task("report:refresh"), queue="low")
     raise SystemExit(scheduler.run_forever())
 
-Run as many as you like, on as many hosts: each tick is enqueued once.
+Run any number of schedulers, on any number of hosts: each tick is enqueued exactly once.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from pyasynq._background.redis_time import RedisTime
 from pyasynq._background.runnable import Runnable
 from pyasynq._background.time_limits import TimeLeft
 from pyasynq._broker.enqueueing.chunks import as_task, compose_checked, with_options
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.server_record import host_name
 from pyasynq._exit_codes import EXIT_UNFINISHED
 from pyasynq._redis.driver import AsyncDriver
-from pyasynq._redis.facts import require_supported, server_facts
+from pyasynq._redis.facts import read_redis_facts, require_supported
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._scheduler.book import EntryBook
 from pyasynq._scheduler.entry import new_entry
 from pyasynq._scheduler.firing import Firing
 from pyasynq._scheduler.logs import attach_log
-from pyasynq._scheduler.services import EntriesHeartbeat, SchedulerParts, Ticker
+from pyasynq._scheduler.services import DueForwarder, EntriesHeartbeat, SchedulerParts, Ticker
 from pyasynq.config import SchedulerConfig, check_misfire
 from pyasynq.errors import SchedulerStateError
 from pyasynq.events import Events, SchedulerStateChanged
@@ -58,16 +58,16 @@ _LEAST_STOP_SECONDS: Final = 1.0
 class Scheduler(Runnable):
     """Enqueues tasks at the ticks of cron expressions.
 
-    There is no leader: any number of schedulers with the same entries may run, and each tick is enqueued
-    once. Times are those of Redis, so a host with a wrong clock does no harm. A scheduler is used once:
-    start and shutdown belong to one event loop, and so do register and unregister while it runs.
+    There is no leader election: any number of schedulers with the same entries may run, and each tick is
+    enqueued once. Times are those of Redis, so a host with a wrong clock does no harm. A scheduler is used
+    once: start and shutdown belong to one event loop, as do register and unregister while it runs.
 
     Args:
         url: where Redis is, such as `redis://localhost:6379/0`; or as for `Client`.
         config: location, hooks, heartbeat.
         middleware: client middleware around each enqueue, outermost first.
         clock: for tests.
-        events: where to report what happens; the scheduler makes its own unless given.
+        events: receive reports of what happens; by default the scheduler's own.
 
     Raises:
         ConfigurationError: for a URL that cannot work.
@@ -88,7 +88,7 @@ class Scheduler(Runnable):
         super().__init__(
             events if events is not None else Events(),
             self.calls,
-            seconds_of("shutdown_timeout", self.config.shutdown_timeout),
+            parse_seconds("shutdown_timeout", self.config.shutdown_timeout),
         )
         self._target = parse_redis_url(url)
         self.id = f"{host_name()}:{os.getpid()}:{uuid.uuid4()}"
@@ -100,6 +100,7 @@ class Scheduler(Runnable):
         self._driver: AsyncDriver | None = None
         self._ticker: Service | None = None
         self._firing: Firing | None = None
+        self._forwarder: DueForwarder | None = None
         self._heartbeat: EntriesHeartbeat | None = None
         self._is_logged = False
 
@@ -126,22 +127,22 @@ class Scheduler(Runnable):
 
         Args:
             spec: five fields, as in `*/5 * * * *`, or `@every 1h30m`, `@daily` and so on; a zone of its own
-                stands in front, as in `CRON_TZ=Europe/Berlin 0 9 * * *`.
+                comes first, as in `CRON_TZ=Europe/Berlin 0 9 * * *`.
             task: a `Task`, or the type of one. A tick's task has the id `<entry>:<Unix time of the tick>`
                 unless `task_id` is given.
-            payload: beside a type only.
-            misfire: what to do about ticks that fell due while no scheduler ran or could reach Redis:
-                `skip` them (those up to a minute late are fired if this scheduler was there), fire the last
-                one `once`, or fire `all`.
-            **options: see `EnqueueOptions`; they win over the task's own, setting by setting.
+            payload: only with a type.
+            misfire: what to do with ticks that became due while no scheduler ran or could reach Redis: `skip`
+                them (those up to a minute late are fired if this scheduler was running), fire the last one
+                `once`, or fire `all`.
+            **options: see `EnqueueOptions`; they override the task's own, one by one.
 
         Returns:
             the entry's id, a hash of expression, task and options: the same in every scheduler and after
-            every restart. Entries that are equal get different ids.
+            every restart. Equal entries get different ids.
 
         Raises:
-            CronError: for an expression that cannot be read.
-            InvalidOptionError: for an option, or the payload, that cannot be.
+            CronError: for an invalid expression.
+            InvalidOptionError: for an invalid option or payload.
             UnknownOptionError: for a misspelt option.
             PayloadTooLargeError: for a payload over 8 MB.
         """
@@ -151,17 +152,17 @@ class Scheduler(Runnable):
         task = with_options(task, options)
         entry = new_entry(spec, task, misfire, self.config.zone, self._book.ids)
         self._book.add(entry)
-        self._changed()
+        self._wake_services()
         return entry.id
 
     def unregister(self, entry_id: str) -> None:
-        """Fire an entry no more, and have its history removed.
+        """Stop firing an entry, and have its history removed.
 
         Raises:
             ScheduleNotFoundError: when there is no such entry.
         """
         self._book.remove(entry_id)
-        self._changed()
+        self._wake_services()
 
     def find_entries(self, entry_ids: Iterable[str]) -> list[ScheduleEntry]:
         """Return entries by their ids, for the periodic task manager."""
@@ -173,16 +174,16 @@ class Scheduler(Runnable):
     ) -> None:
         """Unregister some entries and register others, for the periodic task manager.
 
-        `predecessors` names for some of the new ids the entries whose ticks they take over.
+        `predecessors` maps some of the new ids to the entries whose ticks they inherit.
 
         Raises:
-            ScheduleNotFoundError: when an entry that is to leave does not exist; nothing has changed then.
+            ScheduleNotFoundError: when an entry to remove does not exist; nothing has changed then.
         """
         self._book.replace(leaving, joining, predecessors)
         if leaving or joining:
-            self._changed()
+            self._wake_services()
 
-    def _changed(self) -> None:
+    def _wake_services(self) -> None:
         if self._ticker is not None and self._heartbeat is not None:
             self._ticker.wake()
             self._heartbeat.wake()
@@ -210,7 +211,7 @@ class Scheduler(Runnable):
             raise
 
     def begin_log(self) -> None:
-        """Write what happens to the logger `pyasynq`, from now on. Twice is harmless."""
+        """Log events to the logger `pyasynq` from now on. Idempotent."""
         if not self._is_logged:
             self._is_logged = True
             attach_log(self.events, self._target.address, self._book)
@@ -224,12 +225,14 @@ class Scheduler(Runnable):
 
     async def _start_services(self, driver: AsyncDriver) -> None:
         redis_time = RedisTime(self._clock)
-        facts = await driver.run(server_facts())
+        facts = await driver.run(read_redis_facts())
         require_supported(facts)
         redis_time.learn(facts.redis_now)
         self._ticker, self._heartbeat = self._assemble(driver, redis_time)
         await self._heartbeat.start()
         await self._ticker.start()
+        if self._forwarder is not None:
+            await self._forwarder.start()
 
     def _assemble(self, driver: AsyncDriver, redis_time: RedisTime) -> tuple[Service, EntriesHeartbeat]:
         parts = SchedulerParts(
@@ -244,19 +247,21 @@ class Scheduler(Runnable):
             events=self.events,
             calls=self.calls,
         )
+        if self.config.forward_queues:
+            self._forwarder = DueForwarder(parts)
         ticker = self._make_ticker(parts, self._firing)
         return ticker, EntriesHeartbeat(parts, ticker)
 
     @staticmethod
     def _make_ticker(parts: SchedulerParts, firing: Firing) -> Service:
-        """Return a ticker; on a cluster one for each node, so that no tick waits for the node of others."""
+        """Make a ticker; on a cluster one for each node, so that no tick waits for another node."""
         if not parts.driver.target.is_cluster:
             return Ticker(parts, firing)
         nodes = NodeQueues(parts.driver, lambda: tuple(sorted({entry.queue for entry in parts.book})))
         return NodeServices(Ticker.name, parts.events, nodes, lambda _, queues: Ticker(parts, firing, queues))
 
     async def stop(self) -> None:
-        """Fire no more; the entries are still shown.
+        """Fire no more ticks; the entries stay visible.
 
         A tick that is being fired is finished, unless a hook hangs longer than `shutdown_timeout`.
         """
@@ -265,12 +270,11 @@ class Scheduler(Runnable):
             await self._ticker.stop(self._shutdown_seconds)
 
     async def shutdown(self) -> None:
-        """Finish the ticks that are being fired, take the entries away, and close.
+        """Finish the ticks that are being fired, remove the entries, and close.
 
         It waits `shutdown_timeout` for hooks and middleware, cancels the rest, and reports what hung.
-
-        What was enqueued stays, and so do histories and last ticks: the next scheduler goes on from there.
-        Twice is harmless. A cancelled caller does not undo the shutdown.
+        Enqueued tasks stay, as do histories and last ticks: the next scheduler continues from them.
+        Idempotent. A cancelled caller does not undo the shutdown.
         """
         if self._state is ServerState.CLOSED:
             return
@@ -279,8 +283,8 @@ class Scheduler(Runnable):
 
     async def _shut_down(self) -> None:
         left = TimeLeft(self._shutdown_seconds, least=_LEAST_STOP_SECONDS)
-        # The ticker goes first: what it fires at the end is still shown and recorded.
-        for service in (self._ticker, self._heartbeat):
+        # The ticker stops first: its last ticks are still published and recorded.
+        for service in (self._forwarder, self._ticker, self._heartbeat):
             if service is not None and not await service.stop(left()):
                 self.exit_code = EXIT_UNFINISHED
         if self._driver is not None:

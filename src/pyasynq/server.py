@@ -1,9 +1,9 @@
-"""The server: works on queues until it is told to stop.
+"""The server: processes queues until it is told to stop.
 
     server = Server("redis://localhost:6379/0", ServerConfig(queues={"critical": 6, "default": 3}))
     raise SystemExit(server.run_forever(mux))
 
-Inside a program that has an event loop and other work, `await server.run(mux)`, or `start` and `shutdown`.
+In a program that has an event loop and other work, use `await server.run(mux)`, or `start` and `shutdown`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pyasynq._background.exit_guard import end_process
 from pyasynq._background.shutdown_watch import ShutdownWatch
 from pyasynq._background.signals import SignalWatch
 from pyasynq._background.time_limits import report_place, shutdown_limit
-from pyasynq._call_shape import name_of_function, takes
-from pyasynq._checks import seconds_of
+from pyasynq._call_shape import describe_function, takes
+from pyasynq._checks import parse_seconds
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.engine import Engine
-from pyasynq._engine.handlers.routes import router_of
+from pyasynq._engine.handlers.routes import make_router
 from pyasynq._engine.lifespan import Lifespan
 from pyasynq._engine.logs import LogSubscriber
 from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
@@ -33,6 +33,7 @@ from pyasynq._redis.url import parse_redis_url
 from pyasynq.config import ServerConfig, check_queues
 from pyasynq.errors import ConfigurationError, ServerStateError
 from pyasynq.events import Events, ServerEnded, ServerStarting, ServerStateChanged
+from pyasynq.info import ServerAction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,25 +42,26 @@ if TYPE_CHECKING:
 
     from pyasynq._clock import Clock
     from pyasynq._engine.handlers.routes import Handler, Router
+    from pyasynq._engine.supervisor.death_notes import DeathEvent
     from pyasynq._redis.clients import RedisSource
     from pyasynq.limits import Queue
 
 _REPORT_SECONDS = 0.3
-"""How long a start that was broken off may take longer than its limit, to say what hung."""
+"""Seconds beyond its limit that a cancelled start may take, to report what hung."""
 
 
 class ServerState(enum.StrEnum):
-    """How far a server's life has come."""
+    """The stages of a server's life."""
 
     NEW = "new"
     ACTIVE = "active"
     STOPPED = "stopped"
-    """Takes no more tasks; what runs goes on."""
+    """It takes no more tasks; running ones continue."""
     CLOSED = "closed"
 
 
 class Server:
-    """Takes tasks from queues, runs their handlers, and writes down what came of them.
+    """Takes tasks from queues, runs their handlers, and settles their outcomes.
 
     A server is used once: start, stop and shutdown belong to one event loop.
 
@@ -67,9 +69,9 @@ class Server:
         url: where Redis is, such as `redis://localhost:6379/0`; or as for `Client`.
         config: queues, concurrency and everything else.
         clock: for tests.
-        events: where to report what happens; the server makes its own unless given.
+        events: receive reports of what happens; by default the server's own.
         lifespan: makes an async context manager that is entered before the first task and left after the
-            last; handlers find what it yields as `context().state`.
+            last; what it yields is `context().state` in handlers.
 
     Raises:
         ConfigurationError: for a URL that cannot work.
@@ -86,7 +88,7 @@ class Server:
     ) -> None:
         if lifespan is not None and not takes(lifespan, 0):
             raise ConfigurationError(
-                f"lifespan {name_of_function(lifespan)} of a Server must take no argument; only that of an "
+                f"lifespan {describe_function(lifespan)} of a Server must take no argument; only that of an "
                 "App takes one, the app"
             )
         self._target = parse_redis_url(url)
@@ -103,10 +105,15 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owns_process = False
         self._started_at = 0.0
+        self.related_events: tuple[Events, ...] = ()
+        """Events of what runs alongside: of the scheduler of `App.server(with_scheduler=True)`."""
         self.ending = False
-        """Whether the server was told to close."""
+        """Whether the server was told to close; written and read by its event loop."""
         self.exit_code = EXIT_CLEAN
-        """0; 3 when work was left unfinished or something hung; 4 when handlers made the server useless."""
+        """Exit code: 0; 3 if work was left unfinished or something hung.
+
+        4 if overdue handlers held the slots.
+        """
 
     @property
     def state(self) -> ServerState:
@@ -119,30 +126,30 @@ class Server:
         return None if self._engine is None else self._engine.server_id
 
     def running_types(self) -> list[str]:
-        """Return the type of each task that runs now."""
+        """Return the type of each running task."""
         return [] if self._engine is None else self._engine.running_types()
 
     def unwritten(self) -> int:
-        """Return how many outcomes Redis has not confirmed."""
+        """Return the number of outcomes that Redis has not confirmed."""
         return 0 if self._engine is None else self._engine.unwritten
 
     async def start(self, handler: Router | Handler) -> None:
-        """Begin to work, and return.
+        """Start to work, and return.
 
         Args:
             handler: a `Mux`, an `App`, or one function that takes each `Task`.
 
         Raises:
             ServerStateError: when the server was started before.
-            ConfigurationError: when the handler is none, when one with `executor="process"` cannot be found
-                by its name, and on Windows.
+            ConfigurationError: when the handler is not one of these, when one with `executor="process"`
+                cannot be found by its name, and on Windows.
             RedisError: when Redis cannot be reached, refuses us, or is too old; nothing is left running.
         """
         if sys.platform == "win32":
             raise ConfigurationError("a server does not run on Windows; clients do. Use WSL or a container")
         if self._state is not ServerState.NEW:
             raise ServerStateError(f"the server is {self._state}; a server starts once, make another one")
-        router = router_of(handler)
+        router = make_router(handler)
         for route in router.routes():
             if route.program is not None:
                 route.program.reference()
@@ -157,7 +164,7 @@ class Server:
         except BaseException:
             self._set_state(ServerState.CLOSED)
             if self._engine is not None:
-                # A cancellation may come when the engine has just started.
+                # A cancellation may arrive just after the engine has started.
                 await self._engine.undo_start()
             await self._leave_lifespan()
             raise
@@ -170,7 +177,7 @@ class Server:
         if self._make_lifespan is not None:
             self._watch.stage = "the start of the lifespan"
             self._lifespan = Lifespan(self._make_lifespan, context)
-            task_state = await self._lifespan.entered()
+            task_state = await self._lifespan.wait_entered()
         self._watch.stage = "the start"
         self._engine = Engine(
             self._target,
@@ -182,13 +189,14 @@ class Server:
             task_state=task_state,
             owns_process=self._owns_process,
         )
+        self._engine.on_request = self._obey
         self.events.emit(ServerStarting(self._engine.server_id))
         await asyncio.get_running_loop().create_task(self._engine.start(), context=context)
         self._watch.stage = "the work"
         return self._engine
 
     async def _catch_up(self, engine: Engine) -> None:
-        """Do what was asked for while the server started."""
+        """Apply requests that came while the server started."""
         if self._state is ServerState.STOPPED:
             engine.stop_taking()
         elif self._state is ServerState.CLOSED:
@@ -196,10 +204,10 @@ class Server:
             raise ServerStateError("the server was shut down while it started")
 
     async def add_queue(self, name: str, queue: Queue | int = 1) -> None:
-        """Serve one more queue, in all respects like one of the configuration.
+        """Serve one more queue, exactly like one of the configuration.
 
-        Any task of the server's loop may call this. `config` stays as it is. What it says of all queues holds
-        for the new one too.
+        Any task of the server's loop may call this. `config` stays as it is. Its settings for all queues
+        apply to the new one too.
 
         Args:
             name: of the queue.
@@ -209,13 +217,13 @@ class Server:
             InvalidOptionError: for a name or settings that a configuration would refuse.
             ConfigurationError: when the server serves it already.
             ServerStateError: when the server is not started, or is being shut down.
-            RedisError: when Redis refuses us this queue, or cannot be asked; then it is not served.
+            RedisError: when Redis refuses us this queue, or cannot be reached; then it is not served.
         """
         [(name, settings)] = check_queues({name: queue}).items()
         await self._running().add_queue(name, settings)
 
     async def set_queue(self, name: str, queue: Queue | int) -> None:
-        """Replace priority and limits of a queue that is served, as if they had been configured so.
+        """Replace priority and limits of a served queue, as if configured so from the start.
 
         Raises what `add_queue` raises; ConfigurationError when the server does not serve the queue.
         """
@@ -223,9 +231,9 @@ class Server:
         self._running().set_queue(name, settings)
 
     async def remove_queue(self, name: str) -> None:
-        """Serve a queue no longer. None of its tasks starts after this call.
+        """Stop serving a queue. None of its tasks starts after this call.
 
-        Tasks that run go on and are settled as usual. Tasks that were taken and have not started go back to
+        Running tasks continue and are settled as usual. Tasks that were taken and have not started go back to
         the front. Delayed tasks, retries and groups wait for other servers, or for a later `add_queue`.
 
         Raises:
@@ -243,31 +251,34 @@ class Server:
         return self._engine
 
     def stop(self) -> None:
-        """Take no more tasks; what runs goes on, and so do leases and records. Twice is harmless."""
+        """Take no more tasks; running ones, leases and records continue. Idempotent."""
         if self._state is ServerState.ACTIVE and self._engine is not None:
             self._set_state(ServerState.STOPPED)
             self._engine.stop_taking()
 
     async def shutdown(self) -> None:
-        """Stop taking, wait `shutdown_timeout` for what runs, cancel the rest, settle, and close.
+        """Stop taking tasks, wait `shutdown_timeout` for running ones, cancel the rest, settle, and close.
 
-        Tasks that did not finish are put back. A plain handler's thread cannot be stopped: inside your
-        program its task is not put back, an `AttemptAbandoned` names it, and its lease lapses when the
-        program ends. A cancelled caller does not undo the shutdown.
+        Unfinished tasks are put back. A plain handler's thread cannot be stopped: inside your program its
+        task is not put back, an `AttemptAbandoned` event names it, and its lease expires when the program
+        ends. A cancelled caller does not undo the shutdown.
         """
-        self._ask_to_close()
-        if self._closing is None and self._engine is not None and self._engine.ready:
-            self._closing = asyncio.ensure_future(self._shut_down(self._engine))
+        self._begin_shutdown()
         if self._closing is not None:
             await asyncio.shield(self._closing)
         self._set_state(ServerState.CLOSED)
 
+    def _begin_shutdown(self) -> None:
+        self._ask_to_close()
+        if self._closing is None and self._engine is not None and self._engine.ready:
+            self._closing = asyncio.ensure_future(self._shut_down(self._engine))
+
     async def run(self, handler: Router | Handler, *, signals: bool = True) -> int:
-        """Work until told to stop: by a signal, `request_shutdown`, burst or max_tasks; return the exit code.
+        """Work until stopped by a signal, `request_shutdown`, burst or max_tasks; return the exit code.
 
         Args:
             handler: as for `start`.
-            signals: take TERM and INT (shut down) and TSTP (stop taking), if this is the main thread.
+            signals: handle TERM and INT (shut down) and TSTP (stop taking), if this is the main thread.
 
         Cancelled, it shuts down in good order first. Raises what `start` raises.
         """
@@ -287,14 +298,14 @@ class Server:
     async def _start_unless_closed(
         self, handler: Router | Handler, close_asked: asyncio.Future[None]
     ) -> bool:
-        """Start; break the start off when the server is told to end. Return whether it has started."""
+        """Start, or cancel the start when told to close; return whether it has started."""
         start = asyncio.ensure_future(self.start(handler))
         try:
             await asyncio.wait({start, close_asked}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not start.done():
                 start.cancel()
-                await asyncio.wait({start}, timeout=self._watch.left()() + _REPORT_SECONDS)
+                await asyncio.wait({start}, timeout=self._watch.time_left()() + _REPORT_SECONDS)
         if not start.done():
             self._watch.report(report_place(start))
             self.exit_code = EXIT_UNFINISHED
@@ -310,13 +321,13 @@ class Server:
         *,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> int:
-        """Be the main program of this process: run until told to stop, and return the exit code.
+        """Be the main program of this process: run until stopped, and return the exit code.
 
         0: all done; 1: the start failed, the log says why; 3: unfinished tasks were put back, or
-        something hung; 4: handlers could not be stopped. When a handler's thread still runs at the end,
-        the process ends here, since its task is already back in its queue. So it does when a shutdown
-        takes a second longer than `shutdown_timeout` and `cancel_timeout`, whatever hangs. A second INT
-        ends the process at once.
+        something hung; 4: handlers could not be stopped. If a handler's thread still runs at the end, the
+        process ends here, since its task is already back in its queue. It also ends if a shutdown takes a
+        second longer than `shutdown_timeout` and `cancel_timeout`, whatever hangs. A second INT ends the
+        process at once.
         """
         leave_process_1()
         self._owns_process = True
@@ -324,12 +335,12 @@ class Server:
 
     async def _run_as_main(self, handler: Router | Handler) -> int:
         code = await self.run(handler)
-        await self._watch.clear_loop(seconds_of("cancel_timeout", self.config.cancel_timeout), code)
+        await self._watch.clear_loop(parse_seconds("cancel_timeout", self.config.cancel_timeout), code)
         return code
 
     @functools.cached_property
     def _watch(self) -> ShutdownWatch:
-        """The time limits of the shutdown, and what keeps them."""
+        """The time limits of the shutdown, and the watchdog that enforces them."""
         return ShutdownWatch(
             self.events,
             shutdown_limit(self.config),
@@ -347,8 +358,8 @@ class Server:
         """Make `run` shut down and return. Safe from any thread and from signal handlers.
 
         Args:
-            when_idle: take no more tasks now, and shut down when those that run have ended, however long
-                that takes. A later call without it puts the usual limit to it.
+            when_idle: take no more tasks now, and shut down when the running ones have ended, without a
+                limit. A later call without it applies the usual limit.
         """
         loop = self._loop
         if loop is None or loop.is_closed():
@@ -363,6 +374,26 @@ class Server:
         """Make the server take no more tasks. Safe from any thread and from signal handlers."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.stop)
+
+    def request_hooks(self, event: DeathEvent) -> None:
+        """Call the app's hooks for a task of a dead worker, which a supervisor took back. From any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._call_hooks, event)
+
+    def _call_hooks(self, event: DeathEvent) -> None:
+        if self._engine is not None:
+            self._engine.call_hooks(event)
+
+    def _obey(self, action: ServerAction) -> None:
+        """Do what an operator asks for; on the loop."""
+        if action is ServerAction.QUIET:
+            self.stop()
+        elif self._close_asked is not None:
+            self.request_shutdown()
+        else:
+            # Inside a program that has started it, nothing else would close it. A start ends with an error.
+            self._begin_shutdown()
+            self._set_state(ServerState.CLOSED)
 
     def _close_when_idle(self) -> None:
         if self._engine is None or not self._engine.ready:
@@ -381,12 +412,12 @@ class Server:
         self._set_state(ServerState.CLOSED)
         watch = self._watch
         watch.stage = "what runs"
-        await engine.drain(watch.left())
+        await engine.drain(watch.time_left())
         try:
             await self._leave_lifespan()
         finally:
             watch.stage = "the connection to Redis"
-            is_running = await engine.give_back(watch.left())
+            is_running = await engine.give_back(watch.time_left())
             await engine.close()
             lived = self._clock.monotonic() - self._started_at
             self.events.emit(ServerEnded(self.id or "", engine.outcomes(), lived, engine.unwritten))

@@ -1,7 +1,7 @@
-"""Several workers under one supervisor, and answers for the probes of an orchestrator.
+"""Supervision of several workers, and health checks for an orchestrator's probes.
 
-`pyasynq worker --processes 4 --health-port 8080` is this. A program of your own that starts its workers by a
-command of its own does the same with these parts:
+`pyasynq worker --processes 4 --health-port 8080` uses this. A program of your own that starts its workers by
+its own command does the same with these parts:
 
     def command(socket: int) -> list[str]:
         return [sys.executable, "-m", "myapp.worker", str(socket)]
@@ -20,15 +20,17 @@ and in `myapp.worker`, before anything that takes time:
 from __future__ import annotations
 
 from pyasynq._engine.supervisor.health import Health, HealthSettings
-from pyasynq._engine.supervisor.link import WORKER_VARIABLE, SupervisorLink
+from pyasynq._engine.supervisor.link import WORKER_VARIABLE, MetricRow, SupervisorLink
 from pyasynq._engine.supervisor.reaper import leave_process_1
-from pyasynq._engine.supervisor.supervisor import Supervisor, SupervisorSettings
+from pyasynq._engine.supervisor.supervisor import MetricSink, Supervisor, SupervisorSettings
 from pyasynq._engine.supervisor.vitals import Vitals
 
 __all__ = [
     "WORKER_VARIABLE",
     "Health",
     "HealthSettings",
+    "MetricRow",
+    "MetricSink",
     "Supervisor",
     "SupervisorLink",
     "SupervisorSettings",

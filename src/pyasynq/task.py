@@ -1,4 +1,4 @@
-"""What users hand in and get back: tasks, their states, and what is known of them in Redis."""
+"""Tasks, their states, and their description in Redis, as users see them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyasynq._checks import new_name_of
+from pyasynq._checks import check_new_name
 from pyasynq._human_text import counted
 from pyasynq.errors._configuration import InvalidOptionError
 from pyasynq.options import EnqueueOptions, check_option_names
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TaskState(enum.StrEnum):
-    """Where a task is. The value is the word that Redis holds."""
+    """The state of a task. The value is the word in Redis."""
 
     ACTIVE = "active"
     PENDING = "pending"
@@ -35,9 +35,9 @@ class Task:
     """A piece of work: a type that names its handler, a payload, headers, and options of its own.
 
     Args:
-        type: the task's type, such as `"email:deliver"`; not blank, and of 1,000 bytes at most.
+        type: the task's type, such as `"email:deliver"`; not blank, at most 1,000 bytes.
         payload: bytes for the handler. None is Go's nil and differs from empty bytes only for uniqueness.
-        options: as in `EnqueueOptions`, headers among them; values are checked when the task is enqueued.
+        options: as in `EnqueueOptions`, including headers; values are checked when the task is enqueued.
 
     Raises:
         InvalidOptionError: for a blank type, or a payload that is not bytes.
@@ -53,10 +53,10 @@ class Task:
         **options: Unpack[EnqueueOptions],
     ) -> None:
         if payload is not None and not isinstance(payload, bytes):
-            # What was given may be as secret as a payload, so the error shows its type alone.
+            # The given value may be as secret as a payload, so the error shows only its type.
             raise InvalidOptionError("payload", payload.__class__, "must be bytes; encode text or JSON first")
         check_option_names(options)
-        self.type = new_name_of("type", type)
+        self.type = check_new_name("type", type)
         self.payload = payload
         self.options = options
 
@@ -70,8 +70,8 @@ class Task:
         return f"Task({self.type!r}, payload={size}, options={sorted(self.options)})"
 
 
-def checked_task(type: str, payload: bytes | None, options: EnqueueOptions) -> Task:  # noqa: A002 - as above
-    """Return a task of what has been checked, or of what stands in Redis, whoever wrote it."""
+def make_unchecked_task(type: str, payload: bytes | None, options: EnqueueOptions) -> Task:  # noqa: A002 - as above
+    """Make a task from checked values, or from stored ones of any origin, without checks."""
     task = Task.__new__(Task)
     task.type = type
     task.payload = payload
@@ -80,56 +80,58 @@ def checked_task(type: str, payload: bytes | None, options: EnqueueOptions) -> T
 
 
 class EnqueueStatus(enum.StrEnum):
-    """What became of one task that was to be enqueued."""
+    """The outcome of enqueueing one task."""
 
     ENQUEUED = "enqueued"
     REPLACED = "replaced"
-    """Another task holds the lock and waits, and has this payload now (`on_duplicate="replace_payload"`)."""
+    """Another task holds the lock and waits; it now has this payload (`on_duplicate="replace_payload"`)."""
     EXISTING = "existing"
-    """Another task holds the lock and stands for this one (`on_duplicate="return_existing"`)."""
+    """Another task is returned: it holds the lock (`on_duplicate="return_existing"`), or has the id of a task
+    that is to be enqueued once (`once_for`)."""
     IGNORED = "ignored"
-    """Another task holds the lock, and nothing was done (`on_duplicate="ignore"`)."""
+    """Nothing was done: another task holds the lock (`on_duplicate="ignore"`), or the task was enqueued
+    within its `once_for` and is gone."""
     CONFLICT = "conflict"
     """A task with this id exists."""
     DUPLICATE = "duplicate"
     """Another task holds the lock."""
     REFUSED = "refused"
-    """Invalid, or Redis said no; nothing was written."""
+    """Invalid, or refused by Redis; nothing was written."""
     UNKNOWN = "unknown"
     """The reply was lost: the task may or may not be in its queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptInfo:
-    """An attempt at a task that did not succeed. Times are aware."""
+    """An unsuccessful attempt at a task. Times are aware."""
 
     started_at: datetime | None
-    """None for one whose worker crashed: nobody lived to tell."""
+    """None if the worker crashed."""
     ended_at: datetime
-    """For one whose worker crashed, when that was found out."""
+    """If the worker crashed, the time when that was discovered."""
     server_id: str
-    """Which server ran it; `"unknown"` for a server in Go that crashed."""
+    """The server that ran it; `"unknown"` for a Go server that crashed."""
     outcome: str
     """`"retried"`, `"snoozed"`, `"archived"` or `"crashed"`."""
     error: str
-    """The beginning of its error, 200 bytes at most; empty for none."""
+    """The beginning of its error, at most 200 bytes; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
-    """How far a handler said it has come."""
+    """Progress as a handler reported it."""
 
     done: float
     total: float | None
-    """Of how much; None when it did not say."""
+    """The amount of which `done` is a part; None if not reported."""
     note: str
     at: datetime
-    """When it said so; the attempt that did may be over."""
+    """Time of the report; that attempt may be over."""
 
 
 @dataclass(frozen=True)
 class TaskInfo:
-    """What Redis knows of a task, at the time it was asked. Times are aware; None is "never" or "not set"."""
+    """A task as Redis has it, at the time of the query. Times are aware; None is "never" or "not set"."""
 
     id: str
     queue: str
@@ -149,26 +151,33 @@ class TaskInfo:
     completed_at: datetime | None = None
     result: bytes | None = field(default=None, repr=False)
     is_orphaned: bool = False
-    """Active, but its lease is over or missing."""
+    """Whether it is active without a valid lease."""
     lease_expires_at: datetime | None = None
-    """Until when an active task belongs to its worker; running workers prolong it."""
+    """When the lease of an active task ends; running workers renew it."""
     server_id: str = ""
-    """Which server runs an active task; empty for a server in Go, which does not write it down."""
+    """The server that runs an active task; empty for a Go server, which does not store it."""
     crashes: int = 0
-    """How many workers have died with it since it last ended by itself."""
+    """Number of workers that have died with it since it last ended by itself."""
     traceback: str = field(default="", repr=False)
-    """Of the last failure; empty for one in Go."""
+    """Traceback of the last failure; empty for one in Go."""
     attempts: tuple[AttemptInfo, ...] = ()
-    """The newest ten that did not succeed, oldest first; empty in lists. Servers in Go write none."""
+    """The newest ten unsuccessful attempts, oldest first; empty in lists. Go servers record none."""
     progress: TaskProgress | None = None
-    """What its handler said last, in this attempt or an earlier one."""
+    """The handler's last report, in this attempt or an earlier one."""
     in_state_since: datetime | None = None
-    """Pending, archived or completed since, last failed (retry), joined its group; None for other states."""
-    enqueue_status: EnqueueStatus = EnqueueStatus.ENQUEUED
-    """What became of the call that returned this.
+    """Time since when it is pending, archived or completed, failed last (retry), or joined its group.
 
-    Of `EXISTING` and `REPLACED` this is the task that holds the lock; of `IGNORED` it is the task as it was
-    given, which is not in Redis.
+    Else None.
+    """
+    expires_at: datetime | None = None
+    """When a completed task is deleted."""
+    unique_key: str = field(default="", repr=False)
+    """The key of the uniqueness lock that the task was enqueued with; another task may hold it by now."""
+    enqueue_status: EnqueueStatus = EnqueueStatus.ENQUEUED
+    """Outcome of the call that returned this.
+
+    For `EXISTING` and `REPLACED` this is the task that holds the lock; for `IGNORED` it is the given task,
+    which is not in Redis.
     """
 
     @property
@@ -178,44 +187,44 @@ class TaskInfo:
 
 
 class TaskEnd(enum.StrEnum):
-    """How a task ended, as far as Redis tells."""
+    """How a task ended, as far as Redis shows."""
 
     COMPLETED = "completed"
     """It succeeded and is kept until its retention ends."""
     ARCHIVED = "archived"
     """It failed for good, or was archived by hand."""
     DELETED = "deleted"
-    """It vanished before it could succeed, or sooner than its retention allows.
+    """It disappeared before it could succeed, or sooner than its retention allows.
 
-    Somebody deleted it, its handler revoked it, a cancellation deleted it, or its group became another task.
+    It was deleted by hand, its handler revoked it, a cancellation deleted it, or its group was aggregated.
     """
     GONE = "gone"
-    """It is not in Redis. Without retention that is what success leaves, and also what a deletion leaves."""
+    """It is not in Redis. Without retention, success and deletion look the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedTask:
-    """What is known of a task that has ended."""
+    """A task that has ended."""
 
     queue: str
     id: str
     end: TaskEnd
     info: TaskInfo | None
-    """The task as it is kept: completed with its result, or archived with its error. None for the others."""
+    """The kept task: completed with its result, or archived with its error. None for the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnqueueResult:
-    """One task's part of an `enqueue_many`, in the order of the input; true if its payload is to be run."""
+    """One task's result of an `enqueue_many`, in the order of the input; true if its payload will run."""
 
     status: EnqueueStatus
     task_id: str | None
-    """Of the task; of `EXISTING` and `REPLACED`, of the one that holds the lock."""
+    """Id of the task; for `EXISTING` and `REPLACED`, of the one that holds the lock."""
     queue: str | None
     error: PyasynqError | None = None
-    """Why nothing came of it, or it is not `durable`; None for what `on_duplicate` made of a duplicate."""
+    """Why it was not enqueued, or is not `durable`; None for the outcomes of `on_duplicate`."""
     holder: TaskInfo | None = None
-    """Of `EXISTING` and `REPLACED`, the task that holds the lock."""
+    """For `EXISTING` and `REPLACED`, the task that holds the lock."""
 
     def __bool__(self) -> bool:
         return self.status in {EnqueueStatus.ENQUEUED, EnqueueStatus.REPLACED}

@@ -1,1 +1,1 @@
-"""What stands behind `pyasynq.app`: typed tasks, their declarations, routes and clients."""
+"""Implementation of `pyasynq.app`: typed tasks, their declarations, routes and clients."""

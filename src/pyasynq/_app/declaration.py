@@ -7,18 +7,16 @@ import typing
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from pyasynq._checks import check_handler_rules
-from pyasynq._engine.handlers.routes import check_executor, is_coroutine_handler
+from pyasynq._app.providers import find_dependencies
+from pyasynq._call_shape import first_doc_line
+from pyasynq._engine.handlers.routes import NO_RULES, HandlerRules, is_coroutine_handler
 from pyasynq._payload import ArgumentsCodec, ResultCodec
 from pyasynq.errors import ConfigurationError
-from pyasynq.retry import retry_delay_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._engine.handlers.routes import Executor
-    from pyasynq.options import Duration
-    from pyasynq.retry import RetryDelay
+    from pyasynq._engine.handlers.middleware import Middleware
 
 
 class UnknownAnnotationError(ConfigurationError):
@@ -34,37 +32,28 @@ class Declaration:
     Args:
         function: the handler.
         name: the task type, or None for one made of module and function name.
-        retry_delay: the handler's own delay before retries, a function or constant, or None.
-        is_failure: the handler's own rule for errors that spend no retry, or None.
-        crash_limit: the handler's own limit of worker crashes, or None.
-        executor: "process" for a handler that runs in a child process, or None.
+        rules: the handler's own.
+        middleware: around this handler alone, the first one outermost.
 
     Raises:
         ConfigurationError: for a function that cannot be a handler; the message says why.
-        InvalidOptionError: for a delay, limit or executor that cannot be.
     """
 
     def __init__(
         self,
         function: Callable[..., Any],
         name: str | None,
-        *,
-        retry_delay: RetryDelay | Duration | None = None,
-        is_failure: Callable[[BaseException], bool] | None = None,
-        crash_limit: int | None = None,
-        executor: Executor | None = None,
+        rules: HandlerRules = NO_RULES,
+        middleware: tuple[Middleware, ...] = (),
     ) -> None:
         _check_callable(function)
         self.function = function
         self.type = _default_name(function) if name is None else name
-        self.retry_delay = None if retry_delay is None else retry_delay_of(retry_delay)
-        self.is_failure = is_failure
-        self.crash_limit = crash_limit
-        check_executor(self.owner, executor)
-        self.executor = executor
-        check_handler_rules(is_failure, crash_limit)
+        self.rules = rules
+        self.middleware = middleware
         self.is_coroutine = is_coroutine_handler(function)
         _check_kind(function, self.owner)
+        self.dependencies = find_dependencies(function)
         try:
             self.compile()
         except UnknownAnnotationError:
@@ -73,25 +62,30 @@ class Declaration:
 
     @property
     def owner(self) -> str:
-        """How errors name the handler."""
+        """Name of the handler in errors."""
         return f"task {self.type!r}"
 
     @property
     def place(self) -> str:
         """Where the function was defined, for errors that name two of them."""
-        function = _function_of(self.function)
+        function = _unwrap_partial(self.function)
         code = getattr(function, "__code__", None)
         name = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
         return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name
 
     @property
+    def summary(self) -> str:
+        """The first line of the handler's docstring; empty without one."""
+        return first_doc_line(self.function)
+
+    @property
     def arguments(self) -> ArgumentsCodec:
-        """Brings arguments to payloads and back. Raises what `compile` raises, at the first use."""
+        """Codec of the arguments. The first use raises what `compile` raises."""
         return self._codecs[0]
 
     @property
     def result(self) -> ResultCodec:
-        """Brings return values to results and back. Raises what `compile` raises, at the first use."""
+        """Codec of the return value. The first use raises what `compile` raises."""
         return self._codecs[1]
 
     def compile(self) -> None:
@@ -104,7 +98,7 @@ class Declaration:
 
     @cached_property
     def _codecs(self) -> tuple[ArgumentsCodec, ResultCodec]:
-        function = _function_of(self.function)
+        function = _unwrap_partial(self.function)
         annotated = function if inspect.isroutine(function) else type(function).__call__
         try:
             hints = typing.get_type_hints(annotated, include_extras=True)
@@ -119,7 +113,7 @@ class Declaration:
             ) from None
 
 
-def _function_of(function: Callable[..., Any]) -> Callable[..., Any]:
+def _unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, partial):
         function = function.func
     return function
@@ -156,7 +150,7 @@ def _check_callable(function: object) -> None:
 
 
 def _check_kind(function: Callable[..., Any], owner: str) -> None:
-    plain = _function_of(function)
+    plain = _unwrap_partial(function)
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
         raise ConfigurationError(
             f"{owner}: {plain.__qualname__} is a generator, and a handler has one result"

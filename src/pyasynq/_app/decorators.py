@@ -16,7 +16,7 @@ TypedTaskT = TypeVar("TypedTaskT", bound="TypedTask[..., Any]")
 
 
 class TaskDecorator(Protocol):
-    """What `@app.task(...)` with arguments applies to the function."""
+    """Decorator that `@app.task(...)` with arguments returns."""
 
     @overload
     def __call__(  # type: ignore[overload-overlap] # a coroutine function is also a function; the first match wins
@@ -28,7 +28,7 @@ class TaskDecorator(Protocol):
 
 
 class CronDecorator(Protocol):
-    """What `@app.cron(...)` applies to a typed task or to a function."""
+    """Decorator that `@app.cron(...)` returns, for a typed task or a function."""
 
     @overload
     def __call__(self, target: TypedTaskT, /) -> TypedTaskT: ...

@@ -1,26 +1,32 @@
-"""Handles: what waits for a task and reads its result, for coroutines and for threads."""
+"""Handles of enqueued tasks: they wait for the end and read the result, in coroutines and threads."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-from pyasynq._broker.waits.endings import error_of_missing
+from pyasynq._broker.waits.endings import build_missing_error
 from pyasynq.errors import PayloadDecodingError, ResultNotKeptError, TaskNotFoundError
 from pyasynq.task import EnqueueStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
+    from pyasynq import sync
     from pyasynq.errors import PyasynqError
+    from pyasynq.info import CancelResult
+    from pyasynq.inspector import Inspector
     from pyasynq.options import Duration
-    from pyasynq.task import FinishedTask, TaskInfo
+    from pyasynq.task import FinishedTask, TaskInfo, TaskProgress, TaskState
+
+    CancelOutcome: TypeAlias = Literal["retry", "archive", "delete"]
 
 _R_co = TypeVar("_R_co", covariant=True)
 
 
 class Waiting(Protocol):
-    """Who knows Redis: the app."""
+    """The part of the app that a handle asks about its task."""
 
     async def wait(self, queue: str, task_id: str, timeout: Duration | None = None) -> FinishedTask:
         """Wait for the end of a task."""
@@ -35,11 +41,21 @@ class Waiting(Protocol):
         """Wait for the result of a task, blocking."""
 
 
+class Acting(Waiting, Protocol):
+    """The app, as handles use it: it waits for tasks, and has inspectors that look and act."""
+
+    def _open_inspector(self) -> Inspector:
+        """Return the app's inspector."""
+
+    def _open_blocking_inspector(self) -> sync.Inspector:
+        """Return the app's blocking inspector."""
+
+
 class _Handle(Generic[_R_co]):
-    """Where a task is, and how its result is read."""
+    """Queue and id of a task, and the function that reads its result."""
 
     def __init__(
-        self, app: Waiting, queue: str, task_id: str, decode: Callable[[bytes | None], _R_co]
+        self, app: Acting, queue: str, task_id: str, decode: Callable[[bytes | None], _R_co]
     ) -> None:
         self._app = app
         self._decode = decode
@@ -67,7 +83,7 @@ class TaskHandle(_Handle[_R_co]):
     """
 
     async def wait(self, timeout: Duration | None = None) -> FinishedTask:
-        """Wait until the task has ended, whoever runs it; return how. See `Client.wait`."""
+        """Wait until the task has ended, in any worker, and return how it ended. See `Client.wait`."""
         return await self._app.wait(self.queue, self.id, timeout)
 
     async def result(self, timeout: Duration | None = None) -> _R_co:
@@ -83,6 +99,69 @@ class TaskHandle(_Handle[_R_co]):
             RedisError: Redis refuses us, or with a `timeout` of 0 cannot be reached.
         """
         return self._value(await self._app.result(self.queue, self.id, timeout))
+
+    async def info(self) -> TaskInfo:
+        """Return the task as Redis has it now; see `Inspector.task_info`.
+
+        Raises:
+            TaskNotFoundError: when it is gone, also after a success without `retention`.
+        """
+        return await self._inspector.task_info(self.queue, self.id)
+
+    async def state(self) -> TaskState:
+        """Return the task's state now. Raises what `info` raises."""
+        return (await self.info()).state
+
+    async def progress(self) -> TaskProgress | None:
+        """Return what its handler reported last; None for nothing. Raises what `info` raises."""
+        return (await self.info()).progress
+
+    async def cancel(self, outcome: CancelOutcome = "retry", *, wait: Duration = 0.0) -> CancelResult:
+        """Cancel the attempt that runs now, and return what is known of that; see `Inspector.cancel`.
+
+        A task that waits is left alone: `delete` removes it.
+
+        Args:
+            outcome: what to do with the task.
+            wait: how long to wait for the end of the attempt.
+
+        Raises:
+            TaskNotFoundError: when there is no such task.
+        """
+        [result] = await self._inspector.cancel(self.id, self.queue, outcome, wait=wait)
+        return result
+
+    async def delete(self) -> None:
+        """Delete the task, unless it is active; see `Inspector.delete_task`.
+
+        Raises:
+            TaskNotFoundError: when there is no such task.
+            TaskStateError: when it is active or on its way into an aggregate.
+        """
+        await self._inspector.delete_task(self.queue, self.id)
+
+    async def run_now(self) -> None:
+        """Put a task that waits, has failed or has succeeded at the end of its queue.
+
+        Raises:
+            TaskNotFoundError: when there is no such task.
+            TaskStateError: when it is active, pending, or on its way into an aggregate.
+        """
+        await self._inspector.run_task(self.queue, self.id)
+
+    async def reschedule(self, process_at: datetime) -> None:
+        """Set when a scheduled or retry task is due; an archived one becomes scheduled.
+
+        Raises:
+            TaskNotFoundError: when there is no such task.
+            TaskStateError: when it is in another state.
+            InvalidOptionError: for a time without a zone.
+        """
+        await self._inspector.update_process_at(self.queue, self.id, process_at)
+
+    @property
+    def _inspector(self) -> Inspector:
+        return self._app._open_inspector()  # noqa: SLF001 - of the app, which makes handles
 
 
 class BlockingTaskHandle(_Handle[_R_co]):
@@ -101,24 +180,57 @@ class BlockingTaskHandle(_Handle[_R_co]):
         """Wait for what the handler returned, blocking this thread; raises what `TaskHandle.result` does."""
         return self._value(self._app.result_sync(self.queue, self.id, timeout))
 
+    def info(self) -> TaskInfo:
+        """Return the task as Redis has it now; see `TaskHandle.info`."""
+        return self._inspector.task_info(self.queue, self.id)
+
+    def state(self) -> TaskState:
+        """Return the task's state now."""
+        return self.info().state
+
+    def progress(self) -> TaskProgress | None:
+        """Return what its handler reported last; None for nothing."""
+        return self.info().progress
+
+    def cancel(self, outcome: CancelOutcome = "retry", *, wait: Duration = 0.0) -> CancelResult:
+        """Cancel the attempt that runs now; see `TaskHandle.cancel`."""
+        [result] = self._inspector.cancel(self.id, self.queue, outcome, wait=wait)
+        return result
+
+    def delete(self) -> None:
+        """Delete the task, unless it is active; see `TaskHandle.delete`."""
+        self._inspector.delete_task(self.queue, self.id)
+
+    def run_now(self) -> None:
+        """Put the task at the end of its queue; see `TaskHandle.run_now`."""
+        self._inspector.run_task(self.queue, self.id)
+
+    def reschedule(self, process_at: datetime) -> None:
+        """Set when the task is due; see `TaskHandle.reschedule`."""
+        self._inspector.update_process_at(self.queue, self.id, process_at)
+
+    @property
+    def _inspector(self) -> sync.Inspector:
+        return self._app._open_blocking_inspector()  # noqa: SLF001 - of the app, which makes handles
+
 
 class _Enqueued:
-    """What is known of a task because it has been enqueued here."""
+    """Description of a task that this process has enqueued."""
 
     def __init__(self, info: TaskInfo) -> None:
-        self.info = info
-        """The task as it was written."""
-        self._enqueued = time.monotonic()
+        self.enqueued = info
+        """The task as it was written; `info()` returns it as it is now."""
+        self._enqueued_at = time.monotonic()
 
     def _why_missing(self, error: TaskNotFoundError) -> PyasynqError:
-        seconds = time.monotonic() - self._enqueued
-        info = self.info
+        seconds = time.monotonic() - self._enqueued_at
+        info = self.enqueued
         if info.enqueue_status is EnqueueStatus.IGNORED:
             return error
-        return error_of_missing(info.queue, info.id, info.retention.total_seconds(), seconds)
+        return build_missing_error(info.queue, info.id, info.retention.total_seconds(), seconds)
 
     def __repr__(self) -> str:
-        info = self.info
+        info = self.enqueued
         return (
             f"<{type(self).__name__} {info.id} of {info.type!r} in queue {info.queue!r}, {info.state.value}>"
         )
@@ -128,10 +240,10 @@ class EnqueuedTask(_Enqueued, TaskHandle[_R_co]):
     """The handle of a call that has just been enqueued.
 
     Attributes:
-        info: the task as it was written.
+        enqueued: the task as it was written; `info()` returns it as it is now.
     """
 
-    def __init__(self, app: Waiting, info: TaskInfo, decode: Callable[[bytes | None], _R_co]) -> None:
+    def __init__(self, app: Acting, info: TaskInfo, decode: Callable[[bytes | None], _R_co]) -> None:
         TaskHandle.__init__(self, app, info.queue, info.id, decode)
         _Enqueued.__init__(self, info)
 
@@ -147,10 +259,10 @@ class BlockingEnqueuedTask(_Enqueued, BlockingTaskHandle[_R_co]):
     """The handle of a call that has just been enqueued, for threads.
 
     Attributes:
-        info: the task as it was written.
+        enqueued: the task as it was written; `info()` returns it as it is now.
     """
 
-    def __init__(self, app: Waiting, info: TaskInfo, decode: Callable[[bytes | None], _R_co]) -> None:
+    def __init__(self, app: Acting, info: TaskInfo, decode: Callable[[bytes | None], _R_co]) -> None:
         BlockingTaskHandle.__init__(self, app, info.queue, info.id, decode)
         _Enqueued.__init__(self, info)
 

@@ -1,4 +1,4 @@
-"""Names that other task queues have for enqueueing, and what to write here instead."""
+"""Names of other task queues' methods, such as `delay`, and our replacements, for error messages."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Final
 
 _ENQUEUE: Final = "write `await {name}.enqueue(...)`, or `{name}.enqueue_sync(...)` in blocking code"
 _WITH_OPTIONS: Final = (
-    "write `await {name}.options(delay=...).enqueue(...)`, or `.enqueue_sync(...)` in blocking code"
+    "write `await {name}.options(process_in=...).enqueue(...)`, or `.enqueue_sync(...)` in blocking code"
 )
 _TASK: Final = "write `{name}.task(...)`, which `app.enqueue_many` and `app.schedule` take"
-_OPTIONS: Final = "write `{name}.options(queue=..., delay=...)`"
+_OPTIONS: Final = "write `{name}.options(queue=..., process_in=...)`"
 _ELSEWHERE: Final = {
     "delay": _ENQUEUE,
     "send": _ENQUEUE,
@@ -31,7 +31,7 @@ _ELSEWHERE: Final = {
 
 
 def our_word(task: object, attribute: str) -> str:
-    """Return what to write instead, as the end of an error message; empty for any other attribute."""
+    """Return the replacement, as the end of an error message; empty for any other attribute."""
     remedy = _ELSEWHERE.get(attribute)
     name = vars(task).get("__name__") or "task"
     return f": {remedy.format(name=name)}" if remedy else ""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyasynq._app.providers import Providers
 from pyasynq._app.routes import route_of
 from pyasynq._app.typed_task import CoroutineTask, PlainTask
-from pyasynq._engine.handlers.group_routes import declared
+from pyasynq._engine.handlers.group_routes import declare_aggregator
 from pyasynq._engine.handlers.middleware import check_middleware, missing_route, wrap_route
 from pyasynq.errors import ConfigurationError
 from pyasynq.options import DEFAULT_QUEUE
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.handlers.routes import Route
     from pyasynq.config import GroupAggregator, GroupRule
     from pyasynq.options import EnqueueOptions
+    from pyasynq.task_types import TaskTypeInfo
 
 
 class Registry:
@@ -28,6 +30,7 @@ class Registry:
 
     Attributes:
         tasks: the typed tasks by type, in the order of their declaration.
+        providers: make the dependencies of handlers in this process.
         aggregators: the functions that aggregate groups, by the groups' names.
     """
 
@@ -37,6 +40,7 @@ class Registry:
         self._declarations: dict[str, Declaration] = {}
         self._routes: dict[str, Route] = {}
         self.aggregators: dict[str, DeclaredAggregator] = {}
+        self.providers = Providers()
         for one in middleware:
             self.use(one)
 
@@ -68,7 +72,7 @@ class Registry:
         """
         if pattern in self.aggregators:
             raise ConfigurationError(f"groups {pattern!r} have an aggregator already; they have one")
-        self.aggregators[pattern] = declared(pattern, function, rule, max_payload)
+        self.aggregators[pattern] = declare_aggregator(pattern, function, rule, max_payload)
 
     def use(self, middleware: Middleware) -> None:
         """Add middleware inside the others.
@@ -81,7 +85,7 @@ class Registry:
         self._routes.clear()
 
     def compile(self) -> None:
-        """Finish declarations whose annotations named what their modules defined only later.
+        """Compile declarations whose annotations used names that were not defined yet.
 
         Raises:
             ConfigurationError: for an annotation that cannot be resolved or carried.
@@ -103,13 +107,21 @@ class Registry:
             if declaration is None:
                 return wrap_route(missing_route(self.types), self._middleware) if self._middleware else None
             route = self._routes[task_type] = wrap_route(
-                route_of(declaration, self.tasks[task_type].program()), self._middleware
+                route_of(declaration, self.providers, self.tasks[task_type].program()),
+                (*self._middleware, *declaration.middleware),
             )
         return route
 
     def types(self) -> tuple[str, ...]:
         """Return the types of all tasks."""
         return tuple(self._declarations)
+
+    def describe_types(self, version: str) -> list[TaskTypeInfo]:
+        """Return a description of each task."""
+        from pyasynq._app.descriptions import describe_task  # noqa: PLC0415 - programs that only enqueue start faster
+
+        tasks = self.tasks.values()
+        return [describe_task(one, self._declarations[one.type].summary, version) for one in tasks]
 
     def routes(self) -> list[Route]:
         """Return the routes of all tasks."""

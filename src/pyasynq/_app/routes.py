@@ -1,21 +1,24 @@
-"""From a declaration to what the engine calls: decode the payload, run the handler, encode the result."""
+"""Routes of declared handlers: decode the payload, run the handler, encode the result."""
 
 from __future__ import annotations
 
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyasynq._engine.handlers.routes import Route, awaited, drop_result
+from pyasynq._engine.handlers.routes import Route, await_fully, drop_result
+from pyasynq._engine.handlers.threads import current_threads
 from pyasynq.context import current_task
-from pyasynq.control import control_of
+from pyasynq.control import find_control
 from pyasynq.errors import PayloadEncodingError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyasynq._app.declaration import Declaration
+    from pyasynq._app.providers import Providers
     from pyasynq._engine.executor.order import Program
     from pyasynq._engine.handlers.routes import HandlerReturn
     from pyasynq.task import Task
@@ -23,17 +26,18 @@ if TYPE_CHECKING:
 _Watch: TypeAlias = "Callable[[object], object]"
 
 watch_result: ContextVar[_Watch] = ContextVar("pyasynq.watch_result")
-"""Told what the handler that runs here has returned, unless that is None; for tests."""
+"""Function that receives the return value of the handler in this context, unless it is None; for tests."""
 
 
-def route_of(declaration: Declaration, program: Program | None = None) -> Route:
-    """Return how tasks of this declaration are run, without middleware.
+def route_of(declaration: Declaration, providers: Providers, program: Program | None = None) -> Route:
+    """Return the route of a declaration, without middleware.
 
     Args:
         declaration: the task.
+        providers: make its dependencies.
         program: what child processes run for it; without it they are run in this process.
     """
-    here = _route_here(declaration)
+    here = _route_here(declaration, providers)
     if program is None:
         return here
     from pyasynq._engine.executor.pool import in_child  # noqa: PLC0415 - few tasks need it
@@ -41,15 +45,11 @@ def route_of(declaration: Declaration, program: Program | None = None) -> Route:
     return replace(here, call=in_child(program, here), plain=False, program=program)
 
 
-def _route_here(declaration: Declaration) -> Route:
+def _route_here(declaration: Declaration, providers: Providers) -> Route:
+    if declaration.dependencies:
+        return Route(_injected_call(declaration, providers), plain=False, rules=declaration.rules)
     call = _coroutine_call(declaration) if declaration.is_coroutine else _plain_call(declaration)
-    return Route(
-        call,
-        plain=not declaration.is_coroutine,
-        retry_delay=declaration.retry_delay,
-        is_failure=declaration.is_failure,
-        crash_limit=declaration.crash_limit,
-    )
+    return Route(call, plain=not declaration.is_coroutine, rules=declaration.rules)
 
 
 def _coroutine_call(declaration: Declaration) -> Callable[[Task], Awaitable[HandlerReturn]]:
@@ -61,7 +61,28 @@ def _coroutine_call(declaration: Declaration) -> Callable[[Task], Awaitable[Hand
         if result is None:
             return None
         if isawaitable(result):
-            result = await awaited(result)
+            result = await await_fully(result)
+        return _result(declaration, result, watch_result.get(None))
+
+    return call
+
+
+def _injected_call(
+    declaration: Declaration, providers: Providers
+) -> Callable[[Task], Awaitable[HandlerReturn]]:
+    """Return a call that makes the dependencies of each attempt; a plain handler still runs in a thread."""
+    function, wanted = declaration.function, declaration.dependencies
+    decode = declaration.arguments.decode
+
+    async def call(task: Task) -> HandlerReturn:
+        arguments = decode(task.payload or b"")
+        async with providers.for_attempt(wanted) as made:
+            if declaration.is_coroutine:
+                result = await function(**arguments, **made)
+            else:
+                result = await current_threads.get().call(partial(function, **arguments, **made))
+            if isawaitable(result):
+                result = await await_fully(result)
         return _result(declaration, result, watch_result.get(None))
 
     return call
@@ -75,7 +96,7 @@ def _plain_call(declaration: Declaration) -> Callable[[Task], Awaitable[HandlerR
         result = function(**decode(task.payload or b""))
         if result is None:
             return None
-        # Read here: the loop, where an awaitable is awaited, does not have the context of this thread.
+        # Read here: the loop, where an awaitable is await_fully, does not have the context of this thread.
         watch = watch_result.get(None)
         if isawaitable(result):
             return _later_result(declaration, result, watch)
@@ -86,13 +107,13 @@ def _plain_call(declaration: Declaration) -> Callable[[Task], Awaitable[HandlerR
 
 async def _later_result(declaration: Declaration, result: object, watch: _Watch | None) -> HandlerReturn:
     """Await what a plain wrapper around a coroutine function has returned; return its result."""
-    return _result(declaration, await awaited(result), watch)
+    return _result(declaration, await await_fully(result), watch)
 
 
 def _result(declaration: Declaration, value: object, watch: _Watch | None) -> HandlerReturn:
     if value is None:
         return None
-    if wish := control_of(value):
+    if wish := find_control(value):
         return wish
     if watch is not None:
         watch(value)

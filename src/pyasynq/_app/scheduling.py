@@ -1,9 +1,9 @@
-"""The scheduling side of an app: what is declared to be enqueued periodically."""
+"""Declared schedules of an app, and the scheduler that enqueues them periodically."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._app.declaration import UnknownAnnotationError
@@ -33,7 +33,7 @@ class DeclaredSchedule:
     """A task and the expression that says when it is enqueued.
 
     Attributes:
-        make_task: makes the task; its arguments may not be known to be right before all modules are there.
+        make_task: makes the task; its arguments are checked only after all modules are imported.
         options: those that the task will have.
     """
 
@@ -73,7 +73,7 @@ def schedule_handler(spec: str, task: TypedTask[..., Any], misfire: Misfire) -> 
 
 
 class Scheduling(Sending):
-    """What an app enqueues periodically, and the schedulers that do it."""
+    """The schedules of an app, and the schedulers that fire them."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class Scheduling(Sending):
 
         Raises:
             CronError: for an expression that cannot be read.
-            UnknownOptionError, InvalidOptionError: for wrong options, and for what is no task.
+            UnknownOptionError, InvalidOptionError: for wrong options, and for a value that is not a task.
         """
         task = with_options(task, options)
         resolve_options(task.options)
@@ -157,8 +157,17 @@ class Scheduling(Sending):
         check_unattended(task.options)
         self._schedules.append(schedule_task(spec, task, misfire))
 
-    def scheduler(self) -> Scheduler:
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Names of the queues that the tasks go to."""
+        raise NotImplementedError
+
+    def scheduler(self, *, forward: bool = False) -> Scheduler:
         """Return a scheduler with everything that `cron` and `schedule` declared, not started.
+
+        Args:
+            forward: also move due tasks of the app's queues to pending, as
+                `SchedulerConfig(forward_queues=...)`.
 
         Raises:
             ConfigurationError: when there is no Redis URL, or as `load` does.
@@ -167,22 +176,26 @@ class Scheduling(Sending):
         from pyasynq.scheduler import Scheduler  # noqa: PLC0415 - programs that only enqueue start faster
 
         self.load()
-        scheduler = Scheduler(
-            self.url, self._scheduler_config, middleware=self._client_middleware, clock=self._clock
-        )
+        config = self._scheduler_config
+        if forward:
+            config = replace(config, forward_queues=tuple({*config.forward_queues, *self.queues}))
+        scheduler = Scheduler(self.url, config, middleware=self._client_middleware, clock=self._clock)
         for schedule in self._schedules:
             schedule.register(scheduler)
         return scheduler
 
-    def run_scheduler(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> int:
+    def run_scheduler(
+        self, *, forward: bool = False, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    ) -> int:
         """Be the scheduler of this process until a signal says stop, and return the exit code.
 
         `raise SystemExit(app.run_scheduler())` is what `pyasynq scheduler` does. Any number may run.
 
         Args:
+            forward: as for `scheduler`.
             loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
 
         Raises:
             ConfigurationError: when there is no Redis URL, or as `load` does.
         """
-        return self.scheduler().run_forever(loop_factory=loop_factory)
+        return self.scheduler(forward=forward).run_forever(loop_factory=loop_factory)

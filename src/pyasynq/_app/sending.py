@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pyasynq._app.client_middleware import blocking_middleware
 from pyasynq._app.handles import BlockingTaskHandle, TaskHandle
 from pyasynq._call_shape import check_client_middleware
-from pyasynq._checks import check_max_bytes, checked_name, positive_seconds_of
+from pyasynq._checks import check_max_bytes, check_name, parse_positive_seconds
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq._redis.clients import url_of
+from pyasynq._redis.clients import read_source_url
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.client import Client
 from pyasynq.errors import ConfigurationError
@@ -29,17 +29,18 @@ if TYPE_CHECKING:
     from pyasynq._clock import Clock
     from pyasynq._redis.clients import RedisSource
     from pyasynq.client import ClientMiddleware
+    from pyasynq.inspector import Inspector
     from pyasynq.options import Duration, EnqueueOptions
     from pyasynq.task import EnqueueResult, FinishedTask, Task, TaskInfo
 
 _C = TypeVar("_C", bound="ClientMiddleware")
 
 REDIS_URL_VARIABLE = "PYASYNQ_REDIS_URL"
-"""Where an app without a URL finds one, at its first connection."""
+"""Environment variable with the URL of an app that was given none; read at the first connection."""
 
 
 class Destination(Protocol):
-    """Where and when an app works while it is under test."""
+    """Redis and clock of an app under test."""
 
     url: str
     clock: Clock
@@ -52,7 +53,7 @@ class Destination(Protocol):
 
 
 class Sending:
-    """What an app can do without a worker. Each client is opened when it is first used."""
+    """Methods of an app that enqueue tasks and wait for them. Each client is opened at its first use."""
 
     def __init__(
         self,
@@ -63,17 +64,19 @@ class Sending:
         timeout: Duration,
         publish_events: bool | int,
     ) -> None:
-        self._url = None if url is None else _checked(url)
+        self._url = None if url is None else _read_checked_url(url)
         self._client_middleware = list(client_middleware)
         for one in self._client_middleware:
             check_client_middleware(one)
         check_max_bytes("max_payload", max_payload)
         self._max_payload = max_payload
-        self._timeout = positive_seconds_of("timeout", timeout)
+        self._timeout = parse_positive_seconds("timeout", timeout)
         events_kept("publish_events", publish_events)
         self._publish_events = publish_events
         self._client: Client | None = None
         self._blocking_client: sync.Client | None = None
+        self._inspector: Inspector | None = None
+        self._blocking_inspector: sync.Inspector | None = None
         self._opening = threading.RLock()  # a signal handler may enqueue while its thread is in there
         self._destination: Destination | None = None
 
@@ -98,15 +101,15 @@ class Sending:
 
     @url.setter
     def url(self, url: RedisSource) -> None:
-        self._url = _checked(url)
+        self._url = _read_checked_url(url)
 
     @property
     def _clock(self) -> Clock:
         return SYSTEM_CLOCK if self._destination is None else self._destination.clock
 
     @contextmanager
-    def _redirected(self, destination: Destination) -> Iterator[None]:
-        """Work there, and then, within the block. Connections from before are closed."""
+    def _redirect(self, destination: Destination) -> Iterator[None]:
+        """Use another Redis and clock within the block. Earlier connections are closed."""
         if self._destination is not None:
             raise ConfigurationError(f"{self!r} is in use by a test kit already; an app has one at a time")
         self._let_go()
@@ -122,7 +125,10 @@ class Sending:
         self.close_sync()
         client, self._client = self._client, None
         if client is not None:
-            client._abandon()  # noqa: SLF001 - only whoever made a client may cut it off
+            client._abandon()  # noqa: SLF001 - the maker of a client may cut it off
+        inspector, self._inspector = self._inspector, None
+        if inspector is not None:
+            inspector._driver.abandon()  # noqa: SLF001 - as above
 
     @property
     def address(self) -> str:
@@ -211,16 +217,40 @@ class Sending:
         Raises:
             InvalidOptionError: for a blank id or queue.
         """
-        return TaskHandle(self, checked_name("queue", queue), checked_name("task_id", task_id), _as_stored)
+        return TaskHandle(self, check_name("queue", queue), check_name("task_id", task_id), _as_stored)
 
     def handle_sync(self, task_id: str, queue: str = DEFAULT_QUEUE) -> BlockingTaskHandle[bytes | None]:
         """Return a handle that waits by blocking its thread; otherwise as `handle`."""
         return BlockingTaskHandle(
-            self, checked_name("queue", queue), checked_name("task_id", task_id), _as_stored
+            self, check_name("queue", queue), check_name("task_id", task_id), _as_stored
         )
 
+    def inspector(self) -> Inspector:
+        """Return an inspector of the app's Redis: `async with app.inspector() as inspector`."""
+        from pyasynq.inspector import Inspector  # noqa: PLC0415 - programs that only enqueue start faster
+
+        return Inspector(self.url, clock=self._clock, timeout=self._timeout)
+
+    def inspector_sync(self) -> sync.Inspector:
+        """Return a blocking inspector of the app's Redis: `with app.inspector_sync() as inspector`."""
+        from pyasynq import sync  # noqa: PLC0415 - programs that only enqueue start faster
+
+        return sync.Inspector(self.url, clock=self._clock, timeout=self._timeout)
+
+    def _open_inspector(self) -> Inspector:
+        if self._inspector is None:
+            self._inspector = self.inspector()
+        return self._inspector
+
+    def _open_blocking_inspector(self) -> sync.Inspector:
+        with self._opening:
+            if self._blocking_inspector is None:
+                self._blocking_inspector = self.inspector_sync()
+                atexit.register(self.close_sync)
+            return self._blocking_inspector
+
     async def ping(self) -> None:
-        """Ask Redis for a sign of life.
+        """Check that Redis answers (PING).
 
         Raises:
             RedisError: when it cannot be reached within the time-out, or refuses.
@@ -228,7 +258,7 @@ class Sending:
         await self._open().ping()
 
     def ping_sync(self) -> None:
-        """Ask Redis for a sign of life, blocking this thread. Raises what `ping` raises."""
+        """Check that Redis answers, blocking this thread. Raises what `ping` raises."""
         self._open_blocking().ping()
 
     async def close(self) -> None:
@@ -237,14 +267,19 @@ class Sending:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
+        inspector, self._inspector = self._inspector, None
+        if inspector is not None:
+            await inspector.close()
 
     def close_sync(self) -> None:
         """Close the connections that the blocking methods opened."""
         with self._opening:
             client, self._blocking_client = self._blocking_client, None
-        if client is not None:
-            atexit.unregister(self.close_sync)
-            client.close()
+            inspector, self._blocking_inspector = self._blocking_inspector, None
+        for one in (client, inspector):
+            if one is not None:
+                atexit.unregister(self.close_sync)
+                one.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -289,7 +324,7 @@ class Sending:
             return opened
 
     def _keep_blocking(self, client: sync.Client) -> sync.Client:
-        """Keep a new client, unless a signal handler has opened one meanwhile; return what is kept."""
+        """Keep a new client, unless a signal handler has opened one meanwhile; return the kept one."""
         if self._blocking_client is None:
             self._blocking_client = client
             # Scripts and web processes that only enqueue have no place where they would close it.
@@ -303,8 +338,8 @@ def _make_blocking_client(url: str, settings: dict[str, Any]) -> sync.Client:
     return Client(url, **settings)
 
 
-def _checked(source: RedisSource) -> str:
-    url = url_of(source)
+def _read_checked_url(source: RedisSource) -> str:
+    url = read_source_url(source)
     parse_redis_url(url)
     return url
 

@@ -1,4 +1,4 @@
-"""Typed tasks: what `@app.task` makes of a function."""
+"""Typed tasks: the objects that `@app.task` returns."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from collections.abc import AsyncIterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from pyasynq._app.handles import (
+    Acting,
     BlockingEnqueuedTask,
     BlockingTaskHandle,
     EnqueuedTask,
     TaskHandle,
-    Waiting,
 )
 from pyasynq._app.other_libraries import our_word
 from pyasynq._app.routes import route_of
-from pyasynq._broker.enqueueing.chunks import check_on_error, checked_results
-from pyasynq._checks import checked_name
+from pyasynq._broker.enqueueing.chunks import check_on_error, check_results
+from pyasynq._checks import check_name
 from pyasynq._engine.executor.order import Program
+from pyasynq.callbacks import CALLBACK_ARGUMENTS, Callback
 from pyasynq.errors import ArgumentsError, ConfigurationError, describe_value
-from pyasynq.options import DEFAULT_QUEUE, merge_options, resolve_options
-from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, checked_task
+from pyasynq.options import DEFAULT_QUEUE, DEFAULT_TIMEOUT_SECONDS, merge_options, resolve_options
+from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, make_unchecked_task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -28,22 +29,28 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from pyasynq._app.declaration import Declaration
+    from pyasynq._app.providers import Providers
     from pyasynq._broker.enqueueing.chunks import OnError
     from pyasynq._engine.handlers.routes import Route
+    from pyasynq.dependencies import Dependency
     from pyasynq.options import EnqueueOptions
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class Sender(Waiting, Protocol):
-    """Where typed tasks go: the app."""
+class Sender(Acting, Protocol):
+    """The app, as typed tasks use it to enqueue."""
 
     url: str
-    """Where Redis is; reading it raises `ConfigurationError` when nobody has said so."""
+    """Redis' URL; reading it raises `ConfigurationError` if none is configured."""
 
     def lifetime(self) -> AbstractAsyncContextManager[Any]:
-        """Return what is entered before tasks are run in a process, and left after the last of them."""
+        """Return the context manager that surrounds all tasks of a process."""
+
+    @property
+    def providers(self) -> Providers:
+        """What makes the dependencies of handlers."""
 
     async def enqueue(self, task: Task) -> TaskInfo:
         """Enqueue one task."""
@@ -63,8 +70,8 @@ class Sender(Waiting, Protocol):
 class TypedTask(Generic[_P, _R]):
     """A handler that can be enqueued by its own arguments, checked by type checkers and at run time.
 
-    Made by `@app.task`. Calling it runs the handler here and now, which is how to test it. `_R` is its
-    result: what the handler returns, without `Snooze` and its like, which a call hands out as they are.
+    Made by `@app.task`. Calling it runs the handler directly, for tests. `_R` is the
+    result: the handler's return type without control values such as `Snooze`.
 
     Attributes:
         type: the task's type, by which workers find the handler.
@@ -82,6 +89,37 @@ class TypedTask(Generic[_P, _R]):
         """The options that tasks made from here have."""
         return self._options
 
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema (draft 2020-12) of the task's payload, for forms and for other languages.
+
+        Raises:
+            ConfigurationError: for an annotation that names what its module does not define.
+        """
+        return self._declaration.arguments.schema(self.type, self._declaration.summary)
+
+    def as_callback(self) -> Callback:
+        """Return what `on_finished=` of another task enqueues: this task, with its declared options.
+
+        Raises:
+            ConfigurationError: for a task that does not take `id`, `type`, `outcome` and `error`, all text.
+        """
+        try:
+            self._declaration.arguments.encode((), dict.fromkeys(CALLBACK_ARGUMENTS, ""))
+        except ArgumentsError as error:
+            raise ConfigurationError(
+                f"task {self.type!r} cannot be told of the end of another one: it must take "
+                f"(id: str, type: str, outcome: str, error: str), and no other argument without a default: "
+                f"{error}"
+            ) from None
+        options = resolve_options(self._options)
+        return Callback(
+            self.type,
+            options.queue,
+            max_retry=options.max_retry,
+            timeout=options.timeout or DEFAULT_TIMEOUT_SECONDS,
+            retention=options.retention,
+        )
+
     def options(self, **options: Unpack[EnqueueOptions]) -> Self:
         """Return a copy whose tasks have these options; they win over those of the declaration.
 
@@ -91,6 +129,21 @@ class TypedTask(Generic[_P, _R]):
         """
         resolve_options(options)
         return type(self)(self._sender, self._declaration, merge_options(self._options, options))
+
+    def with_options(self, **options: Unpack[EnqueueOptions]) -> Self:
+        """Return a copy whose tasks have these options too: `options` under the name of its kin."""
+        return self.options(**options)
+
+    def with_headers(self, headers: Mapping[str, str] | None = None, /, **more: str) -> Self:
+        """Return a copy whose tasks have these headers besides those that they had.
+
+        A name of its own wins over an earlier one: `deliver.with_headers(tenant="acme")`, or a mapping for
+        names that are not identifiers.
+
+        Raises:
+            InvalidOptionError: for headers that are not text, or too large.
+        """
+        return self.options(headers={**(headers or {}), **more})
 
     def task(self, *args: _P.args, **kwargs: _P.kwargs) -> Task:
         """Return a `Task` of this call: for `app.enqueue_many`, schedulers and clients. Nothing is sent.
@@ -102,7 +155,9 @@ class TypedTask(Generic[_P, _R]):
         return self._task(args, kwargs)
 
     def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Task:
-        return checked_task(self.type, self._declaration.arguments.encode(args, kwargs), self._options.copy())
+        return make_unchecked_task(
+            self.type, self._declaration.arguments.encode(args, kwargs), self._options.copy()
+        )
 
     async def enqueue(self, *args: _P.args, **kwargs: _P.kwargs) -> EnqueuedTask[_R]:
         """Enqueue a call of the handler.
@@ -114,7 +169,7 @@ class TypedTask(Generic[_P, _R]):
             PayloadEncodingError: for an argument that JSON cannot carry; it names the argument.
             TaskIDConflictError: when a task with the given `task_id` exists.
             DuplicateTaskError: when an equal `unique` task is unfinished, unless `on_duplicate` says
-                otherwise; `handle.info.enqueue_status` tells then what became of this call.
+                otherwise; `handle.enqueued.enqueue_status` then tells what this call did.
             RedisError: when Redis cannot be reached within the time-out, or refuses.
         """
         info = await self._sender.enqueue(self._task(args, kwargs))
@@ -137,17 +192,17 @@ class TypedTask(Generic[_P, _R]):
         Raises:
             InvalidOptionError: for a blank id or queue.
         """
-        return TaskHandle(self._sender, self._queue(queue), checked_name("task_id", task_id), self._decode)
+        return TaskHandle(self._sender, self._queue(queue), check_name("task_id", task_id), self._decode)
 
     def handle_sync(self, task_id: str, *, queue: str | None = None) -> BlockingTaskHandle[_R]:
         """Return a handle that waits by blocking its thread; otherwise as `handle`."""
         return BlockingTaskHandle(
-            self._sender, self._queue(queue), checked_name("task_id", task_id), self._decode
+            self._sender, self._queue(queue), check_name("task_id", task_id), self._decode
         )
 
     def program(self) -> Program | None:
-        """Return what child processes run for tasks of this type; None when they run in the worker."""
-        if self._declaration.executor is None:
+        """Return the program of child processes for tasks of this type; None if they run in the worker."""
+        if self._declaration.rules.executor is None:
             return None
         declaration = self._declaration
         return Program(declaration.owner, declaration.function, self._stands_at, self._settings)
@@ -162,17 +217,22 @@ class TypedTask(Generic[_P, _R]):
             return {}  # the server was given a URL of its own, and the app has none
 
     def hosted_route(self, settings: Mapping[str, Any]) -> Route:
-        """Return how tasks are run in this process, a worker's child. Worker and child have one Redis."""
+        """Return the route in this child process of a worker. Worker and child use the same Redis."""
         if "url" in settings:
             self._sender.url = settings["url"]
-        return route_of(self._declaration)
+        return route_of(self._declaration, self._sender.providers)
 
     def hosted_lifespan(self) -> tuple[object, AbstractAsyncContextManager[Any]]:
         """Return the app, and a new lifespan of it."""
         return self._sender, self._sender.lifetime()
 
+    def _wanted(self, given: Mapping[str, object]) -> Mapping[str, Dependency]:
+        """Return the dependencies that a call by hand does not give."""
+        dependencies = self._declaration.dependencies
+        return dependencies and {name: one for name, one in dependencies.items() if name not in given}
+
     def _queue(self, queue: str | None) -> str:
-        return checked_name("queue", self._options.get("queue", DEFAULT_QUEUE) if queue is None else queue)
+        return check_name("queue", self._options.get("queue", DEFAULT_QUEUE) if queue is None else queue)
 
     def _decode(self, data: bytes | None) -> _R:
         # What returns None stores nothing.
@@ -201,7 +261,7 @@ class TypedTask(Generic[_P, _R]):
             results = await self._sender.enqueue_many(self._tasks_async(calls, refused), on_error="return")
         else:
             results = await self._sender.enqueue_many(self._tasks(calls, refused), on_error="return")
-        return checked_results(_merge(results, refused), on_error)
+        return check_results(_merge(results, refused), on_error)
 
     def enqueue_many_sync(
         self, calls: Iterable[Mapping[str, Any]], *, on_error: OnError = "raise"
@@ -211,7 +271,7 @@ class TypedTask(Generic[_P, _R]):
         check_on_error(on_error)
         refused: dict[int, EnqueueResult] = {}
         results = self._sender.enqueue_many_sync(self._tasks(calls, refused), on_error="return")
-        return checked_results(_merge(results, refused), on_error)
+        return check_results(_merge(results, refused), on_error)
 
     def _tasks(self, calls: Iterable[Mapping[str, Any]], refused: dict[int, EnqueueResult]) -> Iterator[Task]:
         for position, arguments in enumerate(calls):
@@ -266,18 +326,34 @@ class CoroutineTask(TypedTask[_P, _R]):
     """A typed task whose handler is `async def`."""
 
     async def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Run the handler here, without Redis and without a worker."""
-        result: _R = await self._declaration.function(*args, **kwargs)
-        return result
+        """Run the handler here, without Redis and without a worker.
+
+        Dependencies that are not given are made for this call.
+        """
+        wanted = self._wanted(kwargs)
+        if not wanted:
+            result: _R = await self._declaration.function(*args, **kwargs)
+            return result
+        async with self._sender.providers.for_attempt(wanted) as made:
+            injected: _R = await self._declaration.function(*args, **{**kwargs, **made})
+            return injected
 
 
 class PlainTask(TypedTask[_P, _R]):
     """A typed task whose handler is a plain `def`; workers run it in a thread."""
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Run the handler here, without Redis and without a worker."""
-        result: _R = self._declaration.function(*args, **kwargs)
-        return result
+        """Run the handler here, without Redis and without a worker.
+
+        Dependencies that are not given are made for this call.
+        """
+        wanted = self._wanted(kwargs)
+        if not wanted:
+            result: _R = self._declaration.function(*args, **kwargs)
+            return result
+        with self._sender.providers.for_call(wanted) as made:
+            injected: _R = self._declaration.function(*args, **{**kwargs, **made})
+            return injected
 
 
 def _check_calls(task_type: str, calls: object) -> None:

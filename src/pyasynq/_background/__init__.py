@@ -1,1 +1,1 @@
-"""Background services: rounds and rests, time limits, signals, and the watch over a shutdown."""
+"""Background services: rounds and rests, time limits, signals, and the shutdown watchdog."""

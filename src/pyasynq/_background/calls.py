@@ -1,4 +1,4 @@
-"""Calls of functions of users, and services that make them, for the report of what hangs."""
+"""Calls of user functions in progress, and services that make them, for the report of what hangs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CallsInProgress:
-    """The hooks, middleware and providers that were called and have not returned.
+    """Hooks, middleware and providers that were called and have not returned.
 
     Written by the event loop, read by the exit guard's thread.
     """
@@ -25,7 +25,7 @@ class CallsInProgress:
 
     @contextmanager
     def note(self, name: str) -> Iterator[None]:
-        """Count a function as called while the block runs."""
+        """Record a function as running while the block runs."""
         key = object()
         self._calls[key] = (name, time.monotonic())
         try:
@@ -46,12 +46,12 @@ class CallsInProgress:
 
 
 class CallingService(Service):
-    """A service that calls functions of users, so its last round may not end."""
+    """A service that calls user functions, so its last round may not end."""
 
     def __init__(self, events: Events, calls: CallsInProgress) -> None:
         super().__init__(events)
         self._calls = calls
 
     def describe(self) -> str:
-        """Return which functions have not returned; without any, the service."""
+        """Return the functions that have not returned; without any, the service."""
         return str(self._calls) or super().describe()

@@ -1,4 +1,4 @@
-"""Where code stands, a coroutine, thread or error, and whose code it is: ours, Python's or the user's."""
+"""Places in code (of a coroutine, thread or error), and whose code it is: ours, Python's or the user's."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def is_own(file: str) -> bool:
 
 
 def is_users(file: str) -> bool:
-    """Return whether this is a file of neither pyasynq nor the standard library."""
+    """Return whether this file belongs neither to pyasynq nor to the standard library."""
     if file.startswith(_INSTALLED):
         return not is_own(file)
     return not file.startswith((_OWN, _STANDARD, "<frozen "))
 
 
-def place_in(trace: TracebackType | None) -> str:
-    """Return the innermost line of the user's, as in `tasks.py:12`; empty if there is none."""
+def find_user_line(trace: TracebackType | None) -> str:
+    """Return the innermost line of user code, as in `tasks.py:12`; empty if there is none."""
     place = ""
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
@@ -52,12 +52,12 @@ def place_in(trace: TracebackType | None) -> str:
     return place
 
 
-def without_own_frames(trace: TracebackType | None, *, keep_end: bool) -> TracebackType | None:
+def drop_own_frames(trace: TracebackType | None, *, keep_end: bool) -> TracebackType | None:
     """Return a traceback without frames of pyasynq; the original is not changed.
 
     Args:
         trace: the traceback.
-        keep_end: leave the frames of pyasynq at its inner end, in which an error that is none of ours arose.
+        keep_end: keep the frames of pyasynq at its inner end, for an error that is not one of ours.
     """
     chain = []
     while trace is not None:
@@ -72,8 +72,8 @@ def without_own_frames(trace: TracebackType | None, *, keep_end: bool) -> Traceb
     return kept
 
 
-def waiting_place(task: asyncio.Task[Any]) -> str:
-    """Return the innermost line, outside of asyncio, at which a task waits."""
+def find_waiting_place(task: asyncio.Task[Any]) -> str:
+    """Return the innermost line, outside asyncio, at which a task waits."""
     place = UNKNOWN_PLACE
     for frame, line in _coroutine_frames(task):
         code = frame.f_code
@@ -82,8 +82,8 @@ def waiting_place(task: asyncio.Task[Any]) -> str:
     return place
 
 
-def thread_place(thread_id: int) -> str:
-    """Return the user's innermost line at which a thread stands; the thread's name if there is none."""
+def find_thread_place(thread_id: int) -> str:
+    """Return a thread's innermost line of user code; the thread's name if there is none."""
     for frame, line in reversed(_thread_frames(thread_id)):
         if is_users(frame.f_code.co_filename):
             return f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_qualname}"
@@ -91,27 +91,27 @@ def thread_place(thread_id: int) -> str:
     return f"a place in the thread {name}" if name else THREAD_PLACE
 
 
-def executor_places(loop: asyncio.AbstractEventLoop) -> list[str]:
-    """Return where the busy threads of a loop's default executor stand.
+def find_executor_places(loop: asyncio.AbstractEventLoop) -> list[str]:
+    """Return the places of the busy threads in a loop's default executor.
 
     A loop that hides its executor, as uvloop does, gets those of all executors.
     """
     executor = getattr(loop, "_default_executor", None)
     threads = getattr(executor, "_threads", None) or threading.enumerate()
     busy = [one.ident for one in threads if one.ident is not None and _runs_job(one.ident)]
-    return [thread_place(thread_id) for thread_id in busy] or [THREAD_PLACE]
+    return [find_thread_place(thread_id) for thread_id in busy] or [THREAD_PLACE]
 
 
 def _runs_job(thread_id: int) -> bool:
-    """Return whether a thread of an executor runs a function now; an idle one waits in `_worker`."""
+    """Return whether an executor's thread runs a function now; an idle one waits in `_worker`."""
     codes = [frame.f_code for frame, _ in _thread_frames(thread_id)]
     return any(code.co_filename == _EXECUTOR and code.co_name == "_worker" for code in codes[:-1])
 
 
-def blocking_stack(thread_id: int) -> str:
-    """Return what runs on the event loop of a thread: the frames of the user's and what they called.
+def format_blocking_stack(thread_id: int) -> str:
+    """Return the stack that runs on a thread's event loop: user frames and what they called.
 
-    Frames below the loop's callback are left out, and ours unless there are no others.
+    Frames below the loop's callback are left out, and pyasynq's unless there are no others.
     """
     frames = _thread_frames(thread_id)
     below = max((i for i, (one, _) in enumerate(frames) if _is_loop(one)), default=-1)
@@ -120,13 +120,15 @@ def blocking_stack(thread_id: int) -> str:
     return _format_stack(others or frames)
 
 
-def timeout_error(seconds: float, task: asyncio.Task[Any] | None, thread_id: int | None) -> TaskTimeoutError:
-    """Return the error of a handler whose time is over: it says the limit, and where the handler stands.
+def build_timeout_error(
+    seconds: float, task: asyncio.Task[Any] | None, thread_id: int | None
+) -> TaskTimeoutError:
+    """Build the error of a handler that timed out: it names the limit and the handler's place.
 
     Args:
         seconds: the limit.
         task: the asyncio task that runs the handler.
-        thread_id: of the thread that runs the handler, or none.
+        thread_id: of the thread that runs the handler, or None.
     """
     every = _handler_frames(task, thread_id)
     frames = [(one, line) for one, line in every if not is_own(one.f_code.co_filename)]
@@ -136,16 +138,16 @@ def timeout_error(seconds: float, task: asyncio.Task[Any] | None, thread_id: int
             place = f"{Path(one.f_code.co_filename).name}:{line} in {one.f_code.co_name}"
     error = TaskTimeoutError(seconds, place)
     if place:
-        error.add_note(f"The handler stood at:\n{_format_stack(frames).rstrip()}")
+        error.add_note(f"The handler was at:\n{_format_stack(frames).rstrip()}")
     return error
 
 
 def _handler_frames(task: asyncio.Task[Any] | None, thread_id: int | None) -> Iterator[tuple[FrameType, int]]:
-    """Yield the frames in which a handler stands, outermost first: its coroutines', then its thread's."""
+    """Yield the frames of a handler, outermost first: its coroutines', then its thread's."""
     if task is not None:
         yield from _coroutine_frames(task)
     if thread_id is not None:
-        # A thread begins with the frames of `threading`, which call ours.
+        # A thread begins with frames of `threading`, which call ours.
         yield from dropwhile(lambda pair: _is_standard(pair[0]), _thread_frames(thread_id))
 
 
@@ -153,12 +155,12 @@ def _coroutine_frames(task: asyncio.Task[Any]) -> Iterator[tuple[FrameType, int]
     """Yield the frames of a suspended task, outermost first."""
     awaited: Any = task.get_coro()
     while awaited is not None:
-        frame: FrameType | None = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
+        frame: FrameType | None = _get_first(awaited, "cr_frame", "gi_frame", "ag_frame")
         if frame is not None:
             yield frame, frame.f_lineno
-        inner = _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
+        inner = _get_first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
         if frame is None and inner is None:
-            # An asynchronous generator hides behind the step of it that is awaited.
+            # The frame of an asynchronous generator is hidden behind its awaited step.
             hidden = gc.get_referents(awaited)
             inner = next((one for one in hidden if isinstance(one, AsyncGeneratorType)), None)
         awaited = inner
@@ -179,7 +181,7 @@ def _is_standard(frame: FrameType) -> bool:
     return not is_users(file) and not is_own(file)
 
 
-def _first(value: Any, *names: str) -> Any:
+def _get_first(value: Any, *names: str) -> Any:
     return next((found for name in names if (found := getattr(value, name, None)) is not None), None)
 
 

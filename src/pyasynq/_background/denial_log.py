@@ -1,4 +1,4 @@
-"""Rights that Redis denies, as two log lines: a warning when that begins, an info when it is over."""
+"""Log lines for rights that Redis denies (ACL): a warning when it begins, an info when it is over."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 
 _SAY_AGAIN_SECONDS: Final = 60.0
-"""The time between two warnings while rights are denied; only a right that was not named yet is worth one."""
+"""Seconds between two warnings about denied rights; a right that was not named before is reported at once."""
 _QUIET_SECONDS: Final = 15.0
-"""How long no call may be denied until it counts as over: three times the longest rest after a failure."""
+"""Seconds without a denied call until it counts as over: three times the longest rest after a failure."""
 
 
 class DenialLog:
-    """Notices that the Redis user lacks a right, and that it has it again. It belongs to the event loop.
+    """Detects that the Redis user lacks a right, and that it has it again. Used by the event loop only.
 
     A finished round alone does not prove it: some rounds ask Redis nothing. It is over when no call
-    was denied for some time, which is longer than a service rests after a failure.
+    was denied for longer than a service rests after a failure.
 
     Args:
         events: of the worker or scheduler.
         address: where Redis is.
-        noun: begins the lines, where it is not the worker that speaks.
+        noun: prefix of the lines; empty for a worker.
     """
 
     def __init__(self, events: Events, address: str, noun: str) -> None:
@@ -45,16 +45,16 @@ class DenialLog:
         self._denied_at = 0.0
         self._warned_at = 0.0
         self._over_at: float | None = None
-        """When a service that had failed finished a round after the last denial."""
+        """When a failed service finished a round after the last denial."""
         self._told: set[str] = set()
         self._failed: set[str] = set()
-        """Services of which a call was denied."""
+        """Services that had a call denied."""
 
     def take(self, service: str, error: RedisPermissionError, consequence: str) -> None:
-        """Take in that a call was denied, and warn if that is news; the consequence ends the warning."""
+        """Record a denied call; warn if it is news. `consequence` ends the warning."""
         now, reason = time.monotonic(), visible(error)
         if self._stop_listening is None:
-            self._stop_listening = self._events.subscribe(RoundFinished, self._finished)
+            self._stop_listening = self._events.subscribe(RoundFinished, self._on_round_finished)
             self._began = now
             self._warn(reason + consequence, now)
             self._told = {reason}
@@ -70,7 +70,7 @@ class DenialLog:
         self._warned_at = now
         _log.warning("%sRedis at %s denies a right: %s", self._noun, visible(self._address), text)
 
-    def _finished(self, event: RoundFinished) -> None:
+    def _on_round_finished(self, event: RoundFinished) -> None:
         now = time.monotonic()
         if self._over_at is None and event.service in self._failed:
             self._over_at = now

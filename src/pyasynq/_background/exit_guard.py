@@ -1,4 +1,4 @@
-"""The watchdog of a shutdown: ends the process when the shutdown takes too long, whatever hangs."""
+"""Watchdog of a shutdown: ends the process when the shutdown takes too long."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 LAST_WORDS_SECONDS: Final = 0.5
-"""How long the guard may take to tell and to put tasks back before the process ends."""
+"""Seconds that the guard may take to report and to put tasks back before the process ends."""
 _SWITCH_SECONDS: Final = 0.0005
-"""How long a thread that computes may keep the interpreter's lock then; usually ten times that."""
+"""Longest time in seconds that a computing thread then keeps the GIL; usually ten times that."""
 
 
 class ExitGuard:
-    """A thread that ends the process at a deadline. Used as a context manager by what owns its process.
+    """A thread that ends the process at a deadline. Used as a context manager by the owner of the process.
 
     The thread is started before it is needed: a signal handler may not start one.
 
     Args:
-        expire: called from the thread at the deadline; says what hangs and puts tasks back.
-        code: the exit code of the process then.
+        expire: called from the thread at the deadline; reports what hangs and puts tasks back.
+        code: the exit code of the process in that case.
     """
 
     def __init__(self, expire: Callable[[], object], code: int) -> None:
         self._expire = expire
         self._code = code
-        # Putting into this kind of queue is safe in a signal handler, whatever it interrupts.
+        # `put` of a SimpleQueue is reentrant, so it is safe in a signal handler.
         self._deadlines: queue.SimpleQueue[float | None] = queue.SimpleQueue()
         self.deadline = float("inf")
-        """Monotonic time at which the process ends; written by `arm`, in any thread."""
+        """Monotonic time at which the process ends; written by `arm` in any thread, read by the shutdown."""
 
     def arm(self, seconds: float) -> None:
-        """End the process after this many seconds, unless an earlier call said an earlier time.
+        """End the process after this many seconds, unless an earlier call set an earlier time.
 
         Safe in signal handlers and in any thread.
         """
@@ -59,7 +59,7 @@ class ExitGuard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let the process live."""
+        """Disarm the guard."""
         self._deadlines.put(None)
 
     def _work(self) -> None:
@@ -72,7 +72,7 @@ class ExitGuard:
 
     def _end(self) -> None:
         sys.setswitchinterval(_SWITCH_SECONDS)
-        # Logging may be blocked by what hangs, and Redis may be silent.
+        # A hanging thread may block logging, and Redis may be silent: end the process in any case.
         threading.Thread(target=self._end_later, name="pyasynq-exit", daemon=True).start()
         try:
             self._expire()
@@ -85,11 +85,11 @@ class ExitGuard:
 
 
 def end_process(code: int) -> None:
-    """End the process although threads still run."""
+    """End the process even if threads still run."""
     try:
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
-        # Even if the streams fail: tasks are back in their queues, and their first runs must not go on.
+        # Even if the streams fail: tasks are back in their queues, and their first runs must not continue.
         os._exit(code)

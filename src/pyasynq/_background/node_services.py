@@ -1,4 +1,4 @@
-"""Services for one node of a cluster each, so that a silent node holds up its own queues alone."""
+"""Services for one cluster node each, so that a silent node delays only its own queues."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pyasynq.events import Events
 
 _ARRANGE_SECONDS: Final = 1.0
-"""How often a changed map of the cluster is looked for."""
+"""Seconds between two checks for a changed slot map."""
 
 
 class NodeQueues:
-    """Queues of an engine by the node that serves them.
+    """Queues of an engine, grouped by the cluster node that serves them.
 
     Args:
         driver: knows the nodes.
@@ -35,38 +35,38 @@ class NodeQueues:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Addresses of the nodes that serve queues; an empty one for queues whose node is not known."""
-        return frozenset(self._arranged())
+        """Addresses of the nodes that serve queues; an empty one for queues whose node is unknown."""
+        return frozenset(self._group_by_node())
 
     def of(self, node: str) -> tuple[str, ...]:
         """Return the queues that a node serves now."""
-        return self._arranged().get(node, ())
+        return self._group_by_node().get(node, ())
 
-    def _arranged(self) -> dict[str, tuple[str, ...]]:
+    def _group_by_node(self) -> dict[str, tuple[str, ...]]:
         known = self._queues(), self._driver.map_version
         if known != self._known:
             by_node: dict[str, list[str]] = {}
             for queue in known[0]:
-                by_node.setdefault(self._driver.node_of(queue_keys(queue).pending), []).append(queue)
+                by_node.setdefault(self._driver.find_node(queue_keys(queue).pending), []).append(queue)
             self._known = known
             self._by_node = {node: tuple(queues) for node, queues in by_node.items()}
         return self._by_node
 
 
 class MakeService(Protocol):
-    """Makes a service for some of the queues."""
+    """Factory of a service for some of the queues."""
 
     def __call__(self, node: str, queues: Callable[[], Sequence[str]]) -> Service:
-        """Return a service for a node; `queues` returns the names of those that it serves at the time."""
+        """Return a service for a node; `queues` returns the queues that it serves at the time of the call."""
 
 
 class NodeServices(Service):
-    """Runs a service for each node that serves queues, and follows the map of the cluster.
+    """Runs a service for each node that serves queues, and follows the cluster's slot map.
 
     Args:
         name: of the services.
         events: of the engine.
-        nodes: which node serves which queues.
+        nodes: the queues of each node.
         make: makes the service of a node.
     """
 
@@ -83,18 +83,18 @@ class NodeServices(Service):
         await self._arrange()
 
     async def round(self) -> float:
-        """Start services for new nodes, and end those of nodes that serve no queue any more."""
+        """Start services for new nodes, and stop those of nodes that serve no queue any more."""
         await self._arrange()
         return _ARRANGE_SECONDS
 
     def wake(self) -> None:
-        """End the rest of all services, and look for nodes that serve a new queue."""
+        """End the rest of all services, and check for nodes that serve a new queue."""
         super().wake()
         for member in self._members.values():
             member.wake()
 
     def wake_for(self, node: str) -> None:
-        """End the rest of the service of a node."""
+        """End the rest of a node's service."""
         member = self._members.get(node)
         if member is not None:
             member.wake()
@@ -112,7 +112,7 @@ class NodeServices(Service):
     async def _arrange(self) -> None:
         nodes = self._nodes.nodes
         for node in self._members.keys() - nodes:
-            # A round for a node that is gone may wait for its time-out.
+            # A round for a node that is gone may wait for its timeout.
             leaving = asyncio.ensure_future(self._members.pop(node).stop())
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)

@@ -1,4 +1,4 @@
-"""What time it is on Redis, as far as a server can tell between two replies."""
+"""Estimate of Redis' clock between two replies."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class RedisTime:
     """Redis' clock, carried forward by this process' monotonic clock.
 
-    Used for times that must stand inside a message and for scores that a server computes, so that hosts
-    with wrong clocks do no harm. Reading and updating are safe from any thread.
+    Used for times inside messages and for scores that a server computes, so that hosts with wrong clocks do
+    no harm. Reading and updating are safe from any thread.
     """
 
     __slots__ = ("_ahead", "_clock")
@@ -24,19 +24,19 @@ class RedisTime:
         self._ahead = clock.now().timestamp - clock.monotonic()
 
     def learn(self, redis_now: Instant) -> None:
-        """Take over the time of a reply that has just arrived."""
+        """Correct the estimate by the time in a reply that has just arrived."""
         self._ahead = redis_now.timestamp - self._clock.monotonic()
 
     def timestamp(self, monotonic: float) -> float:
-        """Return the estimate for the present, a monotonic time, as Unix time in seconds.
+        """Return the estimated Unix time in seconds at a monotonic time of the present.
 
-        With a clock of a test it is what that clock says.
+        A test's clock answers instead if there is one.
         """
         given = self._clock.redis_now()
         return monotonic + self._ahead if given is None else given.timestamp
 
     def now(self) -> Instant:
-        """Return the estimate; with a clock of a test, what that clock says."""
+        """Return the estimated present; a test's clock answers instead if there is one."""
         given = self._clock.redis_now()
         if given is not None:
             return given

@@ -1,4 +1,4 @@
-"""A rest between two rounds that another task can end."""
+"""An interruptible rest between two rounds of a service."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 
 
 class Rest:
-    """An interruptible sleep. A wake-up before it ends the next sleep at once; each ends one sleep only."""
+    """An interruptible sleep. A wake-up without a sleeper ends the next sleep at once; each ends only one."""
 
     __slots__ = ("_is_woken", "_sleeper")
 
@@ -16,7 +16,7 @@ class Rest:
         self._sleeper: asyncio.Future[None] | None = None
 
     def wake(self) -> None:
-        """End the sleep that is going on, or the next one."""
+        """End the current sleep, or the next one."""
         self._is_woken = True
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
@@ -26,9 +26,9 @@ class Rest:
         self._is_woken = False
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep this long, infinity included, or until `wake`. Cancellation ends it."""
+        """Sleep for this many seconds, possibly infinite, or until `wake`. Cancellation ends it."""
         if self._is_woken or seconds <= 0:
-            # The other tasks of the loop get their turn even without a sleep.
+            # Other tasks of the loop get their turn even without a sleep.
             await asyncio.sleep(0)
             return
         loop = asyncio.get_running_loop()

@@ -1,11 +1,11 @@
-"""What scheduler and periodic task manager share: running until a signal says stop."""
+"""Common base of scheduler and periodic task manager: run until a signal or a call stops it."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from pyasynq._background.code_places import waiting_place
+from pyasynq._background.code_places import find_waiting_place
 from pyasynq._background.shutdown_watch import ShutdownWatch
 from pyasynq._background.signals import SignalWatch
 from pyasynq._background.time_limits import cancel_task
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyasynq.events import Events
 
 _EXIT_MARGIN_SECONDS: Final = 2.5
-"""How much longer than its limit a shutdown may take before the process is ended."""
+"""Seconds beyond its limit that a shutdown may take before the process is ended."""
 
 
 class Runnable:
-    """Something that starts, stops and shuts down. As a context manager it runs inside the block."""
+    """A program part that starts, stops and shuts down. As a context manager it runs inside the block."""
 
     def __init__(self, events: Events, calls: CallsInProgress, shutdown_seconds: float) -> None:
         self._calls = calls
@@ -31,7 +31,7 @@ class Runnable:
         self._watch = ShutdownWatch(events, shutdown_seconds, exit_margin=_EXIT_MARGIN_SECONDS, stage=calls)
         self.events = events
         self.exit_code = EXIT_CLEAN
-        """0, or 3 when the shutdown did not wait for something that hung."""
+        """Exit code: 0, or 3 when the shutdown did not wait for something that hung."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._close_asked: asyncio.Event | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -51,10 +51,10 @@ class Runnable:
         raise NotImplementedError
 
     async def run(self, *, signals: bool = True) -> int:
-        """Run until told to stop, by a signal or `request_shutdown`; return the exit code.
+        """Run until stopped by a signal or `request_shutdown`; return the exit code.
 
         Args:
-            signals: take TERM and INT (shut down) and TSTP (fire no more), if this is the main thread.
+            signals: handle TERM and INT (shut down) and TSTP (start nothing new), if this is the main thread.
 
         Cancelled, it shuts down in good order first. Raises what `start` raises.
         """
@@ -72,7 +72,7 @@ class Runnable:
         return self.exit_code
 
     async def _start_unless_closed(self, closing: asyncio.Future[Any]) -> bool:
-        """Start; break the start off when told to end. Return whether it has started."""
+        """Start, or cancel the start when told to close; return whether it has started."""
         starting = asyncio.ensure_future(self.start())
         try:
             await asyncio.wait({starting, closing}, return_when=asyncio.FIRST_COMPLETED)
@@ -80,7 +80,7 @@ class Runnable:
             if not starting.done():
                 self._has_started = True  # far enough to need a shutdown
                 if self._calls:
-                    self._watch.report(waiting_place(starting))
+                    self._watch.report(find_waiting_place(starting))
                 await cancel_task(starting)
         if closing.done() and (not starting.done() or starting.cancelled()):
             return False
@@ -89,11 +89,11 @@ class Runnable:
         return True
 
     def run_forever(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> int:
-        """Be the main program of this process: run until told to stop, and return the exit code.
+        """Be the main program of this process: run until stopped, and return the exit code.
 
         0: stopped in good order; 1: the start failed, the log says why; 3: a hook or middleware hung,
-        the log says which. The process ends 2.5 seconds after `shutdown_timeout`
-        at the latest, even if a hook hangs. A second INT ends it at once.
+        the log says which. The process ends 2.5 seconds after `shutdown_timeout` at the latest, even if a
+        hook hangs. A second INT ends it at once.
         """
         self._owns_process = True
         return self._watch.run_process(self.run, "scheduler", loop_factory)
@@ -105,7 +105,7 @@ class Runnable:
             self._loop.call_soon_threadsafe(self._close_asked.set)
 
     def request_stop(self) -> None:
-        """Begin nothing new, while `run` goes on. Safe from any thread and from signal handlers."""
+        """Start nothing new, while `run` continues. Safe from any thread and from signal handlers."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._begin_to_stop)
 

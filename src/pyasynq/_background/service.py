@@ -1,4 +1,4 @@
-"""The one shape of all background parts of a server: enter once, work in rounds, leave once."""
+"""Base class of all background services: enter once, work in rounds, leave once."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 
 
 async def stop_services(services: list[Service], seconds: Callable[[], float], *, keep: int = 0) -> None:
-    """Stop services in the reverse of their order and take them off the list, even if one of them fails.
+    """Stop services in reverse order and remove them from the list, even if one of them fails.
 
     Args:
         services: in the order of their starts.
         seconds: returns how long the next one may take to stop, such as a `TimeLeft`.
-        keep: how many of the first ones go on.
+        keep: number of services, from the first, that keep running.
     """
     while len(services) > keep:
         await services.pop().stop(seconds())
 
 
 class Service:
-    """A background part of a server. A subclass writes `round`, and `enter`, `leave`, `interrupt` if it must.
+    """A background part of a server. A subclass writes `round`, and `enter`, `leave`, `interrupt` if needed.
 
-    Starting twice, stopping before a start, stopping twice and stopping from several tasks at once all
-    do what one would expect; a stopped service can be started again. All of it belongs to one event loop.
+    `start` and `stop` are idempotent, also when several tasks stop it at the same time. A stopped service can
+    be started again. All of it belongs to one event loop.
     """
 
     name = "service"
     node = ""
-    """Address of the node of a cluster that it works for; empty for all of Redis."""
+    """Address of the cluster node that it works for; empty for all of Redis."""
     first_rest = 0.0
     """Seconds before the first round."""
     stop_limit = math.inf
-    """Seconds that the last round may take after a stop; finite where it calls functions of users."""
+    """Seconds that the last round may take after a stop; finite if it calls user functions."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
@@ -53,20 +53,20 @@ class Service:
         self._closing = False
 
     async def enter(self) -> None:
-        """Do what comes once before the first round. What it raises, `start` raises."""
+        """Prepare the first round. `start` raises what it raises."""
 
     async def round(self) -> float:
-        """Do one piece of work and return how many seconds to rest after it."""
+        """Do one piece of work; return the seconds to rest after it."""
         raise NotImplementedError
 
     async def leave(self) -> None:
-        """Do what comes once after the last round."""
+        """Clean up after the last round."""
 
     def interrupt(self) -> None:
-        """End what a round waits for without end; called once when the service is being stopped."""
+        """End any endless wait of a round; called once when the service is being stopped."""
 
     def describe(self) -> str:
-        """Return what a round is busy with, for the report of one that does not end."""
+        """Return a description of the round's work, for the report of a round that does not end."""
         return f"the service {self.name!r}"
 
     @property
@@ -76,24 +76,24 @@ class Service:
 
     @property
     def closing(self) -> bool:
-        """Whether the round that is going on is the last."""
+        """Whether the current round is the last."""
         return self._closing
 
     def wake(self) -> None:
-        """End the rest, or the next one when a round is going on."""
+        """End the rest; during a round, skip the next one."""
         self._rest.wake()
 
-    def wake_for(self, node: str) -> None:  # noqa: ARG002 - there is one for each node of a cluster only
-        """End the rest of the service that works for a node of a cluster."""
+    def wake_for(self, node: str) -> None:  # noqa: ARG002 - only `NodeServices` has one for each node
+        """End the rest of the service that works for a cluster node."""
         self.wake()
 
     async def start(self) -> None:
-        """Enter and begin with the rounds; nothing happens when the service is running."""
+        """Enter and begin the rounds; do nothing if the service is running."""
         if self._task is not None:
             return
         self._closing = False
         self._rest.clear()
-        # The task comes first, so that a second start sees it while the first still enters.
+        # Create the task first, so that a second start sees it while the first still enters.
         entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._live(entered), name=f"pyasynq {self.name}")
         try:
@@ -106,10 +106,10 @@ class Service:
             raise
 
     async def stop(self, limit: float = math.inf) -> bool:
-        """Cut the rest short, let the round finish, and leave. A cancelled caller does not undo the stop.
+        """End the rest, let the round finish, and leave. A cancelled caller does not undo the stop.
 
         A step that takes longer than `limit` or `stop_limit` seconds is cancelled. If it does not end then,
-        it is left behind, with a `ShutdownHung`. An error of `leave` becomes a `LeaveFailed`.
+        it is left running, with a `ShutdownHung` event. An error of `leave` becomes a `LeaveFailed` event.
         Returns whether the service ended in time.
         """
         task = self._task
@@ -144,7 +144,7 @@ class Service:
                 await self._rest.sleep(self.first_rest)
             while not self._closing:
                 self._rest.clear()
-                # A stop during the round has woken it, and the rest ends at once.
+                # A stop during the round has woken the rest, which then ends at once.
                 await self._rest.sleep(await self._one_round())
         finally:
             await self._leave()
@@ -152,14 +152,14 @@ class Service:
     async def _leave(self) -> None:
         try:
             await self.leave()
-        except Exception as error:  # noqa: BLE001 - an event; other services are still to be stopped
+        except Exception as error:  # noqa: BLE001 - an event, because other services must still be stopped
             self.events.emit(LeaveFailed(self.name, error))
             drop_tracebacks(error)
 
     async def _one_round(self) -> float:
         try:
             rest = await self.round()
-        except Exception as error:  # noqa: BLE001 - an event, and another try
+        except Exception as error:  # noqa: BLE001 - an event, and another round
             rest = self._backoff.next()
             self.events.emit(RoundFailed(self.name, error, rest, self.node))
             drop_tracebacks(error)

@@ -1,4 +1,4 @@
-"""How long a shutdown may take, and what happens when something hangs: it is named, and the process ends."""
+"""Time limits of a shutdown, and the report of what hangs when they are exceeded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from pyasynq._background.code_places import UNKNOWN_PLACE, blocking_stack
+from pyasynq._background.code_places import UNKNOWN_PLACE, format_blocking_stack
 from pyasynq._background.exit_guard import ExitGuard, end_process
 from pyasynq._background.time_limits import TimeLeft, clear_loop
 from pyasynq._exit_codes import EXIT_START_FAILED, EXIT_UNFINISHED
@@ -23,22 +23,23 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 _LEFTOVERS = "what is left on the event loop"
 _TURN_SECONDS = 0.1
-"""How long an event loop may take to turn before it counts as blocked."""
+"""Seconds without an iteration after which an event loop counts as blocked."""
 
 
 class ShutdownWatch:
     """The time limits of the shutdown of a server or scheduler.
 
     Args:
-        events: where to report what hangs.
+        events: receive the reports of what hangs.
         limit: seconds that a shutdown may take.
         margin: seconds after the limit at which its steps are given up.
         exit_margin: seconds after the limit at which the process ends, if it is ours.
         put_back: called from a thread with the exit code before the process ends; puts tasks back.
 
     Attributes:
-        stage: what the program is doing, as text for the report; written by the loop, read by the guard.
-        has_hung: whether anything did not end in its time; written by any thread, read by the loop.
+        stage: the current stage of the program, as text for the report; written by the loop, read by the
+            guard.
+        has_hung: whether anything exceeded its time; written by any thread, read by the loop.
     """
 
     def __init__(
@@ -65,19 +66,19 @@ class ShutdownWatch:
         self._thread_id = 0
 
     def arm(self) -> None:
-        """End the process when the shutdown takes too long. Safe in signal handlers and in any thread."""
+        """Arm the watchdog that ends the process. Safe in signal handlers and in any thread."""
         if self._guard is not None:
             self._guard.arm(self._limit + self._exit_margin)
 
-    def left(self) -> TimeLeft:
-        """Return the time limit of all steps, which begins with the first call."""
+    def time_left(self) -> TimeLeft:
+        """Return the time limit shared by all steps; it starts with the first call."""
         if self._left is None:
             self.arm()
             self._left = TimeLeft(self._limit + self._margin)
         return self._left
 
     def report(self, where: str) -> None:
-        """Say that the present stage did not end in time, and where it waits."""
+        """Report that the current stage did not end in time, and where it waits."""
         self._events.emit(ShutdownHung(self._describe(), where))
 
     def run_process(
@@ -100,9 +101,9 @@ class ShutdownWatch:
             return EXIT_START_FAILED
 
     async def clear_loop(self, seconds: float, code: int) -> None:
-        """End what handlers have left on the loop; the process ends here if some of it does not."""
+        """End what handlers have left on the loop; end the process if some of it does not end."""
         self.stage = _LEFTOVERS
-        is_clear, places = await clear_loop(min(seconds, self.left()()))
+        is_clear, places = await clear_loop(min(seconds, self.time_left()()))
         for place in places:
             self.report(place)
         if not is_clear:
@@ -116,23 +117,23 @@ class ShutdownWatch:
 
     def _expire(self) -> None:
         """Report what keeps the process from ending, and put tasks back; called from the guard's thread."""
-        # First, before anything waits: the loop's thread may leave the interpreter's lock only at times.
-        stack = blocking_stack(self._thread_id).rstrip()
-        if self._loop is not None and not _turns(self._loop):
+        # First, before anything waits: the loop's thread may rarely release the GIL.
+        stack = format_blocking_stack(self._thread_id).rstrip()
+        if self._loop is not None and not _iterates(self._loop):
             self.stage = f"the event loop (blocked during {self._describe()})"
             self.report(f"this stack:\n{stack}")
         elif not self.has_hung:
-            # What was reported has used up the time of the later stages: they do not hang.
+            # What was reported has used up the time of the later stages: those do not hang.
             self.report(UNKNOWN_PLACE)
         if self._put_back is not None:
             self._put_back(EXIT_UNFINISHED)
 
 
-def _turns(loop: asyncio.AbstractEventLoop) -> bool:
-    """Return whether an event loop turns; asked from another thread."""
+def _iterates(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether an event loop still iterates; called from another thread."""
     turned = threading.Event()
     try:
         loop.call_soon_threadsafe(turned.set)
     except RuntimeError:
-        return True  # it is closed, so it blocks nothing
+        return True  # the loop is closed, so it is not blocked
     return turned.wait(_TURN_SECONDS)

@@ -1,4 +1,4 @@
-"""TERM and INT shut a server down, TSTP makes it take no more tasks; a second INT ends at once."""
+"""Signals of a server: TERM and INT shut down, TSTP stops taking tasks, a second INT exits at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOOK_SECONDS = 1.0
 
 
 class Stoppable(Protocol):
-    """What signals do to a server; both are safe in a signal handler."""
+    """The reactions of a server to signals; both are safe in a signal handler."""
 
     def request_shutdown(self) -> None:
         """Shut down in good order."""
@@ -30,14 +30,13 @@ class Stoppable(Protocol):
 
 
 class SignalWatch:
-    """Takes the signals while the server runs, and gives them back after it.
+    """Installs the signal handlers while the server runs, and restores the earlier ones after it.
 
-    The handlers are Python's, not the event loop's: they run even while a handler blocks the loop, so
-    that a second INT always ends the process. As process 1 of a container it is they that make TERM and
-    INT work at all, since the kernel ignores signals without a handler there.
-
-    Once a second it looks whether somebody else has installed a handler, and puts its own back. Inside a
-    program of somebody else, that other handler is called as well.
+    The handlers are Python's, not the event loop's: they run even while a task's handler blocks the loop, so
+    that a second INT always ends the process. In process 1 of a container, TERM and INT work only because of
+    them, since the kernel ignores signals without a handler there.
+    Once a second it checks whether other code has installed a handler, and installs its own again. If the
+    process belongs to another program, that other handler is called as well.
     """
 
     def __init__(self, server: Stoppable, *, owns_process: bool, enabled: bool = True) -> None:
@@ -48,13 +47,13 @@ class SignalWatch:
         self._before: dict[int, Any] = {}
         self._ours: dict[int, Callable[[int, FrameType | None], None]] = {}
         self._others: dict[int, Any] = {}
-        """Handlers that were installed while the server ran."""
+        """Handlers that other code installed while the server ran."""
         self._is_calling = False
         self._timer: asyncio.TimerHandle | None = None
         self._interrupts = 0
 
     def __enter__(self) -> Self:
-        """Take the signals. Called in a running event loop."""
+        """Install the handlers. Called in a running event loop."""
         if self._enabled:
             self._take(signal.SIGTERM, self._terminate)
             self._take(signal.SIGINT, self._interrupt)
@@ -69,7 +68,7 @@ class SignalWatch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give the signals back to who had them."""
+        """Restore the earlier handlers."""
         if self._timer is not None:
             self._timer.cancel()
         if not self._owns_process:
@@ -86,18 +85,19 @@ class SignalWatch:
         self._timer = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
-        """Put handlers back that somebody has replaced."""
+        """Install our handlers again where other code has replaced them."""
         for number, ours in self._ours.items():
             current = signal.getsignal(number)
             if current == ours:
                 continue
             signal.signal(number, ours)
             if number in self._others and current == self._others[number]:
-                continue  # it was told before
+                continue  # logged before
             self._others[number] = current
             after = "" if self._owns_process else ", and the other one is called after it"
             _log.warning(
-                "the handler of %s was replaced by %s, which would take the shutdown away: it is put back%s",
+                "the handler of %s was replaced by %s, which would disable the shutdown; "
+                "ours is installed again%s",
                 signal.Signals(number).name,
                 _name(current),
                 after,
@@ -106,7 +106,7 @@ class SignalWatch:
 
     def _call_other(self, number: int, frame: FrameType | None) -> None:
         other = self._others.get(number)
-        # It may call the handler that it has replaced, which is ours.
+        # It may call the handler that it replaced, which is ours.
         if self._owns_process or self._is_calling or not callable(other):
             return
         self._is_calling = True

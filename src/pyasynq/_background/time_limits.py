@@ -1,4 +1,4 @@
-"""Time limits of shutdowns: what is left of them, and how that ends which does not keep them."""
+"""Time limits of shutdowns: the time left, and the end of tasks that exceed them."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._background.code_places import UNKNOWN_PLACE, executor_places, waiting_place
-from pyasynq._checks import seconds_of
+from pyasynq._background.code_places import UNKNOWN_PLACE, find_executor_places, find_waiting_place
+from pyasynq._checks import parse_seconds
 
 if TYPE_CHECKING:
     from pyasynq.config import ServerConfig
 
 CANCEL_SECONDS: Final = 0.25
-"""How long what was cancelled may take to end, before it is left behind."""
+"""Seconds that a cancelled task may take to end before it is left running."""
 _reported: weakref.WeakSet[asyncio.Future[Any]] = weakref.WeakSet()
-"""Tasks whose hanging was reported, so that it is reported once. Belongs to the event loops' threads."""
+"""Tasks whose hanging was reported, so that it is reported once. Used in the event loops' threads."""
 _LEAST_SECONDS: Final = 0.1
-"""What a step gets although the time is over: most steps take milliseconds."""
+"""Seconds that a step gets although the time is over: most steps take milliseconds."""
 
 
 class TimeLeft:
-    """Returns, when called, how many seconds are left until a limit that all steps of a shutdown share.
+    """Callable that returns the seconds left until a limit that all steps of a shutdown share.
 
     Args:
         seconds: from now to the limit.
-        least: what it returns at least, also after the limit.
+        least: smallest result, also after the limit.
     """
 
     def __init__(self, seconds: float, least: float = _LEAST_SECONDS) -> None:
@@ -39,31 +39,30 @@ class TimeLeft:
 
 
 def shutdown_limit(config: ServerConfig) -> float:
-    """Return how many seconds a server's running tasks may take to end at a shutdown."""
-    return seconds_of("shutdown_timeout", config.shutdown_timeout) + seconds_of(
+    """Return the seconds that a server's running tasks may take to end at a shutdown."""
+    return parse_seconds("shutdown_timeout", config.shutdown_timeout) + parse_seconds(
         "cancel_timeout", config.cancel_timeout
     )
 
 
 async def cancel_task(task: asyncio.Future[Any]) -> None:
-    """Cancel a task and wait briefly for its end; one that swallows the cancellation is left behind."""
+    """Cancel a task and wait briefly for its end; a task that ignores the cancellation is left running."""
     task.cancel()
     await asyncio.wait({task}, timeout=CANCEL_SECONDS)
 
 
 def report_place(task: asyncio.Task[Any]) -> str:
-    """Return where a task waits, for the one report of it; `clear_loop` does not name the task again."""
+    """Return where a task waits, and mark it as reported, so that `clear_loop` does not name it again."""
     _reported.add(task)
-    return waiting_place(task)
+    return find_waiting_place(task)
 
 
 async def clear_loop(seconds: float) -> tuple[bool, list[str]]:
-    """End what handlers have left behind on the loop.
+    """End what handlers have left on the loop.
 
-    When a loop is closed, asyncio waits without limit for tasks that swallow their cancellation, for
+    When a loop is closed, asyncio waits without limit for tasks that ignore their cancellation, for
     asynchronous generators that do not close, and for threads of its executor.
-
-    Returns whether all has ended, and where that waits which has not, unless it was reported before.
+    Returns whether everything has ended, and the places of what has not, except those reported before.
     """
     loop, left = asyncio.get_running_loop(), TimeLeft(seconds)
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -73,18 +72,18 @@ async def clear_loop(seconds: float) -> tuple[bool, list[str]]:
     await asyncio.wait({*tasks, executor}, timeout=left())
     late = {task for task in tasks if not task.done()}
     places = [report_place(task) for task in late if task not in _reported]
-    # A generator that a task still runs cannot be closed.
+    # A generator that is still run by a task cannot be closed.
     hanging = [] if late else await _close_generators(left())
     if not executor.done():
-        hanging += executor_places(loop)
+        hanging += find_executor_places(loop)
     return not late and not hanging, places + hanging
 
 
 async def _close_generators(seconds: float) -> list[str]:
-    """Close the asynchronous generators of the loop; return where those wait that do not close in time."""
+    """Close the loop's asynchronous generators; return the places of those that do not close in time."""
     others = asyncio.all_tasks()
     closing = asyncio.ensure_future(asyncio.get_running_loop().shutdown_asyncgens())
     await asyncio.wait({closing}, timeout=seconds)
     if closing.done():
         return []
-    return [waiting_place(task) for task in asyncio.all_tasks() - others - {closing}] or [UNKNOWN_PLACE]
+    return [find_waiting_place(task) for task in asyncio.all_tasks() - others - {closing}] or [UNKNOWN_PLACE]

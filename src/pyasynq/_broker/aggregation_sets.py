@@ -1,9 +1,9 @@
-"""Aggregation sets: members of a group that are being made into one task.
+"""Aggregation sets: members of a group that are being aggregated into one task.
 
-Whoever makes a set owns it until its deadline, and moves the deadline while the user's function runs. A set
-ends in one call: its task is in its place and the set is gone, with all members; or nothing has happened.
-A set whose owner died is put back into its group when its deadline has passed, so nothing strands, and its
-owner, should it live after all, is refused, so nothing is aggregated twice.
+A set belongs to the server that made it until a deadline (a lease), which the server renews while the user's
+function runs. A set ends in one call: either its task is in its place and the set is deleted with all
+members, or nothing has happened. When the deadline of a dead owner passes, the members go back into their
+group, so none is stranded. An owner that is late is refused, so nothing is aggregated twice.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _RECLAIMED_MEMBERS: Final = 10_000
 
 
 class AggregationSet(NamedTuple):
-    """Members of a group that are being made into one task.
+    """Members of a group that are being aggregated into one task.
 
     Attributes:
-        queue: the queue of the group and of the task to be.
+        queue: the queue of the group and of the aggregate task.
         group: the group's name.
-        id: of the set, and of the task that is made of it.
+        id: of the set, and of the aggregate task.
     """
 
     queue: str
@@ -57,37 +57,40 @@ class AggregationSet(NamedTuple):
 
 
 class SetMember(NamedTuple):
-    """A task of a set, its message not decoded."""
+    """A task of a set, with its message not decoded."""
 
     id: str
     message: bytes
 
 
 class Finish(enum.Enum):
-    """What became of a set and the task that was made of it."""
+    """Outcome of finishing a set."""
 
     DONE = 1
     DONE_BEFORE = 2
-    """The task existed, so only the set was deleted."""
-    STOOD_IN = 3
-    """The task is unique, another one holds the lock and, by the new one's own rule, stands for it."""
+    """The aggregate task existed already, so only the set was deleted."""
+    EXISTING_KEPT = 3
+    """Another task holds the lock of the unique aggregate task; `on_duplicate` accepts it instead."""
     CONFLICT = 0
     """Another task has the id that the user chose; nothing was written."""
     DUPLICATE = -1
-    """The task is unique and another one holds the lock; nothing was written."""
+    """Another task holds the lock of the unique aggregate task; nothing was written."""
     LOST = -2
-    """The set is no more: its deadline passed and it was put back; nothing was written."""
+    """The set does not exist any more: its deadline passed and it was put back; nothing was written."""
 
 
 class Reclaimed(NamedTuple):
-    """How many stale sets were dissolved, and how many members went back into their groups."""
+    """Number of stale sets that were dissolved, and of members that went back into their groups."""
 
     sets: int
     members: int
 
 
 def read_set(one: AggregationSet) -> Plan[list[SetMember] | None]:
-    """Return the members of a set, oldest first, ids without a task left out; None if the set is no more."""
+    """Return the members of a set, oldest first; None if the set does not exist any more.
+
+    Skip ids without a task.
+    """
     keys = queue_keys(one.queue)
     members: list[SetMember] = []
     start: int | bytes = 0
@@ -115,7 +118,7 @@ def renew_sets(
     timeout: int = AGGREGATION_SET_SECONDS,
     now: Instant | None = None,
 ) -> Plan[list[AggregationSet]]:
-    """Move the deadlines of a queue's sets to `timeout` seconds from now; return those that are no more."""
+    """Move the deadlines of a queue's sets to `timeout` seconds from now; return the sets that are gone."""
     keys = queue_keys(queue)
     lost: set[bytes] = set()
     for chunk in chunks(sets, width=2):
@@ -141,14 +144,14 @@ def finish_set(
     again: bool = False,
     now: Instant | None = None,
 ) -> Plan[Finish]:
-    """Put the task that was made of a set into its place, and delete the set and all its members.
+    """Put the aggregate task into its place, and delete the set with all its members, in one call.
 
     Args:
         one: the set; the task's queue must be its queue.
         aggregate: pending, scheduled, or the member of a group; unique or not.
-        locks: id and lock key of each member that is unique; the locks that they own are released, those that
-            do not fit into the call right after it.
-        again: a call before this one may have taken effect.
+        locks: id and lock key of each unique member; the locks that they own are released, those that do not
+            fit into the call right after it.
+        again: whether a call before this one may have taken effect.
         now: the present; None is Redis' own.
     """
     keys = queue_keys(one.queue)
@@ -175,7 +178,7 @@ def finish_set(
 
 
 def release_locks(one: AggregationSet, locks: Sequence[tuple[str, str]]) -> Plan[None]:
-    """Release the locks of members that were deleted with their set; as many as one call takes."""
+    """Release the locks of members that were deleted with their set; at most as many as one call takes."""
     args = (queue_keys(one.queue).task_prefix, *(argument for lock in locks for argument in lock))
     yield ScriptCall(GROUP_RELEASE_LOCKS, (one.key,), args, Replay.SAFE)
 
@@ -217,9 +220,9 @@ def quarantine_member(
     cutoff: int,
     now: Instant,
 ) -> Plan[int]:
-    """Archive a member whose message cannot be decoded: its bytes stay, its trace is the reason.
+    """Archive a member whose message cannot be decoded; its bytes stay, the reason becomes its trace.
 
-    Trims like `settle_archive`; returns how many archived tasks were trimmed.
+    Trims like `settle_archive`; returns the number of trimmed archived tasks.
     """
     keys = queue_keys(one.queue)
     reply = yield ScriptCall(

@@ -1,4 +1,4 @@
-"""What all plans share about the arguments of a call: its time, and how much one call may carry."""
+"""Arguments common to all plans: the time, and the limits of a call's size."""
 
 from __future__ import annotations
 
@@ -13,22 +13,28 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 MAX_TASKS: Final = 1_000
-"""Ids in one call: keeps every `unpack` of a script far below Lua's limit of about 8,000 values."""
+"""Largest number of ids in one call: keeps `unpack` in scripts far below Lua's limit of about 8,000 values.
+"""
 
 MAX_BYTES: Final = 4_000_000
 """Bytes of messages in one call or reply, so that no call blocks Redis or a connection for long."""
 
 MAX_ARGUMENTS: Final = 3_850
-"""Arguments that the items of one call may be. With its keys and the rest a call has 3,900 at most: some
-managed servers refuse one of 4,000."""
+"""Largest number of arguments for the items of one call.
+
+With its keys and other arguments, a call has at most 3,900: some managed servers refuse one of 4,000.
+"""
 
 FIRST_SEND: Final = "0"
-"""What `ARGV[1] replay` is unless a driver sends the call again."""
+"""The value of `ARGV[1] replay`, unless a driver resends the call."""
 
 
 def time_arguments(now: Instant | None) -> tuple[Argument, Argument]:
-    """Return `now_seconds, now_microseconds`; empty for None, which makes the script ask Redis' TIME."""
-    return ("", "") if now is None else (now.seconds, now.microseconds)
+    """Return `now_seconds, now_microseconds`; empty for None, which makes the script use Redis' TIME.
+
+    As text: a call without numbers is packed faster.
+    """
+    return ("", "") if now is None else (str(now.seconds), str(now.microseconds))
 
 
 def chunks(
@@ -40,7 +46,7 @@ def chunks(
 ) -> Iterator[Sequence[_T]]:
     """Cut items into slices of at most `most` items and, if sizes are known, 4 MB; one item is never cut.
 
-    `width` is how many arguments of a call one item is; a slice has no more items than one call takes.
+    `width` is the number of arguments for one item; a slice has no more items than one call takes.
     """
     most = min(most, MAX_ARGUMENTS // width)
     if size_of is None:

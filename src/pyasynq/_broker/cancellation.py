@@ -1,7 +1,7 @@
-"""Asking whichever server runs a task to cancel it.
+"""Requests to cancel a running task, on whichever server runs it.
 
-A request is written down before it is called out: a worker that misses the call finds it when it next renews
-its leases. It names the attempt by its token, so the task's next attempt does not obey it.
+A request is stored before it is published: a worker that misses the message finds the request when it next
+renews its leases. It names the attempt by its token, so the task's next attempt does not obey it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyasynq._broker.arguments import chunks, time_arguments
 from pyasynq._broker.queue_registry import queue_names, require_queue
 from pyasynq._broker.scripts import INSPECT_CANCEL
 from pyasynq._broker.stored import decode_name
-from pyasynq._checks import checked_name
+from pyasynq._checks import check_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import CANCEL_CHANNEL, queue_keys
 from pyasynq.errors import InvalidOptionError, TaskNotFoundError
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 _STATES: Final = {state.value.encode(): state for state in TaskState}
 _OUTCOMES: Final = ("retry", "archive", "delete")
 _REQUEST: Final = re.compile(rb"([0-9]{1,18}) (retry|archive|delete) (.*)", re.DOTALL)
-"""Anything else was written by nobody of us, and asks for nothing."""
+"""The format of a request. Text of any other form was not written by pyasynq, and is ignored."""
 
 
 class CancelRequest(NamedTuple):
-    """What is written down.
+    """A stored request to cancel.
 
     Attributes:
         requested_at: Unix time.
-        outcome: what is to become of the task: `retry`, `archive` or `delete`.
+        outcome: the fate of the task: `retry`, `archive` or `delete`.
         token: of the attempt that is to obey.
     """
 
@@ -55,34 +55,57 @@ def publish_cancelation(task_id: str) -> Plan[int]:
 def request_cancelation(
     task_id: str, queue: str | None, outcome: str, *, now: Instant | None
 ) -> Plan[list[CancelResult]]:
-    """Write down in one queue, or in all of them, that the task is to be cancelled, then call it out.
+    """Store in one queue, or in all of them, that the task is to be cancelled, then publish it.
 
     Return an answer for each queue with a task of this id.
 
     Raises:
-        TaskNotFoundError: when a queue is named and has no such task; nothing is called out then.
+        TaskNotFoundError: when a queue is named and has no such task; nothing is published then.
     """
-    checked_name("task_id", task_id)
-    if outcome not in _OUTCOMES:
-        raise InvalidOptionError("outcome", outcome, f"must be one of {', '.join(_OUTCOMES)}")
+    check_name("task_id", task_id)
+    check_outcome(outcome)
     if queue is not None:
         yield from require_queue(queue)
     results = []
     for name in [queue] if queue is not None else (yield from queue_names()):
-        keys = queue_keys(name)
-        reply = yield ScriptCall(
-            INSPECT_CANCEL,
-            (keys.task(task_id), keys.cancellations),
-            (task_id, outcome, *time_arguments(now)),
-            Replay.SAFE,
-        )
-        if reply:
-            results.append(_result(name, task_id, *reply))
+        result = yield from _write_down(name, task_id, outcome, now)
+        if result is not None:
+            results.append(result)
         elif queue is not None:
             raise TaskNotFoundError(queue, task_id)
     if not results or any(result.status is not CancelStatus.NOT_ACTIVE for result in results):
         yield from publish_cancelation(task_id)
     return results
+
+
+def request_in_queue(
+    queue: str, task_id: str, outcome: str, *, now: Instant | None
+) -> Plan[CancelResult | None]:
+    """Store a cancel request in a queue, and publish it if the task is active.
+
+    Return None if the queue has no such task.
+    """
+    result = yield from _write_down(queue, task_id, outcome, now)
+    if result is not None and result.status is not CancelStatus.NOT_ACTIVE:
+        yield from publish_cancelation(task_id)
+    return result
+
+
+def check_outcome(outcome: str) -> None:
+    """Raise `InvalidOptionError` unless this is `retry`, `archive` or `delete`."""
+    if outcome not in _OUTCOMES:
+        raise InvalidOptionError("outcome", outcome, f"must be one of {', '.join(_OUTCOMES)}")
+
+
+def _write_down(queue: str, task_id: str, outcome: str, now: Instant | None) -> Plan[CancelResult | None]:
+    keys = queue_keys(queue)
+    reply = yield ScriptCall(
+        INSPECT_CANCEL,
+        (keys.task(task_id), keys.cancellations),
+        (task_id, outcome, *time_arguments(now)),
+        Replay.SAFE,
+    )
+    return _result(queue, task_id, *reply) if reply else None
 
 
 def _result(queue: str, task_id: str, state: bytes, token: bytes) -> CancelResult:
@@ -93,12 +116,12 @@ def _result(queue: str, task_id: str, state: bytes, token: bytes) -> CancelResul
 
 
 def is_open(result: CancelResult) -> bool:
-    """Return whether the attempt that was asked had not ended when it was last looked at."""
+    """Return whether the attempt had not ended when last checked."""
     return result.status in {CancelStatus.REQUESTED, CancelStatus.SENT}
 
 
-def look_again(results: Sequence[CancelResult]) -> Plan[list[CancelResult]]:
-    """Return what is known of some requests now: the attempts that were asked may have ended."""
+def refresh_results(results: Sequence[CancelResult]) -> Plan[list[CancelResult]]:
+    """Return the current state of some requests: the attempts may have ended meanwhile."""
     seen = []
     for result in results:
         if is_open(result):
@@ -112,7 +135,7 @@ def look_again(results: Sequence[CancelResult]) -> Plan[list[CancelResult]]:
 
 
 def read_requests(queue: str, ids: Sequence[str]) -> Plan[dict[str, CancelRequest]]:
-    """Return the requests to cancel that are written down for some tasks of a queue."""
+    """Return the stored requests to cancel for some tasks of a queue."""
     key = queue_keys(queue).cancellations
     found = {}
     for chunk in chunks(ids):

@@ -1,4 +1,4 @@
-"""What time moves: scheduled and retry tasks that are due, completed tasks whose retention has ended."""
+"""Moves that time causes: due scheduled and retry tasks, and completed tasks whose retention has ended."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _FORWARD_AT_ONCE = 100
 
 
 class Forwarded(NamedTuple):
-    """What a forward did.
+    """The result of a forward.
 
     Attributes:
-        moved: how many tasks left `scheduled` and `retry`.
-        next_due: Unix time at which the next one is due; None when none waits.
-        redis_now: the time at which Redis looked last.
+        moved: number of tasks that left `scheduled` and `retry`.
+        next_due: Unix time at which the next one is due; None if none waits.
+        redis_now: Redis' time at the last call.
     """
 
     moved: int
@@ -32,7 +32,7 @@ class Forwarded(NamedTuple):
 def forward(queue: str, *, now: Instant | None = None, limit: int = _FORWARD_AT_ONCE) -> Plan[Forwarded]:
     """Move every due task of `scheduled` and `retry` to pending or into its group, `limit` in one call.
 
-    In an ordered queue those of `retry` go to the front, the one that was due first foremost.
+    In an ordered queue, tasks of `retry` go to the front, the earliest due first.
     """
     scheduled = yield from _forward(queue, TaskState.SCHEDULED, now, limit)
     tried = yield from forward_tried(queue, now=now, limit=limit)
@@ -71,7 +71,7 @@ def _forward(queue: str, state: TaskState, now: Instant | None, limit: int) -> P
 
 
 def delete_expired_completed(queue: str, *, batch: int, now: Instant | None = None) -> Plan[int]:
-    """Delete the completed tasks whose retention has ended, `batch` in one call; return how many.
+    """Delete the completed tasks whose retention has ended, `batch` in one call; return their number.
 
     Their locks were released when they were completed.
     """

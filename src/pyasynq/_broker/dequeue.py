@@ -1,4 +1,4 @@
-"""Taking tasks from a queue, with a lease and a token, and finding again those whose reply was lost."""
+"""Dequeue: taking tasks from a queue, with a lease and a token, and finding them after a lost reply."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _HEAD: Final = 9
 _STRIDE: Final = 4
 
 
-class Rules(enum.IntEnum):
-    """By which rules tasks are taken from a queue."""
+class DequeueRules(enum.IntEnum):
+    """The rules by which tasks are taken from a queue; each has a script of its own."""
 
     PLAIN = 0
     LIMITED = 1
     ORDERED = 2
     UNORDERED = 3
-    """As limited: an inspector has said that the queue is not ordered, whatever servers say."""
+    """As limited: an inspector has set that the queue is not ordered, overriding all servers."""
 
 
 class LimitedBy(enum.StrEnum):
-    """What keeps tasks back that wait in a queue."""
+    """The reason why waiting tasks of a queue are held back."""
 
     NOTHING = ""
     CONCURRENCY = "concurrency"
@@ -42,57 +42,60 @@ class LimitedBy(enum.StrEnum):
     ORDER = "order"
 
 
-class Terms(NamedTuple):
-    """How tasks are to be taken from a queue.
+class DequeueTerms(NamedTuple):
+    """How to take tasks from a queue.
 
     Attributes:
         rules: the queue's, as far as the caller knows.
-        limits: the caller's; what is stored for the queue wins over them. Its word that the queue is ordered
-            is stored by its call, unless something else is, and holds for all callers from then on.
-        held_turn: the Unix time in microseconds at which the caller was told to come; 0 for none.
+        limits: the caller's; stored limits override them. The caller's setting that the queue is ordered is
+            stored by its call, unless another one is, and applies to all callers from then on.
+        held_turn: the Unix time in microseconds at which the caller was told to come back; 0 for none.
     """
 
-    rules: Rules = Rules.PLAIN
+    rules: DequeueRules = DequeueRules.PLAIN
     limits: QueueLimits = UNLIMITED
     held_turn: int = 0
 
 
-PLAIN_TERMS: Final = Terms()
-_RULES: Final = {int(rules): rules for rules in Rules}
+PLAIN_TERMS: Final = DequeueTerms()
+_RULES: Final = {int(rules): rules for rules in DequeueRules}
 _LIMITED_BY: Final = {by.value.encode(): by for by in LimitedBy}
 
 
 class DequeuedTask(NamedTuple):
-    """A task that is active now and ours.
+    """A task that is active now, under our lease.
 
     Attributes:
         id: the task's id.
         message: the bytes of its message, not decoded.
-        crashes: how many workers have died with it so far.
+        crashes: number of workers that have died with it so far.
         lease_score: Unix time at which the lease ends.
+        pending_since: Unix time in nanoseconds, as text, at which it became pending. None if unknown, as for
+            a task whose reply was lost.
     """
 
     id: str
     message: bytes
     crashes: int
     lease_score: int
+    pending_since: bytes | None = None
 
 
 class Dequeued(NamedTuple):
-    """What one dequeue brought.
+    """The result of one dequeue.
 
     Attributes:
         tasks: oldest first.
-        ghosts: ids that stood in the queue without a task; they were dropped.
-        empty: nothing but suspects was left to take when the call ended (or the queue is paused).
+        ghosts: number of ids in the queue without a task; they were dropped.
+        empty: whether only suspects were left when the call ended (or the queue is paused).
         suspect_waiting: crashes of the first suspect that was seen and not taken; 0 if there was none.
         lease_score: Unix time at which the leases end.
-        redis_now: the time at which Redis did it.
-        rules: what is stored for the queue asks for these. Nothing was taken by a call of other rules, but
-            limits that only the caller has apply as long as the queue is not ordered.
-        limited_by: what keeps further tasks back.
-        wait: seconds until asking again may bring something, unless a lease ends before its time; 0 where
-            an order keeps tasks back: only what becomes of the task in front changes that.
+        redis_now: Redis' time of the dequeue.
+        rules: the rules that the stored limits require. A call with other rules took nothing, but limits that
+            only the caller has apply as long as the queue is not ordered.
+        limited_by: the reason that holds further tasks back.
+        wait: seconds until the next call may take something, unless a lease ends early; 0 if an order holds
+            tasks back: only the outcome of the task in front changes that.
     """
 
     tasks: list[DequeuedTask]
@@ -101,7 +104,7 @@ class Dequeued(NamedTuple):
     suspect_waiting: int
     lease_score: int
     redis_now: Instant
-    rules: Rules = Rules.PLAIN
+    rules: DequeueRules = DequeueRules.PLAIN
     limited_by: LimitedBy = LimitedBy.NOTHING
     wait: float = 0.0
 
@@ -114,24 +117,24 @@ def dequeue(
     lease_seconds: int = LEASE_SECONDS,
     suspect_from: int = 0,
     suspect_room: bool | None = None,
-    terms: Terms = PLAIN_TERMS,
+    terms: DequeueTerms = PLAIN_TERMS,
     now: Instant | None = None,
 ) -> Plan[Dequeued]:
     """Take up to `limit` tasks (at most 1,000, or about 4 MB) from the front of a queue.
 
     A task that has crashed `suspect_from` times or more is a suspect (0: no task is). It keeps its place, and
-    those behind it are taken; up to 1,000 suspects are stepped over. In an ordered queue nothing passes it.
-    A paused queue gives nothing, nor does one for which stricter rules are stored than those of the call. The
-    call is never sent again: after `ReplyLostError`, `find_dequeued` says what it took.
+    the tasks behind it are taken; up to 1,000 suspects are skipped. In an ordered queue nothing passes it.
+    A paused queue gives nothing, nor does one with stricter stored rules than those of the call. The
+    call is never resent: after `ReplyLostError`, `find_dequeued` returns what it took.
 
     Args:
         queue: its name.
-        limit: how many tasks.
-        token: of the call.
-        lease_seconds: how long the leases hold.
+        limit: number of tasks.
+        token: of the call; it identifies the attempts (fencing token).
+        lease_seconds: duration of the leases.
         suspect_from: crashes that make a task a suspect.
         suspect_room: True to take one suspect among the first 100 tasks, and nothing else; False if suspects
-            are known to wait, so that the call looks before it pops; None if none is known.
+            are known to wait, so that the call checks before it pops; None if none is known.
         terms: the rules of the queue, as far as they are known.
         now: the time; None for that of Redis.
     """
@@ -140,10 +143,10 @@ def dequeue(
     how_many: tuple[Argument, ...] = (min(limit, MAX_TASKS),)
     own_rules: tuple[Argument, ...] = ()
     script = LEASE_DEQUEUE
-    if terms.rules in {Rules.LIMITED, Rules.UNORDERED}:
+    if terms.rules in {DequeueRules.LIMITED, DequeueRules.UNORDERED}:
         script, script_keys = LEASE_DEQUEUE_LIMITED, (*script_keys, keys.bucket)
         own_rules = (*_limits(terms.limits), terms.held_turn)
-    elif terms.rules is Rules.ORDERED:
+    elif terms.rules is DequeueRules.ORDERED:
         script, script_keys = LEASE_DEQUEUE_ORDERED, (*script_keys, keys.bucket, keys.retry)
         how_many, own_rules = (
             (),
@@ -164,12 +167,12 @@ def dequeue(
 
 
 def _read(reply: Reply) -> Dequeued:
-    """Return what the reply says; all three scripts answer alike."""
+    """Decode the reply; all three scripts have the same format."""
     ghosts, empty, waiting, lease_score, seconds, microseconds, rules, limited_by, wait = reply[:_HEAD]
     tasks = [
-        DequeuedTask(task_id.decode("utf-8", "surrogateescape"), message, crashes, lease_score)
-        for task_id, message, crashes in zip(
-            reply[_HEAD::3], reply[_HEAD + 1 :: 3], reply[_HEAD + 2 :: 3], strict=True
+        DequeuedTask(task_id.decode("utf-8", "surrogateescape"), message, crashes, lease_score, since)
+        for task_id, message, crashes, since in zip(
+            reply[_HEAD::4], reply[_HEAD + 1 :: 4], reply[_HEAD + 2 :: 4], reply[_HEAD + 3 :: 4], strict=True
         )
     ]
     return Dequeued(
@@ -186,8 +189,8 @@ def _read(reply: Reply) -> Dequeued:
 
 
 def _limits(limits: QueueLimits) -> tuple[Argument, ...]:
-    """Return concurrency, rate, period and burst as a script takes them; empty is no limit."""
-    concurrency = "" if limits.concurrency is None else limits.concurrency
+    """Return concurrency, rate, period and burst as script arguments; empty means unlimited."""
+    concurrency = "" if limits.max_run is None else limits.max_run
     rate = "" if limits.rate is None else repr(limits.rate)
     return concurrency, rate, repr(limits.period), limits.burst
 
@@ -195,7 +198,7 @@ def _limits(limits: QueueLimits) -> tuple[Argument, ...]:
 def find_dequeued(queue: str, *, token: str) -> Plan[list[DequeuedTask]]:
     """Return the tasks that the dequeue call with this token took, oldest first.
 
-    Only the newest 1,000 active tasks are looked at.
+    Only the newest 1,000 active tasks are searched.
     """
     keys = queue_keys(queue)
     reply = yield ScriptCall(

@@ -1,4 +1,4 @@
-"""Finding the task of an attempt by its token, in any process, or how the attempt ended."""
+"""Search for an attempt by its token, from any process: its task, or how it ended."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class FoundAttempt(NamedTuple):
 
     Attributes:
         message: the bytes of its message, not decoded.
-        crashes: how many workers have died with it so far.
+        crashes: number of workers that have died with it so far.
         lease_score: Unix time at which the lease ends.
-        redis_now: the time at which Redis said so.
+        redis_now: Redis' time of the call.
     """
 
     message: bytes
@@ -33,11 +33,11 @@ class FoundAttempt(NamedTuple):
 def find_attempt(
     queue: str, task_id: str, *, token: str, lease_end: int, now: Instant | None = None
 ) -> Plan[FoundAttempt | Verdict | None]:
-    """Return the task of the attempt with this token, or its verdict; None when neither is known any more.
+    """Return the task of the attempt with this token, or its verdict; None if both are forgotten.
 
-    `lease_end` is the Unix time at which its lease was to end when its holder last heard of it. A worker of
-    Go leaves our token where it is; it takes a task no earlier than its grace after that end, so until then a
-    later lease is still the attempt's own.
+    `lease_end` is the Unix time at which its lease was to end when its holder last heard of it. A Go
+    worker does not overwrite our token. It takes a task no earlier than its grace period after that end, so
+    until then a later lease is still the attempt's own.
     """
     keys = queue_keys(queue)
     verdicts = tuple(Verdict) if is_leased(token) else ()
@@ -60,6 +60,6 @@ def find_attempt(
 
 
 def find_verdict(queue: str, task_id: str, token: str, *, now: Instant | None = None) -> Plan[Verdict | None]:
-    """Return how an attempt ended that does not have its task any more; None when that is not known."""
+    """Return how an attempt that has lost its task ended; None if that is unknown."""
     found = yield from find_attempt(queue, task_id, token=token, lease_end=0, now=now)
     return found if isinstance(found, Verdict) else None

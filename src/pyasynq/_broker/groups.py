@@ -1,4 +1,4 @@
-"""Groups: which of them are due, and moving their oldest members into aggregation sets."""
+"""Groups: finding the due ones, and moving their oldest members into aggregation sets."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 DEFAULT_MAX_MEMBERS: Final = 1_000
-"""Members of a set whose group has no maximum of its own."""
+"""Number of members of a set whose group has no maximum of its own."""
 
 MAX_SET_BYTES: Final = 16_000_000
 """Bytes of messages in a set; one larger message is a set of its own."""
 
 
 class GroupLimits(NamedTuple):
-    """When a group is due, in whole seconds: whichever comes first.
+    """Conditions under which a group is due, in whole seconds; the first one that is met counts.
 
     Attributes:
-        grace: so long after its newest member joined.
-        max_delay: so long after its oldest member joined; 0 for no limit.
-        max_size: when it has so many members; 0 for no limit. A set has no more members than that.
+        grace: this long after its newest member joined.
+        max_delay: this long after its oldest member joined; 0 for no limit.
+        max_size: when it has this many members; 0 for no limit. Also the largest size of a set.
     """
 
     grace: int
@@ -39,13 +39,13 @@ class GroupLimits(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What a check of groups found.
+    """The result of checking groups.
 
     Attributes:
-        sets: the sets that were made; they are the caller's until their deadline.
-        next_due: Unix time at which the next group is due, not after now for one that is due already;
-            None when all groups are empty.
-        redis_now: the time at which Redis looked last.
+        sets: the sets that were made; they belong to the caller until their deadline.
+        next_due: Unix time at which the next group is due, in the past for one that is due already; None if
+            all groups are empty.
+        redis_now: Redis' time at the last call.
     """
 
     sets: list[AggregationSet]
@@ -54,7 +54,7 @@ class Checked(NamedTuple):
 
 
 def new_set_id() -> str:
-    """Return a random id; Asynq's are of the same form."""
+    """Return a random id in the form of Asynq's."""
     return str(uuid.uuid4())
 
 
@@ -72,11 +72,11 @@ def check_groups(
     timeout: int = AGGREGATION_SET_SECONDS,
     new_id: Callable[[], str] = new_set_id,
 ) -> Plan[Checked]:
-    """Make sets, `most_sets` at most, of the oldest members of those groups that are due.
+    """Make sets, at most `most_sets`, of the oldest members of the due groups.
 
     A set has at most `max_size` members of its group, or 1,000, and 16 MB of messages. Ids without a task
-    are dropped, names of empty groups too. Once all sets are made, the groups of the next call of Redis are
-    not looked at.
+    are dropped, as are names of empty groups. Once all sets are made, the groups of later calls are not
+    checked.
     """
     keys = queue_keys(queue)
     made: list[AggregationSet] = []

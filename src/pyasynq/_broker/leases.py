@@ -1,4 +1,4 @@
-"""Leases: renewing them while a task runs, and taking back the tasks of workers that died."""
+"""Leases: renewing them while a task runs, and recovering the tasks of dead workers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pyasynq._broker.settle import (
     ArchiveTask,
     Claim,
     Settled,
+    add_reply,
     counters,
     read_ids,
     settle_archive,
@@ -34,24 +35,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 OWN_SLACK_SECONDS = 5
-"""How long after its lease ended a task of a pyasynq worker is left alone."""
+"""Seconds after its lease ended during which a task of a pyasynq worker is not recovered yet."""
 
 
 CONFIRMED_BEGIN = "+"
-"""How tokens end if the server confirms that handlers of tasks with a crash limit of 0 or 1 begin."""
+"""Suffix of tokens whose server confirms the start of handlers with a crash limit of 0 or 1."""
 
 
 RAN_ALONE = "!"
-"""Part of the tokens of attempts alongside which nothing runs, unless `x:begun` names the attempt."""
+"""Part of the tokens of attempts that run alone in their process, unless `x:begun` names the attempt."""
 
 
 class Renewed(NamedTuple):
-    """What a renewal did.
+    """The result of a renewal.
 
     Attributes:
         lease_score: Unix time at which the renewed leases end.
-        redis_now: the time at which Redis did it.
-        lost: ids of tasks that were not ours any more.
+        redis_now: Redis' time of the renewal.
+        lost: ids of tasks that we do not own any more.
     """
 
     lease_score: int
@@ -60,16 +61,16 @@ class Renewed(NamedTuple):
 
 
 class ExpiredTask(NamedTuple):
-    """An active task that nobody seems to work on.
+    """An active task whose worker seems to be dead.
 
     Attributes:
         id: the task's id.
-        message: the bytes of its message; empty when there is no task behind the id, which `recover` drops.
-        crashes: how many workers have died with it before this one.
-        token: of the attempt that had it; empty for a worker in Go.
-        lease_score: Unix time at which its lease ended; None when it has none.
-        begun: token of the last attempt whose handler has begun, as far as servers confirm that; or of an
-            attempt that began alone, once others run alongside it.
+        message: the bytes of its message; empty for an id without a task, which `recover` drops.
+        crashes: number of workers that have died with it before this one.
+        token: of the attempt that had it; empty for a Go worker.
+        lease_score: Unix time at which its lease ended; None if it has none.
+        begun: token of the last attempt whose handler has started, as far as servers confirm that; or of an
+            attempt that started alone, once others run alongside it.
     """
 
     id: str
@@ -81,19 +82,19 @@ class ExpiredTask(NamedTuple):
 
     @property
     def was_only_taken(self) -> bool:
-        """Whether its server confirms that handlers begin, and that of this attempt had not."""
+        """Whether its server confirms the start of handlers, and that of this attempt had not started."""
         return self.token.endswith(CONFIRMED_BEGIN) and self.begun != self.token
 
     @property
     def ran_alone(self) -> bool:
-        """Whether nothing ran alongside this attempt when its worker died."""
+        """Whether nothing else ran in the process of this attempt when its worker died."""
         return RAN_ALONE in self.token and self.begun != self.token
 
 
 class RecoverTask(NamedTuple):
-    """A task to take back, if token and lease are still those that were seen.
+    """A task to recover, if token and lease are still those that were seen (compare-and-set).
 
-    `history_entry` is JSON of the attempt, which is added to the task's history; empty for nothing.
+    `history_entry` is JSON of the attempt, for the task's history; empty for none.
     """
 
     id: str
@@ -103,14 +104,14 @@ class RecoverTask(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """A task that is pending again, and how many workers have died with it."""
+    """A task that is pending again, and the number of workers that have died with it."""
 
     id: str
     crashes: int
 
 
 class PoisonTask(NamedTuple):
-    """A task to archive because workers die with it, if token and lease are still those that were seen.
+    """A poison task to archive because workers die with it, if token and lease are unchanged.
 
     An empty message leaves the stored one untouched. `archived_at` is Unix time. `history_entry` is as in
     `RecoverTask`.
@@ -126,7 +127,7 @@ class PoisonTask(NamedTuple):
 
 
 def confirm_begin(queue: str, task_id: str, token: str) -> Plan[bool]:
-    """Note that the handler of an attempt begins; return False if the task is not the attempt's any more."""
+    """Record that an attempt's handler starts; return False if the attempt does not own the task any more."""
     key = queue_keys(queue).task(task_id)
     return bool((yield ScriptCall(LEASE_BEGIN, (key,), (token,), Replay.SAFE)))
 
@@ -138,9 +139,9 @@ def renew(
     lease_seconds: int = LEASE_SECONDS,
     now: Instant | None = None,
 ) -> Plan[Renewed]:
-    """Move the ends of leases to `lease_seconds` from now; tasks that are not ours any more are lost.
+    """Move the ends of leases to `lease_seconds` from now; tasks that we do not own any more are lost.
 
-    A lease that has vanished is written again while the task is still active with our token.
+    A lease that has vanished is written again if the task is still active with our token.
     """
     keys = queue_keys(queue)
     lost: list[str] = []
@@ -158,7 +159,7 @@ def renew(
             ),
             Replay.BY_TOKEN,
         )
-        # Later chunks end later; the earliest end is true of all.
+        # Later chunks end later; the earliest end holds for all.
         lease_score = lease_score or reply[0]
         redis_now = Instant(reply[1], reply[2])
         lost += read_ids(reply[3:])
@@ -175,12 +176,12 @@ def list_expired(
 ) -> Plan[list[ExpiredTask]]:
     """Return up to `limit` active tasks whose lease ended long enough ago, the longest ago first.
 
-    `own_slack` seconds ago for tasks that a pyasynq worker took, `foreign_slack` for those of Go.
+    Long enough is `own_slack` seconds for tasks of pyasynq workers, `foreign_slack` for those of Go.
     """
     keys = queue_keys(queue)
     found: list[ExpiredTask] = []
     start, looked_at = 0, MAX_TASKS
-    # Tasks of Go whose grace lasts stand in front of our own that ended later; they must not hide them.
+    # Go's tasks within their grace come before our own that ended later; they must not hide them.
     while len(found) < limit and looked_at == MAX_TASKS:
         looked_at, *reply = yield ScriptCall(
             LEASE_LIST_EXPIRED,
@@ -194,12 +195,12 @@ def list_expired(
 
 
 def list_unleased(queue: str) -> Plan[list[ExpiredTask]]:
-    """Return the active tasks that have no lease. Recover those that a later look still finds so."""
+    """Return the active tasks without a lease. Recover those that a second check still finds so."""
     return [task for task in (yield from _scan_active(queue, "")) if task.lease_score is None]
 
 
-def list_of_server(queue: str, *, server_id: str) -> Plan[list[ExpiredTask]]:
-    """Return the active tasks that the server with this id took; for a server that is known to be dead."""
+def list_server_tasks(queue: str, *, server_id: str) -> Plan[list[ExpiredTask]]:
+    """Return the active tasks that the server with this id took; for a server known to be dead."""
     return [task for task in (yield from _scan_active(queue, f"{server_id}/")) if task.token]
 
 
@@ -214,7 +215,7 @@ def _scan_active(queue: str, token_prefix: str) -> Plan[list[ExpiredTask]]:
             (keys.task_prefix, token_prefix, start, MAX_TASKS),
             Replay.SAFE,
         )
-        # The list moves between two calls, so an id may come twice.
+        # The list changes between two calls, so an id may come twice.
         found.update((task.id, task) for task in _expired_tasks(reply))
         start += MAX_TASKS
     return list(found.values())
@@ -247,13 +248,13 @@ def recover(
 ) -> Plan[list[Recovered]]:
     """Put tasks of dead workers back to the front of their queue, and count the crash in the task.
 
-    Each is tested again in the same call: still active, token and lease unchanged, and the lease ended long
-    enough ago. `own_slack` None leaves that last test out, for a worker that is known to be dead. Ids
-    without a task are dropped. After a lost reply what the first run recovered is missing in the result.
+    Each is checked again in the same call: still active, token and lease unchanged, and the lease ended long
+    enough ago. `own_slack` None skips that last check, for a worker known to be dead. Ids without a task
+    are dropped. After a lost reply, tasks recovered by the first run are missing in the result.
     """
     keys = queue_keys(queue)
     recovered: list[Recovered] = []
-    # The last chunk goes first: each call puts its tasks in front of what is there.
+    # The last chunk goes first: each call puts its tasks in front of the queue.
     for chunk in reversed(list(chunks(tasks, width=4))):
         reply = yield ScriptCall(
             LEASE_RECOVER,
@@ -263,7 +264,7 @@ def recover(
                 "" if own_slack is None else own_slack,
                 foreign_slack,
                 *time_arguments(now),
-                *(argument for task in chunk for argument in (*_seen(task), task.history_entry)),
+                *(argument for task in chunk for argument in (*_encode_seen(task), task.history_entry)),
             ),
             Replay.SAFE,
         )
@@ -284,20 +285,20 @@ def archive_poison(
     foreign_slack: int = LEASE_GRACE_SECONDS,
     now: Instant | None = None,
 ) -> Plan[Settled]:
-    """Archive tasks with which too many workers have died, tested again as `recover` does, counted as failed.
+    """Archive poison tasks, with which too many workers have died, and count them as failed.
 
-    `refused` names those that somebody has again. Trims like `settle_archive`.
+    They are checked again as in `recover`; `refused` names those that have a new owner. Trims like
+    `settle_archive`.
     """
     keys = queue_keys(queue)
-    refused: set[str] = set()
-    trimmed = 0
+    settled = Settled(frozenset())
     for chunk in chunks(tasks, most=min(MAX_TASKS, max_size), width=8, size_of=_poison_size):
         today = Instant(chunk[0].archived_at)
         tail = [
             argument
             for task in chunk
             for argument in (
-                *_seen(task),
+                *_encode_seen(task),
                 task.message,
                 task.archived_at,
                 task.trace,
@@ -320,16 +321,16 @@ def archive_poison(
             ),
             Replay.SAFE,
         )
-        refused.update(read_ids(reply[2:]))
-        trimmed += yield from trim_rest(keys, reply, max_size=max_size, cutoff=cutoff)
-    return Settled(frozenset(refused), trimmed)
+        trimmed = yield from trim_rest(keys, reply, max_size=max_size, cutoff=cutoff)
+        settled = add_reply(settled, reply[2:], trimmed)
+    return settled
 
 
 def _poison_size(task: PoisonTask) -> int:
     return len(task.message) + len(task.trace) + len(task.history_entry)
 
 
-def _seen(task: RecoverTask | PoisonTask) -> tuple[str, str, int | str]:
+def _encode_seen(task: RecoverTask | PoisonTask) -> tuple[str, str, int | str]:
     return task.id, task.token, "" if task.lease_score is None else task.lease_score
 
 
@@ -342,7 +343,10 @@ def quarantine(
     cutoff: int,
     now: Instant,
 ) -> Plan[Settled]:
-    """Archive an active task whose message cannot be decoded: its bytes stay, its trace is the reason."""
+    """Archive an active task whose message cannot be decoded.
+
+    Its bytes stay, the reason becomes its trace.
+    """
     trace = reason.encode(errors="replace")
     task = ArchiveTask(claim, message=b"", archived_at=now.ceiling, trace=trace)
     return (yield from settle_archive(queue, [task], max_size=max_size, cutoff=cutoff, now=now))

@@ -1,4 +1,4 @@
-"""The locks of unique tasks while the tasks run."""
+"""Uniqueness locks of tasks while they run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import chunks
 from pyasynq._broker.scripts import LEASE_RENEW_LOCKS
-from pyasynq._broker.stored import shown
+from pyasynq._broker.stored import display_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.constants import LEASE_SECONDS
 from pyasynq._wire.keys import queue_keys
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 class HeldLock(NamedTuple):
-    """The lock that a task's message names; whether the task owns it is Redis' to know."""
+    """A lock that a task's message names; only Redis knows whether the task owns it."""
 
     task_id: str
     unique_key: str
 
 
 def find_holder(unique_key: str) -> Plan[str]:
-    """Return the id of the task that holds a lock; empty if none does any more."""
+    """Return the id of the task that holds a lock; empty if there is none."""
     holder = yield CommandCall(("GET", unique_key), unique_key, Replay.SAFE)
-    return shown(holder or b"")
+    return display_name(holder or b"")
 
 
 def renew_locks(queue: str, locks: Sequence[HeldLock], *, lease_seconds: int = LEASE_SECONDS) -> Plan[int]:
-    """Let locks hold for as long as they were asked for; return how many of the tasks run.
+    """Prolong locks for as long as they were requested; return how many of the tasks run.
 
-    They hold for two leases at least, so that the lock of a task whose worker dies is there when the task is
-    recovered. A lock that its task does not own is left alone.
+    They hold for at least two leases, so that the lock of a task whose worker dies still exists when the task
+    is recovered. A lock that its task does not own is left alone.
     """
     keys = queue_keys(queue)
     running = 0

@@ -1,8 +1,8 @@
-"""Ordered queues: their tasks run one after another, in the order in which they became pending.
+"""Ordered queues: their tasks run strictly one after another, in the order they became pending.
 
-That a queue is ordered stands in Redis, so that every worker of it obeys. The task that is taken is the head
+Redis stores that a queue is ordered, so that every worker obeys. The task that is taken is the head
 until it is done, archived or deleted: nothing else is taken while the queue's `active` or `retry` holds
-anything, and whatever puts the head back puts it in front.
+anything, and every path that puts the head back puts it in front.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def retry_in_order(
     redis_now: Instant | None,
     note: VerdictNote = NO_NOTE,
 ) -> Plan[Settled]:
-    """Set tasks of an ordered queue aside, as `settle_retry` does; those that are due are in front at once.
+    """Set tasks of an ordered queue aside, as `settle_retry` does; move those already due to the front.
 
-    Between the two calls the queue is held by what is in `retry`, so nobody else takes anything.
+    Between the two calls the tasks in `retry` block the queue, so no other worker takes anything.
     """
     settled = yield from settle_retry(queue, tasks, now=now, note=note)
     if any(task.retry_at <= now.seconds for task in tasks):

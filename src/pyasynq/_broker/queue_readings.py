@@ -1,9 +1,9 @@
-"""Readings of queues, by plain commands: whether a queue has work for a worker, and from when on."""
+"""Readings of queues by plain commands: whether a queue has work for a worker, and from when on."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._redis.plan import CommandCall, PackedCommand, Plan, Replay, ask
 from pyasynq._wire.keys import queue_keys
@@ -16,24 +16,26 @@ if TYPE_CHECKING:
 
 
 class QueueReading(NamedTuple):
-    """What a queue had at one moment; times are Unix times in seconds, infinity for none.
+    """The state of a queue at one moment; times are Unix times in seconds, infinity for none.
 
     Attributes:
-        redis_now: the time of Redis at that moment.
-        pending: number of tasks that wait.
+        redis_now: Redis' time at that moment.
+        pending: number of waiting tasks.
         is_paused: whether none of these may be taken.
-        active: number of tasks that a worker has.
+        has_endings: whether its outbox has ends that callbacks are to be told.
+        active: number of tasks that workers have.
         leases: number of leases.
         next_scheduled: when the next scheduled task is due.
-        next_retry: when the next task is due that is tried again.
+        next_retry: when the next retry is due.
         next_lease_end: when the first lease ends.
         next_expiry: when the retention of the first completed task ends.
-        next_stale_set: when the first aggregation set is stale.
+        next_stale_set: when the first aggregation set becomes stale.
     """
 
     redis_now: Instant
     pending: int = 0
     is_paused: bool = False
+    has_endings: bool = False
     active: int = 0
     leases: int = 0
     next_scheduled: float = math.inf
@@ -49,7 +51,7 @@ class QueueReading(NamedTuple):
 
     @property
     def next_due(self) -> float:
-        """When the next scheduled task, or one that is tried again, is due."""
+        """When the next scheduled task or retry is due."""
         return min(self.next_scheduled, self.next_retry)
 
     @property
@@ -64,18 +66,18 @@ class QueueReading(NamedTuple):
 
     @property
     def may_have_unleased(self) -> bool:
-        """Whether an active task may have no lease: there are not as many leases as active tasks."""
+        """Whether an active task may lack a lease: the numbers of leases and active tasks differ."""
         return self.active > 0 and self.active != self.leases
 
     def has_lapsed_lease(self, slack: int) -> bool:
-        """Return whether a lease ended this many seconds ago."""
+        """Return whether a lease ended at least this many seconds ago."""
         return self.next_lease_end <= self.redis_now.seconds - slack
 
 
 class QueueReader:
-    """The commands that read one queue. They are packed once, however often they are sent.
+    """The commands that read one queue, packed once for all calls.
 
-    One command says whether the queue has anything at all. Only then the others have something to say.
+    One command tells whether the queue has anything at all. The others are needed only in that case.
     """
 
     __slots__ = ("_exists", "_heads")
@@ -83,26 +85,28 @@ class QueueReader:
     def __init__(self, queue: str) -> None:
         keys = queue_keys(queue)
         sorted_sets = (keys.scheduled, keys.retry, keys.lease, keys.completed, keys.aggregation_sets)
-        self._exists = _read(keys.pending, "EXISTS", keys.pending, keys.active, *sorted_sets)
+        self._exists = _read(keys.pending, "EXISTS", keys.pending, keys.active, keys.outbox, *sorted_sets)
         self._heads = (
             _read(keys.pending, "LLEN", keys.pending),
-            _read(keys.pending, "EXISTS", keys.paused),
+            # One command for both: a key that is named twice counts twice.
+            _read(keys.pending, "EXISTS", keys.paused, keys.outbox, keys.outbox),
             _read(keys.pending, "LLEN", keys.active),
             _read(keys.pending, "ZCARD", keys.lease),
             *(_read(keys.pending, "ZRANGE", key, "0", "0", "WITHSCORES") for key in sorted_sets),
         )
 
     def exists(self) -> Plan[int]:
-        """Return how many of its keys there are; 0 if there is nothing to do."""
+        """Return the number of its existing keys; 0 if there is nothing to do."""
         return ask(self._exists)
 
     def heads(self) -> list[Plan[Reply]]:
-        """Return the plans whose replies are a reading."""
+        """Return the plans whose replies make a reading."""
         return [ask(call) for call in self._heads]
 
 
+_OUTBOX_MARK: Final = 2
 HEADS = 9
-"""How many plans `QueueReader.heads` returns."""
+"""Number of plans that `QueueReader.heads` returns."""
 
 
 def read_time(queue: str) -> Plan[Reply]:
@@ -111,12 +115,14 @@ def read_time(queue: str) -> Plan[Reply]:
 
 
 def decode_reading(replies: Sequence[Any], redis_now: Instant) -> QueueReading | Exception:
-    """Return the reading of these replies, or the first error among them."""
+    """Return the reading in these replies, or the first error among them."""
     for reply in replies:
         if isinstance(reply, Exception):
             return reply
-    pending, paused, active, leases, *heads = replies
-    return QueueReading(redis_now, pending, bool(paused), active, leases, *map(_first_second, heads))
+    pending, marks, active, leases, *heads = replies
+    is_paused, has_endings = marks % 2 == 1, marks >= _OUTBOX_MARK
+    times = map(_first_second, heads)
+    return QueueReading(redis_now, pending, is_paused, has_endings, active, leases, *times)
 
 
 def _first_second(head: Sequence[bytes]) -> float:

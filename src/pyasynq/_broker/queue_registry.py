@@ -1,4 +1,4 @@
-"""The names of all queues, in the set `asynq:queues`, and which of them are still to be written there.
+"""Names of all queues, in the set `asynq:queues`, and the ones still to be written there.
 
 In a cluster the set is on one node and most queues are on others. So a task and the name of its queue are
 never written in one step. The task comes first. Then the name is owed until Redis has confirmed it.
@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._broker.stored import readable_names
-from pyasynq._checks import checked_name
+from pyasynq._checks import check_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay
 from pyasynq._wire.keys import ALL_QUEUES, queue_keys
 from pyasynq.errors import (
@@ -20,7 +20,7 @@ from pyasynq.errors import (
     RedisUnavailableError,
     ReplyLostError,
 )
-from pyasynq.events import ServerWarning
+from pyasynq.events import RedisWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 PAUSE: Final = 0.5
 """Seconds between two calls that write owed names, so that a removed queue is seen within a second."""
 LONGEST_PAUSE: Final = 1.0
-"""Seconds between two tries to write names that Redis does not take."""
+"""Seconds between two attempts to write names that Redis refuses for now."""
 FIRST_WAIT: Final = 0.1
 """Seconds that the first tasks of a queue wait for its name, which may be on another node."""
 _GAP: Final = 1.0
-"""Seconds in which the token bucket gets one token; one costs a lone enqueue 14 % more instructions."""
+"""Seconds in which the token bucket gains one token; spending one makes a lone enqueue 14 % costlier."""
 _BURST: Final = 9.0
-"""Seconds in which the empty bucket is filled, except for one token."""
+"""Seconds in which the empty bucket fills up, except for one token."""
 _MOST_NAMES: Final = 1_000
 _MOST_KNOWN: Final = 10_000
 _TRANSIENT: Final = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryError)
 
 
 class QueueRegistry:
-    """Names of queues that are owed to `asynq:queues`; any thread may call it.
+    """Queue names owed to `asynq:queues`. Thread-safe.
 
     The first tasks of a queue take its name along in their pipeline, so that a program may end after them.
     Later ones do so while a token bucket has tokens: ten, and one more a second. A name that finds no token
-    is owed, and follows within half a second. So a queue that was removed is soon listed again, and a busy
+    is owed, and follows within half a second. So a removed queue is soon listed again, and a busy
     client does not pay for it with each batch.
     https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm
     """
@@ -61,7 +61,7 @@ class QueueRegistry:
         """Whether the last names were confirmed, and in time; if not, no task waits for them."""
 
     def may_travel(self, queues: Iterable[str]) -> bool:
-        """Return whether names go with their tasks: one was never confirmed, or a token is left to take."""
+        """Return whether names go with their tasks: one was never confirmed, or a token could be spent."""
         if self.is_new(queues):
             return True
         now = self._monotonic()
@@ -71,7 +71,7 @@ class QueueRegistry:
         return True
 
     def owe(self, queues: Iterable[str]) -> None:
-        """Note that tasks were written to these queues, and their names not confirmed since."""
+        """Record that tasks were written to these queues, whose names have not been confirmed since."""
         for queue in queues:
             self._owed[queue] = None
 
@@ -84,7 +84,7 @@ class QueueRegistry:
         return True
 
     def take(self) -> list[str]:
-        """Return names that are owed, to be written now; they are not owed any more."""
+        """Take owed names, to be written now; they are not owed any more."""
         names = list(self._owed)[:_MOST_NAMES]
         for name in names:
             self._owed.pop(name, None)
@@ -100,20 +100,20 @@ class QueueRegistry:
         return not self._known.issuperset(queues)
 
     def confirm(self, queues: Iterable[str]) -> None:
-        """Note that Redis has the names."""
+        """Record that Redis has the names."""
         if len(self._known) > _MOST_KNOWN:
-            # Programs may make up names for ever.
+            # Programs may invent names without end.
             self._known = set()
         self._known.update(queues)
         self.is_answered = True
 
 
 class RegistrarBase:
-    """What the registrars for asyncio and for threads have in common.
+    """The common part of the registrars for asyncio and for threads.
 
     Args:
         driver: runs the plans.
-        apart: whether names never travel with their tasks. Nothing does that replicas are to confirm.
+        apart: whether names never travel with their tasks, as in durable enqueues, which wait for replicas.
     """
 
     def __init__(self, driver: DriverBase, *, apart: bool = False) -> None:
@@ -123,7 +123,7 @@ class RegistrarBase:
         self._is_closed = False
 
     def abandon(self) -> None:
-        """Send no more names, from whatever thread."""
+        """Send no more names. Callable from any thread."""
         self._is_closed = True
 
     def _settle(self, queues: Sequence[str], outcomes: Sequence[Any]) -> bool:
@@ -131,11 +131,11 @@ class RegistrarBase:
 
         Args:
             queues: the queue of each plan.
-            outcomes: of each plan, then of the names if they travelled; none if the batch was broken off.
+            outcomes: of each plan, then of the names if they travelled; empty if the batch was interrupted.
         """
         registry = self.registry
         if len(outcomes) > len(queues):
-            # Its last one is that of the names, which travelled.
+            # The last outcome is that of the names, which travelled along.
             confirmation = outcomes[-1]
             if not isinstance(confirmation, Exception):
                 registry.confirm(queues)
@@ -149,11 +149,11 @@ class RegistrarBase:
         return registry.owes
 
     def _is_refused(self, error: Exception) -> bool:
-        """Return whether Redis refuses the names for good, and warn of it once."""
+        """Return whether Redis refuses the names for good; warn once if so."""
         if not isinstance(error, RedisError) or isinstance(error, _TRANSIENT):
             return False
         text = f"tasks are enqueued, but the names of their queues cannot be written to {ALL_QUEUES}: {error}"
-        self._base.warn_once(ServerWarning("queue_names", text))
+        self._base.warn_once(RedisWarning("queue_names", text))
         return True
 
 
@@ -162,12 +162,12 @@ def _may_be_written(outcome: object) -> bool:
 
 
 def register_queues(queues: Iterable[str]) -> Plan[None]:
-    """Write the names of queues that have tasks."""
+    """Add the names of queues that have tasks to the set of all queues."""
     yield CommandCall(("SADD", ALL_QUEUES, *dict.fromkeys(queues)), ALL_QUEUES, Replay.SAFE)
 
 
 def queue_exists(queue: str) -> Plan[bool]:
-    """Return whether a queue has tasks, groups or a history, whether it is registered or not."""
+    """Return whether a queue has tasks, groups or counters, registered or not."""
     keys = queue_keys(queue)
     states = (keys.pending, keys.active, keys.scheduled, keys.retry, keys.archived, keys.completed)
     command = ("EXISTS", *states, keys.groups, keys.processed)
@@ -181,7 +181,7 @@ def queue_names() -> Plan[list[str]]:
 
 
 def require_queue(queue: str) -> Plan[None]:
-    """Raise `QueueNotFoundError` for a queue that no task was ever enqueued to, or `InvalidOptionError`."""
-    checked_name("queue", queue)
+    """Raise `QueueNotFoundError` for an unknown queue, or `InvalidOptionError`."""
+    check_name("queue", queue)
     if not (yield CommandCall(("SISMEMBER", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)):
         raise QueueNotFoundError(queue)

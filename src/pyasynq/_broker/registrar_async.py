@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyasynq._backoff import Backoff
 from pyasynq._broker.queue_registry import FIRST_WAIT, LONGEST_PAUSE, PAUSE, RegistrarBase, register_queues
-from pyasynq._redis.loop_homes import LoopHomes
+from pyasynq._redis.loop_local import LoopLocal
 from pyasynq.errors import ClientClosedError, ForeignRedisError
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NO_CONTEXT: Final = contextvars.Context()
-"""A timer must not keep what a handler has in its context."""
+"""An empty context: a timer must not keep a handler's context alive."""
 
 
-class _Home:
-    """What one event loop has under way."""
+class _LoopState:
+    """Timer and tasks of one event loop."""
 
     def __init__(self) -> None:
         self.timer: asyncio.TimerHandle | None = None
@@ -40,30 +40,30 @@ class _Home:
 class AsyncRegistrar(RegistrarBase):
     """Runs plans that put tasks into queues, and registers the queues.
 
-    On one server, both go in one pipeline. In a cluster the name follows its task: the first tasks of a queue
-    wait for it at most 0.1 s, all others do not wait. A name that Redis does not take is sent again.
+    On a single server, both go in one pipeline. In a cluster the name follows its task: the first tasks of a
+    queue wait for it at most 0.1 s, all others do not wait. A name that Redis does not accept is resent.
     """
 
     def __init__(self, driver: AsyncDriver, *, apart: bool = False) -> None:
         super().__init__(driver, apart=apart)
         self._driver = driver
-        self._homes = LoopHomes(_Home, _Home.abandon)
+        self._per_loop = LoopLocal(_LoopState, _LoopState.abandon)
 
     async def run(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
-        """Run plans in the caller's own task, as `run_unshielded` does; each has its queue in `queues`."""
-        registry, home = self.registry, self._homes.here()
-        if home.timer is None or not registry.has(queues):
+        """Run plans in the caller's own task, as `run_unshielded` does; `queues` has the queue of each."""
+        registry, state = self.registry, self._per_loop.here()
+        if state.timer is None or not registry.has(queues):
             return await self._run_and_register(plans, queues)
-        # A busy client owes the names already, and the timer is set.
+        # Fast path of a busy client: the names are owed already, and the timer is set.
         try:
             return await self._driver.run_unshielded(plans)
         finally:
             if not registry.has(queues):
                 registry.owe(queues)
-                self._carry_soon()
+                self._send_soon()
 
     async def run_one(self, plan: Plan[T], queue: str) -> T:
-        """Run one plan and return what it returns, or raise it. Cancelled, it leaves the plan on its way."""
+        """Run one plan; return its result or raise its error. A cancelled caller leaves the plan running."""
         self._driver.check_open()
         [outcome] = await self._driver.wait_for(self._driver.start_task(self.run([plan], [queue])))
         if isinstance(outcome, Exception):
@@ -71,20 +71,20 @@ class AsyncRegistrar(RegistrarBase):
         return outcome
 
     def register(self, queues: Sequence[str]) -> None:
-        """Have names written that do not follow a task, and do not wait for it."""
+        """Register queues whose names do not follow a task, without waiting."""
         self.registry.owe(queues)
         if self.registry.owes:
-            self._carry_soon(0.0)
+            self._send_soon(0.0)
 
     async def close(self) -> None:
-        """Send no more names, and break off what is under way."""
+        """Send no more names, and cancel the call in progress."""
         self._is_closed = True
-        home = self._homes.own()
-        if home is None:
+        state = self._per_loop.own()
+        if state is None:
             return
-        if home.timer is not None:
-            home.timer.cancel()
-        if tasks := list(home.tasks):
+        if state.timer is not None:
+            state.timer.cancel()
+        if tasks := list(state.tasks):
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -103,36 +103,36 @@ class AsyncRegistrar(RegistrarBase):
             raise
         finally:
             if is_sent and self._settle(queues, outcomes):
-                self._carry_soon()
+                self._send_soon()
         if self._is_apart and registry.is_answered and registry.is_new(queues) and registry.owes:
             await self._wait_for_names(queues)
         return outcomes if sent is plans else outcomes[:-1]
 
     async def _wait_for_names(self, queues: Sequence[str]) -> None:
-        task = self._start(self._homes.here())
+        task = self._start(self._per_loop.here())
         await asyncio.wait({task}, timeout=FIRST_WAIT)
         self.registry.is_answered = not self.registry.is_new(queues)
 
-    def _carry_soon(self, pause: float = PAUSE) -> None:
-        home = self._homes.here()
-        if home.timer is None and not self._is_closed:
+    def _send_soon(self, pause: float = PAUSE) -> None:
+        state = self._per_loop.here()
+        if state.timer is None and not self._is_closed:
             loop = asyncio.get_running_loop()
-            home.timer = loop.call_later(pause, self._begin, home, context=_NO_CONTEXT)
+            state.timer = loop.call_later(pause, self._begin, state, context=_NO_CONTEXT)
 
-    def _begin(self, home: _Home) -> None:
-        home.timer = None
+    def _begin(self, state: _LoopState) -> None:
+        state.timer = None
         if not self._is_closed:
-            self._start(home)
+            self._start(state)
 
-    def _start(self, home: _Home) -> asyncio.Task[None]:
+    def _start(self, state: _LoopState) -> asyncio.Task[None]:
         name = "pyasynq registration of queues"
-        task = asyncio.get_running_loop().create_task(self._carry(home), name=name)
-        home.tasks.add(task)
-        task.add_done_callback(home.tasks.discard)
+        task = asyncio.get_running_loop().create_task(self._send_owed(state), name=name)
+        state.tasks.add(task)
+        task.add_done_callback(state.tasks.discard)
         return task
 
-    async def _carry(self, home: _Home) -> None:
-        """Send the names that are owed; those that Redis does not take are owed again."""
+    async def _send_owed(self, state: _LoopState) -> None:
+        """Send the owed names; those that Redis does not accept are owed again."""
         registry = self.registry
         names = registry.take()
         if not names:
@@ -148,9 +148,9 @@ class AsyncRegistrar(RegistrarBase):
             error = next((one for one in outcomes if one is not None), None)
             if outcomes and error is None:
                 registry.confirm(names)
-                home.backoff.reset()
+                state.backoff.reset()
             elif error is None or not self._is_refused(error):
                 registry.is_answered = False
                 registry.owe(names)
         if registry.owes:
-            self._carry_soon(PAUSE if error is None else home.backoff.next())
+            self._send_soon(PAUSE if error is None else state.backoff.next())

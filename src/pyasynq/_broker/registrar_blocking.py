@@ -33,38 +33,38 @@ class BlockingRegistrar(RegistrarBase):
     def __init__(self, driver: BlockingDriver, *, apart: bool = False) -> None:
         super().__init__(driver, apart=apart)
         self._driver = driver
-        self._home = 0
-        """The process whose thread is at work; written by that thread and by the one that starts it."""
-        self._bell = ThreadWaiter()
+        self._sender_pid = 0
+        """Id of the process whose thread is running; written by that thread and by the one that starts it."""
+        self._waiter = ThreadWaiter()
         self._waiting: dict[ThreadWaiter, None] = {}
-        """Threads that wait for the names of queues with their first tasks."""
+        """Threads that wait for the queue names of their first tasks."""
 
     def run(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
-        """Run plans as one batch; each has its queue in `queues`."""
+        """Run plans as one batch; `queues` has the queue of each."""
         registry = self.registry
-        if self._home != os.getpid() or not registry.has(queues):
+        if self._sender_pid != os.getpid() or not registry.has(queues):
             return self._run_and_register(plans, queues)
-        # A busy client owes the names already, and the thread is at work.
+        # Fast path of a busy client: the names are owed already, and the thread is running.
         try:
             return self._driver.run_batch(plans)
         finally:
             if not registry.has(queues):
                 registry.owe(queues)
-                self._carry_soon()
+                self._start_thread()
 
     def abandon(self) -> None:
-        """Send no more names, from whatever thread."""
+        """Send no more names. Callable from any thread."""
         super().abandon()
-        self._bell.wake()
+        self._waiter.wake()
 
     def close(self) -> None:
-        """Send no more names; wait 0.1 s for the call under way, which ends by itself."""
+        """Send no more names; wait 0.1 s for the call in progress, which ends by itself."""
         self._is_closed = True
-        if self._home == os.getpid():
+        if self._sender_pid == os.getpid():
             waiter = ThreadWaiter()
             self._waiting[waiter] = None
-            self._bell.wake()
-            if self._home:
+            self._waiter.wake()
+            if self._sender_pid:
                 waiter.wait(FIRST_WAIT)
 
     def _run_and_register(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
@@ -81,7 +81,7 @@ class BlockingRegistrar(RegistrarBase):
             raise
         finally:
             if is_sent and self._settle(queues, outcomes):
-                self._carry_soon()
+                self._start_thread()
         if self._is_apart and registry.is_answered and registry.is_new(queues) and registry.owes:
             self._wait_for_names(queues)
         return outcomes if sent is plans else outcomes[:-1]
@@ -91,43 +91,43 @@ class BlockingRegistrar(RegistrarBase):
         deadline = time.monotonic() + FIRST_WAIT
         try:
             self._waiting[waiter] = None
-            self._bell.wake()
+            self._waiter.wake()
             while registry.is_new(queues) and (remaining := deadline - time.monotonic()) > 0:
                 waiter.wait(remaining)
         finally:
             self._waiting.pop(waiter, None)
         registry.is_answered = not registry.is_new(queues)
 
-    def _carry_soon(self) -> None:
-        """Have a thread send what is owed, unless one is at work."""
-        if self._home == os.getpid() or self._is_closed:
+    def _start_thread(self) -> None:
+        """Start a thread that sends the owed names, unless one is running."""
+        if self._sender_pid == os.getpid() or self._is_closed:
             return
-        self._home = os.getpid()
+        self._sender_pid = os.getpid()
         try:
-            start_thread(self._carry, "pyasynq registration of queues")
+            start_thread(self._run, "pyasynq registration of queues")
         except BaseException as error:
-            self._home = 0
+            self._sender_pid = 0
             # The interpreter is ending and starts no threads; workers register the queue.
             if not isinstance(error, RuntimeError):
                 raise
 
-    def _carry(self) -> None:
-        """Send the names that are owed, every half second, until there are none."""
+    def _run(self) -> None:
+        """Send the owed names every half second, until there are none."""
         registry, backoff = self.registry, Backoff(PAUSE, LONGEST_PAUSE)
         try:
             if not self._is_apart:
                 # The names of the last batches have travelled with their tasks.
-                self._bell.wait(PAUSE)
+                self._waiter.wait(PAUSE)
             while registry.owes and not self._is_closed:
                 is_done = self._send(registry.take())
                 if is_done:
                     backoff.reset()
-                self._bell.wait(PAUSE if is_done else backoff.next())
+                self._waiter.wait(PAUSE if is_done else backoff.next())
         finally:
-            self._home = 0
+            self._sender_pid = 0
             self._wake_all()
         if registry.owes:
-            self._carry_soon()
+            self._start_thread()
 
     def _send(self, names: Sequence[str]) -> bool:
         """Write names; return whether Redis has them, or refuses them for good."""

@@ -1,4 +1,4 @@
-"""What handlers write into their task while they run: its result and its progress."""
+"""Fields that handlers write into their task while they run: its result and its progress."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def write_result(
     """Write a task's result; the last one written wins.
 
     Return False, with nothing written, when the task is gone or is not run by the attempt with this token.
-    A worker of Go leaves the token of the attempt before its own, but has a later lease: so pass in
-    `lease_score` the latest end of the lease that our attempt has asked for.
+    A Go worker leaves the token of an earlier attempt in place, but has a later lease: so pass in
+    `lease_score` the latest end of the lease that our attempt has requested.
     """
     return (yield from _write_field(queue, task_id, token, lease_score, "result", data))
 
@@ -32,7 +32,7 @@ def write_progress(
     *,
     lease_score: int,
 ) -> Plan[bool]:
-    """Write how far a task has come, as `write_result` writes its result."""
+    """Write a task's progress, as `write_result` writes its result."""
     return (yield from _write_field(queue, task_id, token, lease_score, "x:progress", data))
 
 

@@ -1,27 +1,29 @@
-"""Periodic tasks: firing ticks, and the records by which schedulers show themselves.
+"""Periodic tasks: firing ticks, and the records of running schedulers.
 
-The last tick of each entry stands in the slot of the queue that its tasks go to, so that looking at it,
-setting it and enqueueing the task are one script. Any number of schedulers may fire the same tick: one of
+The last tick of each entry is in the hash slot of the queue of its tasks, so that checking it, setting it
+and enqueueing the task are one script. Any number of schedulers may fire the same tick: exactly one of
 them enqueues its task.
 """
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
-from pyasynq._broker.enqueueing.enqueue_rules import new_task_arguments, result_of_tick
+from pyasynq._broker.enqueueing.enqueue_rules import build_tick_result, new_task_arguments
 from pyasynq._broker.scripts import (
     SCHEDULE_BEGIN,
     SCHEDULE_FIRE,
     SCHEDULE_FORGET,
+    SCHEDULE_PAUSE,
     SCHEDULE_RECORD,
     SCHEDULE_WRITE_ENTRIES,
     SERVER_ANNOUNCE,
     SERVER_LIST,
 )
-from pyasynq._broker.stored import decode_name, number_of, shown
+from pyasynq._broker.stored import decode_name, display_name, parse_number
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.constants import SCHEDULER_ENTRIES_SECONDS, SCHEDULER_HISTORY_LIMIT, STATISTICS_SECONDS
@@ -37,21 +39,23 @@ if TYPE_CHECKING:
 T = TypeVar("T", SchedulerEntry, SchedulerEnqueueEvent)
 
 TICK_SLACK_SECONDS: Final = 300
-"""How far a stored tick may lie in the future and be believed.
+"""Largest distance in seconds into the future at which a stored tick is believed.
 
-A later one was written while the clock of Redis was wrong. After a fail-over the clock of the new primary may
-be some seconds behind, and what was fired by the old one's must not be fired again.
+A later one was written while the clock of Redis was wrong. After a failover the clock of the new primary
+may be some seconds behind; ticks fired by the old one must not be fired again.
 """
+_ENTRIES_AT_ONCE: Final = 5_000
 _FIRED_BEFORE: Final = -2
-_SINCE: Final = ":since"
+_PAUSED: Final = -3
+_FIELDS_OF_ENTRY: Final = re.compile(r":(?:since|paused)\Z")
 
 
 class EntryTicks(NamedTuple):
-    """What Redis knows of the ticks of an entry, in Unix time.
+    """The stored ticks of an entry, in Unix time.
 
     Attributes:
         last: the last one that was fired; None before the first.
-        since: when the entry was first seen by any scheduler; `@every` counts from there.
+        since: when a scheduler first saw the entry; `@every` counts from there.
     """
 
     last: int | None
@@ -66,15 +70,29 @@ class Begun(NamedTuple):
 
 
 class Fired(NamedTuple):
-    """What became of a tick.
+    """The outcome of firing a tick.
 
     Attributes:
-        result: of the enqueue; None if this tick or a later one had been fired before.
+        result: of the enqueue; None if this tick or a later one had been fired before, or it is paused.
         last: the entry's last tick now, in Unix time.
+        is_paused: whether the tick counts as fired and enqueued nothing, because the entry is paused.
     """
 
     result: EnqueueResult | None
     last: int
+    is_paused: bool = False
+
+
+class EntryPause(NamedTuple):
+    """Pause of an entry.
+
+    Attributes:
+        is_known: whether the entry's scheduler knows pauses; one in Go does not.
+        since: Unix time; None if the entry is not paused.
+    """
+
+    is_known: bool
+    since: int | None
 
 
 class SchedulerRecord(NamedTuple):
@@ -91,9 +109,9 @@ def begin_entries(
     predecessors: Mapping[str, str] = MappingProxyType({}),
     now: Instant | None = None,
 ) -> Plan[Begun]:
-    """Return what is known of the ticks of entries of this queue.
+    """Return the stored ticks of entries of this queue.
 
-    A new entry takes over the ticks of its predecessor, an entry by id, or counts from now.
+    A new entry inherits the ticks of its predecessor, given by id, or counts from now.
     """
     ticks: list[EntryTicks] = []
     redis_now = Instant(0)
@@ -103,7 +121,7 @@ def begin_entries(
         found = yield ScriptCall(SCHEDULE_BEGIN, (queue_keys(queue).ticks,), args, Replay.SAFE)
         redis_now = Instant(found[0], found[1])
         ticks += [
-            EntryTicks(number_of(last) or None, number_of(since))
+            EntryTicks(parse_number(last) or None, parse_number(since))
             for last, since in zip(found[2::2], found[3::2], strict=True)
         ]
     return Begun(ticks, redis_now)
@@ -119,7 +137,7 @@ def fire(
     """Enqueue the task of a tick, unless this tick or a later one of the entry has been fired.
 
     A tick counts as fired also when its task is refused, because its id exists or its lock is held:
-    otherwise each scheduler would try again. A call that is sent again after a lost reply enqueues nothing
+    otherwise each scheduler would try again. A call that is resent after a lost reply enqueues nothing
     twice; if the task is gone by then, its tick is reported as fired before.
     """
     keys = queue_keys(composed.settings.queue)
@@ -130,13 +148,37 @@ def fire(
         (*head, entry_id, tick, TICK_SLACK_SECONDS, *new_task_arguments(composed)),
         Replay.BY_TOKEN,
     )
-    if code == _FIRED_BEFORE:
-        return Fired(None, number_of(last))
-    return Fired(result_of_tick(composed, code, shown(holder)), number_of(last))
+    if code in (_FIRED_BEFORE, _PAUSED):
+        return Fired(None, parse_number(last), is_paused=code == _PAUSED)
+    return Fired(build_tick_result(composed, code, display_name(holder)), parse_number(last))
+
+
+def pause_entry(queue: str, entry_id: str, *, pauses: bool, now: Instant | None) -> Plan[int | None]:
+    """Pause an entry of a queue, or end its pause; return the second since which it is paused, 0 for none.
+
+    A pause that there is stays as it is. While it lasts, ticks count as fired and enqueue nothing. None for
+    an entry whose scheduler knows no pauses: one in Go; nothing was written then.
+    """
+    ticks = queue_keys(queue).ticks
+    args = (entry_id, "pause" if pauses else "unpause", *time_arguments(now))
+    since = yield ScriptCall(SCHEDULE_PAUSE, (ticks,), args, Replay.SAFE)
+    return None if since < 0 else int(since)
+
+
+def read_pauses(queue: str, entry_ids: Sequence[str]) -> Plan[list[EntryPause]]:
+    """Return for each entry of a queue whether its scheduler knows pauses, and since when it is paused."""
+    ticks = queue_keys(queue).ticks
+    found: list[EntryPause] = []
+    for some in chunks(entry_ids, most=MAX_TASKS, width=2):
+        fields = [field for entry in some for field in (f"{entry}:since", f"{entry}:paused")]
+        values = yield CommandCall(("HMGET", ticks, *fields), ticks, Replay.SAFE)
+        pairs = zip(values[::2], values[1::2], strict=True)
+        found += [EntryPause(since is not None, parse_number(paused) or None) for since, paused in pairs]
+    return found
 
 
 def forget_entries(queue: str, *, before: int, keep: Collection[str]) -> Plan[int]:
-    """Forget the entries of a queue whose last tick was before that Unix time; return how many they were.
+    """Delete the ticks of a queue's entries whose last tick was before that Unix time; return their number.
 
     Entries in `keep`, those of running schedulers, stay: some have years between two ticks.
     """
@@ -145,9 +187,9 @@ def forget_entries(queue: str, *, before: int, keep: Collection[str]) -> Plan[in
     while True:
         cursor, found = yield CommandCall(("HSCAN", ticks, cursor, "COUNT", MAX_TASKS), ticks, Replay.SAFE)
         old = {
-            decode_name(field).removesuffix(_SINCE)
+            _FIELDS_OF_ENTRY.sub("", decode_name(field))
             for field, tick in zip(found[::2], found[1::2], strict=True)
-            if number_of(tick) < before
+            if parse_number(tick) < before
         }
         for some in chunks(sorted(old.difference(keep))):
             forgotten += yield ScriptCall(SCHEDULE_FORGET, (ticks,), (before, *some), Replay.SAFE)
@@ -162,7 +204,7 @@ def write_scheduler_entries(
     ttl: int = SCHEDULER_ENTRIES_SECONDS,
     now: Instant | None = None,
 ) -> Plan[None]:
-    """Write the entries of a scheduler; they vanish `ttl` seconds later unless they are written again."""
+    """Write the entries of a scheduler; they expire after `ttl` seconds unless written again."""
     key = scheduler_key(scheduler_id)
     yield ScriptCall(SERVER_ANNOUNCE, (SCHEDULERS,), (key, ttl, *time_arguments(now)), Replay.SAFE)
     if not entries:
@@ -181,13 +223,26 @@ def clear_scheduler_entries(scheduler_id: str) -> Plan[None]:
 
 
 def list_schedulers(now: Instant | None = None) -> Plan[list[SchedulerRecord]]:
-    """Return the schedulers whose heartbeat has not lapsed; records that cannot be decoded are left out."""
+    """Return the schedulers whose heartbeat has not lapsed; skip records that cannot be decoded."""
     schedulers = []
     for key in (yield ScriptCall(SERVER_LIST, (SCHEDULERS,), time_arguments(now), Replay.SAFE)):
-        records = yield CommandCall(("LRANGE", key, 0, -1), decode_name(key), Replay.SAFE)
-        scheduler_id = shown(key).removeprefix(f"{SCHEDULERS}:").strip("{}")
-        schedulers.append(SchedulerRecord(scheduler_id, _decoded(SchedulerEntry, records[::-1])))
+        record = yield from read_scheduler(decode_name(key))
+        schedulers.append(record)
     return schedulers
+
+
+def read_scheduler(key: str) -> Plan[SchedulerRecord]:
+    """Return a scheduler and its entries by the key of its record; skip entries that cannot be decoded."""
+    records: list[bytes] = []
+    while True:
+        last = -1 - len(records)
+        some = yield CommandCall(("LRANGE", key, last - _ENTRIES_AT_ONCE + 1, last), key, Replay.SAFE)
+        records += some[::-1]
+        if len(some) < _ENTRIES_AT_ONCE:
+            break
+    scheduler_id = display_name(key.encode("utf-8", "surrogateescape"))
+    name = scheduler_id.removeprefix(f"{SCHEDULERS}:").strip("{}")
+    return SchedulerRecord(name, _decode_records(SchedulerEntry, records))
 
 
 def record_enqueue_event(
@@ -196,7 +251,7 @@ def record_enqueue_event(
     *,
     ttl: int = STATISTICS_SECONDS,
 ) -> Plan[None]:
-    """Add an enqueue to the history of an entry, which vanishes `ttl` seconds after its last one."""
+    """Add an enqueue to an entry's history, which expires `ttl` seconds after its last one."""
     if event.enqueue_time is None:
         raise ValueError("the event has no time")
     score = int(event.enqueue_time.timestamp())
@@ -211,13 +266,13 @@ def clear_scheduler_history(entry_id: str) -> Plan[None]:
 
 
 def list_enqueue_events(entry_id: str, start: int, stop: int) -> Plan[list[SchedulerEnqueueEvent]]:
-    """Return enqueues of an entry, the newest first, from position `start` to `stop`, both included."""
+    """Return an entry's enqueues, newest first, from position `start` to `stop`, both included."""
     key = scheduler_history_key(entry_id)
     members = yield CommandCall(("ZREVRANGE", key, start, stop), key, Replay.SAFE)
-    return _decoded(SchedulerEnqueueEvent, members)
+    return _decode_records(SchedulerEnqueueEvent, members)
 
 
-def _decoded(kind: type[T], values: Sequence[bytes]) -> list[T]:
+def _decode_records(kind: type[T], values: Sequence[bytes]) -> list[T]:
     records = []
     for data in values:
         try:

@@ -1,8 +1,9 @@
 """The Lua scripts: read from `lua/` once, put together with the fragments they use, and named here.
 
-A script's file says on its first line whether it may run while Redis is at `maxmemory`:
-`#!lua flags=allow-oom`. Redis 7 and Valkey read that line; Redis 6.2 knows no such line, so for it the
-loader leaves it out, and those scripts begin their writes with a command that frees memory.
+A script's file says on its first line whether it may run while Redis is at `maxmemory`,
+`#!lua flags=allow-oom`, or that it only reads, `#!lua flags=no-writes`: such a script also runs on a replica.
+Redis 7 and Valkey read that line. Redis 6.2 does not know it, so the loader leaves it out there, and scripts
+that may run at `maxmemory` begin their writes with a command that frees memory.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Final
 
 from pyasynq._redis.script import Script, ScriptForm
 
-_FLAGS_LINE: Final = "#!lua flags=allow-oom\n"
+_FLAGS: Final = ("#!lua flags=allow-oom\n", "#!lua flags=no-writes\n")
+"""Without writes a script may run at `maxmemory` as well."""
 _FOLDER: Final = resources.files(__package__).joinpath("lua")
 _USES: Final = re.compile(r"^-- Uses: (.+)$", re.MULTILINE)
 
@@ -42,14 +44,46 @@ def _collect_fragments(source: str, found: dict[str, str]) -> None:
 
 @functools.cache
 def load_script(name: str) -> Script:
-    """Return the script `lua/<name>.lua`, with the fragments that its `-- Uses:` line names, and theirs."""
+    """Return the script `lua/<name>.lua`, preceded by the fragments of its `-- Uses:` line, recursively."""
     source = _read(name)
-    drains = source.startswith(_FLAGS_LINE)
+    flags = next((line for line in _FLAGS if source.startswith(line)), "")
     found: dict[str, str] = {}
     _collect_fragments(source, found)
     fragments = found.values()
-    body = "".join([*fragments, source.removeprefix(_FLAGS_LINE)])
-    return Script(name, drains, _form(_FLAGS_LINE + body if drains else body), _form(body))
+    body = "".join([*fragments, source.removeprefix(flags)])
+    return Script(name, bool(flags), _form(flags + body), _form(body), only_reads="no-writes" in flags)
+
+
+_STEP: Final = """
+end
+local lifetime = table.remove(ARGV)
+local number = table.remove(ARGV)
+return take_step(table.remove(KEYS, 1), number, lifetime, act)
+"""
+
+
+@functools.cache
+def as_step(script: Script) -> Script:
+    """Return a script as a step of an operation: run again under the same number, it returns its first reply.
+
+    It takes one more key, before the others: the ledger of the operation in the queue. (In a cluster a driver
+    adds another one behind them.) It takes two more arguments, behind the others: the number of the step, and
+    the seconds for which the ledger is kept.
+    """
+    source = _read(script.name)
+    flags = next((line for line in _FLAGS if source.startswith(line)), "")
+    found: dict[str, str] = {}
+    _collect_fragments(source, found)
+    body = "".join(
+        [
+            *found.values(),
+            _read("shared/take_step"),
+            "local function act()\n",
+            source.removeprefix(flags),
+            _STEP,
+        ]
+    )
+    return Script(script.name, script.drains, _form(flags + body), _form(body))
 
 
 TASK_ENQUEUE: Final = load_script("task/enqueue")
@@ -90,17 +124,27 @@ LEASE_ARCHIVE_POISON: Final = load_script("lease/archive_poison")
 SERVER_ANNOUNCE: Final = load_script("server/announce")
 SERVER_WRITE_STATE: Final = load_script("server/write_state")
 SERVER_LIST: Final = load_script("server/list")
+TYPE_PUBLISH: Final = load_script("type/publish")
+TYPE_RENEW: Final = load_script("type/renew")
 SCHEDULE_BEGIN: Final = load_script("schedule/begin")
 SCHEDULE_FIRE: Final = load_script("schedule/fire")
+SCHEDULE_PAUSE: Final = load_script("schedule/pause")
 SCHEDULE_FORGET: Final = load_script("schedule/forget")
 SCHEDULE_WRITE_ENTRIES: Final = load_script("schedule/write_entries")
 SCHEDULE_RECORD: Final = load_script("schedule/record")
 RATE_ACQUIRE: Final = load_script("rate/acquire")
 RATE_RELEASE: Final = load_script("rate/release")
 EVENT_PUBLISH: Final = load_script("event/publish")
+ATTEMPT_COUNT: Final = load_script("attempt/count")
+SERVER_ASK: Final = load_script("server/ask")
 INSPECT_QUEUE: Final = load_script("inspect/queue")
+INSPECT_VITALS: Final = load_script("inspect/vitals")
 INSPECT_LIST_TASKS: Final = load_script("inspect/list_tasks")
+INSPECT_WALK_SET: Final = load_script("inspect/walk_set")
+INSPECT_WALK_LIST: Final = load_script("inspect/walk_list")
+INSPECT_READ_TASKS: Final = load_script("inspect/read_tasks")
 INSPECT_GET_TASK: Final = load_script("inspect/get_task")
+INSPECT_FIND_TASKS: Final = load_script("inspect/find_tasks")
 INSPECT_GROUPS: Final = load_script("inspect/groups")
 INSPECT_FORGET_GROUPS: Final = load_script("inspect/forget_groups")
 INSPECT_MEMORY: Final = load_script("inspect/memory")
@@ -116,6 +160,17 @@ INSPECT_PAUSE: Final = load_script("inspect/pause")
 INSPECT_UNPAUSE: Final = load_script("inspect/unpause")
 INSPECT_CANCEL: Final = load_script("inspect/cancel")
 INSPECT_REMOVE_QUEUE: Final = load_script("inspect/remove_queue")
+OPERATE_DELETE: Final = load_script("operate/delete")
+OPERATE_HOLD: Final = load_script("operate/hold")
+OPERATE_TAKE: Final = load_script("operate/take")
+OPERATE_RELEASE: Final = load_script("operate/release")
+OPERATE_UNDO: Final = load_script("operate/undo")
+OPERATION_CREATE: Final = load_script("operation/create")
+OPERATION_TAKE: Final = load_script("operation/take")
+OPERATION_ADVANCE: Final = load_script("operation/advance")
+OPERATION_ORDER: Final = load_script("operation/order")
+AUDIT_WRITE: Final = load_script("audit/write")
+AUDIT_REFUSE: Final = load_script("audit/refuse")
 DOCTOR_WALK: Final = load_script("doctor/walk")
 DOCTOR_READ_TYPES: Final = load_script("doctor/read_types")
 DOCTOR_READ_TASKS: Final = load_script("doctor/read_tasks")
@@ -130,4 +185,4 @@ DOCTOR_RAISE_COUNTER: Final = load_script("doctor/raise_counter")
 DOCTOR_RESET_TICK: Final = load_script("doctor/reset_tick")
 
 ALL_SCRIPTS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Script))
-"""Every script, for loading them ahead and for tests."""
+"""Every script, for preloading and for tests."""

@@ -1,4 +1,4 @@
-"""Tokens of a semaphore that tasks share across processes and hosts, those of Go among them."""
+"""Tokens of a semaphore that tasks share across processes and hosts, including Go's."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 def acquire_token(
     scope: str, max_tokens: int, task_id: str, *, deadline: int, now: Instant | None = None
 ) -> Plan[bool]:
-    """Give a task a token until a Unix second; return False if none is free, also to one that holds one."""
+    """Give a task a token until a Unix second; return False if none is free, or if the task holds one."""
     args = (FIRST_SEND, max_tokens, task_id, deadline, *time_arguments(now))
     return bool((yield ScriptCall(RATE_ACQUIRE, (semaphore_key(scope),), args, Replay.BY_TOKEN)))
 
 
 def release_token(scope: str, task_id: str, *, deadline: int | None = None) -> Plan[bool]:
-    """Take a task's token back, if it was taken until this Unix second; return whether it held one."""
+    """Take a task's token back, if it was given until this Unix second; return whether it held one."""
     args = (FIRST_SEND, task_id, "" if deadline is None else deadline)
     return bool((yield ScriptCall(RATE_RELEASE, (semaphore_key(scope),), args, Replay.BY_TOKEN)))

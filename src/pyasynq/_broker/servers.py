@@ -1,11 +1,11 @@
-"""The records by which servers show themselves and what they are working on."""
+"""Records of running servers, and of the tasks they are working on."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.arguments import chunks, time_arguments
-from pyasynq._broker.scripts import SERVER_ANNOUNCE, SERVER_LIST, SERVER_WRITE_STATE
+from pyasynq._broker.scripts import SERVER_ANNOUNCE, SERVER_WRITE_STATE
 from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.constants import SERVER_RECORD_SECONDS
@@ -32,7 +32,7 @@ def write_server_state(
     ttl: int = SERVER_RECORD_SECONDS,
     now: Instant | None = None,
 ) -> Plan[None]:
-    """Write what a server says of itself; it vanishes `ttl` seconds later unless it is written again."""
+    """Write a server's record; it expires after `ttl` seconds unless written again."""
     server = server_key(info.host, info.pid, info.server_id)
     running = workers_key(info.host, info.pid, info.server_id)
     for index, key in ((SERVERS, server), (WORKERS, running)):
@@ -54,32 +54,48 @@ def clear_server_state(host: str, pid: int, server_id: str) -> Plan[None]:
 
 
 def list_servers(now: Instant | None = None) -> Plan[list[LiveServer]]:
-    """Return the servers whose heartbeat has not lapsed; records that cannot be decoded are left out."""
+    """Return the servers whose heartbeat has not lapsed; skip records that cannot be decoded."""
     servers = []
-    for key in (yield ScriptCall(SERVER_LIST, (SERVERS,), time_arguments(now), Replay.SAFE)):
-        info = yield from read_server(decode_name(key))
-        if info is None:
-            continue
-        running = workers_key(info.host, info.pid, info.server_id)
-        values = yield CommandCall(("HVALS", running), running, Replay.SAFE)
-        servers.append(LiveServer(info, _workers(values)))
+    for key in (yield from list_record_keys(SERVERS, now)):
+        server = yield from read_live_server(key)
+        if server is not None:
+            servers.append(server)
     return servers
+
+
+def read_live_server(key: str) -> Plan[LiveServer | None]:
+    """Return a server and its running tasks; None if its record is gone or cannot be decoded."""
+    info = yield from read_server(key)
+    if info is None:
+        return None
+    running = workers_key(info.host, info.pid, info.server_id)
+    values = yield CommandCall(("HVALS", running), running, Replay.SAFE)
+    return LiveServer(info, _workers(values))
+
+
+def list_record_keys(index: str, now: Instant | None) -> Plan[list[str]]:
+    """Return the keys of the records in an index that have not lapsed; None asks Redis for the time.
+
+    It only reads, unlike the script `server/list`.
+    """
+    seconds = now.seconds if now is not None else int((yield CommandCall(("TIME",), index, Replay.SAFE))[0])
+    command = ("ZRANGEBYSCORE", index, seconds, "+inf")
+    return [decode_name(key) for key in (yield CommandCall(command, index, Replay.SAFE))]
 
 
 def list_server_keys(now: Instant) -> Plan[list[str]]:
     """Return the keys of the records of servers whose heartbeat has not lapsed."""
-    command = ("ZRANGEBYSCORE", SERVERS, now.seconds, "+inf")
-    return [decode_name(key) for key in (yield CommandCall(command, SERVERS, Replay.SAFE))]
+    return (yield from list_record_keys(SERVERS, now))
 
 
 def count_servers(now: Instant) -> Plan[int]:
-    """Return how many servers there are whose heartbeat has not lapsed."""
+    """Return the number of servers whose heartbeat has not lapsed."""
     servers: int = yield CommandCall(("ZCOUNT", SERVERS, now.seconds, "+inf"), SERVERS, Replay.SAFE)
     return servers
 
 
 def read_server(key: str) -> Plan[ServerInfo | None]:
-    """Return what a server says of itself; None if it is gone or cannot be decoded."""
+    """Return a server's record; None if it is gone or cannot be decoded."""
     data = yield CommandCall(("GET", key), key, Replay.SAFE)
     try:
         return ServerInfo.decode(data or b"")

@@ -1,17 +1,18 @@
-"""Settling: writing down what became of attempts, many at once, one call for each queue and kind.
+"""Settling: writing the outcomes of attempts, many at once, one call for each queue and kind.
 
-Every settle checks first that the attempt still owns its task, and takes nothing from anyone else: the
-ids of tasks that were not ours any more come back as `Settled.refused`, and nothing was written for them.
-After a lost reply a call is sent again; what its first run settled is not refused then.
-A `note` is the verdict that is kept for leased attempts; all attempts of a call share it.
+Every settle first checks that the attempt still owns its task (fencing token). Ids of tasks that it does not
+own any more come back as `Settled.refused`, and nothing was written for them. After a lost reply a call is
+resent; tasks that its first run settled are not refused then.
+A `note` is the verdict kept for leased attempts; all attempts of a call share it.
 """
 
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
+from pyasynq._broker.outbox import StoredEnding, read_endings
 from pyasynq._broker.scripts import (
     TASK_ARCHIVE,
     TASK_COMPLETE,
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
 
 
 class Claim(NamedTuple):
-    """What an attempt shows to prove that its task is still its own.
+    """The proof that an attempt still owns its task.
 
     Attributes:
         id: the task's id.
         token: the token of the dequeue call that took it.
-        lease_score: the latest lease end, Unix time, that this attempt has asked for. A later one in
-            Redis means that another worker has the task now. After a renewal whose reply was lost this
-            is the latest score that the renewal may have set.
+        lease_score: the latest lease end, Unix time, that this attempt has requested. A later one in Redis
+            means that another worker has the task now. After a renewal whose reply was lost this is the
+            latest score that the renewal may have set.
     """
 
     id: str
@@ -51,7 +52,7 @@ class Claim(NamedTuple):
 
 
 class Claimant(Protocol):
-    """Whoever knows its claim: a `Claim`, or an attempt, whose claim is read when the call is made."""
+    """Anything with a claim: a `Claim`, or an attempt (read late, because renewals move its lease)."""
 
     @property
     def id(self) -> str:
@@ -63,21 +64,21 @@ class Claimant(Protocol):
 
     @property
     def lease_score(self) -> int:
-        """The latest lease end that was asked for."""
+        """The latest lease end that was requested."""
 
 
 class Finished(Claimant, Protocol):
-    """A task of which nothing is kept: an attempt, since there is nothing to say beside the claim."""
+    """A finished task of which nothing is kept: an attempt, since the claim says everything."""
 
     @property
     def unique_key(self) -> str:
-        """The message's, empty for none."""
+        """The message's lock key, empty for none."""
 
 
 class CompleteTask(NamedTuple):
-    """Finished, kept until `expires_at` (Unix time). A result of None leaves the one written before.
+    """A finished task, kept until `expires_at` (Unix time). A result of None leaves an earlier one in place.
 
-    `progress` is JSON; empty for what has been written before, or nothing.
+    `progress` is JSON; empty leaves the stored one in place.
     """
 
     claim: Claim
@@ -89,14 +90,14 @@ class CompleteTask(NamedTuple):
 
 
 class RetryTask(NamedTuple):
-    """To be tried again at `retry_at` (Unix time); only a failure counts in the statistics.
+    """A task to retry at `retry_at` (Unix time); only a failure counts in the statistics.
 
     Attributes:
         message: empty to leave the stored one, and its trace, untouched.
         trace: of the error; empty for none.
-        history_entry: JSON of the attempt, which is added to the task's history; empty for nothing.
-        progress: JSON; empty for what has been written before, or nothing.
-        unique_key: the message's, empty for none.
+        history_entry: JSON of the attempt, for the task's history; empty for none.
+        progress: JSON; empty leaves the stored one in place.
+        unique_key: the message's lock key, empty for none.
     """
 
     claim: Claim
@@ -110,7 +111,7 @@ class RetryTask(NamedTuple):
 
 
 class ArchiveTask(NamedTuple):
-    """Failed for good at `archived_at` (Unix time); the rest is as in `RetryTask`."""
+    """A task that failed for good at `archived_at` (Unix time); the rest is as in `RetryTask`."""
 
     claim: Claim
     message: bytes
@@ -121,9 +122,9 @@ class ArchiveTask(NamedTuple):
 
 
 class RequeueTask(NamedTuple):
-    """Not finished: back to the front of its queue, as if it had not been taken.
+    """An unfinished task, to return to the front of its queue as if it had not been taken.
 
-    `history_entry` is JSON of the attempt, if its worker crashed: the crash is counted, and the JSON is added
+    `history_entry` is JSON of the attempt if its worker crashed: the crash is counted, and the JSON is added
     to the task's history. Empty otherwise.
     """
 
@@ -132,30 +133,50 @@ class RequeueTask(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What a settle did.
+    """The result of a settle.
 
     Attributes:
-        refused: ids of tasks that were not ours any more; nothing was written for them.
-        trimmed: how many archived tasks were deleted because of the archive's size or age.
+        refused: ids of tasks that we did not own any more; nothing was written for them.
+        trimmed: number of archived tasks deleted because of the archive's size or age.
+        endings: of the tasks that have a callback.
     """
 
     refused: frozenset[str]
     trimmed: int = 0
+    endings: tuple[StoredEnding, ...] = ()
 
 
 T = TypeVar("T")
 
 
+_NOTHING_REFUSED: Final = Settled(frozenset())
+
+
 def settle_done(
-    queue: str, tasks: Sequence[Finished], *, now: Instant, note: VerdictNote = NO_NOTE
+    queue: str,
+    tasks: Sequence[Finished],
+    *,
+    now: Instant,
+    note: VerdictNote = NO_NOTE,
+    outcome: str = "succeeded",
 ) -> Plan[Settled]:
-    """Delete finished tasks, release the locks they own, and count them as processed."""
+    """Delete finished tasks, release the locks they own, and count them as processed.
+
+    Callbacks are told the `outcome`.
+    """
     keys = queue_keys(queue)
     return (
         yield from _settle(
             TASK_DONE,
-            (keys.active, keys.lease, keys.processed, keys.processed_on(now.to_datetime()), keys.verdicts),
-            (keys.task_prefix, str(statistics_end(now)), *_note(note)),
+            (
+                keys.active,
+                keys.lease,
+                keys.processed,
+                keys.processed_on(now.to_datetime()),
+                keys.verdicts,
+                keys.callbacks,
+            ),
+            (keys.task_prefix, str(statistics_end(now)), *_note(note), outcome),
             tasks,
             _done_arguments,
             width=4,
@@ -166,7 +187,10 @@ def settle_done(
 def settle_complete(
     queue: str, tasks: Sequence[CompleteTask], *, now: Instant, note: VerdictNote = NO_NOTE
 ) -> Plan[Settled]:
-    """Keep finished tasks until their retention ends, release the locks they own, count them as processed."""
+    """Keep finished tasks until their retention ends.
+
+    Release the locks they own and count them as processed.
+    """
     keys = queue_keys(queue)
     return (
         yield from _settle(
@@ -178,6 +202,7 @@ def settle_complete(
                 keys.processed,
                 keys.processed_on(now.to_datetime()),
                 keys.verdicts,
+                keys.callbacks,
             ),
             (keys.task_prefix, statistics_end(now), *_note(note)),
             tasks,
@@ -191,9 +216,9 @@ def settle_complete(
 def settle_retry(
     queue: str, tasks: Sequence[RetryTask], *, now: Instant, note: VerdictNote = NO_NOTE
 ) -> Plan[Settled]:
-    """Set tasks aside until they are to be tried again; failures among them are counted.
+    """Set tasks aside until their retry; count the failures among them.
 
-    A lock that a task owns holds until then and for as long as it was asked for.
+    A lock that a task owns holds until then, and for as long as it was requested.
     """
     keys = queue_keys(queue)
     return (
@@ -220,23 +245,29 @@ def settle_archive(
 ) -> Plan[Settled]:
     """Archive tasks and count them as failed.
 
-    Before that, archived tasks from `cutoff` (Unix time) or before are deleted, and the oldest ones
-    beyond `max_size`, with the locks they own.
+    Before that, delete archived tasks from `cutoff` (Unix time) or before, and the oldest ones beyond
+    `max_size`, with the locks they own.
     """
     keys = queue_keys(queue)
-    refused: set[str] = set()
-    trimmed = 0
+    settled = _NOTHING_REFUSED
     for chunk in chunks(tasks, most=min(MAX_TASKS, max_size), width=8, size_of=_failure_size):
         tail = [argument for task in chunk for argument in _archive_arguments(task)]
         reply = yield ScriptCall(
             TASK_ARCHIVE,
-            (keys.active, keys.lease, keys.archived, *counters(keys, now), keys.verdicts),
+            (
+                keys.active,
+                keys.lease,
+                keys.archived,
+                *counters(keys, now),
+                keys.verdicts,
+                keys.callbacks,
+            ),
             (FIRST_SEND, keys.task_prefix, statistics_end(now), max_size, cutoff, *_note(note), *tail),
             Replay.BY_TOKEN,
         )
-        refused.update(read_ids(reply[2:]))
-        trimmed += yield from trim_rest(keys, reply, max_size=max_size, cutoff=cutoff)
-    return Settled(frozenset(refused), trimmed)
+        trimmed = yield from trim_rest(keys, reply, max_size=max_size, cutoff=cutoff)
+        settled = add_reply(settled, reply[2:], trimmed)
+    return settled
 
 
 def settle_requeue(
@@ -244,11 +275,11 @@ def settle_requeue(
 ) -> Plan[Settled]:
     """Put unfinished tasks back to the front of their queue; the first one will be taken first.
 
-    Nothing but crashes is counted, and the messages stay as they are.
+    Only crashes are counted, and the messages stay as they are.
     """
     keys = queue_keys(queue)
     refused: frozenset[str] = frozenset()
-    # The last chunk goes first: each call puts its tasks in front of what is there.
+    # The last chunk goes first: each call puts its tasks in front of the queue.
     for chunk in reversed(list(chunks(tasks, width=4, size_of=_crash_size))):
         settled = yield from _settle(
             TASK_REQUEUE,
@@ -264,15 +295,15 @@ def settle_requeue(
 
 
 def probe(queue: str) -> Plan[None]:
-    """Ask the server of a queue for something small, to see whether it answers."""
+    """Send a small command to the server of a queue, to check that it answers."""
     key = queue_keys(queue).pending
     yield CommandCall(("EXISTS", key), key, Replay.SAFE)
 
 
 def trim_rest(keys: QueueKeys, reply: Reply, *, max_size: int, cutoff: int) -> Plan[int]:
-    """Return how many archived tasks a call trimmed, after trimming in calls of their own what it left.
+    """Trim the rest in calls of their own; return the total number of trimmed archived tasks.
 
-    `reply` begins with the number trimmed and 1 or 0 for "there is more"; a call trims 1,000 at most.
+    `reply` begins with the number trimmed and 1 or 0 for "there is more"; a call trims at most 1,000.
     """
     trimmed, more = reply[:2]
     while more:
@@ -287,18 +318,27 @@ def trim_rest(keys: QueueKeys, reply: Reply, *, max_size: int, cutoff: int) -> P
 
 
 def counters(keys: QueueKeys, now: Instant) -> tuple[str, str, str, str]:
-    """Return the keys that a failure counts in: processed and failed, in total and on this day."""
+    """Return the keys of the counters that a failure increments: processed and failed, in total and today."""
     day = now.to_datetime()
     return keys.processed, keys.processed_on(day), keys.failed, keys.failed_on(day)
 
 
 def statistics_end(now: Instant) -> int:
-    """Return the Unix time at which today's counters may go."""
+    """Return the Unix time at which today's counters expire."""
     return now.seconds + STATISTICS_SECONDS
 
 
+def add_reply(settled: Settled, reply: Reply, trimmed: int = 0) -> Settled:
+    """Add a script's reply: ids of refused tasks, then address and entry of each task with a callback."""
+    if not reply:
+        return settled._replace(trimmed=settled.trimmed + trimmed)
+    refused = read_ids([one for one in reply if isinstance(one, bytes)])
+    endings = read_endings([one for one in reply if not isinstance(one, bytes)])
+    return Settled(settled.refused.union(refused), settled.trimmed + trimmed, (*settled.endings, *endings))
+
+
 def read_ids(reply: Sequence[bytes]) -> list[str]:
-    """Return ids as text."""
+    """Decode ids to text."""
     return [decode_name(task_id) for task_id in reply]
 
 
@@ -312,12 +352,13 @@ def _settle(
     width: int,
     size_of: Callable[[T], int] | None = None,
 ) -> Plan[Settled]:
-    refused: list[str] = []
+    settled = _NOTHING_REFUSED
     for chunk in chunks(tasks, width=width, size_of=size_of):
         args = (FIRST_SEND, *head, *arguments_of(chunk))
         reply = yield ScriptCall(script, keys, args, Replay.BY_TOKEN)
-        refused += read_ids(reply)
-    return Settled(frozenset(refused))
+        if reply:
+            settled = add_reply(settled, reply)
+    return settled
 
 
 def _note(note: VerdictNote) -> tuple[Argument, Argument]:
@@ -333,12 +374,11 @@ def _for_each(arguments_of: Callable[[T], Iterable[Argument]]) -> Callable[[Sequ
 
 
 def _done_arguments(tasks: Sequence[Finished]) -> Iterable[Argument]:
-    # In one loop: a call for each task costs 2 % of a drain.
-    return [
-        argument
-        for task in tasks
-        for argument in (task.id, task.token, str(task.lease_score), task.unique_key)
-    ]
+    # One loop instead of a call for each task, which would cost 2 % of a drain.
+    arguments: list[Argument] = []
+    for task in tasks:
+        arguments += (task.id, task.token, str(task.lease_score), task.unique_key)
+    return arguments
 
 
 def _complete_arguments(task: CompleteTask) -> tuple[Argument, ...]:

@@ -10,7 +10,7 @@ from pyasynq._redis.plan import CommandCall, Replay
 from pyasynq.errors import UndecodableMessageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyasynq._redis.plan import Plan
 
@@ -18,17 +18,17 @@ _LONGEST_NUMBER: Final = 20
 
 
 def decode_name(data: bytes) -> str:
-    """Return a name that is sent back to Redis: bytes in it that are no UTF-8 come out as they were."""
+    """Decode a name so that it can be sent back to Redis: bytes that are not UTF-8 survive the round trip."""
     return data.decode("utf-8", "surrogateescape")
 
 
-def shown(data: bytes) -> str:
-    """Return a name for people, who see bytes that are no UTF-8 as escapes."""
+def display_name(data: bytes) -> str:
+    """Decode a name for display; bytes that are not UTF-8 become escapes."""
     return data.decode("utf-8", "backslashreplace")
 
 
 def readable_names(names: Iterable[bytes]) -> Iterator[str]:
-    """Yield the names that are UTF-8; no client of ours or in Go makes others."""
+    """Yield the names that are UTF-8; neither pyasynq nor Go clients write others."""
     for data in names:
         try:
             yield data.decode()
@@ -37,7 +37,7 @@ def readable_names(names: Iterable[bytes]) -> Iterator[str]:
 
 
 def scan_names(key: str) -> Plan[set[bytes]]:
-    """Return the members of a set, 1,000 in one call; those that come or go meanwhile may be missing."""
+    """Return the members of a set, 1,000 in one call; members added or removed meanwhile may be missing."""
     cursor, names = b"0", set[bytes]()
     while True:
         command = ("SSCAN", key, cursor, "COUNT", MAX_TASKS)
@@ -47,8 +47,15 @@ def scan_names(key: str) -> Plan[set[bytes]]:
             return names
 
 
-def number_of(data: bytes | int | None) -> int:
-    """Return a whole number of 64 bits, and 0 for what is none."""
+def field_pairs(reply: dict[bytes, bytes] | Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
+    """Return fields and values of an HGETALL reply, for RESP2 and RESP3."""
+    if isinstance(reply, dict):
+        return reply.items()
+    return zip(reply[::2], reply[1::2], strict=True)
+
+
+def parse_number(data: bytes | int | None) -> int:
+    """Return a 64-bit whole number, and 0 for anything else."""
     if isinstance(data, int):
         return data
     if data is None or len(data) > _LONGEST_NUMBER:
@@ -60,15 +67,15 @@ def number_of(data: bytes | int | None) -> int:
 
 
 def whole_second(score: bytes) -> int | None:
-    """Return the score of a sorted set, Unix seconds, rounded up to a whole one; None for an infinite one."""
+    """Return a sorted set's score in Unix seconds, rounded up to a whole one; None for an infinite one."""
     number = float(score)
     return math.ceil(number) if math.isfinite(number) else None
 
 
 def check_task_id(task_id: str, message: bytes) -> None:
-    """Raise `UndecodableMessageError` for an id that is no UTF-8, which no record could name."""
+    """Raise `UndecodableMessageError` for an id that is not UTF-8, which no record could name."""
     if not task_id.isascii():
         try:
             task_id.encode()
         except UnicodeEncodeError:
-            raise UndecodableMessageError("TaskMessage", message, "its id is no UTF-8") from None
+            raise UndecodableMessageError("TaskMessage", message, "its id is not UTF-8") from None

@@ -1,4 +1,4 @@
-"""Limits that are stored for a queue and win over those that servers ask for."""
+"""Limits stored for a queue; they override those of servers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.scripts import INSPECT_SET_LIMITS
-from pyasynq._broker.stored import number_of
-from pyasynq._checks import checked_name
+from pyasynq._broker.stored import parse_number
+from pyasynq._checks import check_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import InvalidOptionError
-from pyasynq.limits import UNCHANGED, QueueLimits, Unchanged, check_concurrency, check_rate
+from pyasynq.limits import UNCHANGED, QueueLimits, Unchanged, check_max_run, check_rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,23 +19,26 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Argument
     from pyasynq.options import Duration
 
-_FIELDS: Final = ("concurrency", "rate", "period", "burst", "ordered")
+LIMIT_FIELDS: Final = ("concurrency", "rate", "period", "burst", "ordered")
 
 
 def set_limits(
     queue: str,
-    concurrency: int | Unchanged | None,
+    max_run: int | Unchanged | None,
     rate: float | Unchanged | None,
     period: Duration | None,
     burst: int | None,
     *,
     ordered: bool | Unchanged | None = UNCHANGED,
 ) -> Plan[QueueLimits]:
-    """Store limits of a queue, which need not exist yet; None removes one. Return what is stored then."""
-    checked_name("queue", queue)
+    """Store limits of a queue, which need not exist yet; None removes one.
+
+    Return what is stored afterwards.
+    """
+    check_name("queue", queue)
     changes: list[Argument] = []
-    if concurrency is not UNCHANGED:
-        number = check_concurrency(concurrency)
+    if max_run is not UNCHANGED:
+        number = check_max_run(max_run)
         changes += ("concurrency", "" if number is None else number)
     if rate is not UNCHANGED:
         number_per_period, seconds, most = check_rate(rate, 1.0 if period is None else period, burst)
@@ -54,20 +57,21 @@ def set_limits(
             )
         changes += ("ordered", "" if ordered is None else int(ordered))
     limits = queue_keys(queue).limits
-    return _read((yield ScriptCall(INSPECT_SET_LIMITS, (limits,), tuple(changes), Replay.SAFE)))
+    return read_limits((yield ScriptCall(INSPECT_SET_LIMITS, (limits,), tuple(changes), Replay.SAFE)))
 
 
 def get_limits(queue: str) -> Plan[QueueLimits]:
-    """Return what is stored for a queue."""
+    """Return the stored limits of a queue."""
     limits = queue_keys(queue).limits
-    return _read((yield CommandCall(("HMGET", limits, *_FIELDS), limits, Replay.SAFE)))
+    return read_limits((yield CommandCall(("HMGET", limits, *LIMIT_FIELDS), limits, Replay.SAFE)))
 
 
-def _read(reply: Sequence[bytes | None]) -> QueueLimits:
+def read_limits(reply: Sequence[bytes | None]) -> QueueLimits:
+    """Return the limits whose fields, in the order of `LIMIT_FIELDS`, have these values."""
     concurrency, rate, period, burst, stored_order = reply
     ordered = None if stored_order is None else stored_order == b"1"
-    most = None if concurrency is None else number_of(concurrency) or None
-    speed, seconds, saved = _positive(rate), _positive(period), number_of(burst)
+    most = None if concurrency is None else parse_number(concurrency) or None
+    speed, seconds, saved = _positive(rate), _positive(period), parse_number(burst)
     if speed is None or seconds is None or not saved:
         return QueueLimits(most, ordered=ordered)
     return QueueLimits(most, speed, seconds, saved, ordered)

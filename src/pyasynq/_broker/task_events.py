@@ -1,4 +1,4 @@
-"""Events of tasks in Redis: one stream for each queue, written by workers and clients that were told to."""
+"""Task events in Redis: one stream for each queue, written by workers and clients with `publish_events`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
 LIFETIME_SECONDS: Final = 86_400
-"""How long after its last event a stream is kept: where nobody publishes any more, it goes by itself."""
+"""Seconds after its last event for which a stream is kept; without publishers it expires."""
 READ_AT_ONCE: Final = 500
 
 MISSED: Final = "missed"
@@ -30,21 +30,21 @@ KINDS: Final = frozenset(
         *("enqueued", "started", "lost", "recovered", "poisoned", "aggregated", DROPPED, MISSED),
     }
 )
-"""What the `kind` of an event can be."""
+"""The possible values of an event's `kind`."""
 
 _FIELD: Final = b"event"
 _BEGINNING: Final = "0-0"
 
 
 def encode_event(kind: str, queue: str, at: Instant, **facts: str | float) -> bytes:
-    """Return an event as it is published: compact JSON, without the facts that are empty."""
+    """Return an event in its published form: compact JSON, without empty fields."""
     event: dict[str, Any] = {"kind": kind, "queue": queue, "at": at.seconds + at.microseconds / 1_000_000}
     event.update((name, fact) for name, fact in facts.items() if fact != "")
     return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def decode_event(queue: str, position: str, data: bytes) -> TaskEvent | None:
-    """Return the event that a stream holds, or None for what is none."""
+    """Return the event in a stream entry, or None if it cannot be parsed."""
     try:
         facts = json.loads(data)
         return TaskEvent(
@@ -58,6 +58,7 @@ def decode_event(queue: str, position: str, data: bytes) -> TaskEvent | None:
             retried=int(facts.get("retried", 0)),
             max_retry=int(facts.get("max_retry", 0)),
             seconds=float(facts.get("seconds", 0.0)),
+            waited=None if facts.get("waited") is None else float(facts["waited"]),
             error=str(facts.get("error", "")),
             count=int(facts.get("count", 1)),
         )
@@ -78,10 +79,10 @@ def publish_events(queue: str, events: Sequence[bytes], *, max_length: int) -> P
 
 
 class Mark(NamedTuple):
-    """A place in a stream, from which on events are wanted.
+    """A place in a stream from which to read on.
 
     Attributes:
-        position: that of the last event before it; `0-0` stands for none.
+        position: that of the last event before it; `0-0` means none.
         seen: whether there was an event at that position, so that its absence means that it was trimmed.
     """
 
@@ -90,14 +91,14 @@ class Mark(NamedTuple):
 
 
 FIRST_MARK: Final = Mark(_BEGINNING, seen=False)
-"""Before the oldest event that is kept."""
+"""The place before the oldest kept event."""
 
 
 class NewEvents(NamedTuple):
-    """What a look into a stream has found.
+    """The result of reading a stream.
 
     Attributes:
-        mark: where to look on.
+        mark: where to read on.
         full: whether there may be more.
     """
 
@@ -107,15 +108,15 @@ class NewEvents(NamedTuple):
 
 
 def read_events(queue: str, mark: Mark | None) -> Plan[NewEvents]:
-    """Return the events after a mark, 500 at most; None marks the present.
+    """Return at most 500 events after a mark; None only marks the present.
 
-    If what followed the mark may have been trimmed, an event of the kind `missed` comes first.
+    If events after the mark may have been trimmed, an event of the kind `missed` comes first.
     """
     key = queue_keys(queue).events
     if mark is None:
         newest = yield CommandCall(("XREVRANGE", key, "+", "-", "COUNT", 1), key, Replay.SAFE)
         return NewEvents([], Mark(newest[0][0].decode(), seen=True) if newest else FIRST_MARK, full=False)
-    # Read with the last one before: if that is gone, others after it may be gone too.
+    # Read from the last event on: if that is gone, later ones may be gone too.
     command = ("XRANGE", key, mark.position, "+", "COUNT", READ_AT_ONCE + 1)
     entries = yield CommandCall(command, key, Replay.SAFE)
     full = len(entries) > READ_AT_ONCE
@@ -123,7 +124,7 @@ def read_events(queue: str, mark: Mark | None) -> Plan[NewEvents]:
     if entries and entries[0][0].decode() == mark.position:
         entries = entries[1:]
     elif entries and mark.seen:
-        events.append(TaskEvent(MISSED, queue, _time_of(entries[0][0]), mark.position))
+        events.append(TaskEvent(MISSED, queue, _decode_time(entries[0][0]), mark.position))
     for name, fields in entries:
         mark = Mark(name.decode(), seen=True)
         event = decode_event(queue, mark.position, _value(fields))
@@ -136,5 +137,5 @@ def _value(fields: Sequence[bytes]) -> bytes:
     return fields[1] if len(fields) == 2 and fields[0] == _FIELD else b""
 
 
-def _time_of(name: bytes) -> datetime:
+def _decode_time(name: bytes) -> datetime:
     return datetime.fromtimestamp(int(name.partition(b"-")[0]) / 1_000, UTC)

@@ -1,11 +1,11 @@
-"""Tasks as they stand in Redis: what scripts find of them, and what users are told of that."""
+"""Tasks as stored in Redis, and their description for users."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq._broker.stored import number_of, shown, whole_second
+from pyasynq._broker.stored import display_name, parse_number, whole_second
 from pyasynq._clock import LAST_SECOND
 from pyasynq._wire.history import decode_attempts, decode_progress
 from pyasynq._wire.messages import decode_task_message
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from pyasynq._wire.messages import TaskMessage
 
 STATES: Final = {state.value.encode(): state for state in TaskState}
-"""The states that we know, by the words that Redis holds."""
+"""The known states, by their names in Redis."""
 
 _FIRST_SECOND: Final = -62_135_596_800  # the year 1
 
 
 class TaskRecord(NamedTuple):
-    """What Redis holds of one task.
+    """The stored fields of one task.
 
     Attributes:
         id: the task's id.
         message: the bytes of its message, not decoded.
-        state: where it is.
+        state: its state.
         score: of a scheduled, retry, archived or completed task, Unix time: when it is due, when it was
             archived, when it will be deleted; of an active one, when its lease ends; of one listed by its
             group, when it joined. None for others.
-        result: what its handler wrote.
-        crashes: how many workers have died with it.
+        result: written by its handler.
+        crashes: number of workers that have died with it.
         trace: the traceback of its last failure.
-        token: of the attempt that runs it, `<server id>/<call>`; None for one of a server in Go.
+        token: of the attempt that runs it, `<server id>/<call>`; None for a Go server's.
         pending_since: Unix time in nanoseconds, as text.
-        progress: what its handler said last, as JSON.
-        attempts: those that did not succeed, as JSON; None in lists.
+        progress: last reported by its handler, as JSON.
+        attempts: the unsuccessful ones, as JSON; None in lists.
     """
 
     id: str
@@ -58,30 +58,30 @@ class TaskRecord(NamedTuple):
 
 
 def read_record(values: Reply) -> TaskRecord:
-    """Return what a script found of one task.
+    """Decode a script's reply about one task.
 
     Raises:
-        KeyError: for a state that is a word that we do not know.
+        KeyError: for an unknown state.
     """
     task_id, message, state, score, result, crashes, trace, token, *more = values
     return TaskRecord(
-        shown(task_id),
+        display_name(task_id),
         message,
         STATES[state],
         None if score is None else whole_second(score),
         result,
-        number_of(crashes),
+        parse_number(crashes),
         trace,
-        None if token is None else shown(token),
+        None if token is None else display_name(token),
         *more,
     )
 
 
 def decode_task_info(record: TaskRecord, now: Instant) -> TaskInfo:
-    """Describe a task as users see it; a pending one is due `now`.
+    """Describe a task for users; a pending one is due `now`.
 
     Raises:
-        UndecodableMessageError: for a message that is none.
+        UndecodableMessageError: for a message that cannot be decoded.
     """
     message = decode_task_message(record.message)
     due = None
@@ -116,11 +116,13 @@ def decode_task_info(record: TaskRecord, now: Instant) -> TaskInfo:
         attempts=decode_attempts(record.attempts),
         progress=decode_progress(record.progress),
         in_state_since=_in_state_since(record, message),
+        expires_at=_time(record.score) if record.state is TaskState.COMPLETED else None,
+        unique_key=message.unique_key,
     )
 
 
-def task_infos(records: Iterable[TaskRecord], now: Instant) -> Iterator[TaskInfo]:
-    """Describe tasks; those whose message cannot be decoded are left out."""
+def decode_task_infos(records: Iterable[TaskRecord], now: Instant) -> Iterator[TaskInfo]:
+    """Describe tasks; skip those whose message cannot be decoded."""
     for record in records:
         try:
             yield decode_task_info(record, now)
@@ -130,7 +132,7 @@ def task_infos(records: Iterable[TaskRecord], now: Instant) -> Iterator[TaskInfo
 
 def _in_state_since(record: TaskRecord, message: TaskMessage) -> datetime | None:
     if record.state is TaskState.PENDING:
-        nanoseconds = number_of(record.pending_since)
+        nanoseconds = parse_number(record.pending_since)
         return _time(nanoseconds / 10**9)
     if record.state is TaskState.RETRY:
         return _time(message.last_failed_at)
@@ -141,7 +143,7 @@ def _in_state_since(record: TaskRecord, message: TaskMessage) -> datetime | None
 
 
 def _time(seconds: float | None) -> datetime | None:
-    # Go takes times that no datetime can hold; the first and last one that can are as good.
+    # Go accepts times that no datetime can hold; use the first or last possible one instead.
     return datetime.fromtimestamp(_within(seconds), UTC) if seconds else None
 
 

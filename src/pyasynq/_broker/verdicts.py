@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
 LEASED: Final = "/leased"
-"""The end of the token of a dequeue call whose tasks are leased to workers elsewhere."""
+"""Suffix of the token of a dequeue call whose tasks are leased to workers elsewhere."""
 
 SAID_SECONDS: Final = 60
-"""How long a verdict is kept that the holder gave: long enough to send a settle again after a lost reply."""
+"""Seconds for which a holder's own verdict is kept: long enough to resend a settle after a lost reply."""
 
 DECIDED_SECONDS: Final = 600
-"""How long a verdict is kept that was decided without the holder, which may not ask for minutes."""
+"""Seconds for which a verdict without the holder is kept, since the holder may not ask for minutes."""
 
 
 class Verdict(enum.StrEnum):
-    """End of a leased attempt; the values are stored in Redis."""
+    """The end of a leased attempt; the values are stored in Redis."""
 
     DONE = "done"
     RETRY = "retry"
@@ -69,7 +69,7 @@ NO_NOTE: Final = VerdictNote("", "")
 
 
 def make_note(verdict: Verdict | None, now: Instant) -> VerdictNote:
-    """Return the note for attempts with this verdict that are settled now; None for attempts of workers."""
+    """Return the note for attempts settled now with this verdict; None is for attempts of workers."""
     if verdict is None:
         return NO_NOTE
     return VerdictNote(verdict, now.seconds + (SAID_SECONDS if verdict.by_holder else DECIDED_SECONDS))

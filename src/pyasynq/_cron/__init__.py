@@ -1,6 +1,6 @@
-"""Cron expressions: :func:`parse_cron` reads one, and the :class:`Schedule` says when it is due next."""
+"""Cron expressions: :func:`parse_cron` parses one into a :class:`Schedule`, which computes the ticks."""
 
-from pyasynq._cron.expression import goes_by_location, parse_cron
+from pyasynq._cron.expression import parse_cron, uses_location
 from pyasynq._cron.schedule import Schedule
 
-__all__ = ["Schedule", "goes_by_location", "parse_cron"]
+__all__ = ["Schedule", "parse_cron", "uses_location"]

@@ -1,6 +1,6 @@
-"""Reading cron expressions: `*/5 8-18 * * mon-fri`, `@every 1h30m`, `CRON_TZ=Europe/Berlin 0 9 * * *`.
+"""Parser of cron expressions: `*/5 8-18 * * mon-fri`, `@every 1h30m`, `CRON_TZ=Europe/Berlin 0 9 * * *`.
 
-What is accepted, and what it means, is the same as in robfig/cron 3.0.1 (its standard parser), because
+It accepts the same expressions with the same meaning as robfig/cron 3.0.1 (its standard parser), because
 expressions are shared with peers that use it.
 """
 
@@ -30,7 +30,7 @@ _EVERY = "@every "
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _ZONE = re.compile(r"(?:CRON_)?TZ=([^ ]*)( ?)")
-# What Go takes for white space; Python adds U+001C to U+001F.
+# Go's white space; Python also counts U+001C to U+001F.
 _SPACES = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
@@ -60,14 +60,14 @@ _FIELDS = (
 
 
 def parse_cron(text: str, *, location: tzinfo | None = None) -> Schedule:
-    """Return the schedule that a cron expression stands for.
+    """Parse a cron expression into a schedule.
 
     Args:
-        text: five fields or a descriptor; for a zone of its own, behind ``CRON_TZ=<zone>`` and a space.
+        text: five fields or a descriptor; for a zone of its own, after ``CRON_TZ=<zone>`` and a space.
         location: the zone of an expression that names none, or ``Local``. None is UTC.
 
     Raises:
-        CronError: when the text is no cron expression, or its zone is unknown.
+        CronError: when the text is not a cron expression, or its zone is unknown.
     """
     _check_text(text)
     zone, rest = _split_zone(text, UTC if location is None else location)
@@ -76,13 +76,13 @@ def parse_cron(text: str, *, location: tzinfo | None = None) -> Schedule:
     if rest.startswith("@"):
         if rest not in _DESCRIPTORS:
             known = ", ".join(_DESCRIPTORS)
-            raise CronError(text, rest, f"there is no such descriptor; there are {known} and '@every 1h30m'")
+            raise CronError(text, rest, f"there is no such descriptor; write {known} or '@every 1h30m'")
         rest = _DESCRIPTORS[rest]
     return _parse_fields(text, rest, zone)
 
 
-def goes_by_location(text: str) -> bool:
-    """Return whether an expression has the zone of its scheduler: it names none and is not an `@every`."""
+def uses_location(text: str) -> bool:
+    """Return whether an expression uses its scheduler's zone: it names none and is not an `@every`."""
     prefix = _ZONE.match(text)
     if prefix is None:
         return not text.startswith(_EVERY)
@@ -95,7 +95,7 @@ def _check_text(text: str) -> None:
             text, text, f"it has {len(text):,} characters, more than {_LONGEST:,}; use ranges and steps"
         )
     if found := _INVISIBLE.search(text):
-        raise CronError(text, found[0], "this character has no place in an expression; remove it")
+        raise CronError(text, found[0], "this character is not allowed in an expression; remove it")
     stripped = text.lstrip(_SPACES)
     if not stripped:
         raise CronError(text, text, f"it is blank; {_FORMS}")
@@ -110,12 +110,12 @@ def _split_zone(text: str, location: tzinfo) -> tuple[tzinfo, str]:
     if prefix is None:
         return location, text
     if not prefix[2]:
-        raise CronError(text, prefix[0], f"nothing follows the zone; put a space behind it and {_FORMS}")
+        raise CronError(text, prefix[0], f"nothing follows the zone; put a space after it and {_FORMS}")
     return _find_zone(text, prefix[1], location), text[prefix.end() :].strip(_SPACES)
 
 
 def _find_zone(text: str, name: str, location: tzinfo) -> tzinfo:
-    if name in ("", "UTC"):  # Go takes no name for UTC
+    if name in ("", "UTC"):  # to Go an empty name is UTC
         return UTC
     if name == "Local":
         return location
@@ -133,7 +133,7 @@ def _parse_interval(text: str, duration: str) -> Schedule:
     try:
         nanoseconds = parse_go_duration(duration)
     except ValueError:
-        remedy = "this is no duration of up to 292 years; write it as in 1h30m, 90s or 1.5h"
+        remedy = "this is not a duration of up to 292 years; write it as in 1h30m, 90s or 1.5h"
         raise CronError(text, duration, remedy) from None
     return IntervalSchedule(timedelta(seconds=max(1, nanoseconds // 1_000_000_000)))
 
@@ -159,21 +159,21 @@ def _parse_fields(text: str, rest: str, zone: tzinfo) -> Schedule:
 
 
 class _Values(NamedTuple):
-    """What a field asks for; it is starred if an item is `*` or `?` and leaves nothing out."""
+    """The values of a field; starred if an item is `*` or `?` without a step."""
 
     values: frozenset[int]
     starred: bool
 
 
 class _FieldReader:
-    """Reads one field of an expression."""
+    """Parser of one field of an expression."""
 
     def __init__(self, expression: str, field: _Field) -> None:
         self._expression = expression
         self._field = field
 
     def read(self, text: str) -> _Values:
-        """Return what a comma list asks for; empty items ask for nothing."""
+        """Return the values of a comma-separated list; empty items have none."""
         items = [self._read_item(item) for item in text.split(",") if item]
         return _Values(
             values=frozenset(value for item in items for value in item.values),
@@ -187,7 +187,7 @@ class _FieldReader:
         step = self._read_step(item, steps[0]) if steps else 1
         low, *highs = span.split("-")
         if low in ("*", "?"):
-            # Like robfig/cron, this takes no notice of what follows in `*-5`.
+            # As in robfig/cron, the part after the dash in `*-5` is ignored.
             return _Values(frozenset(range(self._field.least, self._field.most + 1, step)), step == 1)
         if len(highs) > 1:
             raise self._error(item, "there is more than one - in it; put a comma between items")
@@ -204,7 +204,7 @@ class _FieldReader:
         number = _NUMBER.fullmatch(text)
         step = int(number[1]) if number else 0
         if not 1 <= step <= _LARGEST_STEP:
-            raise self._error(item, "the step behind the / must be a number of 1 or more")
+            raise self._error(item, "the step after the / must be a number of 1 or more")
         return step
 
     def _read_number(self, item: str, text: str) -> int:
@@ -216,7 +216,7 @@ class _FieldReader:
         place = "it" if text == item else f"{text!r} in it"
         names = f", nor one of {' '.join(field.names)}" if field.names else ""
         sunday = "; Sunday is 0" if field.names == _WEEKDAYS else ""
-        raise self._error(item, f"{place} is no number from {field.least} to {field.most}{names}{sunday}")
+        raise self._error(item, f"{place} is not a number from {field.least} to {field.most}{names}{sunday}")
 
     def _error(self, item: str, remedy: str) -> CronError:
         return CronError(self._expression, item, remedy, field=self._field.name)

@@ -1,8 +1,7 @@
-"""Schedules: when something is to run next.
+"""Schedules: the times at which something runs.
 
-Peers written in Go find the next time with robfig/cron, so the search here takes the same steps, also
-where daylight saving takes an hour away or gives one twice: a tick that only one side knows would be a
-task too many or too few.
+Go peers find the next time with robfig/cron, so the search here takes the same steps, also at changes of
+daylight saving time. A tick that only one side computes would be a task too many or too few.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC) + _DAY
 
 
 class Schedule(ABC):
-    """When something is to run: its ticks, each at a whole second.
+    """The times at which something runs: its ticks, each at a whole second.
 
     Times are given as aware datetimes of any zone and returned in UTC, where they can be compared and
-    subtracted without surprises. A naive datetime raises InvalidOptionError.
+    subtracted safely. A naive datetime raises InvalidOptionError.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def next_after(self, moment: datetime, *, anchor: datetime | None = None) -> datetime | None:
-        """Return the first tick later than `moment`, or None if none comes in about five years.
+        """Return the first tick later than `moment`, or None if there is none in about five years.
 
-        The ticks of `@every` lie whole periods before and after `anchor`, so that all who know one tick
-        agree on the others. Without it they lie whole periods after `moment`. Other schedules go by the
-        calendar and take no notice of it.
+        The ticks of `@every` are whole periods before and after `anchor`, so that everyone who knows one tick
+        agrees on the others. Without it they are whole periods after `moment`. Other schedules follow the
+        calendar and ignore it.
         """
 
     def ticks_between(
@@ -58,9 +57,9 @@ class Schedule(ABC):
     ) -> datetime | None:
         """Return the last tick later than `after` and not later than `until`, or None if there is none.
 
-        It walks from tick to tick, as a scheduler does. After 100 ticks a binary search leads near the end,
-        where the walk goes on. The walk matters where a zone changes its clock: there `next_after` can miss a
-        tick from one moment and find it from another.
+        It walks from tick to tick, as a scheduler does. After 100 ticks a binary search jumps near the end,
+        where the walk continues. The walk matters where a zone changes its clock: there `next_after` can miss
+        a tick from one moment and find it from another.
         """
         low, high = _in_utc("after", after), _in_utc("until", until)
         anchor = anchor or low
@@ -74,7 +73,7 @@ class Schedule(ABC):
         return last
 
     def _search_last(self, low: datetime, until: datetime, anchor: datetime) -> datetime:
-        """Return a tick near the end of a long interval that begins with the tick `low`: a binary search."""
+        """Binary search: return a tick near the end of a long interval that begins with the tick `low`."""
         high = until.replace(microsecond=0)
         while low < high:
             middle = (low + (high - low) / 2).replace(microsecond=0)
@@ -88,7 +87,7 @@ class Schedule(ABC):
 
 @dataclass(frozen=True, slots=True)
 class IntervalSchedule(Schedule):
-    """`@every`: ticks that lie one period apart.
+    """`@every`: ticks one period apart.
 
     Attributes:
         period: a whole number of seconds, at least one.
@@ -97,7 +96,7 @@ class IntervalSchedule(Schedule):
     period: timedelta
 
     def next_after(self, moment: datetime, *, anchor: datetime | None = None) -> datetime | None:
-        """Return the first tick later than `moment`, parts of a second dropped from the anchor."""
+        """Return the first tick later than `moment`; fractions of a second of the anchor are dropped."""
         moment = _in_utc("moment", moment)
         start = (moment if anchor is None else _in_utc("anchor", anchor)).replace(microsecond=0)
         try:
@@ -108,7 +107,7 @@ class IntervalSchedule(Schedule):
 
 @dataclass(frozen=True, slots=True)
 class CalendarSchedule(Schedule):
-    """Ticks at the whole minutes whose parts, on the wall clock of a zone, are all among those wanted.
+    """Ticks at whole minutes whose wall-clock fields in a zone all match.
 
     Attributes:
         minutes: 0 to 59.
@@ -116,7 +115,7 @@ class CalendarSchedule(Schedule):
         days: of the month, 1 to 31.
         months: 1 to 12.
         weekdays: 0 to 6, 0 is Sunday.
-        both_days: whether a day must be among `days` and among `weekdays`; otherwise one is enough.
+        both_days: whether a day must be in `days` and in `weekdays`; otherwise one is enough.
         zone: the zone.
     """
 
@@ -132,14 +131,14 @@ class CalendarSchedule(Schedule):
         """Return the first tick later than `moment`, or None if none comes in about five years."""
         moment = max(_in_utc("moment", moment).replace(microsecond=0), _EARLIEST)
         if not (self.minutes and self.hours and self.months):
-            return None  # a field of commas only; every minute of five years would be looked at in vain
+            return None  # a field of commas only, which matches nothing
         try:
             return _Search(self, moment + _SECOND).run()
         except OverflowError:  # the calendar ends with the year 9999
             return None
 
     def includes_day(self, wall: datetime) -> bool:
-        """Whether the day of month and the day of week are among those wanted."""
+        """Return whether the day of month and the day of week match."""
         in_days, in_weekdays = wall.day in self.days, wall.isoweekday() % 7 in self.weekdays
         return in_days and in_weekdays if self.both_days else in_days or in_weekdays
 
@@ -147,15 +146,15 @@ class CalendarSchedule(Schedule):
 class _Search:
     """A search for the next tick, from the largest field to the smallest.
 
-    A field that does not fit is stepped until it does. Where it wraps around, the larger ones are looked at
-    again. The very first step also sets the smaller fields to their beginning; until then they hold the
-    moment that the search starts from.
+    A field that does not match is stepped until it does. When it wraps around, the larger fields are checked
+    again. The first step also resets the smaller fields; until then they hold the moment that the search
+    starts from.
     """
 
     __slots__ = ("_instant", "_schedule", "_stepped", "_wall")
 
     _instant: datetime  # in UTC
-    _wall: datetime  # what the clock on the wall shows at that instant, without zone
+    _wall: datetime  # wall-clock time at that instant, without zone
 
     def __init__(self, schedule: CalendarSchedule, start: datetime) -> None:
         self._schedule = schedule
@@ -170,13 +169,13 @@ class _Search:
                 return self._instant
         return None
 
-    # Each makes one field fit, and returns False if it had to wrap around.
+    # Each makes one field match, and returns False if it had to wrap around.
 
     def _fit_month(self) -> bool:
         while self._wall.month not in self._schedule.months:
             if self._is_first_step():
                 self._go_to_wall(self._wall.replace(day=1, hour=0, minute=0, second=0))
-            self._go_to_wall(_same_day_of_next_month(self._wall))
+            self._go_to_wall(_add_month(self._wall))
             if self._wall.month == 1:
                 return False
         return True
@@ -237,10 +236,10 @@ class _Search:
         self._wall = instant.astimezone(self._schedule.zone).replace(tzinfo=None)
 
     def _go_to_wall(self, wall: datetime) -> None:
-        """Go to the instant at which the clock shows this time.
+        """Go to the instant at which the wall clock shows this time.
 
-        If it shows it twice or never, the choice is that of Go's `time.Date`: by the offset that is in force
-        at the instant one gets with the offset in force at the wall time taken for UTC.
+        If it shows it twice or never, the choice is that of Go's `time.Date`: the wall time is first taken as
+        UTC; the offset then gives a guess, and the offset at that guess is used.
         """
         as_utc = wall.replace(tzinfo=UTC)
         guess = as_utc - self._offset_at(as_utc)
@@ -250,7 +249,7 @@ class _Search:
         return instant.astimezone(self._schedule.zone).replace(tzinfo=UTC) - instant
 
 
-def _same_day_of_next_month(wall: datetime) -> datetime:
+def _add_month(wall: datetime) -> datetime:
     """Return the same day and time of the next month; a 30th of February is the 2nd or 1st of March."""
     first = wall.replace(day=1)
     next_month = (first + 31 * _DAY).replace(day=1)

@@ -1,1 +1,4 @@
-"""How the embedded server is found, started, shared and ended; the public face is `pyasynq.embedded`."""
+"""Implementation of the embedded server: finding, starting, sharing and ending it.
+
+Public: `pyasynq.embedded`.
+"""

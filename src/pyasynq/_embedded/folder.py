@@ -1,9 +1,8 @@
-"""The data folder: whose it is, and the locks by which processes that do not know one another share a server.
+"""The data folder and its file locks, by which unrelated processes share a server.
 
-Each user holds a shared lock on the marker file; the guardian waits for the exclusive one, which it gets when
+Each user holds a shared lock on the marker file. The guardian waits for the exclusive one, which it gets when
 the last user is gone. The guardian itself holds an exclusive lock on the state file, the server one on the
-log. The kernel frees the locks of a process that dies, however it dies, so nothing has to be tidied up after
-a kill.
+log. The kernel frees the locks of a dead process, so nothing has to be tidied up after a kill.
 """
 
 from __future__ import annotations
@@ -31,29 +30,29 @@ _ABANDONED_AFTER = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """The files of ours in a data folder."""
+    """The files of pyasynq in a data folder."""
 
     path: Path
     in_memory: bool = False
 
     @property
     def marker(self) -> Path:
-        """Says that the folder is ours; its lock counts the users."""
+        """The file that marks the folder as ours; its lock counts the users."""
         return self.path / MARKER_NAME
 
     @property
     def state(self) -> Path:
-        """Says where the server listens; its lock says that a guardian is alive."""
+        """The file with the server's address; its lock shows that a guardian is alive."""
         return self.path / "server.json"
 
     @property
     def log(self) -> Path:
-        """What the server prints; its lock says that a server is alive."""
+        """The server's output; its lock shows that a server is alive."""
         return self.path / "server.log"
 
 
 def rests(seconds: float) -> Iterator[None]:
-    """Yield at once, and again after growing rests of 2 to 50 ms, until *seconds* are over."""
+    """Yield at once, and again after growing sleeps of 2 to 50 ms, until *seconds* are over."""
     deadline = time.monotonic() + seconds
     rest = 0.002
     yield
@@ -64,7 +63,7 @@ def rests(seconds: float) -> Iterator[None]:
 
 
 def try_lock(descriptor: int, kind: int) -> bool:
-    """Take a lock (`LOCK_SH` or `LOCK_EX`) on an open file if that needs no waiting."""
+    """Take a lock (`LOCK_SH` or `LOCK_EX`) on an open file unless it is held; return whether it was taken."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -73,7 +72,7 @@ def try_lock(descriptor: int, kind: int) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether a process holds the exclusive lock on a file."""
+    """Return whether a process holds the exclusive lock on a file."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -85,7 +84,7 @@ def is_locked(path: Path) -> bool:
 
 
 def is_same_file(descriptor: int, path: Path) -> bool:
-    """Tell whether *path* still names the file that was opened."""
+    """Return whether *path* still names the file that was opened."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -93,14 +92,7 @@ def is_same_file(descriptor: int, path: Path) -> bool:
 
 
 def enter(folder: DataFolder, seconds: float) -> int:
-    """Become a user of the folder: make it, or see that it is ours, and take the shared lock of its marker.
-
-    Returns:
-        The descriptor that holds the lock. Closing it (or dying) leaves.
-
-    Raises:
-        DataFolderError: the folder is foreign, newer or out of reach, or its last server does not end.
-    """
+    """Become a user of the folder: create or check it, and take the shared lock of its marker."""
     for _ in rests(seconds):
         try:
             descriptor = _open_marker(folder)
@@ -125,13 +117,9 @@ def enter(folder: DataFolder, seconds: float) -> int:
 
 
 def leave(folder: DataFolder, descriptor: int, seconds: float) -> bool:
-    """Give up the shared lock; who was the last waits until the guardian and its server are gone.
-
-    Returns:
-        False if they are still there after *seconds*.
-    """
+    """Release the shared lock; the last user waits until the guardian and its server are gone."""
     # A lock belongs to the open file, which forked children share: closing leaves them theirs, unlocking
-    # would not. So whether others are left is found out with a descriptor of its own.
+    # would not. So a separate descriptor tests whether others are left.
     try:
         probe = os.open(folder.marker, os.O_RDWR)
         state = os.open(folder.state, os.O_RDWR | os.O_CREAT, 0o600)
@@ -150,7 +138,7 @@ def _others_are_left(probe: int) -> bool:
     if try_lock(probe, fcntl.LOCK_EX):
         fcntl.flock(probe, fcntl.LOCK_UN)
         return False
-    # Refused by users or by a guardian that is ending its server; only users let a shared lock in.
+    # Held by users or by a guardian that is ending its server; only users allow a shared lock.
     if try_lock(probe, fcntl.LOCK_SH):
         fcntl.flock(probe, fcntl.LOCK_UN)
         return True
@@ -158,7 +146,7 @@ def _others_are_left(probe: int) -> bool:
 
 
 def read_state(folder: DataFolder) -> dict[str, Any]:
-    """Read what the guardian has written; empty while there is nothing whole to read."""
+    """Read the state that the guardian has written; empty while it is missing or incomplete."""
     try:
         state = json.loads(folder.state.read_text())
     except (FileNotFoundError, ValueError, RecursionError):
@@ -167,7 +155,7 @@ def read_state(folder: DataFolder) -> dict[str, Any]:
 
 
 def remove_abandoned(runtime: Path) -> None:
-    """Remove the working folders of servers in memory whose guardian was killed together with its server."""
+    """Remove the working folders of in-memory servers whose guardian was killed together with its server."""
     for path in (*runtime.glob("memory-*"), *runtime.glob("gone-*")):
         folder = DataFolder(path)
         with suppress(FileNotFoundError):
@@ -201,7 +189,7 @@ def _check_not_foreign(folder: DataFolder) -> None:
 
 def _check_format(folder: DataFolder, descriptor: int) -> None:
     text = os.pread(descriptor, 4096, 0)
-    if not text:  # just made; whoever makes it at the same time writes the same
+    if not text:  # just created; concurrent creators write the same
         os.pwrite(descriptor, json.dumps({"format": FORMAT}).encode(), 0)
         return
     try:

@@ -1,7 +1,7 @@
-"""The guardian: a small process that owns one embedded server and ends it when the last of its users is gone.
+"""The guardian: a small process that owns one embedded server and ends it after its last user.
 
 It is run as a script by an interpreter without site packages, to be small and quick to start, so it imports
-the standard library only. Its order is a JSON object on standard input; its answer is one on standard
+the standard library only. Its input is a JSON object on standard input; its answer is one on standard
 output, given when the server is ready or has failed.
 """
 
@@ -33,7 +33,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class NotStartedError(Exception):
-    """The server did not become ready; the text says what happened."""
+    """The server did not become ready; the text describes what happened."""
 
 
 def _ask(socket_path: str, password: str | None, command: str) -> bytes:
@@ -56,7 +56,7 @@ def _ask(socket_path: str, password: str | None, command: str) -> bytes:
 
 
 def is_ready(socket_path: str, password: str | None) -> bool:
-    """Tell whether a server answers there and has loaded its data."""
+    """Return whether a server answers there and has loaded its data."""
     try:
         return _ask(socket_path, password, "PING") == b"+PONG"
     except OSError:
@@ -64,9 +64,9 @@ def is_ready(socket_path: str, password: str | None) -> bool:
 
 
 def main() -> None:
-    """Leave the caller's process tree, take the order, and stay until the server has ended."""
+    """Leave the caller's process tree, read the order, and stay until the server has ended."""
     order = json.load(sys.stdin)
-    # A grandchild of the caller need not be collected by the caller.
+    # A grandchild of the caller need not be reaped by the caller.
     if os.fork():
         os._exit(0)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -89,11 +89,11 @@ class Guardian:
         self._unused = threading.Event()
         self._state = os.open(order["state"], os.O_RDWR | os.O_CREAT, 0o600)
         self._users = os.open(order["marker"], os.O_RDWR)
-        # systemd-tmpfiles ages the files of a temporary folder, except those of a folder that is locked.
+        # systemd-tmpfiles removes old files of a temporary folder, except those of a locked folder.
         fcntl.flock(os.open(Path(self._socket).parent, os.O_RDONLY), fcntl.LOCK_SH)
 
     def take_charge(self) -> bool:
-        """Become the one guardian of the folder; False if there is one already."""
+        """Become the one guardian of the folder; return False if there is one already."""
         try:
             fcntl.flock(self._state, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -103,7 +103,8 @@ class Guardian:
     def guard(self) -> None:
         """Start the server, answer, and wait for its end: its last user leaves, or it ends by itself."""
         last = self._read_state()
-        # The file may hold anything: a crash may have cut it off, and another program may have written it.
+        # The file may contain anything: a crash may have truncated it, and another program may have written
+        # it.
         name, version = last.get("name"), last.get("version")
         last_server = f"{name} {version}" if name and version else last.get("last_server")
         self._write_state({"last_server": last_server})
@@ -111,9 +112,9 @@ class Guardian:
         try:
             self._run(self._claim_log(last))
         except NotStartedError as error:
-            failure = {"reason": str(error), "log": self._end_of_log(), "last_server": last_server}
+            failure = {"reason": str(error), "log": self._read_log_end(), "last_server": last_server}
         Path(self._socket).unlink(missing_ok=True)
-        # After a crash there are users left, whose next start finds the folder as it is.
+        # After a crash, users are left whose next start finds the folder as it is.
         if self._order["in_memory"] and (failure or self._unused.is_set()):
             self._remove_folder()
         if failure:
@@ -137,7 +138,7 @@ class Guardian:
     def _claim_log(self, last: dict[str, Any]) -> int:
         """Open the log and lock it. The server keeps the lock, as its standard output: there are never two.
 
-        A server that outlived its guardian, as it can on macOS, is asked to end.
+        A server that outlived its guardian, as is possible on macOS, is asked to end.
         """
         log = os.open(self._log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         deadline = time.monotonic() + SHUTDOWN_SECONDS
@@ -159,8 +160,8 @@ class Guardian:
         return log
 
     def _start_server(self, log: int) -> subprocess.Popen[bytes]:
-        # The configuration goes by standard input because every user of the machine can read a command line.
-        # It is far smaller than what a pipe holds.
+        # The configuration is passed by standard input because every user of the machine can read a command
+        # line. It is far smaller than a pipe's buffer.
         source, sink = os.pipe()
         os.write(sink, self._order["configuration"].encode())
         os.close(sink)
@@ -180,7 +181,7 @@ class Guardian:
             os.close(source)
 
     def _stop_when_unused(self, server: subprocess.Popen[bytes]) -> None:
-        fcntl.flock(self._users, fcntl.LOCK_EX)  # waits for the last user, and keeps new ones waiting
+        fcntl.flock(self._users, fcntl.LOCK_EX)  # waits for the last user, and makes new ones wait
         self._unused.set()
         # The command works at once; the signal takes a tenth of a second, but also works during loading.
         with suppress(OSError):
@@ -204,7 +205,7 @@ class Guardian:
                 message = f"was not ready within {self._order['seconds']:g} s (start_timeout=)"
                 raise NotStartedError(message)
 
-    def _end_of_log(self) -> str:
+    def _read_log_end(self) -> str:
         if not self._log.exists():
             return ""
         with self._log.open(errors="replace") as log:
@@ -223,7 +224,7 @@ class Guardian:
         os.pwrite(self._state, json.dumps(state).encode(), 0)
 
     def _remove_folder(self) -> None:
-        # Renamed first: who comes meanwhile finds either the folder with its locks or none.
+        # Renamed first, so that a concurrent user finds either the folder with its locks or none.
         folder = Path(self._order["folder"])
         gone = folder.with_name(folder.name.replace("memory-", "gone-"))
         with suppress(FileNotFoundError):
@@ -231,7 +232,7 @@ class Guardian:
 
 
 def _answer(message: dict[str, Any]) -> None:
-    """Tell the starter, if it still lives, and close standard output and error, for whose end it waits."""
+    """Tell the starter, if it still lives, and close standard output and error, whose end it waits for."""
     with suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(message))
         sys.stdout.flush()
@@ -241,7 +242,7 @@ def _answer(message: dict[str, Any]) -> None:
 
 
 def _end_with_parent() -> Callable[[], None]:
-    """Make what a child runs first so that Linux terminates it when its parent is killed."""
+    """Return a function for a child to run first, so that Linux terminates it when its parent is killed."""
     prctl = ctypes.CDLL(None).prctl
     parent = os.getpid()
 

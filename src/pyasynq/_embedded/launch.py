@@ -1,4 +1,4 @@
-"""Joining the server of a data folder, or starting it: a guardian is run, and its answer awaited."""
+"""Joining the server of a data folder, or starting it: running a guardian and waiting for its answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DAMAGED_FILE = re.compile(r"reading the append only file ([^\s:]+):")
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that runs, as its guardian describes it."""
+    """A running server, as described by its guardian."""
 
     url: str = field(repr=False)
     socket: str
@@ -44,7 +44,7 @@ class RunningServer:
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """What the user said about starting."""
+    """The user's settings for starting."""
 
     port: int | None
     binary: str | os.PathLike[str] | None
@@ -57,8 +57,8 @@ def join_or_start(folder: DataFolder, options: StartOptions) -> RunningServer:
     Raises:
         ServerBinaryError: there is no server program.
         ServerStartError: the server ended, or was not ready in time.
-        DataFolderError: somebody holds the folder and cannot be reached.
-        EmbeddedServerError: the running server listens on another port than the wanted one.
+        DataFolderError: another process holds the folder and cannot be reached.
+        EmbeddedServerError: the running server listens on another port than the requested one.
     """
     for _ in rests(options.seconds):
         if not is_locked(folder.state):
@@ -90,14 +90,14 @@ def _check_port(folder: DataFolder, running: RunningServer, wanted: int | None) 
         return
     listens = f"on port {running.port}" if running.port else "on a unix socket only"
     message = (
-        f"The server of {folder.path} runs already and listens {listens}, so port {wanted} cannot be had. "
+        f"The server of {folder.path} runs already and listens {listens}, so port {wanted} is impossible. "
         "Leave out port=, or stop the other users of the folder first."
     )
     raise EmbeddedServerError(message)
 
 
 def _start(folder: DataFolder, options: StartOptions) -> RunningServer | None:
-    """Run a guardian and hear its answer; None if another one was quicker."""
+    """Run a guardian and wait for its answer; None if another one was quicker."""
     binary = find_server_binary(options.binary)
     port = _free_port() if options.port == 0 else options.port
     order = _order(folder, binary, port=port, seconds=options.seconds)
@@ -135,7 +135,7 @@ def _order(folder: DataFolder, binary: ServerBinary, *, port: int | None, second
 
 
 def configuration(folder: DataFolder, socket_file: str, *, port: int | None, password: str | None) -> str:
-    """Write the server's configuration file."""
+    """Build the server's configuration file."""
     directives = {
         "port": str(port or 0),
         "bind": "127.0.0.1",
@@ -154,10 +154,10 @@ def configuration(folder: DataFolder, socket_file: str, *, port: int | None, pas
     }
     if password:
         directives["requirepass"] = password
-    return "".join(f"{name} {quoted(value)}\n" for name, value in directives.items())
+    return "".join(f"{name} {quote_value(value)}\n" for name, value in directives.items())
 
 
-def quoted(value: str) -> str:
+def quote_value(value: str) -> str:
     """Quote a value for the server's configuration file, byte for byte."""
     return (
         '"' + "".join(chr(byte) if byte in _PLAIN else f"\\x{byte:02x}" for byte in os.fsencode(value)) + '"'
@@ -218,9 +218,9 @@ def _remedies(folder: DataFolder, binary: ServerBinary, answer: dict[str, Any]) 
 
 
 def repair_command(folder: DataFolder, binary: ServerBinary, log: str) -> str:
-    """Write the command that cuts a damaged append-only file after its last whole entry.
+    """Build the command that truncates a damaged append-only file after its last whole entry.
 
-    The checker is the server program itself under another name, so it is there even where only the server is.
+    The checker is the server program itself under another name, so it exists even where only the server does.
     It gets the damaged part, not the manifest: the checker of Valkey 9.1 takes a sound base file for damaged.
     """
     named = _DAMAGED_FILE.search(log)

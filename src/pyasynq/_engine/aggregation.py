@@ -1,4 +1,4 @@
-"""One aggregation: a set of tasks is read, given to the user's function, and becomes one task."""
+"""Aggregation of one set: read its tasks, call the user's function, and make one task of them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pyasynq._backoff import Backoff
 from pyasynq._broker.aggregation_sets import Finish, finish_set, quarantine_member, read_set
 from pyasynq._broker.enqueueing.chunks import compose_checked
 from pyasynq._broker.locks import find_holder
-from pyasynq._checks import seconds_of
-from pyasynq._engine.handlers.routes import awaited, received_task
+from pyasynq._checks import parse_seconds
+from pyasynq._engine.handlers.routes import await_fully, received_task
 from pyasynq._engine.queue_failures import is_reachable
 from pyasynq._engine.settle.settle_batches import SUSPECT_BYTES
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
@@ -48,11 +48,11 @@ AggregationEnding: TypeAlias = TasksAggregated | AggregationDeclined | Aggregati
 
 _WORTH_ANOTHER_TRY = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryError)
 _MOST_BREAKS: Final = 3
-"""Times that a task breaks the connection, in a Redis that answers, before the aggregation has failed."""
+"""Number of broken connections to a Redis that answers, after which a large task fails its aggregation."""
 
 
 class Aggregation:
-    """Makes one task of the members of a set. Whoever starts it renews the set's deadline meanwhile.
+    """Makes one task of the members of a set. Its caller renews the set's deadline meanwhile.
 
     Attributes:
         can_be_cut: whether cancelling it ends it before it has asked Redis to end the set.
@@ -79,20 +79,20 @@ class Aggregation:
 
     @property
     def aggregator(self) -> DeclaredAggregator:
-        """Whose group it is."""
+        """The declared function of this group."""
         return self._aggregator
 
     def overdue_seconds(self, monotonic: float) -> float:
-        """Return how long ago the function should have ended; negative while its time is not over."""
+        """Return for how many seconds the function is overdue; negative while it is in time."""
         if self.called_at is None:
             return float("-inf")
         return monotonic - self.called_at - self._parts.settings.aggregation_timeout
 
     async def run(self) -> AggregationEnding | None:
-        """Return what became of the set; None when no member was left that the function could be given.
+        """Aggregate the set; return the ending, or None if no member could be given to the function.
 
         Raises:
-            PyasynqError: when Redis refuses, or the task that was made cannot be enqueued.
+            PyasynqError: when Redis refuses, or the aggregate task cannot be enqueued.
             Exception: what the function raised. The set stays in each of these cases.
         """
         one = self._set
@@ -133,7 +133,7 @@ class Aggregation:
             task_id,
             reason=reason,
             max_size=parts.config.archive_max_size,
-            cutoff=now.seconds - int(seconds_of("archive_max_age", parts.config.archive_max_age)),
+            cutoff=now.seconds - int(parse_seconds("archive_max_age", parts.config.archive_max_age)),
             now=now,
         )
         trimmed = await parts.driver.run(plan)
@@ -143,7 +143,7 @@ class Aggregation:
 
     async def _call(self, tasks: list[Task]) -> object:
         if self._aggregator.plain:
-            # Not awaited as handlers are: at shutdown a thread is left behind, and its result is dropped.
+            # Not awaited as handlers are: at shutdown the thread is left running, and its result is dropped.
             result, error = await self._threads.start(self._call_in_thread, tasks)
             if error is not None:
                 raise error
@@ -151,7 +151,7 @@ class Aggregation:
         else:
             result = self._aggregator.call(self._set.group, tasks)
         async with asyncio.timeout(self._parts.settings.aggregation_timeout):
-            return await awaited(result)
+            return await await_fully(result)
 
     def _call_in_thread(self, tasks: list[Task]) -> object:
         self.thread_id = threading.get_ident()
@@ -177,14 +177,14 @@ class Aggregation:
         if finish is Finish.DUPLICATE:
             holder = await self._parts.driver.run(find_holder(aggregate.lock))
             raise DuplicateTaskError(one.queue, aggregate.lock, holder)
-        task_id = "" if finish is Finish.STOOD_IN else aggregate.id
+        task_id = "" if finish is Finish.EXISTING_KEPT else aggregate.id
         return TasksAggregated(one.queue, one.group, tasks, task_id)
 
     async def _write(self, aggregate: Composed, locks: list[tuple[str, str]]) -> Finish:
-        """Write until Redis has confirmed it: the user's function is not called twice for a short outage.
+        """Write until Redis has confirmed it: a short outage must not call the user's function twice.
 
         Raises:
-            PyasynqError: what Redis refuses; for a large task also that the connection breaks each time.
+            PyasynqError: Redis refuses it, or for a large task also breaks the connection each time.
         """
         parts, again, breaks, backoff = self._parts, False, 0, Backoff()
         while True:

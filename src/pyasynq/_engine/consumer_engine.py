@@ -1,4 +1,4 @@
-"""One running consumer: the engine for those who take tasks themselves."""
+"""The engine of one running consumer, whose callers take tasks themselves."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pyasynq._broker.leases import renew
 from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._broker.settle import Claim
 from pyasynq._broker.verdicts import Verdict
-from pyasynq._engine.consumer_sink import ConsumerSink, Take
+from pyasynq._engine.consumer_demand import ConsumerSink, Take
 from pyasynq._engine.core import EngineCore
 from pyasynq._engine.handlers.routes import NoRoutes
-from pyasynq._engine.lease.lease_errors import error_of
+from pyasynq._engine.lease.lease_errors import ServerStopping, build_verdict_error
 from pyasynq._engine.lease.lost_leases import LostLeases
-from pyasynq._engine.run.attempt import Attempt, ServerStopping, expect_renewals
+from pyasynq._engine.run.attempt import Attempt, expect_renewals
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import LeaseExpiredError, RedisError, ReplyLostError, TaskTimeoutError
 from pyasynq.events import ShutdownWaiting, TasksPutBack
@@ -36,11 +36,12 @@ if TYPE_CHECKING:
 
 
 _SETTLE_SECONDS = 0.5
-"""How long a lease outlasts its attempt's deadline at least, so that the timeout can be settled under it."""
+"""Seconds that a lease outlasts its attempt's deadline at least, so that the timeout can be settled under it.
+"""
 
 
 class ConsumerEngine(EngineCore):
-    """Everything of one run of a consumer, from start to close."""
+    """One run of a consumer, from start to close."""
 
     sink: ConsumerSink
     noun = "consumer"
@@ -70,7 +71,7 @@ class ConsumerEngine(EngineCore):
     ) -> list[Attempt]:
         """Return up to `limit` attempts; see `ConsumerSink.take`.
 
-        A lease of None is renewed until they are let go.
+        A lease of None is renewed until they are settled.
 
         Raises:
             ConfigurationError: for a queue that this consumer does not serve.
@@ -87,7 +88,7 @@ class ConsumerEngine(EngineCore):
         return attempts
 
     async def _clip(self, attempts: Sequence[Attempt]) -> None:
-        """End leases at the deadlines of their attempts, which are known only once the messages are here."""
+        """Shorten leases to the deadlines of their attempts, which are known only from the messages."""
         now = self._clock.monotonic()
         too_long: dict[tuple[str, int], list[Attempt]] = {}
         for attempt in attempts:
@@ -99,17 +100,17 @@ class ConsumerEngine(EngineCore):
                 *(self._move_leases(group, seconds) for (_, seconds), group in too_long.items())
             )
         except RedisError:
-            # The tasks are taken, and are settled at their deadlines all the same.
+            # The tasks are taken, and are settled at their deadlines in any case.
             pass
         except BaseException:
             self.sink.put_back(attempts)
             raise
 
     async def extend(self, attempt: Attempt, seconds: int) -> None:
-        """Let a lease end so many seconds from now, but not after the attempt's deadline.
+        """Set a lease to end this many seconds from now, but not after the attempt's deadline.
 
-        Raises what `ConsumerSink.require_held` raises, and RedisError; then the lease ends when it did
-        before, or later.
+        Raises what `ConsumerSink.require_held` raises, and RedisError; then the lease ends as before, or
+        later.
         """
         self.sink.require_held(attempt)
         asked_at = self._clock.monotonic()
@@ -121,10 +122,10 @@ class ConsumerEngine(EngineCore):
             await self._driver.run(renew_locks(attempt.queue, [lock], lease_seconds=seconds))
 
     async def _move_leases(self, attempts: Sequence[Attempt], seconds: int) -> None:
-        """Let leases of one queue end this many seconds from now; note which are lost."""
+        """Set leases of one queue to end this many seconds from now; mark the lost ones."""
         asked_at = self._clock.monotonic()
         claims = [Claim(one.id, one.token, one.lease_score) for one in attempts]
-        # A settle may overtake the reply: it must then know the score that Redis has by now.
+        # A settle may overtake the reply, and must then know the new score in Redis.
         expect_renewals(attempts, self._redis_time.now().ceiling, seconds)
         renewed = await self._driver.run(
             renew(attempts[0].queue, claims, lease_seconds=seconds, now=self._clock.redis_now())
@@ -138,13 +139,13 @@ class ConsumerEngine(EngineCore):
                 attempt.lease_end = renewed.lease_score
 
     async def find(self, queue: str, task_id: str, receipt: Receipt) -> Attempt | Verdict:
-        """Return the attempt that a receipt is for, or the verdict that its holder gave before.
+        """Return the attempt of a receipt, or the verdict that its holder gave before.
 
         Raises:
             TaskTimeoutError: when its deadline has passed.
             TaskCanceledError: when it was cancelled.
-            LeaseExpiredError: when the task is not that attempt's any more.
-            RedisError: when Redis cannot be asked.
+            LeaseExpiredError: when that attempt does not own the task any more.
+            RedisError: when Redis cannot be reached.
         """
         attempt = self._roster.get(queue, task_id)
         if attempt is None:
@@ -171,11 +172,11 @@ class ConsumerEngine(EngineCore):
         )
         if found is None or isinstance(found, Verdict):
             if found is None or not found.by_holder:
-                raise error_of(found, queue, task_id)
+                raise build_verdict_error(found, queue, task_id)
             return found
         here = self._roster.get(queue, task_id)
         if here is not None and here.token == receipt.token:
-            # Two have asked for it at the same time.
+            # Two callers have asked for it at the same time.
             return here
         try:
             message = decode_task_message(found.message)
@@ -192,6 +193,8 @@ class ConsumerEngine(EngineCore):
             lease_score=found.lease_score,
         )
         attempt.renewed = False
+        if self._parts.tally is not None:
+            attempt.cells = self._parts.tally.cells(queue)
         attempt.begin(monotonic=asked_at, unix_time=found.redis_now.timestamp)
         attempt.deadline_at = receipt.deadline
         attempt.deadline = asked_at + receipt.deadline - found.redis_now.timestamp
@@ -200,9 +203,9 @@ class ConsumerEngine(EngineCore):
         return attempt
 
     async def drain(self) -> None:
-        """Wait for what is renewed to be let go of, put the rest of it back, and stop all services.
+        """Wait for the renewed attempts to be settled, put the rest of them back, and stop all services.
 
-        What has a lease of its own is left alone: its holder may settle it through another consumer.
+        Leased attempts are left alone: their holders may settle them through another consumer.
         """
         left = self.time_left()
         self.stop_taking()
@@ -233,7 +236,7 @@ class ConsumerEngine(EngineCore):
 
 
 def _seconds_left(attempt: Attempt, now: float) -> int:
-    """Return the longest lease that an attempt can use, in whole seconds."""
+    """Return the longest useful lease of an attempt, in whole seconds."""
     if math.isinf(attempt.deadline):
         return sys.maxsize
     return max(1, math.ceil(attempt.deadline + _SETTLE_SECONDS - now))

@@ -1,6 +1,6 @@
-"""What every engine stands on: connections, leases, settles, recovery, and the server's record.
+"""Common base of all engines: connections, leases, settles, recovery, and the server's record.
 
-A server's engine adds the handlers to it, a consumer's engine those who ask for tasks themselves.
+A server's engine adds the handlers, a consumer's engine the callers that take tasks themselves.
 """
 
 from __future__ import annotations
@@ -17,37 +17,43 @@ from pyasynq._background.service import stop_services
 from pyasynq._background.time_limits import TimeLeft, shutdown_limit
 from pyasynq._broker.leases import list_expired
 from pyasynq._broker.results import write_result
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq._engine.engine_parts import Parts
-from pyasynq._engine.handlers.routes import check_result_size
+from pyasynq._engine.handlers.routes import check_result_size, describe_types
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.lease.stuck_rule import OverdueRule
 from pyasynq._engine.loop_watch import LoopWatch
-from pyasynq._engine.run.attempt import ProgressReport, expect_renewals
+from pyasynq._engine.run.attempt import expect_renewals
 from pyasynq._engine.run.runner import conclude_refused
 from pyasynq._engine.server_record import ServerRecordBuilder
 from pyasynq._engine.services.deadlines import Deadlines
 from pyasynq._engine.services.forwarder import Forwarder, is_delayed_key
 from pyasynq._engine.services.heartbeater import Heartbeater
 from pyasynq._engine.services.janitor import Janitor
+from pyasynq._engine.services.measurer import Measurer
+from pyasynq._engine.services.outbox_relay import OutboxRelay
 from pyasynq._engine.services.peer_watch import PeerWatch
 from pyasynq._engine.services.processor import Processor
 from pyasynq._engine.services.progress_writer import ProgressWriter
 from pyasynq._engine.services.publisher import Publisher
 from pyasynq._engine.services.queue_look import QueueLook
 from pyasynq._engine.services.recoverer import Recoverer
+from pyasynq._engine.services.statistician import Statistician
 from pyasynq._engine.services.subscriber import Subscriber
 from pyasynq._engine.services.syncer import Syncer
 from pyasynq._engine.settle.settle_queue import SettleQueue
 from pyasynq._engine.take.intake import Intake
 from pyasynq._engine.take.queue_board import QueueBoard
+from pyasynq._engine.tally import Tally
 from pyasynq._redis.driver import AsyncDriver, BlockingDriver
-from pyasynq._redis.facts import check_clock, check_eviction, require_supported, server_facts
+from pyasynq._redis.facts import check_clock, check_eviction, read_redis_facts, require_supported
 from pyasynq._redis.key_watcher import Watcher
 from pyasynq._redis.subscription import Subscription
+from pyasynq._wire.history import ProgressReport
 from pyasynq._wire.keys import CANCEL_CHANNEL
 from pyasynq.errors import ConfigurationError, LeaseExpiredError, ServerStateError
-from pyasynq.events import QueueChanged
+from pyasynq.events import QueueChanged, WorkerMeasured
+from pyasynq.task_types import served_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -59,11 +65,11 @@ if TYPE_CHECKING:
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.settings import EngineSettings
     from pyasynq._engine.take.sink import Sink
-    from pyasynq._redis.facts import ServerFacts
+    from pyasynq._redis.facts import RedisFacts
     from pyasynq._redis.url import RedisTarget
     from pyasynq.config import ServerConfig
     from pyasynq.context import RunningTask
-    from pyasynq.events import Events, ServerWarning
+    from pyasynq.events import Events, RedisWarning
     from pyasynq.limits import Queue
 
 _T = TypeVar("_T")
@@ -74,13 +80,12 @@ CLIENT_NAME = "pyasynq-server"
 class EngineCore:
     """Takes, leases, settles and recovers. It belongs to one event loop, and is started and closed once.
 
-    A subclass says who wants tasks (`_make_sink`), what is done at shutdown, and which services it needs
-    beside those that every engine has.
+    A subclass defines the demand for tasks (`_make_sink`), the shutdown, and its additional services.
 
     Attributes:
-        task_state: what handlers find as `context().state`.
+        task_state: the value of `context().state` in handlers.
         ready: whether the start is complete and the shutdown has not begun.
-        noun: what errors call it.
+        noun: its name in errors.
     """
 
     noun = "server"
@@ -109,16 +114,20 @@ class EngineCore:
         self._router = router
         self._started: list[Service] = []
         self._lasting = 0
-        """How many of them, the first ones, go on while the lifespan is left: they renew and write."""
+        """Number of the first services, which keep running while the lifespan is left: they renew and write.
+        """
         self._warned: set[str] = set()
         self._changed_delayed: set[str] = set()
-        """Keys of delayed tasks whose changes Redis has reported, for the forwarders to take."""
+        """Keys of delayed tasks whose changes Redis has reported.
+
+        Written by the watcher, taken by the forwarders.
+        """
         self._driver = AsyncDriver(target, client_name=CLIENT_NAME, clock=clock, on_warning=self._warn)
         self._beat_driver = BlockingDriver(
             target,
             client_name=CLIENT_NAME,
             clock=clock,
-            # Its thread is the heartbeat's; events belong to the loop.
+            # It runs in the heartbeat's thread; events belong to the loop.
             on_warning=lambda warning: self.loop.call_soon_threadsafe(self._warn, warning),
         )
         self._redis_time = RedisTime(clock)
@@ -134,13 +143,13 @@ class EngineCore:
         )
 
     async def start(self) -> None:
-        """Look at the server, then start all services.
+        """Check the Redis server, then start all services.
 
         Raises:
             RedisError: when Redis cannot be reached, refuses us, or is too old; nothing is left running.
         """
         try:
-            facts = await self._driver.run(server_facts())
+            facts = await self._driver.run(read_redis_facts())
             require_supported(facts)
             self._redis_time.learn(facts.redis_now)
             check_clock(facts, self._clock, self._settings.max_clock_skew, self._events)
@@ -157,16 +166,16 @@ class EngineCore:
         self._heartbeater.beat_now()
 
     async def undo_start(self) -> None:
-        """Stop the services that have started, and close connections. Twice is harmless."""
+        """Stop the services that have started, and close connections. Idempotent."""
         self.ready = False
         await self._stop_services(self.time_left())
         await self.close()
 
-    async def _check_eviction(self, facts: ServerFacts) -> None:
+    async def _check_eviction(self, facts: RedisFacts) -> None:
         """Warn once if Redis, or a node of the cluster, evicts tasks."""
-        every: Sequence[ServerFacts | Exception] = [facts]
+        every: Sequence[RedisFacts | Exception] = [facts]
         if self._target.is_cluster:
-            every = await self._driver.run_batch([server_facts(place) for place in self._driver.places])
+            every = await self._driver.run_batch([read_redis_facts(place) for place in self._driver.places])
         for one in every:
             if isinstance(one, Exception):
                 raise one
@@ -174,7 +183,7 @@ class EngineCore:
                 return
 
     async def _try_rights(self, queues: Sequence[str]) -> None:
-        """Run a script that changes nothing on the keys of each queue, as all services are about to do."""
+        """Run a read-only script on the keys of each queue, to find missing rights before the services do."""
         now = self._clock.redis_now()
         plans = [list_expired(queue, limit=1, now=now) for queue in queues]
         for result in await self._driver.run_batch(plans):
@@ -199,7 +208,7 @@ class EngineCore:
         self._queues_changed(name, "changed")
 
     def remove_queue(self, name: str) -> None:
-        """Serve a queue no longer; see `Server.remove_queue`."""
+        """Stop serving a queue; see `Server.remove_queue`."""
         self._require_served(name)
         if len(self._board.names) == 1:
             raise ConfigurationError(
@@ -228,18 +237,18 @@ class EngineCore:
         self._events.emit(QueueChanged(self.server_id, name, change))
 
     def _make_sink(self, parts: Parts) -> Sink:
-        """Return who wants tasks."""
+        """Make the sink: the part that wants tasks."""
         raise NotImplementedError
 
     def _receivers(self) -> tuple[Service, ...]:
-        """Return more services that outlive the processor."""
+        """Return additional services that outlive the processor."""
         return ()
 
     def _senders(self) -> tuple[Service, ...]:
-        """Return more services that end before the processor."""
+        """Return additional services that end before the processor."""
         return ()
 
-    def _build(self, facts: ServerFacts) -> tuple[Service, ...]:
+    def _build(self, facts: RedisFacts) -> tuple[Service, ...]:
         parts = self._parts = Parts(
             server_id=self.server_id,
             config=self._config,
@@ -252,6 +261,7 @@ class EngineCore:
             board=self._board,
             roster=self._roster,
             settles=self._settles,
+            tally=self._make_tally(),
         )
         sink = self._make_sink(parts)
         self._watcher = self._make_watcher(self._key_changed, self._watch_lost)
@@ -261,9 +271,13 @@ class EngineCore:
         self._settles.batches.is_ordered = self._board.is_ordered
         self._rule = rule = OverdueRule(self._config, self._settings)
         started = self._redis_time.now().to_datetime()
-        self._record = ServerRecordBuilder(self.server_id, self._config, self._board, self._settings, started)
+        types = served_types(describe_types(self._router))
+        self._record = ServerRecordBuilder(
+            self.server_id, self._config, self._board, self._settings, started, types
+        )
         self._deadlines = Deadlines(parts, rule)
         watch = LoopWatch(self._deadlines, self._settings, self._clock, self._events, parts.roster.snapshot)
+        self._record.blocked_seconds = watch.get_blocked_seconds
         self._heartbeater = Heartbeater(
             parts, self._beat_driver, self._record, rule, watch, owns_process=self._owns_process
         )
@@ -275,14 +289,19 @@ class EngineCore:
         self._recoverer = self._make_recoverer(facts.uptime_seconds)
         self._look = self._make_look()
         self._settles.on_put = self._processor.wake
+        self._relay = OutboxRelay(parts)
+        self._settles.on_endings = self._relay.take
         publisher = (Publisher(parts),) if self._config.event_stream_lengths else ()
-        self._lasting = len(publisher) + 2
-        # Stopped in the reverse order: what sends stops before what receives. The syncer and the heartbeater
-        # outlive the processor, so that late outcomes are still written and leases renewed while it drains;
-        # the publisher outlives them all, since it tells of what they do.
-        # The look comes before all that use what it has read.
+        counters = self._make_counters(parts)
+        self._lasting = len(publisher) + len(counters) + 3
+        # Stopped in reverse order: senders before receivers. The syncer and the heartbeater outlive the
+        # processor, so that late outcomes are still written and leases renewed while it drains; the publisher
+        # and the counters outlive them all, since they report what these do; and so does the relay, since
+        # late outcomes have callbacks too. The look comes before all users of its readings, except the relay.
         return (
             *publisher,
+            *counters,
+            self._relay,
             self._heartbeater,
             Syncer(parts),
             self._progress_writer,
@@ -298,8 +317,31 @@ class EngineCore:
             *self._senders(),
         )
 
+    def _make_tally(self) -> Tally | None:
+        if not self._config.statistics and not self._events.wants(WorkerMeasured):
+            return None
+        tally = Tally()
+        tally.listen(self._events)
+        return tally
+
+    def _make_counters(self, parts: Parts) -> tuple[Service, ...]:
+        """Make the services that report what the tally counts; the first one hears what the other takes."""
+        if parts.tally is None:
+            return ()
+        measurer = Measurer(parts, parts.tally, self._slot_count())
+        statistician = Statistician(parts, parts.tally)
+        wanted = (
+            (self._events.wants(WorkerMeasured), measurer),
+            (self._config.statistics, statistician),
+        )
+        return tuple(service for is_wanted, service in wanted if is_wanted)
+
+    def _slot_count(self) -> int:
+        """Return the number of attempts that may run at once; 0 if handlers run elsewhere."""
+        return 0
+
     def _for_each_node(self, name: str, make: MakeService) -> Service:
-        """Return one service for all queues, or on a cluster one for each node."""
+        """Make one service for all queues, or on a cluster one for each node."""
         parts = self._parts
         if not self._target.is_cluster:
             return make("", lambda: parts.queues)
@@ -307,7 +349,7 @@ class EngineCore:
 
     def _make_recoverer(self, uptime_seconds: float) -> Service:
         parts = self._parts
-        # A node that comes later may have taken the place of one that was away.
+        # A node that comes later may have replaced one that was away.
         return self._for_each_node(
             Recoverer.name, lambda _, queues: Recoverer(parts, queues, 0.0 if self.ready else uptime_seconds)
         )
@@ -325,13 +367,13 @@ class EngineCore:
         )
 
     def _key_changed(self, key: str) -> None:
-        """Hand on that Redis has reported a change of a key."""
+        """Pass on a change of a key that Redis has reported."""
         self._note_delayed(key)
         if self._intake.changed(key):
             self._processor.wake()
 
     def _watch_lost(self, key: str) -> None:
-        """Hand on that changes of a key may not have been reported."""
+        """Pass on that changes of a key may not have been reported."""
         self._note_delayed(key)
         self._intake.watch_lost(key)
         self._processor.wake()
@@ -342,7 +384,10 @@ class EngineCore:
             self._forwarder.wake()
 
     def stop_taking(self) -> None:
-        """Take no more tasks; what runs goes on. During the start, the processor will not begin to take."""
+        """Take no more tasks; running ones continue.
+
+        During the start, this keeps the processor from beginning.
+        """
         self._taking = False
         if hasattr(self, "_intake"):
             self._intake.taking = False
@@ -354,11 +399,11 @@ class EngineCore:
 
     @property
     def _shutdown_timeout(self) -> float:
-        return seconds_of("shutdown_timeout", self._config.shutdown_timeout)
+        return parse_seconds("shutdown_timeout", self._config.shutdown_timeout)
 
     @property
     def _cancel_timeout(self) -> float:
-        return seconds_of("cancel_timeout", self._config.cancel_timeout)
+        return parse_seconds("cancel_timeout", self._config.cancel_timeout)
 
     async def close(self) -> None:
         """Close connections."""
@@ -377,8 +422,8 @@ class EngineCore:
     def _make_watcher(self, on_change: Callable[[str], object], on_loss: Callable[[str], object]) -> Watcher:
         return Watcher(self._target, on_change, on_loss=on_loss, on_warning=self._warn)
 
-    def _warn(self, warning: ServerWarning) -> None:
-        """Report what Redis refuses; several connections may find out the same."""
+    def _warn(self, warning: RedisWarning) -> None:
+        """Report a problem of Redis once, even if several connections find it."""
         if warning.code not in self._warned:
             self._warned.add(warning.code)
             self._events.emit(warning)
@@ -391,18 +436,18 @@ class EngineCore:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def report_progress(self, task: RunningTask, done: float, total: float | None, note: str) -> None:
-        """Take what a handler says of its progress, in whatever thread; it is written before long."""
+        """Record a handler's progress, in any thread; it is written soon."""
         attempt = cast("Attempt", task)
         attempt.progress = ProgressReport(done, total, note, self._clock.monotonic())
         if attempt.progress_queued:
             return
         attempt.progress_queued = True
-        # The thread of a handler can outlive the loop; nobody is left then who would write.
+        # A handler's thread can outlive the loop; then its progress is not written any more.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self._progress_writer.report, attempt)
 
     async def write_result(self, task: RunningTask, data: bytes) -> None:
-        """Store a handler's result, if the task is still its attempt's."""
+        """Store a handler's result, if its attempt still owns the task."""
         check_result_size(data, self._config.max_result)
         attempt = self._roster.get(task.queue, task.id)
         if attempt is not task:

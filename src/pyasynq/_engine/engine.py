@@ -1,4 +1,4 @@
-"""One running server: the engine that calls handlers."""
+"""The engine of one running server, which calls handlers."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import asyncio
 import contextvars
 from typing import TYPE_CHECKING, Any
 
-from pyasynq._background.code_places import THREAD_PLACE, thread_place
+from pyasynq._background.code_places import THREAD_PLACE, find_thread_place
 from pyasynq._background.time_limits import report_place
 from pyasynq._engine.core import CLIENT_NAME, EngineCore
 from pyasynq._engine.executor.pool import Children, current_children
 from pyasynq._engine.handlers.group_routes import GroupRoutes
+from pyasynq._engine.handlers.routes import HasHooks, describe_types
 from pyasynq._engine.handlers.threads import HandlerThreads, current_threads
+from pyasynq._engine.hook_runner import HookRunner
 from pyasynq._engine.lease.abandoned import AbandonedLeases
-from pyasynq._engine.run.attempt import Phase, ServerStopping
+from pyasynq._engine.lease.lease_errors import ServerStopping
+from pyasynq._engine.run.attempt import Phase
 from pyasynq._engine.run.outcome import REQUEUE
 from pyasynq._engine.run.runner import Runner
 from pyasynq._engine.services.aggregator import Aggregator
 from pyasynq._engine.services.health_check import HealthCheck
+from pyasynq._engine.services.type_publisher import TypePublisher
 from pyasynq._engine.take.sink import Slots
 from pyasynq._exit_codes import EXIT_CLEAN, EXIT_OVERDUE, EXIT_UNFINISHED
 from pyasynq._redis.driver import BlockingDriver
-from pyasynq.events import AttemptAbandoned, Outcome, ShutdownHung, ShutdownWaiting, TasksPutBack
+from pyasynq.events import AttemptAbandoned, Outcome, ShutdownHung, ShutdownWaiting, TasksPutBack, WorkerDied
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyasynq._background.service import Service
     from pyasynq._background.time_limits import TimeLeft
@@ -33,18 +37,20 @@ if TYPE_CHECKING:
     from pyasynq._engine.handlers.routes import Router
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.settings import EngineSettings
+    from pyasynq._engine.supervisor.death_notes import DeathEvent
     from pyasynq._redis.url import RedisTarget
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
+    from pyasynq.info import ServerAction
 
 
 class Engine(EngineCore):
-    """Everything of one run of a server, from start to shutdown.
+    """One run of a server, from start to shutdown. Used by the event loop only.
 
     Attributes:
-        task_state: what the lifespan yielded.
-        finished: done when the server should be shut down by itself: burst, max_tasks, or stuck handlers.
-        put_back: how many unfinished tasks went back to their queues at shutdown.
+        task_state: the value that the lifespan yielded.
+        finished: done when the server should shut itself down: burst, max_tasks, or stuck handlers.
+        put_back: number of unfinished tasks that went back to their queues at shutdown.
     """
 
     def __init__(
@@ -63,12 +69,16 @@ class Engine(EngineCore):
         self.task_state = task_state
         self._owns_process = owns_process
         self.finished: asyncio.Future[None] = self.loop.create_future()
+        self.on_request: Callable[[ServerAction], object] | None = None
         self.stuck = False
         self.put_back = 0
         self._threads = HandlerThreads()
         self._children: Children | None = Children(config, settings, clock, self._redis_time)
         self._children.on_killed = self._report_killed
         self._closing_children: asyncio.Task[None] | None = None
+        self._hooks: HookRunner | None = None
+        if isinstance(router, HasHooks) and router.hooks.watch_attempts:
+            self._hooks = HookRunner(router.hooks, events)
 
     def _report_killed(self, attempt: Attempt, pid: int) -> None:
         if isinstance(attempt.cause, ServerStopping):
@@ -83,12 +93,18 @@ class Engine(EngineCore):
         self._slots = Slots(parts, self._runner)
         return self._slots
 
+    def _slot_count(self) -> int:
+        return self._config.concurrency
+
     def _receivers(self) -> tuple[Service, ...]:
         self._deadlines.on_stuck = self._give_up
         self._slots.on_end = self._processor.wake
         self._runner.on_unknown = self._intake.give_way
         self._processor.on_idle = self._finish
-        return (HealthCheck(self._parts),) if self._config.health_check is not None else ()
+        self._heartbeater.on_request = self.on_request
+        types = describe_types(self._router)
+        publisher = (TypePublisher(self._parts, types),) if types else ()
+        return (*publisher, HealthCheck(self._parts)) if self._config.health_check is not None else publisher
 
     def _senders(self) -> tuple[Service, ...]:
         group_routes = GroupRoutes(self._config, self._router)
@@ -96,29 +112,36 @@ class Engine(EngineCore):
         self._aggregator.on_stuck = self._give_up
         return (self._aggregator,) if group_routes else ()
 
+    def call_hooks(self, event: DeathEvent) -> None:
+        """Count a task of a dead worker, which its supervisor has taken back, and call the hooks for it."""
+        if self._parts.tally is not None and isinstance(event, WorkerDied):
+            self._parts.tally.note_death(event)
+        if self._hooks is not None:
+            self._hooks.take(event)
+
     def stop_taking(self) -> None:
-        """Take no more tasks, and aggregate no more groups; what runs goes on."""
+        """Take no more tasks, and aggregate no more groups; running ones continue."""
         super().stop_taking()
         if self.ready:
             self._aggregator.taking = False
 
     def close_when_idle(self) -> None:
-        """Take no more tasks, and be finished when nothing runs."""
+        """Take no more tasks, and finish when nothing runs."""
         self.stop_taking()
         if self.ready:
             self._processor.close_when_idle()
 
     def running_types(self) -> list[str]:
-        """Return the type of each task that runs now."""
+        """Return the type of each running task."""
         return [attempt.message.type for attempt in self._runner.running] if hasattr(self, "_runner") else []
 
     def outcomes(self) -> Mapping[Outcome, int]:
-        """Return how many attempts ended in each way."""
+        """Return the number of attempts that ended in each way."""
         return self._parts.outcomes
 
     @property
     def unwritten(self) -> int:
-        """How many outcomes Redis has not confirmed."""
+        """Number of outcomes that Redis has not confirmed."""
         return self._settles.outstanding
 
     @property
@@ -129,12 +152,15 @@ class Engine(EngineCore):
         return EXIT_UNFINISHED if self.put_back else EXIT_CLEAN
 
     def end_process(self, code: int) -> None:
-        """Put back what runs, and end the process. Called from a thread: the event loop may be blocked."""
+        """Put running tasks back, and end the process.
+
+        Called from a thread: the event loop may be blocked.
+        """
         if self._started:
             self._heartbeater.end_process(code, self._roster.snapshot())
 
     async def drain(self, left: TimeLeft) -> None:
-        """Wait for attempts, cancel those that take too long, and stop all services but the lasting ones."""
+        """Wait for attempts, cancel the slow ones, and stop all services except the lasting ones."""
         self.stop_taking()
         self.ready = False
         if self._runner.running:
@@ -147,7 +173,7 @@ class Engine(EngineCore):
         await aggregating
         if self._children is not None:
             self._closing_children = asyncio.ensure_future(self._children.close())
-        # The heartbeat renews the leases of threads that run on, and the syncer writes their outcomes.
+        # The heartbeat renews the leases of threads that keep running, and the syncer writes their outcomes.
         await self._stop_services(left, keep=self._lasting)
 
     async def _cancel_running(self, left: TimeLeft) -> None:
@@ -156,7 +182,7 @@ class Engine(EngineCore):
             if attempt.cancel(ServerStopping(), monotonic=now):
                 self.put_back += 1
             elif attempt.phase is Phase.SETTLING and attempt.task is not None:
-                # Its outcome is decided; what takes so long is the error handler.
+                # Its outcome is decided; the error handler is what takes so long.
                 attempt.task.cancel()
         await self._runner.running.wait_until_idle(self._cancel_timeout)
         if self._children is not None:
@@ -165,10 +191,10 @@ class Engine(EngineCore):
     async def give_back(self, left: TimeLeft) -> bool:
         """Put back tasks whose handlers still run; return whether there are any. Then stop all services.
 
-        The process must end right after it. Inside somebody else's program it cannot: the tasks come back
+        The process must end right after it. Inside another program it cannot: the tasks come back
         when the handlers or the program have ended, and their leases have lapsed after that.
         """
-        # The roster has them in the order in which they were taken, which is that in which they go back.
+        # The roster is in the order in which tasks were taken, so they go back in that order.
         left_over = [one for one in self._roster if one in self._runner.running]
         running = [one for one in left_over if one.phase is not Phase.SETTLING]
         for attempt in left_over:
@@ -180,6 +206,8 @@ class Engine(EngineCore):
         await asyncio.wait({asyncio.ensure_future(self._processor.leave())}, timeout=left())
         await self._stop_services(left)
         await self._wait_for_children(left)
+        if self._hooks is not None:
+            await self._hooks.close(left)
         if self.put_back:
             self._events.emit(TasksPutBack(self.put_back))
         return bool(running)
@@ -223,7 +251,7 @@ class Engine(EngineCore):
             self.finished.set_result(None)
 
     def _give_up(self) -> None:
-        # An attempt that nobody can stop holds its slot for ever; only a new process gets it back.
+        # An attempt that cannot be stopped holds its slot for ever; only a new process gets it back.
         self.stuck = True
         self._finish()
 
@@ -231,7 +259,7 @@ class Engine(EngineCore):
 def _hung_handler(attempt: Attempt) -> ShutdownHung:
     place = THREAD_PLACE
     if attempt.threads > 0:
-        place = thread_place(attempt.thread_id)
+        place = find_thread_place(attempt.thread_id)
     elif attempt.task is not None:
         place = report_place(attempt.task)
     return ShutdownHung(_describe(attempt), place)

@@ -1,4 +1,4 @@
-"""What the parts of one server share."""
+"""Parts shared by the services of one server."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from pyasynq._engine.settings import EngineSettings
     from pyasynq._engine.settle.settle_queue import SettleQueue
     from pyasynq._engine.take.queue_board import QueueBoard
+    from pyasynq._engine.tally import Tally
     from pyasynq._redis.driver import AsyncDriver
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
 
 _FIRST_CRASH: Final = 1
-"""Crash limits up to this one archive a task at its first crash."""
+"""Largest crash limit that archives a task at its first crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Parts:
 
     Attributes:
         outcomes: number of attempts that ended in each way. Written and read by the event loop alone.
+        tally: counts attempts by queue and type; None if nothing wants these counts.
     """
 
     server_id: str
@@ -44,6 +46,7 @@ class Parts:
     board: QueueBoard
     roster: Roster
     settles: SettleQueue
+    tally: Tally | None = None
     outcomes: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
 
     @property
@@ -52,21 +55,22 @@ class Parts:
         return self.board.names
 
     def crash_limit(self, task_type: str) -> int:
-        """Return at how many crashes a task of this type is archived."""
+        """Return the number of crashes at which a task of this type is archived as poison."""
         route = self.router.route(task_type)
-        return self.config.crash_limit if route is None or route.crash_limit is None else route.crash_limit
+        own = None if route is None else route.rules.crash_limit
+        return self.config.crash_limit if own is None else own
 
     def confirms_begin(self, task_type: str) -> bool:
-        """Return whether a handler begins only after Redis knows of it: one crash archives its task.
+        """Return whether a handler starts only after Redis knows it, because one crash archives its task.
 
-        So a task that was only prefetched when its worker died is told from one that ran.
+        This distinguishes a task that was only prefetched when its worker died from one that ran.
         """
         return self.crash_limit(task_type) <= _FIRST_CRASH
 
 
 def token_ending(parts: Parts) -> str:
-    """Return how the tokens of a server end: they say whether it confirms that handlers begin."""
+    """Return the suffix of a server's tokens: whether it confirms the start of handlers."""
     if isinstance(parts.router, NoRoutes):
-        return ""  # a consumer hands tasks out, and does not see handlers begin
-    limits = [parts.config.crash_limit, *(route.crash_limit for route in parts.router.routes())]
+        return ""  # a consumer hands tasks out, and does not see handlers start
+    limits = [parts.config.crash_limit, *(route.rules.crash_limit for route in parts.router.routes())]
     return CONFIRMED_BEGIN if any(limit is not None and limit <= _FIRST_CRASH for limit in limits) else ""

@@ -1,4 +1,4 @@
-"""The lifespan of a server: entered and left by one asyncio task of its own, which can be given up."""
+"""The lifespan of a server: entered and left by an asyncio task of its own, which can be given up."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Lifespan:
     """One run of a user's async context manager.
 
-    Both ends are in the same task, as cancel scopes of anyio need it. The task shares `context` with what
-    the caller starts in it, so context variables that the lifespan sets are seen there.
+    It is entered and left in the same task, as anyio's cancel scopes require. The task shares `context` with
+    the tasks that the caller starts in it, so they see context variables that the lifespan sets.
 
     Args:
         make: returns the context manager.
@@ -36,27 +36,27 @@ class Lifespan:
 
     @property
     def _is_entered(self) -> bool:
-        """Whether its start has ended well."""
+        """Whether it was entered successfully."""
         return self._entered.done() and not self._entered.cancelled() and self._entered.exception() is None
 
-    async def entered(self) -> Any:
-        """Wait for the start, and return what it yields. Raises what it raises.
+    async def wait_entered(self) -> Any:
+        """Wait until it is entered, and return what it yields. Raises what it raises.
 
         Cancelled, it leaves the lifespan to `leave`.
         """
         return await asyncio.shield(self._entered)
 
     async def leave(self, watch: ShutdownWatch) -> bool:
-        """Leave the lifespan, or break its start off. Raises what its end raises.
+        """Leave the lifespan, or cancel its start. Raises what its end raises.
 
-        A lifespan that takes longer than the watch allows is reported, cancelled, and then left behind.
+        A lifespan that takes longer than the watch allows is reported, cancelled, and then left running.
         Returns whether it ended in time.
         """
         watch.stage = "the end of the lifespan" if self._is_entered else "the start of the lifespan"
         self._leave.set()
         if not self._entered.done():
             self._task.cancel()
-        await asyncio.wait({self._task}, timeout=watch.left()())
+        await asyncio.wait({self._task}, timeout=watch.time_left()())
         if not self._task.done():
             watch.report(report_place(self._task))
             await cancel_task(self._task)

@@ -1,4 +1,4 @@
-"""What a server writes to the logger `pyasynq`, as a subscriber of its events. Payloads never appear."""
+"""Log lines of a server, written by subscribers of its events. Payloads never appear."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class Reported(Protocol):
     ending: bool
 
     def running_types(self) -> Sequence[str]:
-        """Return the type of each task that runs now."""
+        """Return the type of each running task."""
 
     def unwritten(self) -> int:
-        """Return how many outcomes Redis has not confirmed."""
+        """Return the number of outcomes that Redis has not confirmed."""
 
 
 class LogSubscriber:
-    """Turns events into log lines.
+    """Turns events into log lines. Used by the event loop.
 
     Args:
         config: of the server.
         address: where Redis is, without the password.
-        server: what the log asks while it writes; None if nothing runs tasks here.
-        noun: what people call it.
+        server: read while lines are written; None if nothing runs tasks here.
+        noun: its name in the lines.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class LogSubscriber:
         self._noun = noun
         self._was_active = False
         self._last_failures: dict[str, tuple[str, float]] = {}
-        """What each service failed with, and when that was last a warning."""
+        """The last failure of each service, and when it was last logged as a warning."""
 
     def attach(self, events: Events) -> None:
-        """Begin to write."""
+        """Start to write."""
         self._outages = OutageLogs(events, self._address, lambda: len(self._running_types()), self._unwritten)
         attach_outcome_log(events)
         events.subscribe(happened.ServerStateChanged, self._state)
@@ -69,6 +69,7 @@ class LogSubscriber:
         events.subscribe(happened.ShutdownWaiting, self._waiting)
         events.subscribe(happened.RoundFailed, self._round_failed)
         events.subscribe(happened.SettleDelayed, self._settle_delayed)
+        events.subscribe(happened.TypesNotPublished, _types_not_published)
         subscribe_lines(events)
 
     def _running_types(self) -> Sequence[str]:
@@ -104,7 +105,7 @@ class LogSubscriber:
     def _waiting(self, event: happened.ShutdownWaiting) -> None:
         types = _types_text(self._running_types())
         _log.info(
-            "%s stopping: waits up to %s for %s%s",
+            "%s stopping: waiting up to %s for %s%s",
             self._noun,
             duration(event.seconds),
             counted(event.tasks, "task"),
@@ -124,20 +125,20 @@ class LogSubscriber:
 
     def _round_failed(self, event: happened.RoundFailed) -> None:
         if self._outages.take(event.service, event.error, event.node):
-            _log.debug("%s: %s; next try in %s", event.service, visible(event.error), duration(event.rest))
+            _log.debug("%s: %s; retrying in %s", event.service, visible(event.error), duration(event.rest))
             return
         where = f" for queue {visible(event.queue)}" if event.queue else ""
         subject = f"{event.service} failed{where}"
-        self._warn_once_a_minute(subject, f"{subject}, and is tried again", event.error)
+        self._warn_once_a_minute(subject, f"{subject}; retrying", event.error)
 
     def _settle_delayed(self, event: happened.SettleDelayed) -> None:
         if self._outages.take("", event.error):
             return
-        text = f"{counted(event.tasks, 'outcome')} could not be written, and will be tried again"
+        text = f"{counted(event.tasks, 'outcome')} could not be written; retrying"
         self._warn_once_a_minute("outcomes", text, event.error)
 
     def _warn_once_a_minute(self, subject: str, text: str, error: Exception) -> None:
-        """Warn, unless this subject failed with the same words a moment ago."""
+        """Warn, unless this subject failed with the same text less than a minute ago."""
         said, when = self._last_failures.get(subject, ("", 0.0))
         now, shown = time.monotonic(), visible(shorten_end(repr(error)))
         if shown == said and now - when < _SAY_AGAIN_SECONDS:
@@ -153,6 +154,14 @@ def _queue_text(name: str, queue: Queue) -> str:
     return f"{shown} ({limits})" if limits else shown
 
 
+def _types_not_published(event: happened.TypesNotPublished) -> None:
+    _log.warning(
+        "tools do not know %s: its description is too large, or over 2,000 types are known: %s",
+        counted(len(event.types), "task type"),
+        _types_text(event.types),
+    )
+
+
 def _types_text(types: Sequence[str]) -> str:
     """Return `report:fetch, email:deliver (3)`: each type once, with its number."""
     most_common = Counter(types).most_common()
@@ -164,7 +173,7 @@ def _types_text(types: Sequence[str]) -> str:
 SHUTDOWN_HUNG_LINE: Final = (
     happened.ShutdownHung,
     logging.ERROR,
-    "{what} did not end in time and was given up; it waited at {where:lines}",
+    "{what} did not end in time and was given up; it was waiting at {where:lines}",
 )
 _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
     (
@@ -192,7 +201,7 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
     (
         happened.LeaveFailed,
         logging.ERROR,
-        "{service}: its end failed: {error!r}; the shutdown goes on",
+        "{service}: stopping it failed: {error!r}; the shutdown continues",
     ),
     (
         happened.LeaseLost,
@@ -227,12 +236,12 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
     (
         happened.AggregationDeclined,
         logging.WARNING,
-        "the aggregator made nothing of {tasks:task|tasks} of group {group} of queue {queue}; kept",
+        "the aggregator made no task of {tasks:task|tasks} of group {group} of queue {queue}; they are kept",
     ),
     (
         happened.AggregationFailed,
         logging.WARNING,
-        "group {group} of queue {queue} could not be aggregated: {error!r}; next try in {rest:time}",
+        "group {group} of queue {queue} could not be aggregated: {error!r}; retrying in {rest:time}",
     ),
     (
         happened.AggregationLost,
@@ -247,7 +256,7 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
     (
         happened.SetsReclaimed,
         logging.WARNING,
-        "{tasks:task|tasks} of queue {queue} put back into the group: the aggregation was broken off",
+        "{tasks:task|tasks} of queue {queue} put back into the group: the aggregation was interrupted",
     ),
     (
         happened.EventsDropped,
@@ -281,12 +290,17 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         ),
     ),
     (
+        happened.ServerAsked,
+        logging.INFO,
+        "an operator asks server {server_id}: {action}",
+    ),
+    (
         happened.QueueChanged,
         logging.INFO,
         "served queues: {queue} {change}",
     ),
     (
-        happened.ServerWarning,
+        happened.RedisWarning,
         logging.WARNING,
         "{message}",
     ),
@@ -294,13 +308,13 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
 
 
 def subscribe_lines(events: Events) -> None:
-    """Write a line for each event that needs no more than a text with its fields."""
+    """Subscribe a line for each event that needs only a text with its fields."""
     for event_class, level, text in _LINES:
         events.subscribe(event_class, event_writer(level, text))
 
 
 def event_writer(level: int, text: str) -> Callable[[Any], None]:
-    """Return a subscriber that writes an event with a text that names its fields."""
+    """Return a subscriber that logs an event with a text that names its fields."""
 
     def write(event: Any) -> None:
         if _log.isEnabledFor(level):

@@ -1,4 +1,4 @@
-"""Seeing from another thread that the event loop does not run, and where it is."""
+"""Detection of a blocked event loop from another thread, with its stack."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._background.code_places import blocking_stack
+from pyasynq._background.code_places import format_blocking_stack
 from pyasynq._engine.run.attempt import RUNNING
 from pyasynq.events import LoopBlocked
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class LoopWatch:
     """Compares the time of the last deadline sweep, which runs on the loop, with the present.
 
-    Made on the loop's thread; `look` is called from another one, and emits its event there: while the
-    loop is blocked, nobody on it could.
+    Created in the loop's thread. `look` is called from another thread, and emits its event there, because the
+    loop cannot while it is blocked.
     """
 
     def __init__(
@@ -46,28 +46,32 @@ class LoopWatch:
 
     @property
     def blocked_seconds(self) -> float:
-        """How long ago the loop should have run; about zero while it does."""
+        """Seconds since the loop should have run; about zero while it does."""
         if not self._deadlines.running:
             return 0.0
         since = self._deadlines.last_sweep + self._settings.sweep_interval
         return max(0.0, self._clock.monotonic() - since)
 
+    def get_blocked_seconds(self) -> float:
+        """Return `blocked_seconds`, for the server's record."""
+        return self.blocked_seconds
+
     def look(self) -> bool:
-        """Return whether the loop is blocked; report it when that is news, and every ten seconds."""
+        """Return whether the loop is blocked; report it when it begins, and every ten seconds."""
         seconds = self.blocked_seconds
         if seconds < self._settings.loop_blocked_after:
             self._reported = 0.0
             return False
         if not self._reported or seconds >= self._reported + self._settings.loop_blocked_again:
             self._reported = seconds
-            self._events.emit(LoopBlocked(seconds, blocking_stack(self._thread_id), self._tasks()))
+            self._events.emit(LoopBlocked(seconds, format_blocking_stack(self._thread_id), self._tasks()))
         return True
 
     def _tasks(self) -> str:
-        """Return in words which task holds the loop, or else which ones run on it."""
+        """Describe the task that holds the loop, or else those that run on it."""
         running = [one for one in self._attempts() if one.phase is RUNNING and not one.threads]
         holder = asyncio.current_task(self._loop)
-        # An attempt that takes its first step does not know its asyncio task yet, which has the task's id.
+        # An attempt in its first step does not know its asyncio task yet, which has the task's id as name.
         held = [
             one
             for one in running
@@ -75,10 +79,10 @@ class LoopWatch:
             and (one.task is holder or (one.task is None and one.id == holder.get_name()))
         ]
         if held:
-            return f"{_name_of(held[0])} holds it"
+            return f"{_describe_attempt(held[0])} holds it"
         if not running:
             return "no task runs on it"
-        names = ", ".join(map(_name_of, running[:_MOST_NAMES]))
+        names = ", ".join(map(_describe_attempt, running[:_MOST_NAMES]))
         more = f" and {len(running) - _MOST_NAMES} more" if len(running) > _MOST_NAMES else ""
         return f"{names}{more} {'runs' if len(running) == 1 else 'run'} on it"
 
@@ -86,5 +90,5 @@ class LoopWatch:
 _MOST_NAMES: Final = 5
 
 
-def _name_of(attempt: Attempt) -> str:
+def _describe_attempt(attempt: Attempt) -> str:
     return f"task {attempt.id} ({attempt.message.type}, queue {attempt.queue})"

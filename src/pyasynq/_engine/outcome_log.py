@@ -1,4 +1,4 @@
-"""One log line for each attempt that has ended, and the totals at the end of a worker."""
+"""Log lines of outcomes: one for each attempt, and the totals at the end of a worker."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq._engine.failure_text import log_line, log_trace, own_traceback, says_no_more_than_its_line
 from pyasynq._human_text import duration
 from pyasynq._visible_text import visible
+from pyasynq.context import trace_fields
 from pyasynq.events import Outcome, TaskFinished
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyasynq.events import Events
 
 OUTCOME_LOGGER: Final = "pyasynq.outcomes"
-"""Set its level to WARNING to see failures only."""
+"""Name of the outcome logger. Set its level to WARNING to see only failures."""
 
 _log = logging.getLogger(OUTCOME_LOGGER)
 
@@ -35,23 +36,23 @@ _WORDS: Final = {
 
 
 def attach_outcome_log(events: Events) -> None:
-    """Write a line for each outcome: INFO, a retry WARNING and an archive ERROR with their tracebacks.
+    """Log a line for each outcome: INFO, a retry WARNING and an archive ERROR with their tracebacks.
 
     While the logger is off at INFO, no event is built for a task that succeeds.
     """
-    events.subscribe(TaskFinished, _finished, routine=partial(_log.isEnabledFor, logging.INFO))
+    events.subscribe(TaskFinished, _on_finished, routine=partial(_log.isEnabledFor, logging.INFO))
 
 
 def totals_text(outcomes: Mapping[Outcome, int]) -> str:
-    """Return `1,203 succeeded, 4 retried`; empty when there was none."""
+    """Return `1,203 succeeded, 4 retried`; empty if there were none."""
     return ", ".join(f"{count:,} {_WORDS[outcome]}" for outcome, count in outcomes.items() if count)
 
 
-def _finished(event: TaskFinished) -> None:
+def _on_finished(event: TaskFinished) -> None:
     failed = event.error is not None and event.outcome in _FAILURES
     level = _FAILURES[event.outcome] if failed else logging.INFO
     if event.outcome is Outcome.LET_GO:
-        level = logging.DEBUG  # the loss of the lease has been told
+        level = logging.DEBUG  # the loss of the lease has been logged
     if not _log.isEnabledFor(level):
         return
     fields: dict[str, object] = {
@@ -62,6 +63,9 @@ def _finished(event: TaskFinished) -> None:
         "outcome": event.outcome.value,
         "seconds": round(event.seconds, 6),
     }
+    fields.update(trace_fields.get()())
+    if event.waited is not None:
+        fields["waited"] = round(event.waited, 6)
     if event.delay is not None:
         fields["next_in_seconds"] = round(event.delay, 3)
     what = _failure(event) if failed else _end(event)
@@ -73,7 +77,7 @@ def _finished(event: TaskFinished) -> None:
 
 
 def _log_with_trace(level: int, text: str, error: BaseException, fields: Mapping[str, object]) -> None:
-    """Write a line with a traceback of bounded length, which formatters find in the record."""
+    """Log a line with a traceback of bounded length, which formatters find in the record."""
     file, line, function, _ = _log.findCaller()
     exc_info: Any = type(error), error, own_traceback(error)
     record = _log.makeRecord(_log.name, level, file, line, "%s", (text,), exc_info, function, fields)
@@ -99,7 +103,7 @@ def _end(event: TaskFinished) -> str:
 def _next(event: TaskFinished) -> str:
     if event.delay is None:
         return ""
-    # Redis keeps whole seconds, rounded up.
+    # Redis stores whole seconds, rounded up.
     delay = math.floor(event.delay) if event.delay >= 1 else event.delay
     if event.outcome is Outcome.SNOOZED:
         return f" for {duration(delay)}"

@@ -1,4 +1,4 @@
-"""Queues that a service could not work on: each waits for its own back-off, and holds up no other."""
+"""Queues that a service failed on: each has its own back-off, and delays no other."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _R = TypeVar("_R")
 
 
 class QueueFailures:
-    """Back-off of each queue that a service could not work on.
+    """Back-off of each queue that a service failed on.
 
     Args:
         service: reports each failure as a `RoundFailed` of its own.
-        clock: its monotonic time counts.
+        clock: the source of monotonic time.
     """
 
     def __init__(self, service: Service, clock: Clock) -> None:
@@ -36,11 +36,14 @@ class QueueFailures:
 
     @property
     def failed(self) -> Container[str]:
-        """The queues that could not be worked on the last time."""
+        """The queues that failed the last time."""
         return self._backoffs
 
     def ready(self, queues: Sequence[str]) -> list[str]:
-        """Return those of all queues that are not in a back-off; forget queues that are not among them."""
+        """Return the queues, of all given ones, that are not in a back-off.
+
+        Forget queues that are not given.
+        """
         if self._until:
             served = frozenset(queues)
             self._until = {queue: until for queue, until in self._until.items() if queue in served}
@@ -48,17 +51,17 @@ class QueueFailures:
         return self.ready_among(queues)
 
     def ready_among(self, queues: Iterable[str]) -> list[str]:
-        """Return those of some queues that are not in a back-off."""
+        """Return the queues, of some given ones, that are not in a back-off."""
         if not self._until:
             return list(queues)
         now = self._clock.monotonic()
         return [queue for queue in queues if self._until.get(queue, now) <= now]
 
     def answers(self, queues: Sequence[str], results: Sequence[_R | Exception]) -> list[tuple[str, _R]]:
-        """Return the results that are not errors, with their queues; begin the back-off of the other queues.
+        """Return the results that are not errors, with their queues; start the back-off of the other queues.
 
         Raises:
-            Exception: the first error, if there are only errors: then it is the service that cannot work.
+            Exception: the first error, if there are only errors: then the service itself has failed.
         """
         well: list[tuple[str, _R]] = []
         failed: list[tuple[str, Exception]] = []
@@ -82,7 +85,7 @@ class QueueFailures:
             del self._until[queue]
 
     def note(self, queue: str, error: Exception) -> float:
-        """Begin the back-off of a queue, and report why; return its seconds."""
+        """Start the back-off of a queue, and report why; return its seconds."""
         rest = self._backoffs.setdefault(queue, Backoff()).next()
         self._until[queue] = self._clock.monotonic() + rest
         self._service.events.emit(RoundFailed(self._service.name, error, rest, self._service.node, queue))
@@ -90,9 +93,9 @@ class QueueFailures:
 
 
 async def is_reachable(driver: AsyncDriver, queue: str) -> bool:
-    """Return whether the server of a queue answers a small call now: tells a refusal from an outage."""
+    """Return whether the server of a queue answers a small call: distinguishes a refusal from an outage."""
     try:
         await driver.run(probe(queue))
-    except Exception:  # noqa: BLE001 - any error means that nothing is known about the call that failed before
+    except Exception:  # noqa: BLE001 - any error means that it is not reachable
         return False
     return True

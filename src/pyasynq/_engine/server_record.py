@@ -1,4 +1,4 @@
-"""What a server shows of itself to dashboards and command lines."""
+"""The record of a server for dashboards and command lines."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from pyasynq._wire.engine_text import encode_engine
 from pyasynq._wire.messages import ServerInfo, WorkerInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.settings import EngineSettings
     from pyasynq._engine.take.queue_board import QueueBoard
     from pyasynq.config import ServerConfig
+    from pyasynq.info import ServerAnswer
+    from pyasynq.task_types import ServedTypes
 
 _ENGINE = "pyasynq"
 
 
 def host_name() -> str:
-    """Return this host's name, or Asynq's stand-in when it has none."""
+    """Return this host's name, or Asynq's placeholder if it has none."""
     try:
         return socket.gethostname() or "unknown-host"
     except OSError:
@@ -31,7 +33,7 @@ def host_name() -> str:
 
 
 class ServerRecordBuilder:
-    """Makes the records of one server; safe from any thread."""
+    """Builds the records of one server. Safe from any thread; `status` is written by the event loop."""
 
     def __init__(
         self,
@@ -40,15 +42,21 @@ class ServerRecordBuilder:
         board: QueueBoard,
         settings: EngineSettings,
         started: datetime,
+        types: ServedTypes,
     ) -> None:
         self.host = host_name()
         self.pid = os.getpid()
         self.server_id = server_id
         self.status = "new"
+        self.answer: ServerAnswer | None = None
+        """The last request of an operator that was answered; written by the loop, read by the heartbeat."""
+        self.blocked_seconds: Callable[[], float] = float
+        """Returns the seconds for which the event loop has been blocked; set before the first record."""
         self._config = config
         self._board = board
         self._settings = settings
         self._started = started
+        self._types = types
 
     def write(self, attempts: Iterable[Attempt]) -> tuple[ServerInfo, list[WorkerInfo]]:
         """Return the server's record and those of its running attempts, at most 1 MB of them."""
@@ -65,7 +73,13 @@ class ServerRecordBuilder:
             status=self.status,
             start_time=self._started,
             active_worker_count=len(running),
-            engine=encode_engine(_ENGINE, {name: queue.limits for name, queue in queues.items()}),
+            engine=encode_engine(
+                _ENGINE,
+                {name: queue.limits for name, queue in queues.items()},
+                self._types,
+                self.answer,
+                self.blocked_seconds(),
+            ),
         )
         workers = []
         size = len(info.encode())

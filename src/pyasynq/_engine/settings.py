@@ -1,4 +1,4 @@
-"""Numbers of the engine that no user sets. Tests shorten them."""
+"""Constants of the engine that users do not set. Tests shorten them."""
 
 from __future__ import annotations
 
@@ -16,67 +16,67 @@ class EngineSettings:
     server_record_ttl: int = SERVER_RECORD_SECONDS
     syncer_interval: float = 5.0
     look_interval: float = 3.0
-    """How often all queues are looked at, whatever Redis reports."""
+    """Interval of looks at all queues, independent of Redis' reports."""
     own_slack: int = 5
-    """How long after the end of its lease a task of a pyasynq worker is recovered."""
+    """Seconds after the end of its lease at which a task of a pyasynq worker is recovered."""
     foreign_slack: int = LEASE_GRACE_SECONDS
-    """The same for the tasks of peers in Go, which count on it."""
+    """The same for tasks of Go peers, which rely on it."""
     unleased_grace: float = 10.0
-    """How long an active task must be seen without a lease before it is recovered."""
+    """Seconds for which an active task must be seen without a lease before it is recovered."""
     held_poll: float = 5.0
-    """How often a queue that a limit holds is asked at least: its stored limits may have changed."""
+    """Longest interval of asking a queue that a limit holds: its stored limits may have changed."""
     sweep_interval: float = 0.25
-    """How often deadlines are looked at."""
+    """Interval of checking deadlines."""
     watch_interval: float = 0.5
-    """How often the heartbeat's thread looks at the event loop."""
+    """Interval at which the heartbeat's thread checks the event loop."""
     loop_blocked_after: float = 1.0
     loop_blocked_again: float = 10.0
     overdue_after: float = 1.0
-    """How long after its deadline a handler that still runs is reported."""
+    """Seconds after its deadline at which a handler that still runs is reported."""
     overdue_again: float = 60.0
     stuck_grace: float = 10.0
-    """How long after their deadlines handlers may hold all slots."""
+    """Seconds after their deadlines for which handlers may hold all slots."""
     shutdown_margin: float = 0.4
-    """How long services and the lifespan may outlast the timeouts of a shutdown before they are given up."""
+    """Seconds that services and the lifespan may take beyond the timeouts of a shutdown."""
     exit_margin: float = 0.7
     """Seconds that a shutdown may take beyond its timeouts; then the process ends, even if a step hangs."""
     silence_share: float = 0.1
-    """Share of a worker's time in which it may let nothing run alongside a suspect."""
+    """Share of a worker's time in which it may keep others from running alongside a suspect."""
     silence_least: float = 1.0
-    """How long the first silence for a suspect may last, so it begins 10 s after the last one."""
+    """Length of the first silence for a suspect; at a share of 0.1 it begins 10 s after the last one."""
     silence_longest: float = 10.0
-    """How long any silence may last; attempts of this age are not waited for."""
+    """Longest silence; attempts of this age are not waited for."""
     suspect_rest: float = 1.0
-    """How long after one suspect the next one starts alongside such an attempt."""
+    """Seconds after one suspect before the next one starts alongside such an attempt."""
     keep_frames: bool = False
-    """Whether what handlers have raised keeps its traceback after the attempt has been settled."""
+    """Whether handlers' errors keep their traceback after the attempt has been settled."""
     progress_interval: float = 0.5
-    """How often the progress of a task is written at most."""
+    """Shortest interval of writing the progress of a task."""
     unknown_pause: float = 5.0
-    """How long a task that this server has no handler for is left to others."""
+    """Seconds for which a task without a handler here is left to other servers."""
     unknown_memory: float = 60.0
-    """How long an idle server lets others be first at a queue in which it has met such a task."""
+    """Seconds for which an idle server defers to others at a queue in which it has met such a task."""
     unknown_courtesy: float = 2.0
-    """By how much it does; an idle server in Go looks every 1.5 seconds at least."""
+    """Seconds by which it defers; an idle Go server polls at least every 1.5 seconds."""
     forward_gap: float = 0.25
-    """Changes of delayed tasks that come closer together cause one round."""
+    """Changes of delayed tasks that come closer together than this cause one round."""
     aggregation_interval: float = 7.0
-    """How often groups are looked at, at least; more often when their grace periods are shorter."""
+    """Longest interval of checking groups; shorter if their grace periods are."""
     aggregations: int = 3
-    """How many groups are aggregated at once."""
+    """Number of groups aggregated at once."""
     aggregation_timeout: float = 1_800.0
-    """How long an aggregator may take: a coroutine is cancelled then, and a thread is overdue."""
+    """Time limit of an aggregator: a coroutine is cancelled then, and a thread is overdue."""
     aggregation_first_rest: float = 1.0
-    """How long a group is left alone after the first failure; ever longer after those that follow."""
+    """Seconds for which a group is left alone after the first failure; the rest grows with further ones."""
     aggregation_longest_rest: float = 60.0
     child_start_timeout: float = 60.0
-    """How long a child process may take before it can call a handler; time-outs of tasks begin then."""
+    """Seconds until a child process must be able to call a handler; timeouts of tasks begin then."""
     max_clock_skew: float = 2.0
     event_buffer: int = 10_000
-    """How many events wait to be published, at most; more are dropped and counted."""
+    """Largest number of events waiting to be published; more are dropped and counted."""
     events_at_once: int = 1_000
     publish_gap: float = 0.02
-    """How long events are collected before they are published."""
+    """Seconds for which events are collected before they are published (write batching)."""
     event_error_bytes: int = 512
     error_message_bytes: int = 2_048
     trace_bytes: int = 16_384
@@ -84,11 +84,11 @@ class EngineSettings:
     server_record_bytes: int = 1_048_576
     settle_bytes: int = 4_194_304
     prefetch_span: float = 0.02
-    """Tasks that wait for a slot are so few that each is likely to get one in this time."""
+    """Tasks that wait for a slot are so few that each is likely to get one within this time."""
     prefetch_patience: float = 0.05
-    """How long a task waits for a slot at most; then all that wait are put back."""
+    """Longest wait of a task for a slot; then all waiting tasks are put back."""
     prefetch_bytes: int = 4_194_304
-    """While the messages of tasks that wait for a slot are larger, no more are taken ahead."""
+    """Size of waiting tasks' messages above which no more are prefetched."""
 
 
 DEFAULT_ENGINE_SETTINGS = EngineSettings()

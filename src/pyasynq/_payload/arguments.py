@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 from pyasynq._payload.compiler import Compiler, UnsupportedTypeError
 from pyasynq._payload.converter import Converter, Json, Mismatch, as_is
 from pyasynq._payload.text import from_bytes, to_bytes
+from pyasynq.dependencies import Dependency
 from pyasynq.errors import (
     ArgumentsError,
     ConfigurationError,
@@ -19,6 +20,8 @@ from pyasynq.options import OPTION_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from pyasynq._payload.schema import Schema
 
 _NO_ARGUMENTS = b"{}"
 _MOST_SHAPES = 64
@@ -32,11 +35,11 @@ _REFUSED_KINDS = {
 _Shape: TypeAlias = tuple[tuple[str, ...], tuple[type, ...]]
 """The names of arguments in their order, and the types of the values."""
 _Conversion: TypeAlias = "tuple[str, Callable[[Any], Any]]"
-"""The name of an argument, and what converts its value."""
+"""An argument's name, and the function that converts its value."""
 
 
 class _Encoding(NamedTuple):
-    """What to do with calls of one shape; `is_bound` if they name all arguments in the parameters' order."""
+    """Steps to encode calls of one shape; `is_bound` if they pass all arguments in the parameters' order."""
 
     conversions: list[_Conversion]
     is_bound: bool
@@ -49,7 +52,7 @@ class _Argument(NamedTuple):
 
 
 class ArgumentsCodec:
-    """Binds the arguments of calls to one handler and brings them to payloads and back.
+    """Binds the arguments of calls to one handler, encodes them as payloads, and decodes these.
 
     Args:
         function: the handler.
@@ -75,7 +78,10 @@ class ArgumentsCodec:
 
     def __init__(self, function: Callable[..., Any], hints: Mapping[str, Any], *, owner: str) -> None:
         self._owner = owner
-        self._signature = inspect.signature(function)
+        signature = inspect.signature(function)
+        # Dependencies are made by the worker; payloads do not carry them.
+        own = [one for one in signature.parameters.values() if not isinstance(one.default, Dependency)]
+        self._signature = signature.replace(parameters=own)
         parameters = self._signature.parameters
         self._parameters = parameters.keys()
         compiler = Compiler()
@@ -97,7 +103,7 @@ class ArgumentsCodec:
         self._unbound = {name: self._defaults.get(name) for name in parameters}
         """The parameters in their order, with their defaults."""
         self._encodings: dict[tuple[tuple[type, ...], _Shape], _Encoding] = {}
-        """What to do with calls of a shape: those of one line of a program are nearly always alike."""
+        """Encodings by the shape of a call: calls from one line of a program nearly always have the same."""
         self._decodings: dict[_Shape, list[_Conversion]] = {}
         """The same for payloads, which have all their arguments by name."""
         self._check_defaults()
@@ -121,6 +127,28 @@ class ArgumentsCodec:
                     f"{self._owner}, default of parameter {name!r}{mismatch.path}: {mismatch.message}",
                 ) from mismatch.__cause__
 
+    def schema(self, title: str, description: str) -> Schema:
+        """Return the JSON Schema of payloads, with the defaults of arguments that are not secret."""
+        from pyasynq._payload.schema import DIALECT, Definitions, secret_paths  # noqa: PLC0415 - few need it
+
+        definitions = Definitions()
+        properties = {}
+        for name, one in self._converters.items():
+            properties[name] = schema = one.describe(definitions)
+            if name in self._defaults and not secret_paths(schema | {"$defs": definitions.schemas}):
+                schema["default"] = one.encode(self._defaults[name])
+        required = [name for name in properties if name not in self._defaults]
+        return {
+            "$schema": DIALECT,
+            "title": title,
+            **({"description": description} if description else {}),
+            "type": "object",
+            "properties": properties,
+            **({"required": required} if required else {}),
+            "additionalProperties": False,
+            **({"$defs": definitions.schemas} if definitions.schemas else {}),
+        }
+
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """Return the payload of a call: compact JSON, defaults filled in; equal calls are equal bytes.
 
@@ -128,11 +156,11 @@ class ArgumentsCodec:
             ArgumentsError: for missing, unknown or surplus arguments.
             PayloadEncodingError: for an argument that JSON cannot carry; it names the argument.
         """
-        shape = tuple(map(type, args)), _shape_of(kwargs)
+        shape = tuple(map(type, args)), _find_shape(kwargs)
         encoding = self._encodings.get(shape)
         if encoding is None:
             bound = self._bind(args, kwargs)
-            encoding = self._encoding_of(bound, kwargs)
+            encoding = self._find_encoding(bound, kwargs)
             if len(self._encodings) < _MOST_SHAPES:
                 self._encodings[shape] = encoding
         elif encoding.is_bound:
@@ -154,7 +182,7 @@ class ArgumentsCodec:
         except Mismatch as mismatch:
             self._blame(bound, mismatch)
 
-    def _encoding_of(self, bound: Mapping[str, Any], kwargs: Mapping[str, Any]) -> _Encoding:
+    def _find_encoding(self, bound: Mapping[str, Any], kwargs: Mapping[str, Any]) -> _Encoding:
         conversions = [
             (name, convert) for name, plain, convert in self._encoders if type(bound[name]) not in plain
         ]
@@ -190,8 +218,8 @@ class ArgumentsCodec:
         """Return the keyword arguments for the handler. No payload at all is a call without arguments.
 
         Raises:
-            PayloadDecodingError: for what is no JSON object, for missing and unknown arguments, and for an
-                argument that does not fit its annotation; it names the argument, never the value.
+            PayloadDecodingError: for a payload that is not a JSON object, for missing and unknown arguments,
+                and for one that does not fit its annotation; it names the argument, never the value.
         """
         try:
             values: dict[str, Any] = from_bytes(payload or _NO_ARGUMENTS)
@@ -200,8 +228,8 @@ class ArgumentsCodec:
                 f"{self._owner}: the payload is unusable: {mismatch.message}"
             ) from None
         if type(values) is not dict:
-            raise PayloadDecodingError(f"{self._owner}: the payload is no JSON object of arguments by name")
-        shape = _shape_of(values)
+            raise PayloadDecodingError(f"{self._owner}: the payload is not a JSON object with arguments")
+        shape = _find_shape(values)
         conversions = self._decodings.get(shape)
         if conversions is None:
             conversions = self._learn(shape, values)
@@ -215,7 +243,7 @@ class ArgumentsCodec:
         return values
 
     def _learn(self, shape: _Shape, values: dict[str, Json]) -> list[_Conversion]:
-        """Return what to convert in payloads of a shape, if it fits the arguments at all."""
+        """Return the conversions for payloads of a shape; raise if the shape does not fit the parameters."""
         if values.keys() != self._parameters:
             self._check_names(values)
         conversions = [
@@ -241,5 +269,5 @@ class ArgumentsCodec:
             )
 
 
-def _shape_of(arguments: Mapping[str, Any]) -> _Shape:
+def _find_shape(arguments: Mapping[str, Any]) -> _Shape:
     return tuple(arguments), tuple(map(type, arguments.values()))

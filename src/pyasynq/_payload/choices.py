@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._payload.converter import Converter, Json, Mismatch, refuse_json, refuse_value
+from pyasynq._payload.converter import Converter, Json, Mismatch, fixed, refuse_json, refuse_value
 
 if TYPE_CHECKING:
-    import enum
     from collections.abc import Callable, Sequence
 
 _ENUM_KINDS: Final = frozenset({str, int})
@@ -60,6 +60,7 @@ def union_of(members: Sequence[Converter]) -> Converter:
         plain=plain,
         reads=frozenset[type]().union(*(member.reads for member in members)),
         kept=frozenset[type]().union(*(member.kept for member in members)),
+        describe=lambda definitions: {"anyOf": [member.describe(definitions) for member in members]},
     )
 
 
@@ -91,7 +92,8 @@ def literal_of(values: Sequence[Any]) -> Converter:
     def decode(value: Json) -> Any:
         return value if accepts(value) else refuse_json(name, value)
 
-    return Converter(name, frozenset(map(type, values)), accepts, encode, decode)
+    describe = fixed({"enum": list(values)})
+    return Converter(name, frozenset(map(type, values)), accepts, encode, decode, describe=describe)
 
 
 def enum_of(kind: type[enum.Enum]) -> Converter:
@@ -124,4 +126,7 @@ def _enum(
         except (ValueError, KeyError):
             raise Mismatch(f"expected one of {name}, got something else") from None
 
-    return Converter(name, kinds, accepts, encode, decode)
+    # A flag may be any sum of its members.
+    values = {"type": "integer"} if issubclass(kind, enum.Flag) else {"enum": [to_json(one) for one in kind]}
+    describe = fixed({"title": name, **values})
+    return Converter(name, kinds, accepts, encode, decode, describe=describe)

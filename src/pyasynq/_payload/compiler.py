@@ -1,4 +1,4 @@
-"""From an annotation to its converter; done once for each handler, never while tasks run."""
+"""Compiler from annotations to converters; runs once for each handler, never while tasks run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyasynq._payload.containers import (
 from pyasynq._payload.pydantic_types import (
     LossyTypeError,
     constrained,
-    constraints_of,
+    has_constraints,
     is_pydantic_type,
     pydantic_type,
 )
@@ -35,6 +35,8 @@ from pyasynq._payload.records import (
     typed_dict_record,
 )
 from pyasynq._payload.scalars import SCALARS
+from pyasynq._payload.secrets import secret_of
+from pyasynq.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,13 +71,13 @@ class Compiler:
         Raises:
             UnsupportedTypeError: for a type that JSON cannot carry there and back.
         """
-        bare, constraints = _parted(annotation)
+        bare, constraints = _split_type(annotation)
         converter = self._compile(bare)
         try:
             for one in reversed(constraints):
                 converter = constrained(one, converter)
         except LossyTypeError as error:
-            raise UnsupportedTypeError(f"{_shown(annotation)}: {error}") from None
+            raise UnsupportedTypeError(f"{_describe_type(annotation)}: {error}") from None
         return converter
 
     def _compile(self, annotation: Any) -> Converter:
@@ -86,12 +88,14 @@ class Compiler:
             return self._union(annotation)
         if origin is typing.Literal:
             return _literal(annotation)
+        if Secret in (origin, annotation):
+            return secret_of(self._item(typing.get_args(annotation)))
         container = self._container(origin or annotation, typing.get_args(annotation))
         if container is not None:
             return container
         if origin is None and isinstance(annotation, type):
             return self._class(annotation)
-        raise UnsupportedTypeError(f"JSON cannot carry {_shown(annotation)}")
+        raise UnsupportedTypeError(f"JSON cannot carry {_describe_type(annotation)}")
 
     def _union(self, annotation: Any) -> Converter:
         members = [self.compile(member) for member in typing.get_args(annotation)]
@@ -101,7 +105,7 @@ class Compiler:
             return union_of(members)
         except AmbiguousUnionError as error:
             raise UnsupportedTypeError(
-                f"{error.first} and {error.second} of {_shown(annotation)} look the same in JSON, "
+                f"{error.first} and {error.second} of {_describe_type(annotation)} look the same in JSON, "
                 "so a payload could not say which was meant; use one of them, or a dataclass that holds both",
             ) from None
 
@@ -129,10 +133,10 @@ class Compiler:
         return fixed_tuple([self.compile(one) for one in arguments if one != ()])
 
     def _mapping(self, key: Any, item: Any) -> Converter:
-        key_converter = SCALARS[str] if _parted(key)[0] is Any else self.compile(key)
+        key_converter = SCALARS[str] if _split_type(key)[0] is Any else self.compile(key)
         if not can_be_key(key_converter):
             raise UnsupportedTypeError(
-                f"keys of a JSON object are text: {_shown(key)} cannot be one; "
+                f"keys of a JSON object are text: {_describe_type(key)} cannot be one; "
                 "use a type that is written as text or as a whole number",
             )
         return dict_of(key_converter, self.compile(item))
@@ -148,7 +152,7 @@ class Compiler:
             try:
                 return pydantic_type(kind)
             except LossyTypeError as error:
-                raise UnsupportedTypeError(f"JSON cannot carry {_shown(kind)}: {error}") from None
+                raise UnsupportedTypeError(f"JSON cannot carry {_describe_type(kind)}: {error}") from None
         return self._record(kind)
 
     def _record(self, kind: Any) -> Converter:
@@ -161,19 +165,19 @@ class Compiler:
             build = named_tuple_record
         else:
             raise UnsupportedTypeError(
-                f"JSON cannot carry {_shown(kind)}; use a dataclass, a TypedDict or a NamedTuple, "
+                f"JSON cannot carry {_describe_type(kind)}; use a dataclass, a TypedDict or a NamedTuple, "
                 "or pass an id and load the object in the handler",
             )
         try:
             return build(kind, self.compile, lambda converter: self._records.__setitem__(kind, converter))
         except UnsupportedRecordError as error:
-            raise UnsupportedTypeError(f"JSON cannot carry {_shown(kind)}: {error}") from None
+            raise UnsupportedTypeError(f"JSON cannot carry {_describe_type(kind)}: {error}") from None
         except UnsupportedTypeError as error:
-            raise UnsupportedTypeError(f"in {_shown(kind)}: {error}") from None
+            raise UnsupportedTypeError(f"in {_describe_type(kind)}: {error}") from None
 
 
-def _parted(annotation: Any) -> tuple[Any, list[Any]]:
-    """Return a type without its qualifiers and names, and the `Annotated` types in it to be enforced."""
+def _split_type(annotation: Any) -> tuple[Any, list[Any]]:
+    """Return a type without qualifiers and aliases, and its `Annotated` types that pydantic must enforce."""
     constraints = []
     while True:
         if typing.get_origin(annotation) in _QUALIFIERS:
@@ -194,20 +198,20 @@ def _parted(annotation: Any) -> tuple[Any, list[Any]]:
 
 def _has_constraints(annotation: Any) -> bool:
     try:
-        return constraints_of(annotation)
+        return has_constraints(annotation)
     except LossyTypeError as error:
-        raise UnsupportedTypeError(f"{_shown(annotation)}: {error}") from None
+        raise UnsupportedTypeError(f"{_describe_type(annotation)}: {error}") from None
 
 
 def _literal(annotation: Any) -> Converter:
     values = typing.get_args(annotation)
     if not all(type(value) in _LITERAL_TYPES for value in values):
         raise UnsupportedTypeError(
-            f"{_shown(annotation)}: literals can be text, whole numbers, True, False and None; "
+            f"{_describe_type(annotation)}: literals can be text, whole numbers, True, False and None; "
             "annotate enums and bytes with their type",
         )
     return literal_of(values)
 
 
-def _shown(annotation: Any) -> str:
+def _describe_type(annotation: Any) -> str:
     return annotation.__qualname__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")

@@ -21,6 +21,9 @@ from pyasynq._payload.converter import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyasynq._payload.converter import Describe
+    from pyasynq._payload.schema import Definitions, Schema
+
 _LIST: Final = frozenset({list})
 _OBJECT: Final = frozenset({dict})
 _KEY_KINDS: Final = (frozenset({str}), frozenset({int}))
@@ -92,7 +95,12 @@ def list_of(item: Converter) -> Converter:
         encode,
         _list_decoder(item, name),
         kept=_LIST if item.decode is as_is else frozenset(),
+        describe=_array(item),
     )
+
+
+def _array(item: Converter, **keywords: Any) -> Describe:
+    return lambda definitions: {"type": "array", "items": item.describe(definitions), **keywords}
 
 
 def sequence_of(item: Converter) -> Converter:
@@ -105,7 +113,7 @@ def sequence_of(item: Converter) -> Converter:
     def encode(value: Any) -> Json:
         return convert_items(item.encode, value) if accepts(value) else refuse_value(name, value)
 
-    return Converter(name, _LIST, accepts, encode, _list_decoder(item, name))
+    return Converter(name, _LIST, accepts, encode, _list_decoder(item, name), describe=_array(item))
 
 
 def _list_decoder(item: Converter, name: str) -> Callable[[Json], list[Any]]:
@@ -135,6 +143,7 @@ def tuple_of(item: Converter) -> Converter:
         lambda value: isinstance(value, tuple),
         encode,
         lambda value: tuple(decode_list(value)),
+        describe=_array(item),
     )
 
 
@@ -156,7 +165,12 @@ def fixed_tuple(items: Sequence[Converter]) -> Converter:
     def decode(value: Json) -> tuple[Any, ...]:
         return tuple(convert(decoders, value) if type(value) is list else refuse_json(name, value))
 
-    return Converter(name, _LIST, lambda value: isinstance(value, tuple), encode, decode)
+    def describe(definitions: Definitions) -> Schema:
+        members = [item.describe(definitions) for item in items]
+        prefix = {"prefixItems": members} if members else {}
+        return {"type": "array", **prefix, "items": False, "minItems": len(members)}
+
+    return Converter(name, _LIST, lambda value: isinstance(value, tuple), encode, decode, describe=describe)
 
 
 def set_of(item: Converter, make: type[set[Any] | frozenset[Any]]) -> Converter:
@@ -176,7 +190,8 @@ def set_of(item: Converter, make: type[set[Any] | frozenset[Any]]) -> Converter:
         except TypeError:
             raise Mismatch(f"expected {name}, got a list of things that cannot be in a set") from None
 
-    return Converter(name, _LIST, lambda value: isinstance(value, make), encode, decode)
+    describe = _array(item, uniqueItems=True)
+    return Converter(name, _LIST, lambda value: isinstance(value, make), encode, decode, describe=describe)
 
 
 # Mappings: JSON objects.
@@ -216,7 +231,20 @@ def dict_of(key: Converter, item: Converter) -> Converter:
         encode,
         decode,
         kept=_OBJECT if plain_keys and item.decode is as_is else frozenset(),
+        describe=_object(key, item),
     )
+
+
+def _object(key: Converter, item: Converter) -> Describe:
+    def describe(definitions: Definitions) -> Schema:
+        schema: Schema = {"type": "object", "additionalProperties": item.describe(definitions)}
+        if key.writes == {int}:
+            schema["propertyNames"] = {"pattern": "^-?[0-9]+$"}
+        elif key.plain != {str}:
+            schema["propertyNames"] = key.describe(definitions)
+        return schema
+
+    return describe
 
 
 def _decode_key(text: str, key: Converter, *, numeric: bool) -> Any:

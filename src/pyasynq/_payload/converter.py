@@ -1,4 +1,4 @@
-"""What a converter is: the two functions between a Python value and its JSON, and what unions must know."""
+"""Converters: the two functions between a Python value and its JSON, and the facts that unions need."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+
+if TYPE_CHECKING:
+    from pyasynq._payload.schema import Definitions, Schema
 
 Json: TypeAlias = Any
-"""What a JSON decoder yields: None, bool, int, float, str, list, dict."""
+"""A decoded JSON value: None, bool, int, float, str, list or dict."""
 
 Convert: TypeAlias = Callable[[Any], Any]
+
+Describe: TypeAlias = "Callable[[Definitions], Schema]"
+"""Function that makes a JSON Schema; schemas of named types are added to the definitions."""
 
 _WORDS: Final[dict[type, str]] = {
     NoneType: "null",
@@ -45,12 +51,12 @@ class Mismatch(Exception):  # noqa: N818 - internal; it becomes a PayloadEncodin
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Converter:
-    """How one type goes to JSON and comes back."""
+    """Converter between one Python type and JSON, both ways."""
 
     name: str
     """The type as errors name it."""
     writes: frozenset[type]
-    """JSON kinds that `encode` produces, as the Python types that a decoder makes of them."""
+    """JSON kinds that `encode` produces, as the Python types that a JSON decoder returns."""
     accepts: Callable[[Any], bool]
     """Whether a Python value is of this type; unions choose their member with it."""
     encode: Convert
@@ -62,12 +68,19 @@ class Converter:
     reads: frozenset[type] = frozenset()
     """Kinds that `decode` takes besides those that `encode` writes."""
     kept: frozenset[type] = frozenset()
-    """Kinds that `decode` returns untouched and unseen, besides the plain ones."""
+    """Kinds that `decode` returns unchanged and unchecked, besides the plain ones."""
+    describe: Describe = lambda _definitions: {}
+    """The JSON Schema of what `encode` writes."""
 
 
 def as_is(value: Json) -> Json:
     """Return the value. A converter whose `decode` is this very function costs nothing to decode."""
     return value
+
+
+def fixed(schema: Schema) -> Describe:
+    """Return a `describe` that always gives a copy of this schema."""
+    return lambda _definitions: dict(schema)
 
 
 def refuse_value(expected: str, value: object) -> NoReturn:

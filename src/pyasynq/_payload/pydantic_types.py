@@ -20,11 +20,13 @@ from pyasynq._payload.converter import Converter, Json, Mismatch, refuse_value
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from pyasynq._payload.schema import Definitions, Schema
+
 _OBJECT: Final = frozenset({dict})
 _CHECKING_LIBRARIES: Final = frozenset({"annotated_types", "msgspec", "pydantic", "pydantic_core"})
-"""Modules whose objects in `Annotated` mean something for values."""
+"""Modules whose objects in `Annotated` constrain values."""
 _HARMLESS: Final = frozenset({"DocInfo", "Examples", "SkipJsonSchema", "Unit", "WithJsonSchema"})
-"""Classes of these that describe and do not check."""
+"""Classes of these modules that only describe a value, without constraining it."""
 _NOT_OF_PARAMETERS: Final = frozenset(
     {"alias", "default", "default_factory", "exclude", "init", "serialization_alias", "validation_alias"}
 )
@@ -32,6 +34,11 @@ _NOT_OF_PARAMETERS: Final = frozenset(
 _DESCRIPTIONS: Final = frozenset(
     {"annotation", "deprecated", "description", "examples", "json_schema_extra", "repr", "title"}
 )
+_CONSTRAINTS: Final = (
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "description", "examples"),
+    *("minLength", "maxLength", "pattern", "minItems", "maxItems", "minProperties", "maxProperties"),
+)
+"""Keywords of pydantic's JSON Schema that are also valid for our JSON of the same type."""
 _TEXT_WITH_VALUES: Final = frozenset({"assertion_error", "union_tag_invalid", "value_error"})
 """Kinds of pydantic's errors whose text shows the value, or is the user's own."""
 
@@ -78,19 +85,38 @@ def pydantic_type(kind: Any) -> Converter:
         encoded = UNDECLARED.encode(dumped)
         again = decode(encoded)
         if again != value:
-            raise Mismatch(f"{name} would not come back as it was{_changed(value, again)}")
+            raise Mismatch(f"{name} would not come back as it was{_find_changed(value, again)}")
         return encoded
 
     def decode(value: Json) -> Any:
         # As JSON text, since a strict model takes times and the like only from there.
-        return _validated(name, lambda: adapter().validate_json(json.dumps(value)))
+        return _run_validator(name, lambda: adapter().validate_json(json.dumps(value)))
 
-    return Converter(name, _OBJECT, accepts, encode, decode)
+    def describe(definitions: Definitions) -> Schema:
+        return definitions.refer(kind, lambda: _schema_of_model(adapter(), name, definitions))
+
+    return Converter(name, _OBJECT, accepts, encode, decode, describe=describe)
 
 
-def _changed(before: Any, after: Any) -> str:
+def _schema_of_model(adapter: Any, name: str, definitions: Definitions) -> Schema:
+    schema = _adapter_schema(adapter, f"#/$defs/{name}.{{model}}")
+    inner = schema.pop("$defs", {})
+    definitions.schemas |= {f"{name}.{model}": one for model, one in inner.items()}
+    return schema or {"title": name, "type": "object"}
+
+
+def _adapter_schema(adapter: Any, ref_template: str) -> Schema:
+    """Return the schema that pydantic gives a type; nothing if it has none, as with some validators."""
+    try:
+        schema: Schema = adapter.json_schema(ref_template=ref_template)
+    except Exception:  # noqa: BLE001 - pydantic has several for it, and a schema is an extra
+        return {}
+    return schema
+
+
+def _find_changed(before: Any, after: Any) -> str:
     """Return the names of the fields that differ, for a message."""
-    names = [name for name in _fields_of(type(before)) if getattr(before, name) != getattr(after, name)]
+    names = [name for name in _list_fields(type(before)) if getattr(before, name) != getattr(after, name)]
     return (
         f": {', '.join(map(repr, names))} would differ"
         if names
@@ -98,7 +124,7 @@ def _changed(before: Any, after: Any) -> str:
     )
 
 
-def constraints_of(annotation: Any) -> bool:
+def has_constraints(annotation: Any) -> bool:
     """Return whether an `Annotated` type has metadata that pydantic is to enforce.
 
     Raises:
@@ -140,7 +166,7 @@ def constrained(annotation: Any, inner: Converter) -> Converter:
         raise LossyTypeError(f"pydantic cannot enforce it: {type(error).__name__}") from None
 
     def check(value: Any) -> Any:
-        return _validated(inner.name, lambda: adapter.validate_python(value))
+        return _run_validator(inner.name, lambda: adapter.validate_python(value))
 
     def encode(value: Any) -> Json:
         encoded = inner.encode(value)
@@ -152,10 +178,15 @@ def constrained(annotation: Any, inner: Converter) -> Converter:
     def decode(value: Json) -> Any:
         return check(inner.decode(value))
 
-    return Converter(inner.name, inner.writes, inner.accepts, encode, decode, reads=inner.reads | inner.kept)
+    def describe(definitions: Definitions) -> Schema:
+        told = _adapter_schema(adapter, "{model}")
+        return inner.describe(definitions) | {name: told[name] for name in _CONSTRAINTS if name in told}
+
+    reads = inner.reads | inner.kept
+    return Converter(inner.name, inner.writes, inner.accepts, encode, decode, reads=reads, describe=describe)
 
 
-def _validated(name: str, validate: Callable[[], Any]) -> Any:
+def _run_validator(name: str, validate: Callable[[], Any]) -> Any:
     try:
         return validate()
     except sys.modules["pydantic"].ValidationError as error:
@@ -182,7 +213,7 @@ def _without_input(error: Any) -> Iterator[str]:
 # Checks of the declaration of a type.
 
 
-def _fields_of(kind: Any) -> Mapping[str, Any]:
+def _list_fields(kind: Any) -> Mapping[str, Any]:
     found = getattr(kind, "__pydantic_fields__", None)
     fields: Mapping[str, Any] = kind.model_fields if found is None else found
     return fields
@@ -196,7 +227,7 @@ def _check_fields(kind: Any, seen: set[Any]) -> None:
     decorators = getattr(kind, "__pydantic_decorators__", None)
     if decorators is not None and decorators.model_serializers:
         return  # it writes what it likes, and every value is compared
-    for name, one in _fields_of(kind).items():
+    for name, one in _list_fields(kind).items():
         if one.exclude:
             raise LossyTypeError(f"its field {name!r} has exclude=True, and would arrive as its default")
         if not _is_read_again(kind, name, one):

@@ -7,11 +7,14 @@ import typing
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from pyasynq._payload.containers import UNDECLARED
 from pyasynq._payload.converter import Converter, Json, Mismatch, refuse_json, refuse_value
 from pyasynq.errors import nearest
+
+if TYPE_CHECKING:
+    from pyasynq._payload.schema import Definitions, Schema
 
 Compile: TypeAlias = Callable[[Any], Converter]
 
@@ -45,11 +48,27 @@ class RecordType:
 
     def converter(self) -> Converter:
         """Return the converter; it looks at the fields only when it converts."""
-        return Converter(self.kind.__name__, _OBJECT, self.accepts, self.encode, self.decode)
+        name = self.kind.__name__
+        return Converter(name, _OBJECT, self.accepts, self.encode, self.decode, describe=self.describe)
 
     def fill(self, fields: Iterable[Field]) -> None:
-        """Say what the fields are."""
+        """Set the fields, after the converters of their types exist."""
         self.fields.update({one.name: one for one in fields})
+
+    def describe(self, definitions: Definitions) -> Schema:
+        """Return a reference to the schema of the type, which is among the definitions then."""
+        return definitions.refer(self.kind, lambda: self._schema(definitions))
+
+    def _schema(self, definitions: Definitions) -> Schema:
+        properties = {name: one.converter.describe(definitions) for name, one in self.fields.items()}
+        required = [name for name, one in self.fields.items() if one.required]
+        return {
+            "title": self.kind.__name__,
+            "type": "object",
+            "properties": properties,
+            **({"required": required} if required else {}),
+            "additionalProperties": False,
+        }
 
     def encode(self, value: Any) -> Json:
         """Return the object's fields as JSON."""
@@ -90,10 +109,10 @@ def _make(kind: type, make: Callable[..., Any], fields: dict[str, Any]) -> Any:
         return make(**fields)
     except (TypeError, ValueError) as error:
         # Neither its text nor a chain to it: `int(text)` alone would show what was refused.
-        raise Mismatch(f"{kind.__name__} refused its fields: {_place_of(error)}") from None
+        raise Mismatch(f"{kind.__name__} refused its fields: {_describe_place(error)}") from None
 
 
-def _place_of(error: BaseException) -> str:
+def _describe_place(error: BaseException) -> str:
     """Return the type of an error and the line that raised it, as in `ValueError [shop.py:12]`."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

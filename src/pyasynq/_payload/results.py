@@ -1,4 +1,4 @@
-"""What a handler returns, as the bytes of the task's result."""
+"""Encoding of a handler's return value as the bytes of the task's result."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _AWAITABLES: Final = {collections.abc.Awaitable, collections.abc.Coroutine}
 class ResultCodec:
     """JSON of one handler's return value, by its return annotation.
 
-    Snooze and its like in the annotation are not results. That of a function which returns an awaitable is
-    the type of what the awaitable gives.
+    Control values in the annotation, such as Snooze, are not results. If the function returns an awaitable,
+    the annotation of the awaited value counts.
 
     Raises:
         ConfigurationError: for a return type that JSON cannot carry.
@@ -31,7 +31,7 @@ class ResultCodec:
     def __init__(self, annotation: Any, *, owner: str) -> None:
         self._owner = owner
         try:
-            self._converter = Compiler().compile(_without_control(_awaited(annotation)))
+            self._converter = Compiler().compile(_without_control(_find_awaited_type(annotation)))
         except UnsupportedTypeError as error:
             raise ConfigurationError(
                 f"{owner}, return annotation: {error}; write None if there is no result to keep"
@@ -56,7 +56,7 @@ class ResultCodec:
         """Return the value that the bytes hold.
 
         Raises:
-            PayloadDecodingError: for bytes that are no JSON or do not fit the annotation.
+            PayloadDecodingError: for bytes that are not JSON, or do not fit the annotation.
         """
         try:
             return self._converter.decode(from_bytes(data))
@@ -66,7 +66,7 @@ class ResultCodec:
             ) from mismatch.__cause__
 
 
-def _awaited(annotation: Any) -> Any:
+def _find_awaited_type(annotation: Any) -> Any:
     """Return the type of what an awaitable gives, or the annotation itself; None if nothing is returned."""
     while typing.get_origin(annotation) in _AWAITABLES:
         annotation = typing.get_args(annotation)[-1]

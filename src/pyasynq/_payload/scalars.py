@@ -11,10 +11,12 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
-from pyasynq._payload.converter import Converter, Json, Mismatch, as_is, refuse_json, refuse_value
+from pyasynq._payload.converter import Converter, Json, Mismatch, as_is, fixed, refuse_json, refuse_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pyasynq._payload.schema import Schema
 
 _T = TypeVar("_T")
 
@@ -24,7 +26,7 @@ _TEXT: Final = frozenset({str})
 _EXACT_TIMEDELTA: Final = timedelta(seconds=2**33)  # a float of seconds still tells microseconds apart
 
 
-def _plain(kind: type[_T], take: Callable[[_T], Json]) -> Converter:
+def _plain(kind: type[_T], take: Callable[[_T], Json], schema_type: str) -> Converter:
     def encode(value: Any) -> Json:
         return take(value) if isinstance(value, kind) else refuse_value(kind.__name__, value)
 
@@ -35,7 +37,8 @@ def _plain(kind: type[_T], take: Callable[[_T], Json]) -> Converter:
         return isinstance(value, kind)
 
     kinds = frozenset({kind})
-    return Converter(kind.__name__, kinds, accepts, encode, decode, plain=kinds)
+    describe = fixed({"type": schema_type})
+    return Converter(kind.__name__, kinds, accepts, encode, decode, plain=kinds, describe=describe)
 
 
 def _text(
@@ -45,7 +48,9 @@ def _text(
     *,
     never: type | tuple[type, ...] = (),
     reads: frozenset[type] = frozenset(),
+    **keywords: str,
 ) -> Converter:
+    schema: Schema = {"type": ["string", "integer"] if reads else "string", **keywords}
     readable = _TEXT | reads
 
     def accepts(value: object) -> bool:
@@ -62,7 +67,7 @@ def _text(
         except (ValueError, ArithmeticError):
             raise Mismatch(f"expected {kind.__name__}, got text that is none") from None
 
-    return Converter(kind.__name__, _TEXT, accepts, encode, decode, reads=reads)
+    return Converter(kind.__name__, _TEXT, accepts, encode, decode, reads=reads, describe=fixed(schema))
 
 
 # float: a whole number is one too, for Python's type checkers and for Go, which writes 1.0 as 1.
@@ -95,6 +100,7 @@ FLOAT: Final = Converter(
     _decode_float,
     plain=frozenset({float}),
     reads=_INT,
+    describe=fixed({"type": "number"}),
 )
 
 
@@ -125,6 +131,7 @@ _TIMEDELTA: Final = Converter(
     _encode_timedelta,
     _decode_timedelta,
     reads=_INT,
+    describe=fixed({"type": "number", "description": "duration in seconds"}),
 )
 
 
@@ -160,25 +167,28 @@ NONE: Final = Converter(
     lambda value: None if value is None else refuse_value("None", value),
     lambda value: None if value is None else refuse_json("null", value),
     plain=frozenset({NoneType}),
+    describe=fixed({"type": "null"}),
 )
 
 SCALARS: Final[dict[Any, Converter]] = {
     NoneType: NONE,
     # bool is an int for Python; for JSON it is not.
-    bool: _plain(bool, as_is),
-    int: _plain(int, int),
+    bool: _plain(bool, as_is, "boolean"),
+    int: _plain(int, int, "integer"),
     # str() of an enum that is text may be its name; the characters themselves are wanted.
-    str: _plain(str, str.__str__),
+    str: _plain(str, str.__str__, "string"),
     float: FLOAT,
     timedelta: _TIMEDELTA,
-    datetime: _text(datetime, datetime.isoformat, datetime.fromisoformat),
+    datetime: _text(datetime, datetime.isoformat, datetime.fromisoformat, format="date-time"),
     # A datetime is a date for isinstance(), but its time of day would be lost.
-    date: _text(date, date.isoformat, date.fromisoformat, never=datetime),
-    time: _text(time, time.isoformat, time.fromisoformat),
-    UUID: _text(UUID, str, UUID),
-    Decimal: _text(Decimal, _decimal_text, _finite_decimal, reads=_INT),
-    bytes: _text(bytes, _base64_text, _base64_bytes),
-    bytearray: _text(bytearray, _base64_text, lambda value: bytearray(_base64_bytes(value))),
+    date: _text(date, date.isoformat, date.fromisoformat, never=datetime, format="date"),
+    time: _text(time, time.isoformat, time.fromisoformat, format="time"),
+    UUID: _text(UUID, str, UUID, format="uuid"),
+    Decimal: _text(Decimal, _decimal_text, _finite_decimal, reads=_INT, format="decimal"),
+    bytes: _text(bytes, _base64_text, _base64_bytes, contentEncoding="base64"),
+    bytearray: _text(
+        bytearray, _base64_text, lambda value: bytearray(_base64_bytes(value)), contentEncoding="base64"
+    ),
     Path: _path(Path),
     PurePath: _path(PurePath),
     PurePosixPath: _path(PurePosixPath),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _refuse_constant(_constant: str) -> NoReturn:
-    raise Mismatch("it contains NaN or Infinity, which is no JSON")
+    raise Mismatch("it contains NaN or Infinity, which JSON does not allow")
 
 
 def _finite(digits: str) -> float:
@@ -27,10 +27,10 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _encode_of(encoder: json.JSONEncoder) -> Callable[[Any], str]:
-    """Return what does the same as `encoder.encode`, which sets CPython's accelerator up anew for each value.
+def _make_encode(encoder: json.JSONEncoder) -> Callable[[Any], str]:
+    """Return a function like `encoder.encode` that sets CPython's accelerator up once, not for each value.
 
-    The accelerator is no documented part of `json`: an interpreter that lacks it, or takes other arguments
+    The accelerator is not a documented part of `json`: an interpreter that lacks it, or takes other arguments
     for it, encodes through the documented way.
     """
     make = getattr(json.encoder, "c_make_encoder", None)
@@ -47,7 +47,7 @@ def _encode_of(encoder: json.JSONEncoder) -> Callable[[Any], str]:
     return lambda value: "".join(chunks(value, 0))
 
 
-_encode = _encode_of(
+_encode = _make_encode(
     json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 )
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
@@ -88,7 +88,7 @@ def _reason_of_depth(value: Json) -> str:
 
 
 def from_bytes(data: bytes) -> Json:
-    """Return what the JSON says.
+    """Decode JSON.
 
     Raises:
         Mismatch: for anything that is not exactly one JSON value in UTF-8.

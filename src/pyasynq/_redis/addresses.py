@@ -11,11 +11,11 @@ Address: TypeAlias = tuple[str, int]
 
 
 class Authority(NamedTuple):
-    """As whom to speak, and to which hosts.
+    """User name, password and hosts of a URL.
 
     Attributes:
-        username, password: None where there is none.
-        addresses: at least one, each once, in the URL's order.
+        username, password: None if the URL has none.
+        addresses: at least one, without repetitions, in the URL's order.
     """
 
     username: str | None
@@ -24,9 +24,9 @@ class Authority(NamedTuple):
 
 
 def split_authority(url: str) -> tuple[str, str]:
-    """Return what stands between `//` and the path, and what follows it.
+    """Return the part between `//` and the path, and everything after it.
 
-    `urllib` takes the part for one host, and refuses several in brackets.
+    `urllib` expects a single host there, and refuses several IPv6 addresses in brackets.
     """
     _, _, rest = url.partition("://")
     end = min((position for mark in "/?#" if (position := rest.find(mark)) >= 0), default=len(rest))
@@ -46,7 +46,7 @@ def parse_authority(text: str, default_port: int) -> Authority:
 
 
 def parse_addresses(text: str, default_port: int) -> tuple[Address, ...]:
-    """Read `host[:port][,host[:port]]...`; an IPv6 address stands in brackets.
+    """Read `host[:port][,host[:port]]...`; an IPv6 address is in brackets.
 
     Raises:
         ValueError: for a malformed host or port. It does not show the text.
@@ -73,18 +73,18 @@ def _address(text: str, default_port: int) -> Address:
         raise ValueError("a host without a name")
     # The message of `int` would show the port, which a missing percent sign makes a part of the password.
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        raise ValueError("a port that is no number of one")
+        raise ValueError("a port that is not between 1 and 65535")
     return host.lower(), int(port) if port else default_port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentinelGroup:
-    """Whom to ask for a primary, and as whom.
+    """Sentinels to ask for a primary, and the login to use there.
 
     Attributes:
         addresses: of the Sentinels.
         primary: the name under which they watch it.
-        username, password: the Sentinels' own; None where they ask for none.
+        username, password: the Sentinels' own login; None if they require none.
     """
 
     addresses: tuple[Address, ...]
@@ -94,5 +94,5 @@ class SentinelGroup:
 
     @property
     def address(self) -> str:
-        """What people may see."""
+        """Names of the primary and its Sentinels, safe to show (no password)."""
         return f"{self.primary} (Sentinels {', '.join(map(format_address, self.addresses))})"

@@ -1,7 +1,7 @@
-"""Clients of redis-py that users hand in: their settings are read, their connections are never used.
+"""redis-py clients as a source of connection settings; their connections are never used.
 
-What a client says of whom it speaks to, and as whom, becomes a URL, so that there is one form for settings.
-How it waits, retries and decodes is its own affair.
+The host, login and TLS settings of a client become a URL, so that there is one form for settings.
+Its timeouts, retries and decoding are ignored.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ _UNREADABLE: Final = (
 )
 
 
-def url_of(source: RedisSource) -> str:
-    """Return a URL as it is, and for a client of redis-py the URL that says what its settings say.
+def read_source_url(source: RedisSource) -> str:
+    """Return a URL unchanged; turn the settings of a redis-py client into one.
 
     Raises:
-        ConfigurationError: for anything else, and for a client with settings that no URL has. The message
-            names the setting and never shows a password.
+        ConfigurationError: for anything else, and for a client with settings that a URL cannot express. The
+            message names the setting and never shows a password.
     """
     if isinstance(source, str):
         return source
     if isinstance(source, _CLUSTERS):
         return _cluster_url(source)
     if not isinstance(source, _SINGLE):
-        raise ConfigurationError(f"a Redis URL is text, or a client of redis-py, not {type(source).__name__}")
+        raise ConfigurationError(f"a Redis URL is text, or a redis-py client, not {type(source).__name__}")
     pool: Any = source.connection_pool
     if isinstance(pool, _SENTINEL_POOLS):
         return _sentinel_url(pool)
@@ -83,7 +83,7 @@ def url_of(source: RedisSource) -> str:
         socket = _text(settings, "path") or ""
         return f"unix://{_login(settings)}{quote(socket)}?{urlencode({'db': _database(settings)})}"
     if kind not in _TCP and kind not in _TLS:
-        _refuse(f"connections of a class of their own, {kind.__name__}")
+        _refuse(f"a connection class of its own, {kind.__name__}")
     scheme, parameters = ("rediss", _tls(settings)) if kind in _TLS else ("redis", {})
     address = (_text(settings, "host") or "localhost", int(settings.get("port") or 6379))
     return _url(scheme, settings, format_address(address), _database(settings), parameters)
@@ -92,14 +92,14 @@ def url_of(source: RedisSource) -> str:
 def _sentinel_url(pool: Any) -> str:
     if not pool.is_master:
         raise ConfigurationError(
-            "this client of redis-py is one of the replicas, which take no tasks: hand in what "
+            "this redis-py client connects to replicas, which cannot take tasks: pass what "
             "`Sentinel.master_for` returns"
         )
     settings = pool.connection_kwargs
     _check_readable(settings, "redis_connect_func")
     kind = pool.connection_class
     if kind not in _SENTINEL_TCP and kind not in _SENTINEL_TLS:
-        _refuse(f"connections of a class of their own, {kind.__name__}")
+        _refuse(f"a connection class of its own, {kind.__name__}")
     has_tls = kind in _SENTINEL_TLS
     hosts, logins, tls = [], set(), []
     for sentinel in pool.sentinel_manager.sentinels:
@@ -111,7 +111,7 @@ def _sentinel_url(pool: Any) -> str:
     if len(logins) != 1:
         _refuse("Sentinels with different logins")
     if any(one != (_tls(settings) if has_tls else None) for one in tls):
-        _refuse("Sentinels whose settings of TLS are not those of Redis")
+        _refuse("Sentinels whose TLS settings differ from those of Redis")
     username, password = logins.pop()
     parameters = {
         "master": pool.service_name,
@@ -170,7 +170,7 @@ def _tls(settings: Mapping[str, Any]) -> dict[str, str | None]:
 def _text(settings: Mapping[str, Any], name: str) -> str | None:
     value = settings.get(name)
     if value is not None and not isinstance(value, str):
-        _refuse(f"a {name} that is no text")
+        _refuse(f"a {name} that is not text")
     return value
 
 
@@ -181,4 +181,4 @@ def _check_readable(settings: Mapping[str, Any], *more: str) -> None:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise ConfigurationError(f"this client of redis-py has {what}: give the URL of Redis instead")
+    raise ConfigurationError(f"this redis-py client has {what}: give the URL of Redis instead")

@@ -1,4 +1,4 @@
-"""A connection for asyncio. Redis-py connects, sends and parses."""
+"""A connection for asyncio. redis-py connects, sends and parses."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import contextvars
 import math
 import os
 import time
-from functools import partial
+import weakref
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyasynq._redis.failures import failure_text, refusal_of
+from pyasynq._redis.failures import explain_refusal, failure_text
 from pyasynq._redis.redis_py import BROKEN, REPLIES, async_connection, pack_command, read_replies
 from pyasynq._redis.reply_errors import reply_error
-from pyasynq._redis.session import Received, Session, login_commands, login_refusal, no_time
+from pyasynq._redis.session import Received, Session, login_commands, login_refusal, no_time_left
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 _NO_CONTEXT: Final = contextvars.Context()
-"""Asyncio keeps a cancelled timer until its time, and with it what a handler has in its context."""
+"""An empty context for timers: asyncio keeps a cancelled timer, and its context, until the timer's time."""
 
 
 class Push(NamedTuple):
-    """What Redis said without being asked: its kind, such as `invalidate`, and what belongs to it."""
+    """An out-of-band RESP3 message: its kind, such as `invalidate`, and its data."""
 
     parts: list[Any]
 
@@ -43,7 +43,17 @@ async def _as_push(parts: list[Any]) -> Push:
 class AsyncConnection:
     """One connection to Redis for asyncio: for the loop that opened it, and one exchange at a time."""
 
-    __slots__ = ("__weakref__", "_connection", "_loop", "_pid", "_protocol", "session")
+    __slots__ = (
+        "__weakref__",
+        "_connection",
+        "_deadline",
+        "_loop",
+        "_pid",
+        "_protocol",
+        "_timer",
+        "_timer_at",
+        "session",
+    )
 
     def __init__(self, *, protocol: int = 2) -> None:
         self.session = Session()
@@ -51,6 +61,11 @@ class AsyncConnection:
         self._connection: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
+        self._deadline = math.inf
+        """End of the exchange in progress, in the loop's time; infinite if there is none."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        """When the timer fires, in the loop's time; infinite if none is set."""
 
     async def open(self, target: RedisTarget, seconds: float) -> OpenAnswer:
         """Connect, authenticate and select the database; return None, or why it failed."""
@@ -64,7 +79,7 @@ class AsyncConnection:
                 await connection.connect()
         except (*BROKEN, TimeoutError) as error:
             await _disconnect(connection)
-            return refusal_of(error, target, seconds)
+            return explain_refusal(error, target, seconds)
         except BaseException:
             await _disconnect(connection)
             raise
@@ -76,7 +91,7 @@ class AsyncConnection:
 
     def _take(self, connection: Any) -> None:
         if self._protocol == 3:
-            connection._parser.set_invalidation_push_handler(_as_push)  # noqa: SLF001 - there is no public way
+            connection._parser.set_invalidation_push_handler(_as_push)  # noqa: SLF001 - no public way
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
@@ -89,14 +104,14 @@ class AsyncConnection:
             return Received([], "the connection was closed by the server", sent=False)
         if seconds <= 0:
             await self.close()
-            return no_time()
+            return no_time_left()
         commands = list(commands)
         replies: list[Reply | ReplyError] = []
         loop = asyncio.get_running_loop()
-        # A connection that is late is of no use; `asyncio.timeout` would take three times the work of this.
-        reader = connection._reader  # noqa: SLF001 - as below; after a break redis-py knows it no more
-        cut = partial(_cut, reader, connection._writer)  # noqa: SLF001 - as below
-        timer = loop.call_later(seconds, cut, context=_NO_CONTEXT)
+        reader = connection._reader  # noqa: SLF001 - as below; redis-py drops it after a break
+        self._deadline = deadline = loop.time() + seconds
+        if self._timer_at > deadline:
+            self._set_timer(loop, deadline)
         try:
             await connection.send_packed_command(pack_command(commands), check_health=False)
             for _ in commands:
@@ -105,7 +120,7 @@ class AsyncConnection:
                 except REPLIES as error:
                     replies.append(reply_error(error))
         except BROKEN as error:
-            is_late = loop.time() >= timer.when()
+            is_late = loop.time() >= deadline
             cause = f"no reply within {seconds:.2g} s" if is_late else failure_text(error)
             if not replies and self._protocol == 2:
                 # A server that closes the connection before it has read everything says why.
@@ -116,9 +131,30 @@ class AsyncConnection:
         else:
             return Received(replies)
         finally:
-            timer.cancel()
+            self._deadline = math.inf
         await self.close()
         return Received(replies, cause)
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
+        """Set the timer that closes a late connection.
+
+        It outlives the exchange and serves later ones: a timer for each takes 3 % of a lone enqueue.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(at, _check_deadline, weakref.ref(self), context=_NO_CONTEXT)
+        self._timer_at = at
+
+    def check_deadline(self) -> None:
+        """Break a late connection; otherwise set the timer again if an exchange is in progress."""
+        self._timer, self._timer_at = None, math.inf
+        connection, loop = self._connection, asyncio.get_running_loop()
+        if connection is None or self._deadline == math.inf:
+            return
+        if loop.time() >= self._deadline:
+            _cut(connection._reader, connection._writer)  # noqa: SLF001 - as below
+        else:
+            self._set_timer(loop, self._deadline)
 
     async def send(self, commands: Iterable[tuple[Argument, ...]]) -> None:
         """Send commands whose replies another coroutine reads with `read`.
@@ -154,23 +190,26 @@ class AsyncConnection:
 
     async def close(self) -> None:
         """Close the connection if it is open."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer, self._timer_at = None, math.inf
         connection, self._connection = self._connection, None
         if connection is not None:
             await _disconnect(connection)
 
     def cut(self) -> None:
-        """Break the connection from whatever thread; who waits for a reply finds it broken."""
+        """Break the connection, from any thread; a pending read then fails."""
         connection, loop = self._connection, self._loop
         if connection is not None and loop is not None and self._pid == os.getpid():
             with contextlib.suppress(RuntimeError):  # the loop has been closed
                 loop.call_soon_threadsafe(_cut, connection._reader, connection._writer)  # noqa: SLF001 - as below
 
     def abandon(self) -> None:
-        """Let go of a connection from outside its event loop, or in a child process that inherited it."""
+        """Release a connection from outside its event loop, or in a child process that inherited it."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        # Nothing of it may be destroyed before it is closed: the destructors in there use the loop.
+        # Nothing in it may be destroyed before it is closed: its destructors use the loop.
         writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001 - there is no public way to it
         connection._writer = connection._reader = None  # noqa: SLF001
         forked = self._pid != os.getpid()
@@ -179,14 +218,20 @@ class AsyncConnection:
                 self._loop.call_soon_threadsafe(_abort, writer)
                 return
         if forked:
-            _kept.append(writer)
+            _undestroyed.append(writer)
         _close_without_loop(writer.transport)
 
 
+def _check_deadline(reference: weakref.ref[AsyncConnection]) -> None:
+    connection = reference()
+    if connection is not None:
+        connection.check_deadline()
+
+
 def _cut(reader: asyncio.StreamReader | None, writer: asyncio.StreamWriter | None) -> None:
-    if reader is not None and writer is not None:  # nobody has closed it before us
+    if reader is not None and writer is not None:  # it is not closed yet
         writer.transport.abort()
-        # The transport says so a turn of the loop later, when something may have been sent into the void.
+        # The transport reports it one loop iteration later; until then, data would be sent to a dead socket.
         reader.feed_eof()
 
 
@@ -195,7 +240,7 @@ def _abort(writer: asyncio.StreamWriter) -> None:
 
 
 def _is_over(connection: Any) -> bool:
-    reader: asyncio.StreamReader = connection._reader  # noqa: SLF001 - the public can_read costs a coroutine a round
+    reader: asyncio.StreamReader = connection._reader  # noqa: SLF001 - the public can_read costs a coroutine in each round
     return reader.at_eof() or reader.exception() is not None
 
 
@@ -204,19 +249,19 @@ async def _disconnect(connection: Any) -> None:
     with contextlib.suppress(*BROKEN, TimeoutError):
         await connection.disconnect(nowait=True)
     if writer is not None:
-        # TLS would say goodbye and wait for the answer, perhaps for longer than the event loop lives.
+        # TLS would send a close and wait for the answer, possibly longer than the event loop lives.
         _abort(writer)
 
 
-_kept: Final[list[object]] = []
-"""What a child process inherited and must not destroy."""
+_undestroyed: Final[list[object]] = []
+"""Writers that a forked child inherited and must not destroy; only ever appended to."""
 
 
 def _close_without_loop(transport: Any) -> None:
     """Close a transport's socket and nothing else.
 
-    Its loop is closed, or is the parent's: a forked child shares the parent's epoll, and a transport that is
-    closed properly, if only by the collector, would make the parent deaf.
+    Its loop is closed, or belongs to the parent process: a forked child shares the parent's epoll. Closing
+    the transport properly, even by the garbage collector, would stop the parent from receiving events.
     """
     raw = getattr(getattr(transport, "_ssl_protocol", None), "_transport", transport)
     sock = getattr(raw, "_sock", None)

@@ -1,6 +1,6 @@
-"""A connection for threads. Redis-py connects; what is sent and read after that is here.
+"""A connection for threads. redis-py connects; sending and reading happen here.
 
-Redis-py bounds each wait for bytes, but not the time that a server may take which sends one now and then.
+redis-py limits each wait for bytes, but not the total time of a server that sends one now and then.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import hiredis
 
-from pyasynq._redis.failures import drop_tracebacks, failure_text, refusal_of
+from pyasynq._redis.failures import drop_tracebacks, explain_refusal, failure_text
 from pyasynq._redis.redis_py import BROKEN, blocking_connection, pack_command, read_replies
 from pyasynq._redis.reply_errors import read_reply_error
-from pyasynq._redis.session import Received, Session, login_commands, login_refusal, no_time
+from pyasynq._redis.session import Received, Session, login_commands, login_refusal, no_time_left
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class BlockingConnection:
         "__weakref__",
         "_buffer",
         "_connection",
-        "_is_owed",
+        "_has_unread_replies",
         "_poll",
         "_reader",
         "_seconds",
@@ -53,8 +53,11 @@ class BlockingConnection:
         self._reader: Any = None
         self._poll: select.poll | None = None
         self._seconds = 0.0
-        self._is_owed = False
-        """Whether replies may still come, of an exchange that was interrupted before it could close."""
+        self._has_unread_replies = False
+        """Whether unread replies of an interrupted exchange may still arrive.
+
+        The connection is then unusable.
+        """
 
     def open(self, target: RedisTarget, seconds: float) -> OpenAnswer:
         """Connect, authenticate and select the database; return None, or why it failed."""
@@ -67,15 +70,15 @@ class BlockingConnection:
             connection.connect()
         except BROKEN as error:
             connection.disconnect()
-            refusal = refusal_of(error, target, seconds)
+            refusal = explain_refusal(error, target, seconds)
             drop_tracebacks(error)
             return refusal
         except BaseException:
             connection.disconnect()
             raise
-        self._is_owed = False
+        self._has_unread_replies = False
         self._connection = connection
-        if hasattr(select, "poll"):  # on Windows, and under eventlet, there is none
+        if hasattr(select, "poll"):  # on Windows, and under eventlet, it is missing
             self._poll = select.poll()
             self._poll.register(connection._sock, select.POLLIN)  # noqa: SLF001 - there is no public way to it
         self._seconds = 0.0
@@ -88,17 +91,17 @@ class BlockingConnection:
     def exchange(self, commands: Iterable[tuple[Argument, ...]], seconds: float) -> Received:
         """Send commands in one write and read a reply for each; a connection that breaks is closed."""
         deadline = time.monotonic() + seconds
-        if self._connection is None or self._is_owed or not self._is_fresh():
+        if self._connection is None or self._has_unread_replies or not self._is_fresh():
             self.close()
             return Received([], "the connection was closed by the server", sent=False)
         if seconds <= 0:
             self.close()
-            return no_time()
+            return no_time_left()
         commands = list(commands)
         replies: list[Reply | ReplyError] = []
         try:
             sock: socket.socket = self._connection._sock  # noqa: SLF001 - as above
-            self._is_owed = True
+            self._has_unread_replies = True
             self._wait_at_most(seconds, sock)
             try:
                 sock.sendall(pack_command(commands))
@@ -111,7 +114,7 @@ class BlockingConnection:
                     self._receive(sock, deadline)
                 else:
                     replies.append(reply)
-            self._is_owed = False
+            self._has_unread_replies = False
         except TimeoutError:
             cause = f"no reply within {seconds:.2g} s"
         except (*BROKEN, hiredis.ProtocolError) as error:
@@ -125,7 +128,7 @@ class BlockingConnection:
         return Received(replies, cause)
 
     def _read_rest(self, sock: socket.socket, most: int) -> list[Any]:
-        """Return the replies of a server that has closed the connection before it had read everything."""
+        """Return the replies of a server that closed the connection before it had read all commands."""
         data = bytearray()
         self._seconds = 0.0
         with contextlib.suppress(OSError):
@@ -145,15 +148,15 @@ class BlockingConnection:
         self._reader.feed(self._buffer, 0, size)
 
     def _wait_at_most(self, seconds: float, sock: socket.socket) -> None:
-        """Have the socket give up after this time; a tenth more or less is not worth a system call."""
+        """Set the socket's timeout, unless it is within 10 % already: that is not worth a system call."""
         if not 0.9 * self._seconds <= seconds <= 1.1 * self._seconds:
             sock.settimeout(seconds)
             self._seconds = seconds
 
     def _is_fresh(self) -> bool:
-        """Whether the connection is open, and nothing is left to read from it.
+        """Return whether the connection is open and has no unread data.
 
-        Over TLS a socket may have something to read that is not for us, so that this is found by reading.
+        A readable TLS socket may have no data for us (a session ticket, for instance), so only reading tells.
         """
         if self._poll is not None and not self._poll.poll(0):
             return not self._reader.has_data()
@@ -169,15 +172,15 @@ class BlockingConnection:
         return False
 
     def cut(self) -> None:
-        """Break the connection from whatever thread; who waits for a reply finds it broken."""
+        """Break the connection, from any thread; a pending read then fails."""
         sock = getattr(self._connection, "_sock", None)
         if sock is not None:
             with contextlib.suppress(OSError):  # it is broken or closed already
-                # Not the method of a TLS socket: that would have another thread read on without TLS.
+                # Not the method of the TLS socket: after that, another thread would read on without TLS.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the connection if it is open; in a forked child the parent's stays as it is."""
+        """Close the connection if it is open. In a forked child the parent's connection stays open."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()

@@ -1,10 +1,10 @@
-"""Drivers: they wait, so that plans need not. One for asyncio, one for threads.
+"""Drivers: they run plans and do the waiting, one for asyncio and one for threads.
 
     driver = AsyncDriver(parse_redis_url(url), client_name="pyasynq")
     result = await driver.run(plan)
     results = await driver.run_batch(plans)  # a result or an exception for each
 
-Both keep a few connections, one for each round that is under way. What is decided, is decided in `exchange`.
+Both keep a few connections, one for each round in progress. All decisions are made in `exchange`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.addresses import format_address
-from pyasynq._redis.cluster.slot_map import map_of, slot_of
-from pyasynq._redis.endpoint import Location
+from pyasynq._redis.cluster.slot_map import find_slot, get_cluster_map
+from pyasynq._redis.endpoint import RedisEndpoint
 from pyasynq._redis.exchange import advance
 from pyasynq._redis.guard import check
-from pyasynq._redis.loop_homes import LoopHomes
+from pyasynq._redis.loop_local import LoopLocal
 from pyasynq._redis.pool_async import async_pool
 from pyasynq._redis.pool_blocking import blocking_pool
 from pyasynq._redis.session import DriverState, log_warning
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from pyasynq._clock import Clock
     from pyasynq._redis.plan import Place, Plan
     from pyasynq._redis.url import RedisTarget
-    from pyasynq.events import ServerWarning
+    from pyasynq.events import RedisWarning
 
 _T = TypeVar("_T")
 
 
 class DriverBase:
-    """What the asyncio driver and the blocking one have in common; their arguments, above all."""
+    """The common part of the asyncio and blocking drivers: arguments and properties."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class DriverBase:
         client_name: str = "pyasynq",
         timeout: float = 5.0,
         clock: Clock = SYSTEM_CLOCK,
-        on_warning: Callable[[ServerWarning], object] = log_warning,
+        on_warning: Callable[[RedisWarning], object] = log_warning,
     ) -> None:
         self.target = target
-        self._location = Location(target)
+        self._endpoint = RedisEndpoint(target)
         self._state = DriverState(target.address, client_name, timeout, clock, on_warning)
         self._closed = False
 
@@ -61,40 +61,47 @@ class DriverBase:
 
     @property
     def places(self) -> list[Place]:
-        """A place on each server that has keys: all primaries of a cluster, as far as a call has met them."""
-        return [*map_of(self.target).slots_of_primaries()] if self.target.is_cluster else [None]
+        """A place on each server that has keys: one for each known primary of a cluster."""
+        return [*get_cluster_map(self.target).get_primary_slots()] if self.target.is_cluster else [None]
+
+    def name_place(self, place: Place) -> str:
+        """Return the address of the server at a place, as far as it is known."""
+        if place is None:
+            return self.target.address
+        node = get_cluster_map(self.target).owner(place)
+        return "" if node is None else format_address(node)
 
     @property
     def clock(self) -> Clock:
-        """What tells the present."""
+        """The clock that measures `last_disconnect`."""
         return self._state.clock
 
     @property
     def map_version(self) -> tuple[int, int]:
-        """Changes when other nodes may serve a slot; always the same on a single server."""
+        """A value that changes when the owner of a slot may have changed; constant on a single server."""
         if not self.target.is_cluster:
             return 0, 0
-        nodes = map_of(self.target)
+        nodes = get_cluster_map(self.target)
         return nodes.generation, nodes.redirections
 
-    def node_of(self, key: str) -> str:
+    def find_node(self, key: str) -> str:
         """Return the address of the node that serves a key; empty for a single server, or if not known."""
         if not self.target.is_cluster:
             return ""
-        node = map_of(self.target).owner(slot_of(key))
+        node = get_cluster_map(self.target).owner(find_slot(key))
         return "" if node is None else format_address(node)
 
     @property
     def last_disconnect(self) -> float | None:
-        """When a connection broke under a call, on the clock's monotonic scale; None for never."""
+        """Time at which a connection last broke during a call, on the clock's monotonic scale, or None."""
         return self._state.last_disconnect
 
-    def last_disconnect_of(self, node: str) -> float | None:
-        """Return the same for one node of a cluster, by its address; for all servers if that is empty."""
+    def get_last_disconnect(self, node: str) -> float | None:
+        """Return `last_disconnect` of one node of a cluster, by address; if that is empty, of all servers."""
         return self._state.disconnects.get(node) if node else self._state.last_disconnect
 
-    def warn_once(self, warning: ServerWarning) -> None:
-        """Report something about the server, unless a warning of this code has been given before."""
+    def warn_once(self, warning: RedisWarning) -> None:
+        """Report a warning about Redis, once for each code."""
         self._state.warn_once(warning.code, warning.message)
 
     def check_open(self) -> None:
@@ -103,39 +110,39 @@ class DriverBase:
             raise ClientClosedError(f"the connection to Redis at {self._state.address} has been closed")
 
 
-class _AsyncHome:
-    """The connections of a driver in one event loop, and the tasks that use them."""
+class _LoopConnections:
+    """A driver's connections in one event loop, and the tasks that use them."""
 
-    def __init__(self, target: RedisTarget, location: Location, state: DriverState) -> None:
-        self.connections = async_pool(target, location, state)
+    def __init__(self, target: RedisTarget, endpoint: RedisEndpoint, state: DriverState) -> None:
+        self.connections = async_pool(target, endpoint, state)
         self.running: set[asyncio.Task[Any]] = set()
 
     def abandon(self) -> None:
-        """Let go of the connections from outside of the event loop."""
+        """Release the connections from outside the event loop."""
         self.connections.abandon()
 
 
 class AsyncDriver(DriverBase):
     """Runs plans for asyncio.
 
-    It has connections of its own for each event loop that calls it, so threads with a loop each may share it.
+    It keeps separate connections for each event loop that calls it, so threads with a loop each may share it.
     After a fork it leaves the parent's sockets alone.
 
     Args:
         target: the server.
-        client_name: what `CLIENT LIST` shows.
-        timeout: seconds that one round of calls may take, with reconnecting and sending again.
-        clock: for `last_disconnect`; time-outs run in real time.
-        on_warning: told, once each, what the server refuses and we can do without; logs unless given.
+        client_name: the name in `CLIENT LIST`.
+        timeout: seconds for one round of calls, including reconnecting and resending.
+        clock: for `last_disconnect`; timeouts run in real time.
+        on_warning: called once for each optional command that the server refuses; logs by default.
     """
 
     stays_open = True
-    """Whether what a call has opened may stay open for the next one; that of a test leaves nothing behind."""
+    """Whether connections may stay open between calls; the test kit's driver closes them."""
 
     def __init__(self, target: RedisTarget, **settings: Any) -> None:
         super().__init__(target, **settings)
-        make = partial(_AsyncHome, self.target, self._location, self._state)
-        self._homes = LoopHomes(make, _AsyncHome.abandon)
+        make = partial(_LoopConnections, self.target, self._endpoint, self._state)
+        self._per_loop = LoopLocal(make, _LoopConnections.abandon)
 
     async def run(self, plan: Plan[_T]) -> _T:
         """Run one plan and return what it returns.
@@ -144,7 +151,7 @@ class AsyncDriver(DriverBase):
 
         Raises:
             ClientClosedError: after `close`.
-            PyasynqError: whatever the plan raises, errors of Redis among it.
+            PyasynqError: what the plan raises, including errors of Redis.
         """
         [result] = await self.run_batch([plan])
         if isinstance(result, Exception):
@@ -158,16 +165,16 @@ class AsyncDriver(DriverBase):
 
         Raises:
             ClientClosedError: after `close`.
-            ReplyLostError: when `close` had no more patience.
+            ReplyLostError: when `close` stopped waiting for it.
         """
         self.check_open()
         return await self.wait_for(self.start_task(self.run_unshielded(plans)))
 
     async def wait_for(self, work: asyncio.Task[_T]) -> _T:
-        """Wait for what `start_task` has started. Cancelled, it leaves that running.
+        """Wait for a task from `start_task`. A cancelled caller leaves it running.
 
         Raises:
-            ReplyLostError: when `close` had no more patience.
+            ReplyLostError: when `close` stopped waiting for it.
         """
         try:
             return await asyncio.shield(work)
@@ -178,8 +185,8 @@ class AsyncDriver(DriverBase):
             raise
 
     def start_task(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        """Start a task that `close` waits for, and that nobody else needs to keep."""
-        running = self._homes.here().running
+        """Start a task that `close` waits for; the driver keeps the reference to it."""
+        running = self._per_loop.here().running
         task = asyncio.get_running_loop().create_task(work)
         running.add(task)
         task.add_done_callback(running.discard)
@@ -191,62 +198,62 @@ class AsyncDriver(DriverBase):
         try:
             calls = next(rounds)
             while True:
-                # Connections that a test finds open must not be used either.
+                # Check every round: connections opened before a test began must not be used either.
                 check(self.target)
-                calls = rounds.send(await self._homes.here().connections.route(calls))
+                calls = rounds.send(await self._per_loop.here().connections.route(calls))
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
     async def close(self) -> None:
-        """Wait for what is under way, at most the time-out, then close the connections. Twice is harmless."""
+        """Wait for calls in progress, at most the timeout, then close the connections. Idempotent."""
         self._closed = True
-        for other in self._homes.others():
-            # It stays: what is under way there ends with these connections, and they close when it does.
+        for other in self._per_loop.others():
+            # Its loop runs elsewhere: its calls end with these connections, which close after them.
             other.abandon()
-        home = self._homes.own()
-        if home is not None:
-            if home.running:
-                _, late = await asyncio.wait(home.running, timeout=self.timeout)
+        own = self._per_loop.own()
+        if own is not None:
+            if own.running:
+                _, late = await asyncio.wait(own.running, timeout=self.timeout)
                 for task in late:
                     task.cancel()
-            await home.connections.close()
-        await self._location.let_go_async()
+            await own.connections.close()
+        await self._endpoint.release_async()
 
     def abandon(self) -> bool:
-        """Let go of the connections without waiting; return whether there were any. For destructors."""
-        homes = self._homes.all()
-        self._homes.forget()
-        was_used = any(home.connections.is_used for home in homes)
-        for home in homes:
-            home.abandon()
+        """Release the connections without waiting; return whether there were any. For destructors."""
+        all_connections = self._per_loop.all()
+        self._per_loop.forget()
+        was_used = any(own.connections.is_used for own in all_connections)
+        for own in all_connections:
+            own.abandon()
         return was_used
 
 
-class _BlockingHome:
-    """The process that a driver lives in now, and its connections there."""
+class _ProcessConnections:
+    """A blocking driver's connections, and the process that opened them."""
 
-    def __init__(self, target: RedisTarget, location: Location, state: DriverState) -> None:
+    def __init__(self, target: RedisTarget, endpoint: RedisEndpoint, state: DriverState) -> None:
         self.pid = os.getpid()
-        self.connections = blocking_pool(target, location, state)
+        self.connections = blocking_pool(target, endpoint, state)
 
 
 class BlockingDriver(DriverBase):
-    """Runs plans for threads; any number of them may use it at once.
+    """Runs plans for threads; any number of them may use it at the same time.
 
-    After a fork it connects anew in the child, and leaves the parent's sockets alone. The arguments are
+    After a fork it reconnects in the child, and leaves the parent's sockets alone. The arguments are
     those of `AsyncDriver`.
     """
 
     def __init__(self, target: RedisTarget, **settings: Any) -> None:
         super().__init__(target, **settings)
-        self._home = _BlockingHome(self.target, self._location, self._state)
+        self._own = _ProcessConnections(self.target, self._endpoint, self._state)
 
     def run(self, plan: Plan[_T]) -> _T:
         """Run one plan and return what it returns.
 
         Raises:
             ClientClosedError: after `close`.
-            PyasynqError: whatever the plan raises, errors of Redis among it.
+            PyasynqError: what the plan raises, including errors of Redis.
         """
         [result] = self.run_batch([plan])
         if isinstance(result, Exception):
@@ -265,9 +272,9 @@ class BlockingDriver(DriverBase):
             calls = next(rounds)
             while True:
                 check(self.target)
-                if self._home.pid != os.getpid():
-                    self._home = _BlockingHome(self.target, self._location, self._state)
-                calls = rounds.send(self._home.connections.route(calls))
+                if self._own.pid != os.getpid():
+                    self._own = _ProcessConnections(self.target, self._endpoint, self._state)
+                calls = rounds.send(self._own.connections.route(calls))
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
@@ -283,11 +290,11 @@ class BlockingDriver(DriverBase):
         )
 
     def close(self) -> None:
-        """Close the connections; one that is in use is closed when its round ends. Twice is harmless."""
+        """Close the connections; one that is in use is closed when its round ends. Idempotent."""
         self._closed = True
-        self._home.connections.close()
-        self._location.let_go()
+        self._own.connections.close()
+        self._endpoint.release()
 
     def abandon(self) -> bool:
-        """Let go of the idle connections; return whether there were any. For destructors."""
-        return self._home.connections.abandon()
+        """Release the idle connections; return whether there were any. For destructors."""
+        return self._own.connections.abandon()

@@ -1,10 +1,10 @@
-"""Writes that replicas are to have before their caller goes on.
+"""Durable writes: Redis' WAIT, so that replicas have a write before its caller goes on.
 
-WAIT counts the replicas that have what *this connection* wrote. So it follows on the connection that the
-write was answered on, behind a write of its own: a call that was sent again may have written nothing this
-time, and then there would be nothing to wait for. Where the connection breaks in between, nobody knows
-whether the server it leads to has the write; sending it again could run its task twice, so that is told
-instead. Under a test kit, whose server is alone, nobody waits.
+WAIT counts the replicas that have everything *this connection* wrote. So it is sent on the connection that
+answered the write, after a write of its own (the marker): a resent call may have written nothing this
+time, and WAIT would then have nothing to wait for. If the connection breaks in between, it is unknown
+whether the server it now leads to has the write. Resending could run the task twice, so the caller is told
+instead. Under a test kit, whose server has no replicas, WAIT is skipped.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _SHARE: Final = 0.75
-"""Of the time-out, for the replicas; the rest is for the way to the server and back."""
+"""Share of the timeout that is spent waiting for replicas; the rest is for the network."""
 _REPLICAS: Final = re.compile(rb"connected_slaves:(\d+)")
 
 
 class Confirmation(NamedTuple):
-    """How many replicas have a write, and if those are too few, why."""
+    """Number of replicas that have a write and, if there are too few, the reason."""
 
     replicas: int
     cause: str
@@ -47,9 +47,9 @@ class Confirmed(NamedTuple):
 
 
 def durably(plan: Plan[_T], *, marker: str, replicas: int) -> Plan[tuple[_T, Confirmation | None]]:
-    """Run a plan whose writes so many replicas are to have; return its result, and what is known of the last.
+    """Run a plan whose writes this many replicas must have; return its result and the last confirmation.
 
-    `marker` is the key that is written behind them, on the same node. None: the plan has written nothing.
+    `marker` is the key written after them, on the same node. None: the plan has written nothing.
     """
     confirmation: Confirmation | None = None
     try:
@@ -59,7 +59,7 @@ def durably(plan: Plan[_T], *, marker: str, replicas: int) -> Plan[tuple[_T, Con
                 call = DurableCall(call, marker, replicas)
             try:
                 reply = yield call
-            except Exception as error:  # noqa: BLE001 - it belongs to the plan
+            except Exception as error:  # noqa: BLE001 - the plan handles it
                 call = plan.throw(error)
                 continue
             if isinstance(reply, Confirmed):
@@ -87,11 +87,11 @@ def confirm(
     *,
     unsettled: type[Any] = Exception,
 ) -> Generator[Step, Any, list[Any]]:
-    """Perform the steps that send calls, then wait for the replicas of those writes that were answered.
+    """Perform the steps that send calls, then wait for the replicas of the answered writes.
 
-    `unsettled` is what stands in place of a reply where there was none; errors are always such.
+    `unsettled` is the class of outcomes that are not replies; exceptions always count as such.
     """
-    outcomes, has_moved = yield from _watched(steps)
+    outcomes, has_moved = yield from _track_reopening(steps)
     written = {
         position: call
         for position, call in enumerate(calls)
@@ -102,8 +102,8 @@ def confirm(
     if guard.is_on():
         confirmation = Confirmation(max(call.replicas for call in written.values()), "")
     elif has_moved and len(calls) > 1:
-        # Some of them may have been answered by the server before.
-        confirmation = Confirmation(0, "the connection broke, and leads to another server perhaps")
+        # The server before the break may have answered some of them.
+        confirmation = Confirmation(0, "the connection broke, and may lead to another server now")
     else:
         wanted = max(call.replicas for call in written.values())
         marker = next(iter(written.values())).marker
@@ -113,10 +113,10 @@ def confirm(
     return outcomes
 
 
-def _watched(
+def _track_reopening(
     steps: Generator[Step, Any, list[CallResult]],
 ) -> Generator[Step, Any, tuple[list[CallResult], bool]]:
-    """Pass steps on; return the outcomes, and whether a connection was opened after the first was used."""
+    """Pass steps on; return the outcomes, and whether the connection was reopened after its first use."""
     answer: Any = None
     has_sent = has_moved = False
     try:
@@ -144,7 +144,7 @@ def _wait(
     for name, reply in zip(("SET", "WAIT"), received.replies, strict=True):
         if isinstance(reply, ReplyError):
             return Confirmation(0, f"{name} was refused: {reply}")
-    found: int = received.replies[1]  # type: ignore[assignment] # errors have been told
+    found: int = received.replies[1]  # type: ignore[assignment] # errors are handled above
     if found >= wanted:
         return Confirmation(found, "")
     return Confirmation(found, (yield from _cause(seconds, session, state)))

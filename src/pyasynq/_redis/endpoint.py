@@ -1,7 +1,7 @@
-"""Where a target's server is right now.
+"""The current server of a target: an embedded server, the primary under Sentinel, or a cluster node.
 
-An embedded one has to be started before it has an address; that of a primary is known to its Sentinels; of a
-cluster, any node will do here.
+An embedded server has no address until it is started; Sentinels know the address of a primary; any node of
+a cluster will do here.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyasynq._embedded.errors import EmbeddedServerError
-from pyasynq._redis.cluster.slot_map import map_of
-from pyasynq._redis.sentinel.primary_watch import perform, perform_async, watch_of
+from pyasynq._redis.cluster.slot_map import get_cluster_map
+from pyasynq._redis.sentinel.primary_watch import get_watch, perform, perform_async
+from pyasynq._redis.session import Send
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.embedded import open_embedded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyasynq._redis.addresses import Address
     from pyasynq._redis.connection_async import AsyncConnection
     from pyasynq._redis.connection_blocking import BlockingConnection
     from pyasynq._redis.sentinel.primary_watch import PrimaryWatch
@@ -33,10 +35,10 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class Location:
-    """Opens connections to the server of a target, wherever that is at the moment. Thread-safe.
+class RedisEndpoint:
+    """Opens connections to a target's current server. Thread-safe.
 
-    It holds an embedded server, or watches over a primary, from the first connection to `let_go`.
+    From the first connection to `release` it holds the embedded server, or a watch over the primary.
     """
 
     def __init__(self, target: RedisTarget) -> None:
@@ -45,9 +47,35 @@ class Location:
         self._pid = os.getpid()
         self._server: EmbeddedServer | None = None
         self._watch: PrimaryWatch | None = None
+        self._replica: Address | None = None
+        """The replica that the last connection was opened to, which the next one prefers."""
 
     def open(self, connection: BlockingConnection, seconds: float) -> OpenAnswer:
         """Connect, authenticate and select the database; return None, or why it failed."""
+        if not self._target.reads_replica:
+            return self._open_first(connection, seconds)
+        # Most programs never read from a replica.
+        from pyasynq._redis.replica_search import EnterFirst, EnterReplica, seek_replica  # noqa: PLC0415
+
+        steps = seek_replica(self._target, seconds, self._replica)
+        answer: Any = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as stop:
+                self._replica, refusal = stop.value
+                return refusal  # type: ignore[no-any-return]
+            if isinstance(step, EnterFirst):
+                answer = self._open_first(connection, step.seconds)
+            elif isinstance(step, EnterReplica):
+                answer = connection.open(step.target, step.seconds)
+            elif isinstance(step, Send):
+                answer = connection.exchange(step.commands, step.seconds)
+            else:
+                connection.close()
+                answer = None
+
+    def _open_first(self, connection: BlockingConnection, seconds: float) -> OpenAnswer:
         if self._target.sentinels is not None:
             return perform(self._watching().enter(connection, seconds), connection)
         try:
@@ -57,16 +85,40 @@ class Location:
         return connection.open(target, seconds)
 
     async def open_async(self, connection: AsyncConnection, seconds: float) -> OpenAnswer:
-        """Do as `open`, and do not keep the event loop from its work while a server starts.
+        """Connect as `open` does, without blocking the event loop while an embedded server starts.
 
-        Of a cluster, the first node that answers is taken.
+        In a cluster, the first node that answers is used.
         """
         if self._target.is_cluster:
             return await self._open_node(connection, seconds)
+        if not self._target.reads_replica:
+            return await self._open_first_async(connection, seconds)
+        # Most programs never read from a replica.
+        from pyasynq._redis.replica_search import EnterFirst, EnterReplica, seek_replica  # noqa: PLC0415
+
+        steps = seek_replica(self._target, seconds, self._replica)
+        answer: Any = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as stop:
+                self._replica, refusal = stop.value
+                return refusal  # type: ignore[no-any-return]
+            if isinstance(step, EnterFirst):
+                answer = await self._open_first_async(connection, step.seconds)
+            elif isinstance(step, EnterReplica):
+                answer = await connection.open(step.target, step.seconds)
+            elif isinstance(step, Send):
+                answer = await connection.exchange(step.commands, step.seconds)
+            else:
+                await connection.close()
+                answer = None
+
+    async def _open_first_async(self, connection: AsyncConnection, seconds: float) -> OpenAnswer:
         if self._target.sentinels is not None:
             return await perform_async(self._watching().enter(connection, seconds), connection)
         try:
-            target = self._target if self._target.embedded is None else await _beside_the_loop(self._find)
+            target = self._target if self._target.embedded is None else await _run_in_thread(self._find)
         except EmbeddedServerError as error:
             return error
         return await connection.open(target, seconds)
@@ -74,9 +126,9 @@ class Location:
     async def _open_node(self, connection: AsyncConnection, seconds: float) -> OpenAnswer:
         deadline = time.monotonic() + seconds
         refusal: OpenAnswer = None
-        nodes = map_of(self._target)
+        nodes = get_cluster_map(self._target)
         for node in chain.from_iterable(nodes.looks(time.monotonic())):
-            # One that does not answer must not take the time of those that do.
+            # A silent node must not use up the time of the others.
             refusal = await connection.open(self._target.node(node), (deadline - time.monotonic()) / 2)
             if refusal is None:
                 return None
@@ -85,14 +137,14 @@ class Location:
         return refusal
 
     def _find(self) -> RedisTarget:
-        """Return a target with an address, and see to it that an embedded server runs."""
+        """Return a target with an address; start the embedded server if there is one."""
         if self._target.embedded is None:
             return self._target
         with self._guard():
             server = self._server
             if server is None:
                 server = open_embedded(self._target.embedded)
-                if self._server is not None:  # a signal handler came here meanwhile, and has started it
+                if self._server is not None:  # a signal handler has started it meanwhile
                     server.stop()
                     server = self._server
                 self._server = server
@@ -103,12 +155,12 @@ class Location:
     def _watching(self) -> PrimaryWatch:
         with self._guard():
             if self._watch is None or self._watch.pid != os.getpid():
-                self._watch = watch_of(self._target)
-            # Each time: what was let go may be in use again.
+                self._watch = get_watch(self._target)
+            # Join each time: a released endpoint may be in use again.
             self._watch.join(self)
             return self._watch
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release an embedded server; the last holder waits until it has written its data and ended."""
         with self._guard():
             server, self._server = self._server, None
@@ -118,28 +170,28 @@ class Location:
             if server is not None:
                 server.stop()
 
-    async def let_go_async(self) -> None:
-        """Do as `let_go`, and do not keep the event loop from its work while the server ends."""
+    async def release_async(self) -> None:
+        """Do as `release`, without blocking the event loop while the server ends."""
         if self._target.embedded is not None:
-            await _beside_the_loop(self.let_go)
+            await _run_in_thread(self.release)
         else:
-            self.let_go()
+            self.release()
 
     def _guard(self) -> threading.RLock:
         if self._pid != os.getpid():
-            # A thread that held the lock at the fork is not in the child, and would never give it back.
+            # A thread that held the lock at the fork does not exist in the child, and would never release it.
             self._lock, self._pid = threading.RLock(), os.getpid()
         return self._lock
 
 
-async def _beside_the_loop(call: Callable[[], _T]) -> _T:
-    # Not the loop's own executor: once it has been used, a loop that ends together with the interpreter
-    # needs a new thread to shut it down, and gets none.
+async def _run_in_thread(call: Callable[[], _T]) -> _T:
+    # Not the loop's default executor: once used, it needs a new thread to shut down, and an interpreter that
+    # is ending starts none.
     executor = ThreadPoolExecutor(1, thread_name_prefix="pyasynq embedded server")
     try:
         doing = asyncio.get_running_loop().run_in_executor(executor, call)
     except RuntimeError:
-        # The interpreter is ending and starts no threads; nobody is left whom this could hold up.
+        # The interpreter is ending and starts no threads; nothing else is left to block.
         return call()
     finally:
         executor.shutdown(wait=False)

@@ -1,12 +1,12 @@
-"""What goes to Redis, what each reply means, and what is sent again: all of it without waiting.
+"""One round with one Redis server, sans I/O: commands, meaning of replies, and resending.
 
 `advance` turns plans into rounds of calls. `exchange` is one round with one server: a generator of
 steps (`Open`, `Send`, `Pause`, `Close`) that a driver performs on a connection and answers. So the
 asyncio driver, the blocking driver and tests without Redis share every decision.
 
-What a driver promises: a call whose reply says that it did not run (a missing script, a server that is
-loading or read-only) is sent again until the time-out; a call whose reply was lost is sent again as its
-`Replay` allows; every other error belongs to its own plan alone.
+A driver promises: a call whose reply says that it did not run (a missing script, a server that is
+loading or read-only) is resent until the timeout. A call whose reply was lost is resent as its `Replay`
+allows. Every other error belongs to its own plan alone.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SHORTEST_STEP: Final = 0.001
 
 
 class Unsettled:
-    """Stands in the list of outcomes for a call that has none yet."""
+    """The outcome of a call that has none yet."""
 
 
 UNSETTLED: Final = Unsettled()
@@ -78,23 +78,23 @@ def advance(plans: Sequence[Plan[_T]]) -> Generator[list[Call], list[CallResult]
 def exchange(
     calls: Sequence[PlainCall], session: Session, state: DriverState
 ) -> Generator[Step, Any, list[CallResult]]:
-    """Send calls to one server until each has an outcome or the time-out has passed."""
+    """Send calls to one server until each has an outcome or the timeout has passed."""
     started = state.monotonic()
     if not session.is_open or started - session.last_used >= _IDLE_CHECK:
         unsettled = Round(calls, session, state, started)
     else:
-        # Nearly every round is this: nothing to open, nothing refused, nothing lost.
-        received: Received = yield Send([command_of(call, session) for call in calls], state.timeout)
+        # Fast path, taken by nearly every round: the session is open, and no call is refused or lost.
+        received: Received = yield Send([build_command(call, session) for call in calls], state.timeout)
         if received.broken is None and not any(isinstance(reply, ReplyError) for reply in received.replies):
             session.last_used = started
             return received.replies
         unsettled = Round(calls, session, state, started)
         unsettled.settle(received)
-    yield from unsettled.go_on()
+    yield from unsettled.run()
     return unsettled.outcomes
 
 
-def command_of(
+def build_command(
     call: PlainCall, session: Session, *, replayed: bool = False, by_text: bool = False
 ) -> tuple[Argument, ...]:
     """Return the Redis command of a call, in the script form that the session's server understands."""
@@ -108,7 +108,7 @@ def command_of(
 
 
 class Round:
-    """The calls of one round that are not settled yet, and what has happened to them."""
+    """The unsettled calls of one round, and their history: resends, missing scripts, breaks."""
 
     def __init__(
         self, calls: Sequence[PlainCall], session: Session, state: DriverState, started: float
@@ -128,8 +128,8 @@ class Round:
         self._tried = False
         self._cause = "the time-out passed"
 
-    def go_on(self) -> Generator[Step, Any, None]:
-        """Send what is unsettled, again and again, until nothing is or the deadline has passed."""
+    def run(self) -> Generator[Step, Any, None]:
+        """Send the unsettled calls until none is left or the deadline has passed."""
         while self._waiting:
             if self._must_pause:
                 yield from self._pause()
@@ -149,7 +149,7 @@ class Round:
         return received
 
     def settle(self, received: Received) -> None:
-        """Take what came back for the waiting calls, in their order."""
+        """Record the replies of the waiting calls, in their order."""
         still_waiting = []
         for position, reply in zip(self._waiting, received.replies, strict=False):
             outcome = self._judge(position, reply) if isinstance(reply, ReplyError) else reply
@@ -163,7 +163,7 @@ class Round:
         self._session.last_used = self._state.monotonic()
 
     def _judge(self, position: int, reply: ReplyError) -> CallResult:
-        """Return what an error reply means for its call, which may be that it is to be sent again."""
+        """Return the outcome that an error reply means; `UNSETTLED` if the call is to be resent."""
         if self._will_take_it_later(position, reply):
             return UNSETTLED
         return translate(reply, self._subject(position, reply), self._state.address)
@@ -174,7 +174,7 @@ class Round:
             times = self._scripts_missing[position] = self._scripts_missing.get(position, 0) + 1
             if times == 1:
                 self._scripts_to_load.add(call.script.form(self._session.script_flags).text)
-            return times <= 2  # loaded the first time, sent with its text the second
+            return times <= 2  # SCRIPT LOAD the first time, EVAL the second
         if self._session.script_flags and cannot_read_flags(reply):
             self._session.script_flags = False
             return True
@@ -183,7 +183,7 @@ class Round:
         self._cause = str(reply)
         self._must_pause = True
         if reply.code == "READONLY":
-            # A demoted primary: the name may lead to the new one by now, this connection never will.
+            # A demoted primary: the host name may lead to the new one by now, this connection never will.
             self._session.is_open = False
         return True
 
@@ -205,15 +205,15 @@ class Round:
     def _note_break(self, received: Received) -> None:
         self._cause = received.broken or ""
         self._session.is_open = False
-        # The first time the server may just have been restarted; it does not help to ask faster than that.
+        # After the first break the server may just have restarted; from the second on, pause before retrying.
         self._must_pause |= self._breaks > 0
         self._breaks += 1
 
     def _make_ready(self) -> Generator[Step, Any, bool]:
-        """Return whether the session is open and, after a long rest, still alive."""
+        """Return whether the session is open and, after a long idle time, still alive."""
         session = self._session
         if session.is_open and self._state.monotonic() - session.last_used >= _IDLE_CHECK:
-            # Half the time: if the connection turns out to be dead, the rest must do for a new one.
+            # Half the time: if the connection is dead, the other half must be enough for a new one.
             pinged: Received = yield Send([("PING",)], self._seconds_for_a_step() / 2)
             session.last_used = self._state.monotonic()
             session.is_open = pinged.broken is None
@@ -228,7 +228,7 @@ class Round:
             return True
         yield Close()
         if not (self._is_over() and self._tried):
-            # A try that the deadline cut short says less than the one before it.
+            # An attempt cut short by the deadline says less than the one before it.
             self._cause = str(opened)
         self._tried = self._must_pause = True
         if isinstance(opened, ReplyError) and opened.code not in WAITED_OUT:
@@ -253,7 +253,7 @@ class Round:
 
     def _command(self, position: int) -> tuple[Argument, ...]:
         times = self._scripts_missing.get(position, 0)
-        return command_of(
+        return build_command(
             self._calls[position],
             self._session,
             replayed=position in self._replayed,
@@ -275,19 +275,19 @@ class Round:
         yield Pause(min(seconds, self._seconds_for_a_step()))
 
     def _is_over(self) -> bool:
-        # No step is shorter; and a timer may go off a little before its time, so a step that the deadline cut
-        # short may end just before it.
+        # No step is shorter than this. A timer may fire slightly early, so a step that the deadline cut short
+        # may end just before it.
         return self._state.monotonic() > self._deadline - _SHORTEST_STEP
 
     def _seconds_for_a_step(self) -> float:
-        # A socket takes zero for "do not wait at all" and refuses less than that.
+        # A socket takes zero as "do not block" and refuses negative timeouts.
         return max(self._deadline - self._state.monotonic(), _SHORTEST_STEP)
 
     def _seconds_to_open(self) -> float:
         return self._seconds_for_a_step()
 
     def _give_up(self, reason: PyasynqError | None = None) -> None:
-        """End what waits: with the reason, if it is certain that it did not run."""
+        """End the waiting calls: with the reason, unless they may have run."""
         address = self._state.address
         for position in self._waiting:
             if position in self._replayed:

@@ -1,4 +1,4 @@
-"""What the Redis or Valkey at the other end is, whether it answers, and what workers are warned of."""
+"""Facts about the Redis or Valkey server (version, eviction policy, clock), and the warnings they cause."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import CommandCall, Place, Plan, Replay
 from pyasynq.errors import RedisPermissionError, RedisReplyError, RedisVersionError
-from pyasynq.events import ServerWarning
+from pyasynq.events import RedisWarning
 
 if TYPE_CHECKING:
     from pyasynq._clock import Clock
@@ -18,14 +18,14 @@ _OLDEST: Final = (6, 2)
 _VERSION_UNTOLD: Final = "7.0"
 
 
-class ServerFacts(NamedTuple):
-    """What a server says of itself.
+class RedisFacts(NamedTuple):
+    """Name, version, eviction policy, uptime and clock of a Redis server, from INFO and TIME.
 
     Attributes:
         name: `"redis"` or `"valkey"`.
-        version: such as `(7, 0, 15)`; for Valkey its own, not the Redis version it is compatible with.
-        maxmemory_policy: what it does when it is full; empty if it does not say.
-        uptime_seconds: since its last start; 0 if it does not say.
+        version: such as `(7, 0, 15)`; Valkey's own version, not that of the Redis it is compatible with.
+        maxmemory_policy: its eviction policy; empty if unknown.
+        uptime_seconds: seconds since its last start; 0 if unknown.
         redis_now: its clock.
     """
 
@@ -36,11 +36,11 @@ class ServerFacts(NamedTuple):
     redis_now: Instant
 
 
-def server_facts(at: Place = None) -> Plan[ServerFacts]:
-    """Ask a server what it is, with INFO and TIME, which managed services allow.
+def read_redis_facts(at: Place = None) -> Plan[RedisFacts]:
+    """Read the facts of a server with INFO and TIME, which managed services allow.
 
-    INFO is one of Redis' dangerous commands, so users of strict access lists may lack it, and some proxies do
-    not know it: the server is then taken for a Redis 7 that says no more. The driver has warned about that.
+    INFO is one of Redis' dangerous commands: users with strict ACLs may lack it, and some proxies do not
+    know it. The server is then treated as a Redis 7 of unknown policy; the driver has warned about that.
     """
     try:
         info = _parse_info((yield CommandCall(("INFO",), at, Replay.SAFE)))
@@ -48,7 +48,7 @@ def server_facts(at: Place = None) -> Plan[ServerFacts]:
         info = {"redis_version": _VERSION_UNTOLD}
     seconds, microseconds = yield CommandCall(("TIME",), at, Replay.SAFE)
     valkey = info.get("valkey_version")
-    return ServerFacts(
+    return RedisFacts(
         name="valkey" if valkey else "redis",
         version=_version(valkey or info.get("redis_version", "")),
         maxmemory_policy=info.get("maxmemory_policy", ""),
@@ -57,43 +57,43 @@ def server_facts(at: Place = None) -> Plan[ServerFacts]:
     )
 
 
-def require_supported(facts: ServerFacts) -> None:
+def require_supported(facts: RedisFacts) -> None:
     """Raise `RedisVersionError` for a server that is older than Redis 6.2."""
     if facts.version < _OLDEST:
         raise RedisVersionError(".".join(map(str, facts.version)) or "of an unknown version")
 
 
-def check_eviction(facts: ServerFacts, events: Events) -> bool:
-    """Warn about a Redis that evicts; return whether it does."""
+def check_eviction(facts: RedisFacts, events: Events) -> bool:
+    """Warn if Redis evicts keys; return whether it does."""
     policy = facts.maxmemory_policy
     if not policy or policy == "noeviction":
         return False
     events.emit(
-        ServerWarning(
+        RedisWarning(
             "eviction",
-            f"Redis evicts keys when it is full (maxmemory-policy is {policy}), and tasks with them: "
+            f"Redis evicts keys, tasks included, when it is full (maxmemory-policy is {policy}): "
             "set maxmemory-policy to noeviction",
         ),
     )
     return True
 
 
-def check_clock(facts: ServerFacts, clock: Clock, max_skew: float, events: Events) -> None:
-    """Warn about a clock of this host that is more than `max_skew` seconds off that of Redis."""
+def check_clock(facts: RedisFacts, clock: Clock, max_skew: float, events: Events) -> None:
+    """Warn if this host's clock differs from that of Redis by more than `max_skew` seconds."""
     skew = clock.now().timestamp - facts.redis_now.timestamp
     if abs(skew) > max_skew:
         direction = "ahead of" if skew > 0 else "behind"
         events.emit(
-            ServerWarning(
+            RedisWarning(
                 "clock-skew",
-                f"the clock of this host is {abs(skew):.1f} s {direction} that of Redis: tasks that are "
-                "enqueued here for a later time will be run at a wrong one; synchronise the clocks",
+                f"the clock of this host is {abs(skew):.1f} s {direction} that of Redis: tasks "
+                "scheduled from here will run at the wrong time; synchronise the clocks",
             ),
         )
 
 
 def check_health() -> Plan[None]:
-    """Send PING: Redis answers, and accepts our login."""
+    """Send PING: check that Redis answers and accepts our login."""
     yield CommandCall(("PING",), None, Replay.SAFE)
 
 
@@ -107,5 +107,5 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _whole_number(text: str) -> int:
-    """Return a number of at most 18 digits, and 0 for everything else: a proxy may answer anything."""
+    """Return a number of at most 18 digits, and 0 for anything else: a proxy may answer anything."""
     return int(text) if re.fullmatch("[0-9]{1,18}", text) else 0

@@ -1,4 +1,4 @@
-"""Why a connection could not be made or broke: in words, with what to do about it."""
+"""Connection failures in plain words: the cause, and the remedy."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _REMEDIES: Final = {
     errno.ECONNREFUSED: "nothing listens there; start Redis, or correct the address",
     errno.ENOENT: "there is no such socket; start Redis, or correct the path",
-    errno.EACCES: "this user may not use the socket; mend its permissions (unixsocketperm in redis.conf)",
-    errno.EHOSTUNREACH: "there is no way to this host; correct the address, or mend the network",
-    errno.ENETUNREACH: "there is no way to this network; correct the address, or mend the network",
+    errno.EACCES: "this user may not use the socket; correct its permissions (unixsocketperm in redis.conf)",
+    errno.EHOSTUNREACH: "there is no route to this host; correct the address, or repair the network",
+    errno.ENETUNREACH: "there is no route to this network; correct the address, or repair the network",
 }
 _WORDS: Final = {
     errno.ECONNRESET: "the server reset the connection",
@@ -37,20 +37,20 @@ _ALERTS_ABOUT_US: Final = ("CERTIFICATE", "HANDSHAKE_FAILURE", "UNKNOWN_CA", "AC
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 
 
-def refusal_of(error: BaseException, target: RedisTarget, seconds: float) -> RedisTLSError | str:
+def explain_refusal(error: BaseException, target: RedisTarget, seconds: float) -> RedisTLSError | str:
     """Return why no connection could be made."""
     if isinstance(error, (RedisTimeoutError, TimeoutError)):
         silent = f"no connection within {seconds:.2g} s"
         if target.tls is not None:
             return f"{silent}; is it a Redis with TLS? Without TLS its URL begins with redis://"
-        return f"{silent}; correct the address, or see whether a firewall swallows what is sent to it"
+        return f"{silent}; correct the address, or check whether a firewall drops the packets"
     if fault := tls_fault(error):
         return RedisTLSError(target.address, fault)
-    return _remedy(error) or unlike_redis(failure_text(error))
+    return _remedy(error) or explain_protocol_failure(failure_text(error))
 
 
-def unlike_redis(cause: str) -> str:
-    """Return a cause that came to light after the connection was made and before the server had greeted."""
+def explain_protocol_failure(cause: str) -> str:
+    """Explain a failure between the TCP connection and the server's first reply: it may not be Redis."""
     return f"{cause}; is it a Redis? It may want TLS (rediss://) and a certificate of ours (ssl_certfile=)"
 
 
@@ -59,16 +59,16 @@ def failure_text(error: BaseException) -> str:
     if remedy := _remedy(error):
         return remedy
     for one in _chain(error):
-        if isinstance(one, OSError) and (words := _WORDS.get(_number_of(one))):
+        if isinstance(one, OSError) and (words := _WORDS.get(_get_errno(one))):
             return words
     return str(error) or type(error).__name__
 
 
 def drop_tracebacks(error: BaseException) -> None:
-    """Have an error and those behind it hold no frames, once it is known what they say.
+    """Remove the tracebacks of an error and its causes, once their texts have been read.
 
-    A frame that keeps the error which was raised in it, in a variable or a list, is held by it in turn: only
-    the collector would free both, and a connection with them.
+    A traceback refers to frames, and a frame that stores the error refers back to it. Only the garbage
+    collector frees such a cycle, and the connection inside it.
     """
     for one in _chain(error):
         one.__traceback__ = None
@@ -79,16 +79,16 @@ def _remedy(error: BaseException) -> str | None:
         if isinstance(one, ssl.SSLError) and (alert := _alert(one)):
             return alert
         if isinstance(one, socket.gaierror):
-            return f"its name is not known ({one.strerror}); correct it, or mend the name service"
+            return f"its name is not known ({one.strerror}); correct it, or repair the name service"
         if isinstance(one, (InvalidResponse, hiredis.ProtocolError)):
-            return f"what answers is no Redis ({one}); correct the address"
-        if isinstance(one, OSError) and (remedy := _REMEDIES.get(_number_of(one))):
+            return f"the server there is not Redis ({one}); correct the address"
+        if isinstance(one, OSError) and (remedy := _REMEDIES.get(_get_errno(one))):
             return remedy
     return None
 
 
 def tls_fault(error: BaseException) -> str | None:
-    """Return what is wrong about TLS so that trying again is of no use; None when it is something else."""
+    """Return the TLS fault that retrying cannot cure; None if it is something else."""
     for one in _chain(error):
         if isinstance(one, ssl.SSLCertVerificationError):
             return _certificate_fault(one)
@@ -103,7 +103,7 @@ def _certificate_fault(error: ssl.SSLCertVerificationError) -> str:
     said = error.verify_message
     if error.verify_code in _NAME_CODES:
         return (
-            f"its certificate is for another name ({said}): connect by a name that stands in it, or give "
+            f"its certificate is for another name ({said}): connect by a name that is in it, or give "
             "such a name as ssl_server_hostname= in the URL"
         )
     if error.verify_code in _TIME_CODES:
@@ -115,7 +115,7 @@ def _certificate_fault(error: ssl.SSLCertVerificationError) -> str:
 
 
 def _alert(error: ssl.SSLError) -> str | None:
-    """Return what the server says is wrong with our certificate, or with its absence."""
+    """Return the server's TLS alert about our certificate or its absence."""
     reason = _reason(error)
     if "ALERT" in reason and any(word in reason for word in _ALERTS_ABOUT_US):
         return (
@@ -136,9 +136,9 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _number_of(error: OSError) -> int:
+def _get_errno(error: OSError) -> int:
     if error.errno is not None:
         return error.errno
-    # asyncio tried several addresses of the host, and tells of all in one text.
+    # asyncio tried several addresses of the host, and reports all of them in one text.
     numbers = set(_ERRNO.findall(str(error)))
     return int(numbers.pop()) if len(numbers) == 1 else 0

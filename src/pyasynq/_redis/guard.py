@@ -1,4 +1,4 @@
-"""Keeps a process to certain servers while it is under test, so that no test speaks to a real one."""
+"""A guard that limits a process under test to given servers, so that no test reaches a real one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def only(addresses: Collection[str]) -> Iterator[None]:
 
 
 def is_on() -> bool:
-    """Whether a test kit is in use, whose server is alone."""
+    """Return whether a test kit is in use; its server has no replicas."""
     return bool(_guards)
 
 

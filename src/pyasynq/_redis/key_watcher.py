@@ -1,9 +1,9 @@
-"""Wake-up: Redis tells who waits that a key has changed, whoever changed it, so nobody need poll.
+"""Wake-ups for changed keys: client-side caching (`CLIENT TRACKING`) instead of polling.
 
-One RESP3 connection with `CLIENT TRACKING` serves all keys of a server; in a cluster each node that has some
-of them gets one. A key is armed by reading it; the next change of it is pushed once, and arms nothing
-further. Nothing is written to Redis. Pushes can get lost with the connection, or with a slot that moves while
-its keys are empty. So this makes waiting short, and a slow poll alongside makes it certain.
+One RESP3 connection serves all keys of a server; in a cluster there is one for each node that has some
+of them. Reading a key arms it; its next change is pushed once and disarms it. Nothing is written to Redis.
+Pushes can get lost with the connection, or with a slot that moves while its keys are empty. So wake-ups make
+waits short, and a slow poll alongside guarantees that they end.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._backoff import jittered_pause
-from pyasynq._redis.cluster.slot_map import map_of, slot_of
+from pyasynq._redis.cluster.slot_map import find_slot, get_cluster_map
 from pyasynq._redis.connection_async import AsyncConnection, Push
-from pyasynq._redis.endpoint import Location
+from pyasynq._redis.endpoint import RedisEndpoint
 from pyasynq._redis.pool_async import learn_map
 from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError
 from pyasynq._redis.session import log_warning
 from pyasynq.errors import ForeignRedisError
-from pyasynq.events import ServerWarning
+from pyasynq.events import RedisWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.url import RedisTarget
 
 _NODE_SECONDS: Final = 0.25
-"""How long `arm` waits for a node of a cluster, so that the keys of others need not wait for a silent one."""
+"""Seconds that `arm` waits for one cluster node, so that a silent node does not delay the keys of others."""
 _SHORTEST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
 _NOT_YET: Final = frozenset({"NOAUTH", "WRONGPASS", *WAITED_OUT})
@@ -41,18 +41,18 @@ _NOT_YET: Final = frozenset({"NOAUTH", "WRONGPASS", *WAITED_OUT})
 class ServerWatcher:
     """Watches keys of one server for one event loop.
 
-    It connects with the first `arm` and again, with growing jittered pauses, whenever the connection breaks.
-    After each connection `on_loss` is called for every key that was ever armed and not forgotten, since
-    changes may have been missed.
+    It connects at the first `arm`, and reconnects with growing jittered pauses whenever the connection
+    breaks. After each connection `on_loss` is called for every key that was ever armed and not forgotten,
+    since changes may have been missed.
 
     Args:
         target: the server.
-        on_change: called in the event loop with the name of a key that has changed; it must not raise.
-        on_loss: called with the name of a key that may have changed, and is not armed any more.
-        client_name: what `CLIENT LIST` shows.
+        on_change: called in the event loop with the name of a changed key; it must not raise.
+        on_loss: called with the name of a key that may have changed and is not armed any more.
+        client_name: the name in `CLIENT LIST`.
         timeout: seconds that the server may take to connect or to confirm an `arm`.
-        on_refusal: told why the server cannot do this; then `supported` is False.
-        on_elsewhere: told what the server says of a key that another node serves.
+        on_refusal: called with the server's refusal of RESP3 or tracking; nothing is watched after that.
+        on_elsewhere: called with a MOVED reply, for a key that another node serves.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ServerWatcher:
         on_refusal: Callable[[ReplyError], object],
         on_elsewhere: Callable[[ReplyError], object],
     ) -> None:
-        self._location = Location(target)
+        self._endpoint = RedisEndpoint(target)
         self._on_change = on_change
         self._on_loss = on_loss
         self._client_name = client_name
@@ -80,7 +80,7 @@ class ServerWatcher:
         self._unconfirmed: set[str] = set()
         self._expected: deque[asyncio.Future[bool | None]] = deque()
         self._existing: set[str] = set()
-        """The keys that were there when they were armed."""
+        """The keys that existed when they were armed."""
         self._supported = True
 
     async def arm(self, *keys: str) -> bool:
@@ -102,7 +102,7 @@ class ServerWatcher:
         except TimeoutError:
             await connection.close()
         except ConnectionError:
-            pass  # the reader meets the same and connects anew
+            pass  # the reader gets the same error and reconnects
         return False
 
     def exists(self, key: str) -> bool:
@@ -123,14 +123,14 @@ class ServerWatcher:
         if runner is not None:
             runner.cancel()
             await asyncio.wait([runner])
-        await self._location.let_go_async()
+        await self._endpoint.release_async()
 
     async def _read_tracked(self, connection: AsyncConnection, keys: list[str]) -> bool:
         replies: list[asyncio.Future[bool | None]] = [
             asyncio.get_running_loop().create_future() for _ in keys
         ]
         self._expected.extend(replies)
-        # Before the reply: an invalidation may come with it, and has the last word.
+        # Before the reply: an invalidation may come with it, and takes precedence.
         self._armed.update(keys)
         self._unconfirmed.update(keys)
         try:
@@ -165,7 +165,7 @@ class ServerWatcher:
             failures += 1
 
     async def _connect(self, connection: AsyncConnection) -> bool:
-        refusal = await self._location.open_async(connection, self._timeout)
+        refusal = await self._endpoint.open_async(connection, self._timeout)
         if refusal is None:
             named: list[tuple[str, ...]] = [("CLIENT", "SETNAME", self._client_name)]
             received = await connection.exchange([*named, ("CLIENT", "TRACKING", "ON")], self._timeout)
@@ -216,20 +216,20 @@ class ServerWatcher:
 
 
 class Watcher:
-    """Watches keys for one event loop, on whichever servers have them.
+    """Watches keys for one event loop, on the servers that have them.
 
-    It connects with the first `arm` and again whenever a connection breaks. After each connection `on_loss`
-    is called for every key of that server that was ever armed and not forgotten.
+    It connects at the first `arm` and reconnects whenever a connection breaks. After each connection
+    `on_loss` is called for every key of that server that was ever armed and not forgotten.
 
     Args:
         target: the server or cluster.
-        on_change: called in the event loop with the name of a key that has changed; it must not raise.
-        on_loss: called with the name of a key that may have changed, and is not armed any more; `on_change`
-            unless given.
-        client_name: what `CLIENT LIST` shows.
+        on_change: called in the event loop with the name of a changed key; it must not raise.
+        on_loss: called with the name of a key that may have changed and is not armed any more; `on_change`
+            by default.
+        client_name: the name in `CLIENT LIST`.
         timeout: seconds that a server may take to connect or to confirm an `arm`.
-        instead: what is done where a server cannot do this, for the warning.
-        on_warning: told once if a server cannot do this; then `supported` is False.
+        instead: the fallback where a server does not support this, for the warning.
+        on_warning: called once if a server does not support this; then `supported` is False.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class Watcher:
         client_name: str = "pyasynq-watcher",
         timeout: float = 5.0,
         instead: str = "empty queues are polled",
-        on_warning: Callable[[ServerWarning], object] = log_warning,
+        on_warning: Callable[[RedisWarning], object] = log_warning,
     ) -> None:
         self._target = target
         self._on_change = on_change
@@ -250,7 +250,7 @@ class Watcher:
         self._timeout = timeout
         self._instead = instead
         self._on_warning = on_warning
-        self._nodes = map_of(target) if target.is_cluster else None
+        self._nodes = get_cluster_map(target) if target.is_cluster else None
         self._servers: dict[Address | None, ServerWatcher] = {}
         self._places: dict[str, Address | None] = {}
         self._arming: set[asyncio.Task[bool]] = set()
@@ -268,9 +268,9 @@ class Watcher:
         was empty does not say so: the key is armed at another one once the map of the cluster names that.
 
         Returns:
-            True if Redis watches all keys now: what is seen after that is not missed. False if it is not
-            connected; `on_loss` is called when it is, unless this is not `supported`. False, too, if a node
-            of a cluster is slow to confirm; a later call then says whether it has.
+            True if Redis watches all keys now: no later change is missed. False if it is not connected;
+                `on_loss` is called once it is, if this is `supported`. False also if a cluster node is slow
+                to confirm; a later call then returns whether it has.
         """
         if not self._supported:
             return False
@@ -282,16 +282,19 @@ class Watcher:
         known = nodes.redirections
         if await self._arm_on_nodes(nodes, keys):
             return True
-        # A node has said who serves a key that it serves no more.
+        # A node has named the new owner of a key's slot.
         return nodes.redirections != known and await self._arm_on_nodes(nodes, keys)
 
     def exists(self, key: str) -> bool:
-        """Return whether a key was there when `arm` confirmed it; it still is unless `on_change` says so."""
+        """Return whether a key existed when `arm` confirmed it.
+
+        It still does unless `on_change` was called.
+        """
         server = self._servers.get(self._places.get(key))
         return server is not None and server.exists(key)
 
     def forget(self, *keys: str) -> None:
-        """Report no more changes of these keys; Redis is not asked to stop, and its next push is dropped."""
+        """Report no more changes of these keys. Redis is not asked to stop; its next push is dropped."""
         for server in self._servers.values():
             server.forget(*keys)
         for key in keys:
@@ -308,7 +311,7 @@ class Watcher:
     async def _arm_on_nodes(self, nodes: ClusterMap, keys: Sequence[str]) -> bool:
         by_node: dict[Address, list[str]] = {}
         for key in keys:
-            node = nodes.owner(slot_of(key))
+            node = nodes.owner(find_slot(key))
             self._move(key, node)
             if node is not None:
                 by_node.setdefault(node, []).append(key)
@@ -330,7 +333,7 @@ class Watcher:
         self._places[key] = node
 
     async def _leave_nodes(self) -> None:
-        """Close the connections to nodes that have none of our keys any more, and may not even exist."""
+        """Close the connections to nodes that have none of our keys any more, and may not exist any more."""
         for node in self._servers.keys() - set(self._places.values()):
             await self._servers.pop(node).close()
 
@@ -343,20 +346,20 @@ class Watcher:
                 on_loss=self._on_loss,
                 client_name=self._client_name,
                 timeout=self._timeout,
-                on_refusal=self._refused,
-                on_elsewhere=partial(self._elsewhere, node),
+                on_refusal=self._handle_refusal,
+                on_elsewhere=partial(self._handle_redirection, node),
             )
         return server
 
-    def _refused(self, refusal: ReplyError) -> None:
+    def _handle_refusal(self, refusal: ReplyError) -> None:
         if self._supported:
             self._supported = False
             message = (
-                f"Redis at {self._target.address} does not tell of changes ({refusal}): "
+                f"Redis at {self._target.address} does not report changes ({refusal}): "
                 f"{self._instead} instead"
             )
-            self._on_warning(ServerWarning("wakeup_refused", message))
+            self._on_warning(RedisWarning("wakeup_refused", message))
 
-    def _elsewhere(self, node: Address | None, reply: ReplyError) -> None:
+    def _handle_redirection(self, node: Address | None, reply: ReplyError) -> None:
         if self._nodes is not None and node is not None:
-            self._nodes.redirected(str(reply), node, time.monotonic())
+            self._nodes.note_redirection(str(reply), node, time.monotonic())

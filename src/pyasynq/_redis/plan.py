@@ -1,6 +1,6 @@
-"""Plans: every decision of the broker, and no waiting.
+"""Plans: sans-I/O generators that hold every decision of the broker.
 
-A plan is a generator that yields Redis calls and is sent their replies; what it returns is the
+A plan is a generator that yields Redis calls and is sent their replies; its return value is the
 operation's result. It never waits, so the same plan serves the asyncio driver, the blocking driver,
 batches of plans and tests without Redis:
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 Argument: TypeAlias = str | bytes | int
-"""What a call may carry; floats are not allowed, since scores and times on the wire are integers."""
+"""Arguments of a call. Floats are not allowed: scores and times on the wire are integers."""
 
 Reply: TypeAlias = Any
-"""What Redis answered: int, bytes, None or a list of these."""
+"""A reply of Redis: int, bytes, None or a list of these."""
 
 
 Place: TypeAlias = int | None
-"""A node of a cluster: the one that serves this slot, or with None any. A single server is all of them."""
+"""A node of a cluster: the primary of this slot, or any node if None. A single server is every node."""
 
 
 class Replay(enum.Enum):
-    """May a driver send a call again when the connection broke after it had been sent?"""
+    """Whether a driver may resend a call when the connection broke after it had been sent (idempotence)."""
 
     SAFE = "safe"
-    """Yes: running it twice leaves what running it once does."""
+    """Yes: running it twice has the same effect as running it once."""
 
-    BY_TOKEN = "by_token"  # noqa: S105 - no password
+    BY_TOKEN = "by_token"  # noqa: S105 - not a password
     """Yes, with ARGV[1] set to 1: the script recognises by id or token what its first run did."""
 
     NEVER = "never"
@@ -77,12 +77,12 @@ PlainCall: TypeAlias = ScriptCall | CommandCall
 
 
 class DurableCall(NamedTuple):
-    """A call whose write so many replicas are to have before it is answered, with a `Confirmed`.
+    """A write that this many replicas must have before it is answered, with a `Confirmed` (Redis' WAIT).
 
     Attributes:
         call: the write.
-        marker: a key on the same node, to be written behind it.
-        replicas: how many.
+        marker: a key on the same node, written after it.
+        replicas: number of replicas.
     """
 
     call: PlainCall
@@ -91,12 +91,12 @@ class DurableCall(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What routes it in a cluster."""
+        """The key that routes it in a cluster."""
         return self.marker
 
     @property
     def replay(self) -> Replay:
-        """That of the write."""
+        """The `Replay` of the write."""
         return self.call.replay
 
 

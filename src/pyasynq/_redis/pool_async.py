@@ -1,4 +1,4 @@
-"""The connections of an asyncio driver: a few to one server, or a few to each node of a cluster."""
+"""Connection pool of an asyncio driver: up to ten to one server, or to each node of a cluster."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.addresses import format_address
 from pyasynq._redis.cluster.routes import route
-from pyasynq._redis.cluster.slot_map import map_of
+from pyasynq._redis.cluster.slot_map import get_cluster_map
 from pyasynq._redis.cluster.visit import visit
 from pyasynq._redis.connection_async import AsyncConnection
 from pyasynq._redis.durability import exchange_durably
-from pyasynq._redis.endpoint import Location
+from pyasynq._redis.endpoint import RedisEndpoint
 from pyasynq._redis.plan import CommandCall, Replay
-from pyasynq._redis.session import MAX_CONNECTIONS, DriverState, Open, Pause, Send, all_busy, log_warning
+from pyasynq._redis.session import (
+    MAX_CONNECTIONS,
+    DriverState,
+    Open,
+    Pause,
+    Send,
+    build_busy_error,
+    log_warning,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence, Sized
@@ -33,14 +41,14 @@ _PING: Final = CommandCall(("PING",), None, Replay.SAFE)
 
 
 class AsyncPool:
-    """The connections to one server: one for each exchange that is under way."""
+    """Connections to one server, one for each exchange in progress."""
 
-    def __init__(self, location: Location, state: DriverState) -> None:
-        self._location = location
+    def __init__(self, endpoint: RedisEndpoint, state: DriverState) -> None:
+        self._endpoint = endpoint
         self._state = state
         self._idle: list[AsyncConnection] = []
         self._exchanges = 0
-        """How many connections are in use, or promised to one of those who wait."""
+        """Number of connections in use, or promised to a waiting exchange."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_over = False
 
@@ -62,12 +70,12 @@ class AsyncPool:
         if self._exchanges < MAX_CONNECTIONS:
             self._exchanges += 1
         elif not await self._wait_for_connection():
-            return [all_busy(self._state) for _ in range(len(wanted))]
+            return [build_busy_error(self._state) for _ in range(len(wanted))]
         connection = self._idle.pop() if self._idle else AsyncConnection()
         try:
             return await self._take_steps(begin(wanted, connection.session, self._state), connection)
         finally:
-            self._let_next_go_on()
+            self._wake_next()
             if self._is_over:
                 await connection.close()
             else:
@@ -80,13 +88,13 @@ class AsyncPool:
             await self._idle.pop().close()
 
     def abandon(self) -> None:
-        """Let go of the connections without waiting, or from outside of their event loop."""
+        """Release the connections without waiting, or from outside their event loop."""
         self._is_over = True
         while self._idle:
             self._idle.pop().abandon()
 
     async def _wait_for_connection(self) -> bool:
-        """Wait for one that another exchange does not need any more; return False when that took too long."""
+        """Wait for a connection that another exchange returns; return False at the timeout."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
@@ -94,13 +102,13 @@ class AsyncPool:
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
-                self._let_next_go_on()
+                self._wake_next()
             if isinstance(error, TimeoutError):
                 return False
             raise
         return True
 
-    def _let_next_go_on(self) -> None:
+    def _wake_next(self) -> None:
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -119,7 +127,7 @@ class AsyncPool:
                 if isinstance(step, Send):
                     answer = await connection.exchange(step.commands, step.seconds)
                 elif isinstance(step, Open):
-                    answer = await self._location.open_async(connection, step.seconds)
+                    answer = await self._endpoint.open_async(connection, step.seconds)
                 elif isinstance(step, Pause):
                     await asyncio.sleep(step.seconds)
                 else:
@@ -129,12 +137,12 @@ class AsyncPool:
 
 
 class AsyncCluster:
-    """The connections to the nodes of a cluster."""
+    """Connection pools of the nodes of a cluster."""
 
     def __init__(self, target: RedisTarget, state: DriverState) -> None:
         self._target = target
         self._state = state
-        self._nodes = map_of(target)
+        self._nodes = get_cluster_map(target)
         self._pools: dict[Address, AsyncPool] = {}
         self._generation = 0
 
@@ -161,9 +169,9 @@ class AsyncCluster:
             return stop.value  # type: ignore[no-any-return]
 
     async def _leave_nodes(self) -> None:
-        """Close the connections to nodes that serve nothing any more."""
+        """Close the connections to nodes that serve no slots any more."""
         self._generation = self._nodes.generation
-        for node in self._pools.keys() - set(self._nodes.primaries):
+        for node in self._pools.keys() - self._nodes.serving:
             await self._pools.pop(node).close()
 
     async def close(self) -> None:
@@ -172,7 +180,7 @@ class AsyncCluster:
             await pool.close()
 
     def abandon(self) -> None:
-        """Let go of the connections without waiting, or from outside of their event loop."""
+        """Release the connections without waiting, or from outside their event loop."""
         for pool in self._pools.values():
             pool.abandon()
 
@@ -189,19 +197,19 @@ class AsyncCluster:
     def _pool(self, node: Address) -> AsyncPool:
         pool = self._pools.get(node)
         if pool is None:
-            location = Location(self._target.node(node))
-            pool = self._pools[node] = AsyncPool(location, self._state.of_node(format_address(node)))
+            endpoint = RedisEndpoint(self._target.node(node))
+            pool = self._pools[node] = AsyncPool(endpoint, self._state.of_node(format_address(node)))
         return pool
 
 
 async def learn_map(target: RedisTarget, client_name: str, timeout: float) -> None:
-    """Learn which node of a cluster serves what, if one of them answers."""
+    """Learn which node of a cluster serves which slot, from the first node that answers."""
     state = DriverState(target.address, client_name, timeout, SYSTEM_CLOCK, log_warning)
     cluster = AsyncCluster(target, state)
     await cluster.route([_PING])
     await cluster.close()
 
 
-def async_pool(target: RedisTarget, location: Location, state: DriverState) -> AsyncPool | AsyncCluster:
-    """Return the connections to a target, for the running event loop; none is made yet."""
-    return AsyncCluster(target, state) if target.is_cluster else AsyncPool(location, state)
+def async_pool(target: RedisTarget, endpoint: RedisEndpoint, state: DriverState) -> AsyncPool | AsyncCluster:
+    """Return the pool of a target for the running event loop; it connects at the first call."""
+    return AsyncCluster(target, state) if target.is_cluster else AsyncPool(endpoint, state)

@@ -1,4 +1,4 @@
-"""The connections of a blocking driver: a few to one server, or a few to each node of a cluster."""
+"""Connection pool of a blocking driver: up to ten to one server, or to each node of a cluster."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from pyasynq._redis.addresses import format_address
 from pyasynq._redis.cluster.routes import route
-from pyasynq._redis.cluster.slot_map import map_of
+from pyasynq._redis.cluster.slot_map import get_cluster_map
 from pyasynq._redis.cluster.visit import visit
 from pyasynq._redis.connection_blocking import BlockingConnection
 from pyasynq._redis.durability import exchange_durably
-from pyasynq._redis.endpoint import Location
-from pyasynq._redis.session import MAX_CONNECTIONS, Open, Pause, Send, all_busy
+from pyasynq._redis.endpoint import RedisEndpoint
+from pyasynq._redis.session import MAX_CONNECTIONS, Open, Pause, Send, build_busy_error
 from pyasynq._redis.thread_waiter import ThreadWaiter
 from pyasynq.errors import ReplyLostError
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 _W = TypeVar("_W", bound="Sized")
 
 _LOOK_AGAIN: Final = 0.5
-"""Seconds after which a waiting thread looks for itself, in case its wake-up was lost."""
+"""Seconds after which a waiting thread checks for itself, in case its wake-up was lost."""
 
 
 class _Use:
-    """An exchange's place in the line for a connection."""
+    """One exchange's place in the queue for a connection."""
 
     __slots__ = ("waiter",)
 
@@ -43,18 +43,19 @@ class _Use:
 
 
 class BlockingPool:
-    """The connections to one server: one for each exchange that is under way, in any thread.
+    """Connections to one server, one for each exchange in progress, in any thread.
 
-    An exception from a signal handler may strike between any two steps, and the handler may use the pool. So
-    there is no lock: each exchange enters the line itself, and its own `finally` takes it out again.
+    A signal handler may raise an exception between any two steps, or use the pool itself. So there is no
+    lock:
+    each exchange enters the queue itself, and its own `finally` takes it out again.
     """
 
-    def __init__(self, location: Location, state: DriverState) -> None:
-        self._location = location
+    def __init__(self, endpoint: RedisEndpoint, state: DriverState) -> None:
+        self._endpoint = endpoint
         self._state = state
         self._idle: list[BlockingConnection] = []
         self._line: dict[_Use, None] = {}
-        """All exchanges in their order of arrival: the first ten are under way, the others wait."""
+        """All exchanges in order of arrival: the first ten are in progress, the others wait."""
         self._is_over = False
 
     def route(self, calls: Sequence[Call]) -> list[CallResult]:
@@ -71,10 +72,10 @@ class BlockingPool:
         try:
             self._line[use] = None
             if len(self._line) > MAX_CONNECTIONS and not self._wait_for_turn(use):
-                return [all_busy(self._state) for _ in range(len(wanted))]
+                return [build_busy_error(self._state) for _ in range(len(wanted))]
             return self._perform(begin, wanted)
         finally:
-            self._line.pop(use, None)  # first of all: an exception that strikes now leaves the line as it is
+            self._line.pop(use, None)  # first: an exception here leaves the queue as it is
             if len(self._line) >= MAX_CONNECTIONS:
                 self._wake_next()
 
@@ -95,7 +96,7 @@ class BlockingPool:
                 self.abandon()
 
     def _wait_for_turn(self, use: _Use) -> bool:
-        """Wait until the exchange is one of the first ten; return False when that took too long."""
+        """Wait until the exchange is one of the first ten; return False at the timeout."""
         waiter = use.waiter = ThreadWaiter()
         deadline = time.monotonic() + self._state.timeout
         while use not in list(self._line)[:MAX_CONNECTIONS]:
@@ -106,7 +107,7 @@ class BlockingPool:
         return True
 
     def _wake_next(self) -> None:
-        """Wake the exchanges that are among the first ten; those under way have no use for it."""
+        """Wake the first ten exchanges; those in progress ignore it."""
         for use in list(self._line)[:MAX_CONNECTIONS]:
             if use.waiter is not None:
                 use.waiter.wake()
@@ -134,7 +135,7 @@ class BlockingPool:
                 if isinstance(step, Send):
                     answer = connection.exchange(step.commands, step.seconds)
                 elif isinstance(step, Open):
-                    answer = self._location.open(connection, step.seconds)
+                    answer = self._endpoint.open(connection, step.seconds)
                 elif isinstance(step, Pause):
                     time.sleep(step.seconds)
                 else:
@@ -144,12 +145,12 @@ class BlockingPool:
 
 
 class BlockingCluster:
-    """The connections to the nodes of a cluster."""
+    """Connection pools of the nodes of a cluster."""
 
     def __init__(self, target: RedisTarget, state: DriverState) -> None:
         self._target = target
         self._state = state
-        self._nodes = map_of(target)
+        self._nodes = get_cluster_map(target)
         self._pools: dict[Address, BlockingPool] = {}
         self._generation = 0
         self._is_over = False
@@ -175,9 +176,9 @@ class BlockingCluster:
                 self.abandon()
 
     def _leave_nodes(self) -> None:
-        """Close the connections to nodes that serve nothing any more."""
+        """Close the connections to nodes that serve no slots any more."""
         self._generation = self._nodes.generation
-        for node in set(self._pools) - set(self._nodes.primaries):
+        for node in set(self._pools) - self._nodes.serving:
             if pool := self._pools.pop(node, None):
                 pool.close()
 
@@ -195,11 +196,11 @@ class BlockingCluster:
     def _visit_all(self, visits: Sequence[Visit]) -> list[list[CallResult | UnsettledCall]]:
         """Visit the first node in this thread, and each further one in a thread that ends with the visit.
 
-        A node that does not answer takes all of the time-out, and must not take it from the others.
+        A silent node uses up the whole timeout, and must not take it from the others.
         """
         if len(visits) == 1:
             return [self._visit(visits[0])]
-        # A visit waits for a connection, then for its exchange and for replicas, each at most the time-out.
+        # A visit waits for a connection, for its exchange and for replicas, each at most the timeout.
         seconds = 4 * self._state.timeout
         others = [_VisitThread(self._visit, one).start() for one in visits[1:]]
         answers = [self._visit(visits[0])]
@@ -216,8 +217,8 @@ class BlockingCluster:
     def _pool(self, node: Address) -> BlockingPool:
         pool = self._pools.get(node)
         if pool is None:
-            location = Location(self._target.node(node))
-            made = BlockingPool(location, self._state.of_node(format_address(node)))
+            endpoint = RedisEndpoint(self._target.node(node))
+            made = BlockingPool(endpoint, self._state.of_node(format_address(node)))
             pool = self._pools.setdefault(node, made)
         return pool
 
@@ -225,8 +226,8 @@ class BlockingCluster:
 class _VisitThread:
     """A visit in a thread of its own.
 
-    No executor: those start no threads any more when functions of `atexit` run. And no `threading.Thread`: an
-    exception from a signal handler that strikes in its `start` may leave it waiting for ever.
+    Not an executor: those start no threads once `atexit` functions run. Not a `threading.Thread`: an
+    exception from a signal handler during its `start` may leave it waiting for ever.
     """
 
     def __init__(self, make: Callable[[Visit], list[CallResult | UnsettledCall]], one: Visit) -> None:
@@ -247,7 +248,7 @@ class _VisitThread:
         return self
 
     def result(self, seconds: float) -> list[CallResult | UnsettledCall] | None:
-        """Wait for the end of the visit; return its answers, None if it takes longer, or raise its error."""
+        """Wait for the end of the visit; return its answers, or None after `seconds`, or raise its error."""
         deadline = time.monotonic() + seconds
         while not self._is_over and (remaining := deadline - time.monotonic()) > 0:
             self._waiter.wait(min(remaining, _LOOK_AGAIN))
@@ -258,7 +259,7 @@ class _VisitThread:
     def _work(self) -> None:
         try:
             self._answers = self._make(self._one)
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is wanted
+        except BaseException as error:  # noqa: BLE001 - `result` raises it
             self._error = error
         finally:
             self._is_over = True
@@ -266,7 +267,7 @@ class _VisitThread:
 
 
 def blocking_pool(
-    target: RedisTarget, location: Location, state: DriverState
+    target: RedisTarget, endpoint: RedisEndpoint, state: DriverState
 ) -> BlockingPool | BlockingCluster:
-    """Return the connections to a target; none is made yet."""
-    return BlockingCluster(target, state) if target.is_cluster else BlockingPool(location, state)
+    """Return the pool of a target; it connects at the first call."""
+    return BlockingCluster(target, state) if target.is_cluster else BlockingPool(endpoint, state)

@@ -1,9 +1,9 @@
-"""What we take from redis-py: its connections, kept from doing anything by themselves.
+"""redis-py's connections, with everything switched off that they do by themselves.
 
-Name resolution, TCP and unix sockets are redis-py's, and for asyncio sending and parsing. Login, retries,
-health checks, names and time-outs of whole rounds are ours, so its own are switched off. Beside what it
-documents we use `connect` and what that calls, `disconnect` and, in the two modules that use this one, the
-sockets, streams and parsers inside. Contract tests hold all of it to what it says here.
+Name resolution, TCP and unix sockets are redis-py's, and for asyncio also sending and parsing. Login,
+retries, health checks, names and timeouts of whole rounds are ours. Besides its documented API we use
+`connect` and what that calls, `disconnect` and, in the two modules that use this one, the sockets, streams
+and parsers inside. Contract tests check that redis-py behaves as described here.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from pyasynq._redis.tls import TLSOptions
     from pyasynq._redis.url import RedisTarget
 
-# redis-py makes these error replies a ConnectionError; here the connection is as good as before.
+# redis-py raises these error replies as a ConnectionError, although the connection is intact.
 REPLIES: Final = (ResponseError, AuthenticationError, BusyLoadingError)
 BROKEN: Final = (RedisError, OSError)
 # Seconds of silence until the first probe, seconds between probes, lost probes until the connection is dead.
-# Linux and macOS name the first one differently; where a name is missing, the system's own value holds.
+# Linux and macOS name the first one differently; where a name is missing, the system's default applies.
 _KEEP_ALIVE: Final = {
     getattr(socket, name): value
     for name, value in (
@@ -45,8 +45,8 @@ _KEEP_ALIVE: Final = {
     )
     if hasattr(socket, name)
 }
-# CLIENT SETINFO costs a round trip, and some refuse it. To find out what to say costs half a millisecond
-# for each connection, and leaves garbage. Which argument stops it depends on the version.
+# CLIENT SETINFO costs a round trip, and some servers refuse it. Building its text costs half a millisecond
+# for each connection, and leaves garbage. The argument that switches it off depends on the version.
 _NO_INTRODUCTION: Final[dict[str, None]] = (
     {"driver_info": None}
     if "driver_info" in inspect.signature(redis_async.AbstractConnection).parameters
@@ -56,24 +56,27 @@ _INCOMPLETE: Final = object()
 _pack: Callable[[tuple[Argument, ...]], bytes] = cast("Any", hiredis.pack_command)
 
 
+_INT: Final = frozenset({int})
+
+
 def _without_ints(command: tuple[Argument, ...]) -> tuple[Argument, ...]:
     """Return a command whose numbers are text.
 
-    For a number hiredis asks for its `repr`, which runs signal handlers. If one of them raises, hiredis uses
-    what it did not get, and the interpreter crashes.
+    hiredis calls `repr` on a number, which runs signal handlers. If one of them raises, hiredis uses the
+    missing result, and the interpreter crashes.
     """
-    # The calls of a drain have none, and this look costs a third of the conversion.
-    if int not in map(type, command):
+    # The calls of a drain have no numbers. This check takes the fewest instructions.
+    if _INT.isdisjoint(map(type, command)):
         return command
     return tuple([str(one) if type(one) is int else one for one in command])
 
 
 def pack_command(commands: Iterable[tuple[Argument, ...]]) -> bytes:
-    """Return the commands as the bytes that Redis reads; names that came from there as they were."""
-    return b"".join([_pack_kept(one) if type(one) is PackedCommand else _pack_one(one) for one in commands])
+    """Return the commands as the bytes of the Redis protocol; surrogate escapes become their bytes again."""
+    return b"".join([_pack_once(one) if type(one) is PackedCommand else _pack_one(one) for one in commands])
 
 
-def _pack_kept(command: PackedCommand) -> bytes:
+def _pack_once(command: PackedCommand) -> bytes:
     if not command.packed:
         command.packed = _pack_one(command)
     return command.packed
@@ -88,10 +91,10 @@ def _pack_one(command: tuple[Argument, ...]) -> bytes:
 
 
 def read_replies(data: bytes | bytearray, most: int) -> list[Any]:
-    """Return the whole replies in what a server sent before it closed the connection.
+    """Return the complete replies that a server sent before it closed the connection.
 
-    It closes one that is too large for it before it has read all, so that sending fails: only the last of
-    its replies says why.
+    A server closes the connection on an oversized command before it has read all, so that sending fails. Only
+    the last of its replies names the reason.
     """
     reader = hiredis.Reader(replyError=read_reply_error, notEnoughData=_INCOMPLETE)
     reader.feed(bytes(data))
@@ -110,8 +113,8 @@ def async_connection(target: RedisTarget, protocol: int, seconds: float) -> Any:
     """Make a connection of redis-py for asyncio; the caller calls `connect` and logs in.
 
     Raises:
-        ConfigurationError: when the files of TLS cannot be used, or unix sockets do not exist here.
-        ForeignRedisError: when a test kit is in use that has another server.
+        ConfigurationError: when the TLS files cannot be used, or unix sockets do not exist here.
+        ForeignRedisError: when a test kit with another server is in use.
     """
     check(target)
     options = _options(target, protocol, seconds)
@@ -124,20 +127,20 @@ def blocking_connection(target: RedisTarget, seconds: float) -> Any:
     """Make a connection of redis-py for threads; the caller calls `connect` and logs in.
 
     Raises:
-        ConfigurationError: when the files of TLS cannot be used, or unix sockets do not exist here.
-        ForeignRedisError: when a test kit is in use that has another server.
+        ConfigurationError: when the TLS files cannot be used, or unix sockets do not exist here.
+        ForeignRedisError: when a test kit with another server is in use.
     """
     check(target)
     options = _options(target, 2, seconds) | {"socket_timeout": seconds}
     if target.tls is not None:
         return _without_cycle(_BlockingTLS(target.tls, options))
-    # To mypy the one for unix sockets is abstract: redis-py gives it no `host`.
+    # mypy takes the class for unix sockets for abstract: redis-py gives it no `host`.
     kind: Any = _BlockingTCP if target.path is None else _BlockingUnix
     return _without_cycle(kind(**options))
 
 
 class _AsyncSilent:
-    """Says nothing by itself once it is connected; `redis_connect_func` does not see to that everywhere."""
+    """Sends nothing by itself after connecting; `redis_connect_func` does not prevent that everywhere."""
 
     _parser: Any
 
@@ -150,7 +153,7 @@ class _AsyncSilent:
 
 
 class _BlockingSilent:
-    """As `_AsyncSilent`; what is received is parsed elsewhere."""
+    """As `_AsyncSilent`; replies are parsed elsewhere."""
 
     def on_connect(self) -> None:
         pass
@@ -168,7 +171,7 @@ class _AsyncUnix(_AsyncSilent, redis_async.UnixDomainSocketConnection):
 
 
 class _AsyncTLS(_AsyncTCP):
-    """TLS with a context of ours: redis-py's cannot be told the server's name."""
+    """TLS with our own context: redis-py's cannot be given the server's name."""
 
     def __init__(self, tls: TLSOptions, options: dict[str, Any]) -> None:
         super().__init__(**options)
@@ -225,11 +228,11 @@ def _options(target: RedisTarget, protocol: int, seconds: float) -> dict[str, An
 
 
 def _without_cycle(connection: Any) -> Any:
-    # A parser that holds a method of its own is freed by the garbage collector alone, and with it 64 KB or a
-    # stream; in a worker, which leaves no other cycles, the collector hardly ever runs.
-    connection._parser.set_pubsub_push_handler(_passed_on)  # noqa: SLF001 - there is no public way to it
+    # A parser that holds its own method is freed by the garbage collector alone, and with it 64 KB or a
+    # stream. In a worker, which leaves no other cycles, the collector hardly ever runs.
+    connection._parser.set_pubsub_push_handler(_return_push)  # noqa: SLF001 - there is no public way to it
     return connection
 
 
-async def _passed_on(push: object) -> object:
+async def _return_push(push: object) -> object:
     return push

@@ -1,4 +1,4 @@
-"""Error replies of Redis: what they mean for a call, and which of our errors they become."""
+"""Error replies of Redis: their codes, and the exceptions they become."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 WAITED_OUT: Final = frozenset(
     {"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "NOREPLICAS", "BUSY", "READONLY"},
 )
-"""Redis refused the call before it ran and will take it later: it is sent again until the time-out."""
+"""Codes of replies that refuse a call before it ran, for a passing reason: it is resent until the timeout."""
 
 _REDIRECTIONS: Final = frozenset({"MOVED", "ASK"})
 _AUTHENTICATION: Final = frozenset({"NOAUTH", "WRONGPASS"})
 
-# redis-py cuts the code off the message of the errors that it has classes for.
+# redis-py removes the code from the message of errors that have a class of their own.
 _CODES: Final[dict[type[Exception], str]] = {
     redis_errors.NoScriptError: "NOSCRIPT",
     redis_errors.BusyLoadingError: "LOADING",
@@ -44,17 +44,17 @@ _CODES: Final[dict[type[Exception], str]] = {
     redis_errors.ExecAbortError: "EXECABORT",
 }
 _CODE: Final = re.compile(r"-?([A-Z][A-Z0-9_]+)(?: |$)")
-# Redis 6.2 wraps what a command inside a script answered into an ERR of its own.
+# Redis 6.2 wraps the error of a command inside a script into an ERR of its own.
 _INSIDE_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
 _LINE: Final = re.compile(r"@user_script: ?(\d+)")
 _CALLED: Final = re.compile(rb"(?:redis[._])?call\((?:[^'()]* and )?'([A-Z]+)'(?: or '([A-Z]+)')?")
 _CHECKED: Final = re.compile(rb"pcall\('([A-Z]+)'()")
-# Redis quotes a command that it does not know, and with it passwords and payloads.
+# Redis quotes unknown commands, and with them passwords and payloads.
 _QUOTED_ARGUMENTS: Final = re.compile(r",? with args beginning with:.*", re.DOTALL)
 _SCRIPT_DENIED: Final = ("ACL failure in script", "The user executing the script can't")
 
 
-# Errors for values over proto-max-bulk-len. Redis and Valkey close the connection after them.
+# Errors for values over proto-max-bulk-len; Redis and Valkey close the connection after them.
 _TOO_LARGE: Final = re.compile(
     r"Protocol error: (?:invalid (?:multi)?bulk length|too big m?bulk count)"
     r"|exceeds maximum allowed size|max [a-z ]*size exceeded"
@@ -76,8 +76,9 @@ class ReplyError(Exception):
 
 
 def reply_error(error: Exception) -> ReplyError:
-    """Bring an error reply from redis-py's classes back to the server's code and text, without arguments."""
-    # The frame that raised it still holds it: only the collector would find both, and a connection with them.
+    """Turn redis-py's error back into the server's code and text, without quoted arguments."""
+    # The frame that raised it still refers to it: only the garbage collector would free that cycle, and the
+    # connection inside it.
     error.__traceback__ = None
     read = read_reply_error(str(error))
     code = _CODES.get(type(error))
@@ -85,7 +86,7 @@ def reply_error(error: Exception) -> ReplyError:
 
 
 def read_reply_error(text: str) -> ReplyError:
-    """Read an error reply as the server wrote it, less the leading minus, and leave arguments out."""
+    """Parse an error reply as the server wrote it, less the leading minus; leave quoted arguments out."""
     text = _QUOTED_ARGUMENTS.sub("", text)
     if any(words in text for words in _SCRIPT_DENIED):
         return ReplyError("NOPERM", text)
@@ -97,18 +98,22 @@ def read_reply_error(text: str) -> ReplyError:
 
 
 def cannot_read_flags(error: ReplyError) -> bool:
-    """Return whether the server took the flags line of a script for Lua, as Redis 6.2 does; nothing ran."""
+    """Return whether the server took a script's flags line for Lua, as Redis 6.2 does.
+
+    The script did not run.
+    """
     return "Error compiling script" in error.message and "near '#'" in error.message
 
 
 def denied_commands(error: ReplyError, script: bytes) -> list[str]:
-    """Return the commands of which a script may not run one, where Redis tells no more than the line."""
+    """Return the commands of a script of which one was denied, where Redis names only the line."""
     lines = _LINE.findall(error.message)
     if error.code != "NOPERM" or not lines:
         return []
-    # A script that undoes its writes first raises the error again: the last line is that of the command.
+    # A script that undoes its writes raises the error again: the last line is that of the command.
     found = _CALLED.findall(script.splitlines()[int(lines[-1]) - 1])
-    # Redis 7.0 tells the line that raises it again: then it is one of the commands whose errors are checked.
+    # Redis 7.0 reports the line that raises it again: then it is one of the commands whose errors are
+    # checked.
     found = found or _CHECKED.findall(script)
     return [*dict.fromkeys(name.decode().lower() for names in found for name in names if name)]
 
@@ -135,6 +140,6 @@ def translate(error: ReplyError, subject: str, address: str = "") -> RedisError:
         )
     if error.code in _REDIRECTIONS:
         return RedisReplyError(
-            f"{subject} was refused: {error}; this is a node of a cluster: its URL begins with redis-cluster://"
+            f"{subject} was refused: {error}; this is a cluster node: its URL begins with redis-cluster://"
         )
     return RedisReplyError(f"{subject} was refused: {error}")

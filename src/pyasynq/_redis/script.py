@@ -19,15 +19,17 @@ class Script:
 
     Attributes:
         name: folder and file, such as `"task/enqueue"`.
-        drains: the script may run while Redis is at `maxmemory`, since it makes room or keeps work going.
+        drains: it may run while Redis is at `maxmemory`: it makes room, keeps work going or only reads.
         flagged: for Redis 7 and Valkey.
         plain: for Redis 6.2.
+        only_reads: the script changes nothing, so it runs on a replica and for a user who may only read.
     """
 
     name: str
     drains: bool
     flagged: ScriptForm
     plain: ScriptForm
+    only_reads: bool = False
 
     def form(self, flags: bool) -> ScriptForm:  # noqa: FBT001 - the form's one property
         """Return the form for a server that reads, or does not read, the flags line."""

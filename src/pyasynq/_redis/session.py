@@ -1,6 +1,6 @@
-"""The session of one connection: its steps, login and greeting, and the state that a driver's sessions share.
+"""Session of one connection: the steps a driver performs, login, greeting, and the driver's shared state.
 
-A step is what the pure part of a driver asks for; its answer is what it is told in return.
+The sans-I/O part of a driver yields a step; the driver performs it and sends back the answer.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from pyasynq._redis.failures import unlike_redis
+from pyasynq._redis.failures import explain_protocol_failure
 from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError
 from pyasynq._visible_text import visible
 from pyasynq.errors import RedisUnavailableError, RedisVersionError
-from pyasynq.events import ServerWarning
+from pyasynq.events import RedisWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyasynq")
 MAX_CONNECTIONS: Final = 10
-"""The connections of a driver to one server, so the most rounds that are under way there."""
+"""Largest number of a driver's connections to one server, and so of concurrent rounds there."""
 _OLDEST_VERSION: Final = (6, 2)
 _FLAGS_SINCE: Final = (7, 0)
 _FATAL: Final = frozenset({"NOAUTH", "WRONGPASS"})
 _ROLE: Final[tuple[Argument, ...]] = ("INFO", "replication")
-"""Not ROLE, for which users under access lists would need a right more. A server that refuses it is believed:
-a replica says READONLY before long."""
+"""Asks whether the server is a primary.
+
+ROLE would need one more ACL right. A refusal counts as a primary: a replica soon answers READONLY.
+"""
 _NOT_YET: Final = frozenset({"NOAUTH", "WRONGPASS", *WAITED_OUT})
 
 
@@ -56,13 +58,13 @@ class Pause(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Drop the connection if there is one. No answer."""
+    """Close the connection if there is one. No answer."""
 
 
 Step: TypeAlias = Open | Send | Pause | Close
 
 OpenAnswer: TypeAlias = "ReplyError | PyasynqError | str | None"
-"""None if there is a connection. Otherwise the answer of the server, or the error that broke it."""
+"""None if connected; otherwise the server's error reply, or the reason why connecting failed."""
 
 
 class Received(NamedTuple):
@@ -70,8 +72,8 @@ class Received(NamedTuple):
 
     Attributes:
         replies: in the order of the commands.
-        broken: why there are fewer replies than commands; None when there are not.
-        sent: False when it is certain that not one byte of the commands left.
+        broken: the reason if there are fewer replies than commands; otherwise None.
+        sent: False if certainly not one byte of the commands was sent.
     """
 
     replies: list[Reply | ReplyError]
@@ -79,19 +81,19 @@ class Received(NamedTuple):
     sent: bool = True
 
 
-def no_time() -> Received:
-    """Return what comes of an exchange when connecting has taken all the time."""
+def no_time_left() -> Received:
+    """Return the answer to an exchange for which connecting has left no time."""
     return Received([], "no time was left for it", sent=False)
 
 
-def log_warning(warning: ServerWarning) -> None:
-    """Log a warning about the server, as drivers do unless told otherwise."""
+def log_warning(warning: RedisWarning) -> None:
+    """Log a warning about Redis: the default of drivers."""
     _log.warning("%s", visible(warning.message))
 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One connection as the decisions see it. After a reconnection it may lead to another server."""
+    """State of one connection, for the decisions. After a reconnection it may lead to another server."""
 
     is_open: bool = False
     last_used: float = 0.0
@@ -101,23 +103,23 @@ class Session:
 
 @dataclass(slots=True, eq=False)
 class DriverState:
-    """What the sessions of one driver share.
+    """State shared by the sessions of one driver.
 
     Attributes:
         address: of the server, without the password.
-        client_name: what `CLIENT LIST` shows for our connections.
-        timeout: seconds for one round, with everything that is sent again.
-        clock: for `last_disconnect`; the time-outs themselves run in real time.
-        on_warning: told once of each thing that the server refuses and that we can do without.
-        last_disconnect: when a connection broke under a call, on the clock's monotonic scale.
-        disconnects: the same for each node of a cluster that this has happened to, by its address.
+        client_name: the name of our connections in `CLIENT LIST`.
+        timeout: seconds for one round, including everything that is resent.
+        clock: for `last_disconnect`; timeouts run in real time.
+        on_warning: called once for each optional command that the server refuses.
+        last_disconnect: when a connection broke during a call, on the clock's monotonic scale.
+        disconnects: the same for each cluster node where this has happened, by address.
     """
 
     address: str
     client_name: str
     timeout: float
     clock: Clock
-    on_warning: Callable[[ServerWarning], object]
+    on_warning: Callable[[RedisWarning], object]
     monotonic: Callable[[], float] = time.monotonic
     last_disconnect: float | None = None
     disconnects: dict[str, float] = field(default_factory=dict)
@@ -125,59 +127,61 @@ class DriverState:
     _whole: DriverState | None = None
 
     def of_node(self, address: str) -> DriverState:
-        """Return the state for one node of a cluster, which tells this one what it meets."""
+        """Return the state for one node of a cluster, which reports its disconnects to this one."""
         return replace(self, address=address, _whole=self)
 
     def note_disconnect(self) -> None:
-        """Remember that a connection broke just now."""
+        """Record that a connection has just broken."""
         self.last_disconnect = self.clock.monotonic()
         if self._whole is not None:
             self._whole.last_disconnect = self.last_disconnect
             self.disconnects[self.address] = self.last_disconnect
 
     def warn_once(self, code: str, message: str) -> None:
-        """Report something, unless a warning of this code has been given before."""
+        """Report a warning, once for each code."""
         if code not in self._warned:
             self._warned.add(code)
-            self.on_warning(ServerWarning(code, message))
+            self.on_warning(RedisWarning(code, message))
 
 
-def all_busy(state: DriverState) -> RedisUnavailableError:
-    """Return the error for a round that got no connection."""
+def build_busy_error(state: DriverState) -> RedisUnavailableError:
+    """Return the error for a round that got no connection within the timeout."""
     cause = f"all {MAX_CONNECTIONS} connections have been busy for {state.timeout:g} s"
     return RedisUnavailableError(state.address, cause)
 
 
 def login_commands(target: RedisTarget, protocol: int) -> list[tuple[Argument, ...]]:
-    """Return the commands that a new connection begins with; there may be none."""
+    """Return the commands that log a new connection in; possibly none."""
     commands: list[tuple[Argument, ...]] = []
     if target.username is not None:
         commands.append(("AUTH", target.username, target.password or ""))
     elif target.password is not None:
         commands.append(("AUTH", target.password))
     if protocol == 3:
-        # Without the login: a server that does not know HELLO would only say that we are not logged in.
+        # Without credentials: a server that does not know HELLO would only report that we are not logged in.
         commands.append(("HELLO", 3))
     if target.database:
         commands.append(("SELECT", target.database))
     if target.must_be_primary:
         commands.append(_ROLE)
+    if target.sends_readonly:
+        commands.append(("READONLY",))
     return commands
 
 
 def login_refusal(commands: Sequence[tuple[Argument, ...]], received: Received) -> ReplyError | str | None:
-    """Return why the server does not let us in, or None."""
+    """Return why the server refuses the connection, or None."""
     if received.broken is not None:
-        return unlike_redis(received.broken)
+        return explain_protocol_failure(received.broken)
     for command, reply in zip(commands, received.replies, strict=True):
         if command is _ROLE:
             if isinstance(reply, ReplyError) and reply.code in _NOT_YET:
                 return reply
             if not isinstance(reply, ReplyError) and b"role:master" not in reply.splitlines():
-                return "it is a replica; the fail-over is not over, or was not made by the Sentinels"
+                return "it is a replica; the failover is still running, or was not made by the Sentinels"
         elif isinstance(reply, ReplyError):
             if command[0] == "AUTH" and reply.code not in WAITED_OUT:
-                # A server that has no passwords answers ERR to one.
+                # A server without passwords answers ERR to one.
                 return ReplyError("WRONGPASS", reply.message)
             return reply
     return None
@@ -190,13 +194,13 @@ def greet(
 ) -> Generator[Step, Any, OpenAnswer]:
     """Name the connection and learn the server's version; return None, or why it cannot be used.
 
-    Managed servers and proxies may refuse either command: then one warning is given, and the server is
-    taken for a Redis 7 until it cannot read a script's flags.
+    Managed servers and proxies may refuse either command: then one warning is given, and the server counts
+    as a Redis 7 until it cannot read a script's flags line.
     """
     commands: list[tuple[Argument, ...]] = [("CLIENT", "SETNAME", state.client_name), ("INFO", "server")]
     received: Received = yield Send(commands, seconds)
     if received.broken is not None:
-        return unlike_redis(received.broken)
+        return explain_protocol_failure(received.broken)
     session.last_used = state.monotonic()
     session.scripts_refused = False
     session.script_flags = True
@@ -211,8 +215,8 @@ def greet(
         names = " and ".join(refused)
         state.warn_once(
             "command_refused",
-            f"Redis at {state.address} refuses {names}: where CLIENT is refused, connections have no name; "
-            "without INFO the server is taken for a Redis 7, and nobody sees whether it evicts tasks",
+            f"Redis at {state.address} refuses {names}: without CLIENT, connections have no name; "
+            "without INFO the server counts as a Redis 7, and eviction of tasks goes unnoticed",
         )
     info = received.replies[1]
     if isinstance(info, ReplyError):
@@ -226,12 +230,12 @@ def greet(
 
 
 def redis_version(info: bytes) -> str:
-    """Return `redis_version` of an INFO reply; other servers set it to what they are compatible with."""
+    """Return `redis_version` of an INFO reply; compatible servers report the Redis version they implement."""
     for line in info.splitlines():
         name, _, value = line.partition(b":")
         if name == b"redis_version":
             return value.decode("utf-8", "replace").strip()
-    return "7.0"  # a compatible server that keeps its version to itself
+    return "7.0"  # a compatible server that does not report one
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

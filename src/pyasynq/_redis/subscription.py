@@ -1,4 +1,4 @@
-"""Listening to a channel of Redis."""
+"""Subscription to a Redis channel (pub/sub)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Self
 
 from pyasynq._redis.connection_async import AsyncConnection
-from pyasynq._redis.endpoint import Location
+from pyasynq._redis.endpoint import RedisEndpoint
 from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError, translate
 from pyasynq.errors import PyasynqError, RedisUnavailableError
 
@@ -24,18 +24,18 @@ class Subscription:
         async with Subscription(target, "asynq:cancel") as messages:
             async for message in messages: ...
 
-    After 15 seconds of silence it asks whether the server is still there. It does not connect anew: what was
-    published meanwhile is lost, and the caller should know.
+    After 15 seconds of silence it sends PING. It does not reconnect: messages published meanwhile are lost,
+    and the caller should know.
 
     Args:
         target: the server.
         channel: the channel's name.
-        client_name: what `CLIENT LIST` shows.
+        client_name: the name in `CLIENT LIST`.
         timeout: seconds that the server may take to connect or to answer.
 
     Raises:
-        RedisUnavailableError: on entering or iterating, when there is no connection, or none any more.
-        RedisTLSError: on entering, when certificates or settings of TLS are wrong.
+        RedisUnavailableError: on entering or iterating, when there is no connection or it breaks.
+        RedisTLSError: on entering, when certificates or TLS settings are wrong.
         RedisAuthenticationError: on entering.
         RedisPermissionError: on entering, when the user may not subscribe to the channel.
     """
@@ -49,15 +49,15 @@ class Subscription:
         timeout: float = 5.0,
     ) -> None:
         self._target = target
-        self._location = Location(target)
+        self._endpoint = RedisEndpoint(target)
         self._channel = channel
         self._client_name = client_name
         self._timeout = timeout
         self._connection = AsyncConnection()
 
     async def __aenter__(self) -> Self:
-        """Connect and subscribe; what is published after that is received."""
-        refusal = await self._location.open_async(self._connection, self._timeout)
+        """Connect and subscribe; messages published after that are received."""
+        refusal = await self._endpoint.open_async(self._connection, self._timeout)
         if refusal is None:
             commands: list[tuple[str, ...]] = [
                 ("CLIENT", "SETNAME", self._client_name),
@@ -83,14 +83,14 @@ class Subscription:
     ) -> None:
         """Close the connection."""
         await self._connection.close()
-        await self._location.let_go_async()
+        await self._endpoint.release_async()
 
     def __aiter__(self) -> Self:
         """Return itself."""
         return self
 
     async def __anext__(self) -> bytes:
-        """Wait for the next message, for as long as it takes."""
+        """Wait for the next message, without a timeout."""
         while True:
             reply = await self._next_reply()
             if isinstance(reply, list) and reply[0] == b"message":

@@ -1,4 +1,4 @@
-"""Waiting and starting threads, safe against exceptions that signal handlers raise.
+"""Waiting and starting threads, safe against exceptions raised by signal handlers.
 
 `threading.Event`, `Condition`, `Semaphore` and `Thread.start` are Python code: an exception that a signal
 handler raises in there may leave their inner lock held for ever. A plain lock has no such moment.
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class ThreadWaiter:
     """A binary semaphore: lets one thread wait until any other wakes it.
 
-    A wake-up may be lost when the thread that owes it is interrupted. So each wait has a limit, after which
-    the waiting thread looks for itself.
+    A wake-up may be lost when the waking thread is interrupted. So each wait has a limit, after which the
+    waiting thread checks for itself.
     """
 
     __slots__ = ("_lock",)
@@ -42,7 +42,7 @@ class ThreadWaiter:
 def start_thread(run: Callable[[], object], name: str) -> None:
     """Start a daemon thread of this name.
 
-    `Thread.start` waits for the new thread. A thread that no signal handler interrupts does that here.
+    `Thread.start` waits for the new thread, so it is called in a thread that no signal handler interrupts.
 
     Raises:
         RuntimeError: the system or the ending interpreter starts no thread.

@@ -1,4 +1,4 @@
-"""TLS: what a `rediss://` URL says of it, and what Python needs of that."""
+"""TLS options of a `rediss://` URL, and the SSL context built from them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ CERT_REQS: Final = tuple(_CERT_REQS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TLSOptions:
-    """The parameters of a URL whose names begin with `ssl_`, under the names that redis-py gave them.
+    """The parameters of a URL that begin with `ssl_`, named as in redis-py.
 
     Attributes:
-        ca_certs, ca_path: file and folder of the authorities to trust; with neither, this computer's.
-        certfile, keyfile: our certificate and its key; the key may stand in the certificate's file.
+        ca_certs, ca_path: file and folder of trusted authorities; by default those of this computer.
+        certfile, keyfile: our certificate and its key; the key may be in the certificate's file.
         password: of the key.
-        cert_reqs: `none` trusts everybody; `required` and `optional` mean the same for a client.
+        cert_reqs: `none` accepts any certificate; `required` and `optional` mean the same for a client.
         check_hostname: whether the certificate must be for the server's name.
-        server_hostname: that name, where it is not the host that we connect to.
+        server_hostname: that name, if it differs from the host in the URL.
     """
 
     ca_certs: str | None = None
@@ -41,19 +41,19 @@ class TLSOptions:
     server_hostname: str | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Read the files, each time anew, since certificates are renewed while programs run.
+        """Read the files and build the context, each time again: certificates are renewed while programs run.
 
         Raises:
-            ConfigurationError: when a file cannot be read, or is not what it should be.
+            ConfigurationError: when a file cannot be read, or has the wrong content.
         """
-        context = self._trusting()
+        context = self._make_context()
         context.check_hostname = self.check_hostname and self.cert_reqs != "none"
         context.verify_mode = _CERT_REQS[self.cert_reqs]
         if self.certfile is not None:
             self._load_certificate(context, self.certfile)
         return context
 
-    def _trusting(self) -> ssl.SSLContext:
+    def _make_context(self) -> ssl.SSLContext:
         _check_readable("ssl_ca_certs", self.ca_certs)
         _check_readable("ssl_ca_path", self.ca_path)
         try:
@@ -90,7 +90,7 @@ class TLSOptions:
 
 
 def _check_readable(option: str, path: str | None) -> None:
-    """Python's own errors about these files do not name them."""
+    """Raise `ConfigurationError` for an unreadable file; Python's own errors would not name it."""
     if path is None:
         return
     try:

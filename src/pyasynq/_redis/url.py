@@ -1,4 +1,4 @@
-"""Where Redis is: connection URLs, read once and checked, with the password out of sight."""
+"""Connection URLs, parsed and checked into a `RedisTarget`; passwords are never shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from pyasynq._checks import whole_number_of
+from pyasynq._checks import parse_whole_number
 from pyasynq._embedded.address import parse_embedded_url
 from pyasynq._embedded.errors import EmbeddedServerError
 from pyasynq._redis.addresses import (
@@ -17,7 +17,7 @@ from pyasynq._redis.addresses import (
     parse_authority,
     split_authority,
 )
-from pyasynq._redis.clients import RedisSource, url_of
+from pyasynq._redis.clients import RedisSource, read_source_url
 from pyasynq._redis.tls import CERT_REQS, TLSOptions
 from pyasynq.errors import ConfigurationError, nearest
 
@@ -34,20 +34,23 @@ _TLS_PARAMETERS: Final = tuple(f"ssl_{option.name}" for option in fields(TLSOpti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisTarget:
-    """One Redis server or cluster, and as whom to speak to it.
+    """One Redis server or cluster, and the login to use there.
 
     Attributes:
         scheme: the URL's scheme.
-        host, port: of a server on the network; with `path` set they mean nothing.
+        host, port: of a server on the network; unused if `path` is set.
         path: of its unix socket.
-        embedded: the URL of a server that we start ourselves; it has no address before that.
+        embedded: the URL of an embedded server, which has no address until we start it.
         username, password: None where the server asks for none.
         database: number of the logical database.
-        tls: None is no TLS.
-        seeds: some nodes of a cluster, who know the others; none for a single server.
-        sentinels: who knows the address; it has none before they have been asked.
-        must_be_primary: whether a server that says it is a replica is to be refused.
-        found_as: address of the target that has led to this one, if one has.
+        tls: None means without TLS.
+        seeds: addresses of some nodes of a cluster, from which the others are learned; empty for a single
+            server.
+        sentinels: the Sentinels that know the primary's address; None for a fixed address.
+        must_be_primary: whether to refuse a server that says it is a replica.
+        reads_replica: whether connections lead to replicas.
+        sends_readonly: whether connections tell a node of a cluster that it may answer reads as a replica.
+        found_as: address of the target that led to this one, if there is one.
     """
 
     scheme: str = "redis"
@@ -62,6 +65,8 @@ class RedisTarget:
     seeds: tuple[Address, ...] = ()
     sentinels: SentinelGroup | None = None
     must_be_primary: bool = False
+    reads_replica: bool = False
+    sends_readonly: bool = False
     found_as: str | None = None
 
     @property
@@ -71,7 +76,7 @@ class RedisTarget:
 
     @property
     def address(self) -> str:
-        """What people may see: host and port, socket path or data folder, never a password."""
+        """Host and port, socket path or data folder, safe to show (no password)."""
         if self.embedded is not None:
             return self.embedded
         if self.path is not None:
@@ -81,12 +86,20 @@ class RedisTarget:
         return ",".join(map(format_address, self.seeds or [(self.host, self.port)]))
 
     def node(self, address: Address) -> RedisTarget:
-        """Return a node of this cluster."""
-        return replace(self, host=address[0], port=address[1], seeds=(), found_as=self.address)
+        """Return the target of one node of this cluster."""
+        return replace(
+            self,
+            host=address[0],
+            port=address[1],
+            seeds=(),
+            reads_replica=False,
+            sends_readonly=self.reads_replica,
+            found_as=self.address,
+        )
 
 
 def parse_redis_url(source: RedisSource) -> RedisTarget:
-    """Read a connection URL, or the settings of a client of redis-py.
+    """Parse a connection URL, or the settings of a redis-py client.
 
     `redis://[[user]:password@]host[:port][/database]`, `rediss://` for TLS (its parameters are those of
     `TLSOptions`, with `ssl_` before their names),
@@ -99,7 +112,7 @@ def parse_redis_url(source: RedisSource) -> RedisTarget:
     Raises:
         ConfigurationError: for a URL that cannot work. The message never shows the password.
     """
-    url = url_of(source)
+    url = read_source_url(source)
     scheme, separator, _ = url.partition("://")
     if not separator:
         raise ConfigurationError("a Redis URL begins with its scheme, as in redis://localhost:6379/0")
@@ -119,10 +132,10 @@ def parse_redis_url(source: RedisSource) -> RedisTarget:
         return _sentinel_target(scheme, url)
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - a bad port shows itself only when it is read
+        parts.port  # noqa: B018 - a bad port raises only when it is read
     except ValueError:
-        # The cause would show the password, which a missing percent sign makes a part of host or port.
-        raise _malformed(scheme) from None
+        # The cause would show the password: a missing percent sign makes it a part of host or port.
+        raise _malformed_error(scheme) from None
     _check_no_stray_password(scheme, parts)
     parameters = _parameters(scheme, parts)
     if scheme in _SOCKET_SCHEMES:
@@ -130,14 +143,14 @@ def parse_redis_url(source: RedisSource) -> RedisTarget:
     return _network_target(scheme, parts, parameters)
 
 
-def _malformed(scheme: str) -> ConfigurationError:
+def _malformed_error(scheme: str) -> ConfigurationError:
     return ConfigurationError(
         f"this {scheme}:// URL has a malformed host or port; percent-encode special characters",
     )
 
 
 def _check_no_stray_password(scheme: str, parts: SplitResult) -> None:
-    # An unquoted / ? or # moves the rest of a password behind the host, where errors and addresses show it.
+    # An unquoted / ? or # moves the rest of a password after the host, where errors and addresses show it.
     if parts.fragment or "@" in parts.path + parts.query:
         raise ConfigurationError(
             f"this {scheme}:// URL has an @ or # behind its address; "
@@ -150,8 +163,8 @@ def _network_target(scheme: str, parts: SplitResult, parameters: dict[str, str])
         scheme=scheme,
         host=parts.hostname or "localhost",
         port=parts.port or _DEFAULT_PORT,
-        username=_unquoted(parts.username),
-        password=_unquoted(parts.password),
+        username=_unquote(parts.username),
+        password=_unquote(parts.password),
         database=_path_or_parameter(parts, parameters),
         tls=_tls_options(parameters) if scheme == "rediss" else None,
     )
@@ -165,8 +178,8 @@ def _socket_target(scheme: str, parts: SplitResult, parameters: dict[str, str]) 
     return RedisTarget(
         scheme=scheme,
         path=unquote(parts.path),
-        username=_unquoted(parts.username),
-        password=_unquoted(parts.password),
+        username=_unquote(parts.username),
+        password=_unquote(parts.password),
         database=_database(parameters.get("db", "")),
     )
 
@@ -174,7 +187,7 @@ def _socket_target(scheme: str, parts: SplitResult, parameters: dict[str, str]) 
 def _cluster_target(scheme: str, url: str) -> RedisTarget:
     (username, password, addresses), parts, parameters = _several_hosts(scheme, url, _DEFAULT_PORT)
     if _database(parts.path.strip("/")) or _database(parameters.get("db", "")):
-        raise ConfigurationError(f"{scheme}:// has database 0 alone, as clusters do: leave the number out")
+        raise ConfigurationError(f"{scheme}:// has only database 0, as all clusters do: leave the number out")
     return RedisTarget(
         scheme=scheme,
         host=addresses[0][0],
@@ -215,7 +228,7 @@ def _several_hosts(scheme: str, url: str, port: int) -> tuple[Authority, SplitRe
     try:
         return parse_authority(authority, port), parts, parameters
     except ValueError:
-        raise _malformed(scheme) from None
+        raise _malformed_error(scheme) from None
 
 
 def _path_or_parameter(parts: SplitResult, parameters: dict[str, str]) -> int:
@@ -260,13 +273,13 @@ def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> Non
 def _database(text: str) -> int:
     if not text:
         return 0
-    number = whole_number_of(text)
+    number = parse_whole_number(text)
     if number is None:
         raise ConfigurationError(
-            f"{text!r} is no database: a Redis database is a number, as in redis://localhost:6379/0"
+            f"{text!r} is not a database: a Redis database is a number, as in redis://localhost:6379/0"
         )
     return number
 
 
-def _unquoted(text: str | None) -> str | None:
+def _unquote(text: str | None) -> str | None:
     return unquote(text) if text else None

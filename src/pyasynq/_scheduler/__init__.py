@@ -1,1 +1,1 @@
-"""What stands behind `pyasynq.scheduler` and `pyasynq.periodic`: entries, their ticks, and who fires them."""
+"""Implementation of `pyasynq.scheduler` and `pyasynq.periodic`: entries, their ticks, and firing them."""

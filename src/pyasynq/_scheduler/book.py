@@ -1,4 +1,4 @@
-"""The entries of one scheduler, and what Redis knows of their ticks."""
+"""Entries of one scheduler, and the stored ticks they start from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class EntryBook:
-    """Entries by id, in the order in which they were added.
+    """Entries by id, in the order of registration. Used by the scheduler's event loop only.
 
     Attributes:
         removed: ids whose history is to be cleared.
@@ -32,7 +32,7 @@ class EntryBook:
         self.removed: set[str] = set()
         self._entries: dict[str, ScheduleEntry] = {}
         self._predecessors: dict[str, str] = {}
-        """Ids of entries whose ticks are still to be taken over from the entries that they replace."""
+        """Old entries by the id of their replacement, which still has to inherit their ticks."""
         self._events = events
 
     def __iter__(self) -> Iterator[ScheduleEntry]:
@@ -66,14 +66,14 @@ class EntryBook:
     def replace(
         self, leaving: Sequence[str], joining: Sequence[ScheduleEntry], predecessors: Mapping[str, str]
     ) -> None:
-        """Remove entries and add others; raises `ScheduleNotFoundError` before it changes anything.
+        """Remove entries and add others; raise `ScheduleNotFoundError` before anything changes.
 
-        `predecessors` names for some of the new ids the entries whose ticks they take over.
+        `predecessors` maps some of the new ids to the entries whose ticks they inherit.
         """
         for entry_id in leaving:
             if entry_id not in self._entries:
                 raise ScheduleNotFoundError(entry_id)
-        # An entry that was replaced before it began names the one that has ticks.
+        # An entry that was replaced before it began names the older one, which has the ticks.
         origins = {new: self._predecessors.get(old, old) for new, old in predecessors.items() if new != old}
         for entry_id in leaving:
             self.remove(entry_id)
@@ -88,13 +88,13 @@ class EntryBook:
         redis_time: RedisTime,
         clock: Clock,
     ) -> Exception | None:
-        """Ask Redis for the ticks of entries and for the time; return what went wrong with some of them.
+        """Read the ticks of entries and the time from Redis; return the error of those that failed.
 
-        Each node of a cluster is asked apart: the time of one is old when another has been waited for.
+        Each cluster node is asked separately: the time of one would be stale after waiting for another.
         """
         by_node: defaultdict[str, list[ScheduleEntry]] = defaultdict(list)
         for entry in entries:
-            by_node[driver.node_of(queue_keys(entry.queue).pending)].append(entry)
+            by_node[driver.find_node(queue_keys(entry.queue).pending)].append(entry)
         failures = await asyncio.gather(
             *(self._begin(some, driver, redis_time, clock) for some in by_node.values())
         )

@@ -1,4 +1,4 @@
-"""Entries of a scheduler: an expression, a task, and the id that all schedulers give them alike."""
+"""Entries of a scheduler: an expression, a task, and an id that is the same in all schedulers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.enqueueing.chunks import with_options
-from pyasynq._cron import goes_by_location, parse_cron
+from pyasynq._cron import parse_cron, uses_location
 from pyasynq._scheduler.timetable import Timetable
 from pyasynq._wire.messages import SchedulerEntry
 from pyasynq._wire.options_text import OptionName, OptionValue, format_option
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _ID_DIGITS: Final = 32
 _NOT_OF_ENTRIES: Final = ("durable", "headers")
-"""Options that have a text of their own, or that no entry has."""
+"""Options that have a text form of their own, or that no entry has."""
 
 
 class ScheduleEntry(NamedTuple):
@@ -32,8 +32,8 @@ class ScheduleEntry(NamedTuple):
 
     Attributes:
         id: the same in every scheduler that has this entry.
-        spec: the expression.
-        task: what each tick enqueues, with all options.
+        spec: the cron expression.
+        task: the task that each tick enqueues, with all options.
         timetable: its ticks.
     """
 
@@ -47,14 +47,14 @@ class ScheduleEntry(NamedTuple):
         """The queue that its tasks go to."""
         return self.task.options.get("queue", DEFAULT_QUEUE)
 
-    def task_of(self, tick: datetime) -> Task:
-        """Return the task of a tick. Its id names entry and tick, unless the entry's options name one."""
+    def build_tick_task(self, tick: datetime) -> Task:
+        """Build the task of a tick. Its id names entry and tick, unless the entry's options name one."""
         if "task_id" in self.task.options:
             return self.task
         return with_options(self.task, {"task_id": f"{self.id}:{int(tick.timestamp())}"})
 
     def record(self) -> SchedulerEntry:
-        """Return the entry as dashboards are shown it."""
+        """Build the entry's record for dashboards."""
         return SchedulerEntry(
             id=self.id,
             spec=self.spec,
@@ -67,11 +67,11 @@ class ScheduleEntry(NamedTuple):
 
 
 def make_entry(entry_id: str, spec: str, task: Task, misfire: Misfire, location: tzinfo) -> ScheduleEntry:
-    """Return a new entry.
+    """Make an entry.
 
     Raises:
-        CronError: for an expression that cannot be read.
-        InvalidOptionError: for options that mean nothing together, or nothing here.
+        CronError: for an invalid expression.
+        InvalidOptionError: for options that contradict each other, or have no meaning here.
     """
     check_combination(task.options)
     check_unattended(task.options)
@@ -86,12 +86,12 @@ def new_entry(
 
 
 def entry_id(spec: str, task: Task, number: int, location: tzinfo = UTC) -> str:
-    """Return the id of an entry: a hash of all that it enqueues, and of its number among equal ones.
+    """Compute the id of an entry: a hash of everything it enqueues, and of its number among equal ones.
 
-    The scheduler's zone belongs to it if the expression goes by it, unless it is UTC.
+    The scheduler's zone is included if the expression depends on it, unless it is UTC.
     """
     digest = hashlib.sha256()
-    zone = _zone_text(location) if goes_by_location(spec) else ""
+    zone = _zone_text(location) if uses_location(spec) else ""
     payload = b"" if task.payload is None else b"=" + task.payload
     options = sorted([*option_texts(task.options), *_other_options(task.options)])
     for part in (
@@ -101,7 +101,7 @@ def entry_id(spec: str, task: Task, number: int, location: tzinfo = UTC) -> str:
         *map(str.encode, options),
         b"%d" % number,
     ):
-        # With its length in front, no part can be taken for two.
+        # Prefixed with its length, no part can be mistaken for two.
         digest.update(b"%d:" % len(part) + part)
     return digest.hexdigest()[:_ID_DIGITS]
 
@@ -116,7 +116,7 @@ def free_id(spec: str, task: Task, taken: Iterable[str], location: tzinfo = UTC)
 
 
 def option_texts(options: Mapping[str, object]) -> Iterator[str]:
-    """Yield options in Asynq's text form, in its order; those that have none are left out.
+    """Yield options in Asynq's text form and order; skip those without one.
 
     Raises:
         InvalidOptionError: for a duration longer than Go can hold.
@@ -133,7 +133,7 @@ def option_texts(options: Mapping[str, object]) -> Iterator[str]:
 
 
 def _zone_text(zone: tzinfo) -> str:
-    """Return what identifies a zone in every process: its name, or its offsets if it has none."""
+    """Return text that identifies a zone in every process: its name, or its offsets if it has none."""
     name = getattr(zone, "key", None)
     if not isinstance(name, str):
         months = [datetime(2024, month, 1, tzinfo=zone) for month in range(1, 13)]

@@ -8,14 +8,20 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.enqueueing.chunks import compose_checked
-from pyasynq._broker.enqueueing.enqueue_rules import info_of_result
+from pyasynq._broker.enqueueing.enqueue_rules import build_task_info
 from pyasynq._broker.registrar_async import AsyncRegistrar
 from pyasynq._broker.schedules import fire, record_enqueue_event
 from pyasynq._clock import Instant
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.messages import SchedulerEnqueueEvent
-from pyasynq.errors import PyasynqError, RedisError, RedisUnavailableError, TickTakenError
-from pyasynq.events import HookFailed, ServerWarning, TickFailed, TickFired
+from pyasynq.errors import (
+    PyasynqError,
+    RedisError,
+    RedisUnavailableError,
+    SchedulePausedError,
+    TickTakenError,
+)
+from pyasynq.events import HookFailed, RedisWarning, TickFailed, TickFired, TickPaused
 from pyasynq.options import DEFAULT_MAX_PAYLOAD
 from pyasynq.task import EnqueueStatus
 
@@ -35,13 +41,13 @@ if TYPE_CHECKING:
 
 
 class Fired(enum.Enum):
-    """What came of the try to fire a tick."""
+    """The outcome of firing a tick."""
 
     DONE = "done"
     FAILED = "failed"
-    """It must be tried again."""
+    """It must be fired again."""
     UNREACHABLE = "unreachable"
-    """It must be tried again, and the node of its queue could not be reached."""
+    """It must be fired again, and the node of its queue could not be reached."""
 
 
 class Firing:
@@ -67,27 +73,30 @@ class Firing:
         self._calls = calls
         self._registrar = AsyncRegistrar(driver)
         self._failing: dict[str, datetime] = {}
-        """Entry id and the tick of it that has been reported as failed and is tried again."""
+        """Ticks reported as failed and being retried, by entry id."""
 
     async def fire(self, entry: ScheduleEntry, tick: datetime) -> Fired:
-        """Fire a tick and note it in the entry's timetable."""
-        task = entry.task_of(tick)
+        """Fire a tick and record it in the entry's timetable."""
+        task = entry.build_tick_task(tick)
         if self._failing.get(entry.id) != tick:
             await self._call("pre_enqueue", self._config.pre_enqueue, task)
         try:
             info = await self._send(entry, tick, task)
+        except SchedulePausedError:
+            entry.timetable.fired(tick)
+            self._events.emit(TickPaused(entry.id, entry.spec, task.type, tick))
         except TickTakenError as taken:
             entry.timetable.fired(Instant(taken.last).to_datetime())
         except RedisError as error:
-            await self._failed(entry, tick, task, error, retried=True)
+            await self._report_failure(entry, tick, task, error, retried=True)
             return Fired.UNREACHABLE if isinstance(error, RedisUnavailableError) else Fired.FAILED
-        except Exception as error:  # noqa: BLE001 - an event; a refused task stays refused when it is tried again
+        except Exception as error:  # noqa: BLE001 - an event; a refused task would be refused again
             entry.timetable.leave_out(tick)
-            await self._failed(entry, tick, task, error, retried=False)
+            await self._report_failure(entry, tick, task, error, retried=False)
         else:
             entry.timetable.fired(tick)
             if info.enqueue_status in {EnqueueStatus.ENQUEUED, EnqueueStatus.REPLACED}:
-                await self._succeeded(entry, tick, info)
+                await self._report_success(entry, tick, info)
             else:
                 await self._call("post_enqueue", self._config.post_enqueue, info, None)
         self._failing.pop(entry.id, None)
@@ -101,10 +110,10 @@ class Firing:
         if not self._middleware:
             return await self._enqueue(entry, tick, task)
         with self._calls.note("the client middleware"):
-            return await self._through(entry, tick)(task)
+            return await self._bind_middleware(entry, tick)(task)
 
-    def _through(self, entry: ScheduleEntry, tick: datetime) -> CallNext:
-        """Return the way of a task through all middleware into its queue."""
+    def _bind_middleware(self, entry: ScheduleEntry, tick: datetime) -> CallNext:
+        """Return the call that takes a task through all middleware into its queue."""
 
         async def innermost(task: Task) -> TaskInfo:
             return await self._enqueue(entry, tick, task)
@@ -120,25 +129,27 @@ class Firing:
         seconds = int(tick.timestamp())
         plan = fire(composed, entry_id=entry.id, tick=seconds, now=self._clock.redis_now())
         fired = await self._registrar.run_one(plan, composed.settings.queue)
+        if fired.is_paused:
+            raise SchedulePausedError(entry.id, seconds)
         if fired.result is None:
             raise TickTakenError(entry.id, seconds, fired.last)
         if fired.result.error is not None:
             raise fired.result.error
-        return info_of_result(composed, fired.result, now)
+        return build_task_info(composed, fired.result, now)
 
-    async def _succeeded(self, entry: ScheduleEntry, tick: datetime, info: TaskInfo) -> None:
+    async def _report_success(self, entry: ScheduleEntry, tick: datetime, info: TaskInfo) -> None:
         self._events.emit(TickFired(entry.id, entry.spec, info.type, info.queue, info.id, tick))
         await self._call("post_enqueue", self._config.post_enqueue, info, None)
         now = self._time.now().to_datetime()
         following = entry.timetable.next
         ttl = STATISTICS_SECONDS
         if following is not None:
-            # The history of a yearly task lasts from one enqueue to the next.
+            # The history of a yearly task must last from one enqueue to the next.
             ttl += max(0, math.ceil((following - now).total_seconds()))
         event = SchedulerEnqueueEvent(task_id=info.id, enqueue_time=now)
         recording = self._driver.start_task(self._record(entry, event, ttl))
         if not self._driver.target.is_cluster:
-            # In a cluster it may be on a node that is away, and the next tick must not wait for that.
+            # In a cluster it may be on an unreachable node, and the next tick must not wait for that.
             await self._driver.wait_for(recording)
 
     async def _record(self, entry: ScheduleEntry, event: SchedulerEnqueueEvent, ttl: int) -> None:
@@ -146,9 +157,9 @@ class Firing:
             await self._driver.run(record_enqueue_event(entry.id, event, ttl=ttl))
         except PyasynqError as error:
             text = f"the enqueue of task {event.task_id} is missing in the history of its schedule: {error}"
-            self._events.emit(ServerWarning("schedule-history", text))
+            self._events.emit(RedisWarning("schedule-history", text))
 
-    async def _failed(
+    async def _report_failure(
         self, entry: ScheduleEntry, tick: datetime, task: Task, error: Exception, *, retried: bool
     ) -> None:
         if self._failing.get(entry.id) == tick:
@@ -167,7 +178,7 @@ class Firing:
                 answer = hook(*args)
                 if inspect.isawaitable(answer):
                     await answer
-        except Exception as error:  # noqa: BLE001 - reported; hooks look on
+        except Exception as error:  # noqa: BLE001 - reported; a hook's error changes nothing
             self._events.emit(HookFailed(name, error))
 
 

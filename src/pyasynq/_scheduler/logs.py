@@ -1,4 +1,4 @@
-"""What a scheduler writes to the logger `pyasynq`, as a subscriber of its events."""
+"""Log lines of a scheduler, written by a subscriber of its events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger("pyasynq")
 
 
 def attach_log(events: Events, address: str, entries: Sized) -> None:
-    """Begin to write the events of a scheduler with these entries."""
+    """Start to log the events of a scheduler with these entries."""
 
     def state(event: happened.SchedulerStateChanged) -> None:
         if event.state == "active":
@@ -30,7 +30,7 @@ def attach_log(events: Events, address: str, entries: Sized) -> None:
             _log.info("scheduler %s", "ended" if event.state == "closed" else "enqueues no more tasks")
 
     outages = OutageLogs(events, address, noun="scheduler")
-    failure = "{service} failed, and is tried again in {rest:time}: {error!r}"
+    failure = "{service} failed; retrying in {rest:time}: {error!r}"
     write_failure = event_writer(logging.WARNING, failure)
 
     def round_failed(event: happened.RoundFailed) -> None:
@@ -55,6 +55,11 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         "{spec}: the task of {tick:%Y-%m-%d %H:%M:%S} UTC ({task_type}) is not enqueued: {error}",
     ),
     (
+        happened.TickPaused,
+        logging.INFO,
+        "{spec}: paused; the task of {tick:%Y-%m-%d %H:%M:%S} UTC ({task_type}) is not enqueued",
+    ),
+    (
         happened.TicksMissed,
         logging.WARNING,
         "{spec}: ticks up to {tick:%Y-%m-%d %H:%M:%S} UTC were missed and are left out ({task_type})",
@@ -72,7 +77,7 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
     (
         happened.SyncFailed,
         logging.ERROR,
-        "the periodic tasks stay as they are, since the new ones cannot be had: {error!r}",
+        "the periodic tasks stay unchanged, because the provider failed: {error!r}",
     ),
     (
         happened.PeriodicTaskRefused,
@@ -81,7 +86,7 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
     ),
     SHUTDOWN_HUNG_LINE,
     (
-        happened.ServerWarning,
+        happened.RedisWarning,
         logging.WARNING,
         "{message}",
     ),

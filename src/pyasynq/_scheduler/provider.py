@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class ProviderCalls:
-    """Calls a provider: a coroutine function on the event loop, and a plain function in a daemon thread.
+    """Calls a provider: a coroutine function on the event loop, a plain function in a daemon thread.
 
     Args:
-        provider: what it returns may be awaitable in either case.
+        provider: its result may be awaitable in either case.
         timeout: seconds that a call may take.
-        calls: where a call is noted while it runs.
+        calls: where a call is recorded while it runs.
     """
 
     def __init__(self, provider: Callable[[], Any], timeout: float, calls: CallsInProgress) -> None:
@@ -30,11 +30,11 @@ class ProviderCalls:
         self._calls = calls
         self._name = f"the provider {getattr(provider, '__qualname__', repr(provider))}"
         self._running: asyncio.Future[Any] | None = None
-        """The last call; a thread cannot be stopped, so it may run longer than anyone waits for it."""
+        """The last call. A thread cannot be stopped, so it may outlive the wait for it."""
         self._alarm: asyncio.Future[str] | None = None
 
     async def ask(self) -> list[Any]:
-        """Call the provider and return what it returns, as a list.
+        """Call the provider; return its result as a list.
 
         Raises:
             TimeoutError: when it does not return in time, or an earlier call has not returned yet.
@@ -47,7 +47,7 @@ class ProviderCalls:
         loop = asyncio.get_running_loop()
         self._alarm = loop.create_future()
         late = f"{self._name} has not returned within {self._timeout:g} s (provider_timeout)"
-        timer = loop.call_later(self._timeout, self._ring, late)
+        timer = loop.call_later(self._timeout, self._set_alarm, late)
         try:
             with self._calls.note(self._name):
                 return await self._answer()
@@ -57,9 +57,9 @@ class ProviderCalls:
 
     def interrupt(self) -> None:
         """End the wait for a call, because the manager is being stopped."""
-        self._ring(f"the manager stops and does not wait for {self._calls or self._name}")
+        self._set_alarm(f"the manager stops and does not wait for {self._calls or self._name}")
 
-    def _ring(self, reason: str) -> None:
+    def _set_alarm(self, reason: str) -> None:
         if self._alarm is not None and not self._alarm.done():
             self._alarm.set_result(reason)
 
@@ -94,7 +94,7 @@ class ProviderCalls:
 
 def _call(provider: Callable[[], Any]) -> Any:
     answer = provider()
-    # An iterator that reads from a database is read here, where it may block.
+    # Consume an iterator here, where reading from a database may block.
     return answer if inspect.isawaitable(answer) else list(answer)
 
 

@@ -1,4 +1,4 @@
-"""The two services of a scheduler: one fires ticks, the other shows the entries."""
+"""The two services of a scheduler: one fires ticks, the other publishes the entries."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._background.calls import CallingService
+from pyasynq._background.service import Service
+from pyasynq._broker.delayed import forward
 from pyasynq._broker.schedules import (
     clear_scheduler_entries,
     clear_scheduler_history,
@@ -15,7 +17,7 @@ from pyasynq._broker.schedules import (
     list_schedulers,
     write_scheduler_entries,
 )
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq._scheduler.firing import Fired
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq.errors import PyasynqError
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
     from pyasynq._background.calls import CallsInProgress
     from pyasynq._background.redis_time import RedisTime
-    from pyasynq._background.service import Service
     from pyasynq._clock import Clock
     from pyasynq._redis.driver import AsyncDriver
     from pyasynq._scheduler.book import EntryBook
@@ -37,18 +38,21 @@ if TYPE_CHECKING:
     from pyasynq.events import Events
 
 _FIRED_AT_ONCE: Final = 10
-"""Entries that fire at the same time; the driver has as many connections."""
+"""Number of entries that fire at the same time; the driver has as many connections."""
 
 _RETRY_SECONDS: Final = 1.0
 _IDLE_SECONDS: Final = 0.1
-"""Shortest rest after a round that fired nothing, so that no mistake makes the ticker spin."""
+"""Shortest rest in seconds after a round that fired nothing; keeps a mistake from making the ticker spin."""
 
+_FORWARD_SECONDS: Final = 5.0
+_LEAST_FORWARD_SECONDS: Final = 0.25
+"""Shortest rest of the forwarder, whatever is due next."""
 _FORGET_INTERVAL: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerParts:
-    """What the services of one scheduler share."""
+    """Parts shared by the services of one scheduler."""
 
     scheduler_id: str
     config: SchedulerConfig
@@ -60,12 +64,12 @@ class SchedulerParts:
     calls: CallsInProgress
 
     async def begin(self, entries: list[ScheduleEntry]) -> Exception | None:
-        """Ask Redis for the ticks of entries; return what went wrong with some of them."""
+        """Read the ticks of entries from Redis; return the error of those that failed."""
         return await self.book.begin(entries, self.driver, self.redis_time, self.clock)
 
 
 class Ticker(CallingService):
-    """Fires the ticks that are due, and rests until the next one.
+    """Fires the due ticks, and rests until the next one.
 
     Args:
         parts: of the scheduler.
@@ -84,14 +88,14 @@ class Ticker(CallingService):
         self._firing = firing
         self._slots = asyncio.Semaphore(_FIRED_AT_ONCE)
         self._failed = False
-        """Whether a tick of this round has to be tried again."""
+        """Whether a tick of this round must be fired again."""
         self._unreachable = False
-        """Whether Redis could not be reached for it."""
+        """Whether the reason was that Redis could not be reached."""
 
     async def round(self) -> float:
-        """Fire what is due; the ticks of one entry one after another, entries side by side."""
+        """Fire the due ticks: of one entry in order, of several entries at the same time."""
         entries = self._entries()
-        # An entry whose ticks cannot be asked for does not keep the others waiting.
+        # An entry whose ticks cannot be read does not delay the others.
         failure = await self._parts.begin([entry for entry in entries if not entry.timetable.begun])
         self._failed = self._unreachable = False
         now = self._now()
@@ -103,7 +107,7 @@ class Ticker(CallingService):
         rests = [
             (entry.timetable.next - now).total_seconds() for entry in self._entries() if entry.timetable.next
         ]
-        # A tick that failed is still due, and would be tried again without a rest.
+        # A tick that failed is still due, and would be retried without a rest.
         least = _RETRY_SECONDS if self._failed else 0.0 if due else _IDLE_SECONDS
         return min((rest if rest > 0 else least for rest in rests), default=math.inf)
 
@@ -124,7 +128,7 @@ class Ticker(CallingService):
             for tick in ticks:
                 if entry.id not in self._parts.book.ids:
                     return
-                # When Redis is away, a few entries wait out the time-out, not one after another all of them.
+                # While Redis is away, only a few entries wait for the timeout, not all of them in turn.
                 fired = Fired.UNREACHABLE if self._unreachable else await self._firing.fire(entry, tick)
                 if fired is not Fired.DONE:
                     self._failed = True
@@ -135,8 +139,36 @@ class Ticker(CallingService):
         return self._parts.redis_time.now().to_datetime()
 
 
+class DueForwarder(Service):
+    """Moves due tasks of some queues to pending, as the forwarders of workers do."""
+
+    name = "forwarder"
+
+    def __init__(self, parts: SchedulerParts) -> None:
+        super().__init__(parts.events)
+        self._parts = parts
+
+    async def round(self) -> float:
+        """Forward the due tasks of all queues; rest until the next one is due, 5 seconds at most."""
+        parts = self._parts
+        queues = parts.config.forward_queues
+        results = await parts.driver.run_batch([forward(one, now=parts.clock.redis_now()) for one in queues])
+        rest = _FORWARD_SECONDS
+        failure: Exception | None = None
+        for result in results:
+            if isinstance(result, Exception):
+                failure = failure or result
+                continue
+            parts.redis_time.learn(result.redis_now)
+            if result.next_due is not None:
+                rest = min(rest, max(_LEAST_FORWARD_SECONDS, result.next_due - result.redis_now.timestamp))
+        if failure is not None:
+            raise failure
+        return rest
+
+
 class EntriesHeartbeat(CallingService):
-    """Shows the entries to dashboards, learns what other schedulers fired, and cleans up."""
+    """Publishes the entries for dashboards, learns what other schedulers fired, and cleans up."""
 
     name = "scheduler heartbeat"
 
@@ -144,16 +176,16 @@ class EntriesHeartbeat(CallingService):
         super().__init__(parts.events, parts.calls)
         self._parts = parts
         self._ticker = ticker
-        self._interval = seconds_of("heartbeat_interval", parts.config.heartbeat_interval)
+        self._interval = parse_seconds("heartbeat_interval", parts.config.heartbeat_interval)
         self._ttl = math.ceil(2 * self._interval)
         self._forget_at = -math.inf
 
     async def round(self) -> float:
-        """Write all entries; they vanish after two intervals."""
+        """Write all entries; they expire after two intervals."""
         parts = self._parts
         entries = list(parts.book)
         failure = await parts.begin(entries)
-        # The time was learned anew, and the rest of the ticker may have been reckoned with a wrong one.
+        # The time has just been learned again; the ticker may have computed its rest with a wrong one.
         self._ticker.wake()
         records = [entry.record() for entry in entries]
         now = parts.clock.redis_now()
@@ -167,7 +199,7 @@ class EntriesHeartbeat(CallingService):
         return self._interval
 
     async def _forget(self) -> None:
-        """Forget entries that no scheduler has any more, once a day."""
+        """Delete the ticks of entries that no scheduler has any more, once a day."""
         parts = self._parts
         if parts.clock.monotonic() < self._forget_at:
             return
@@ -179,7 +211,7 @@ class EntriesHeartbeat(CallingService):
         self._forget_at = parts.clock.monotonic() + _FORGET_INTERVAL
 
     async def leave(self) -> None:
-        """Take the entries away, so that dashboards show no scheduler that is gone."""
+        """Remove the entries, so that dashboards do not show a scheduler that is gone."""
         try:
             await self._parts.driver.run(clear_scheduler_entries(self._parts.scheduler_id))
         except PyasynqError as error:

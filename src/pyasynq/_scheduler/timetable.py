@@ -1,4 +1,4 @@
-"""Which ticks of an entry are to be fired: pure, it neither waits nor asks."""
+"""The timetable of an entry: which of its ticks to fire. Pure; it does no I/O."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from pyasynq.config import Misfire
 
 LATENESS: Final = timedelta(seconds=60)
-"""How late a tick is still fired when missed ones are skipped: after an outage, a pause or a restart."""
+"""Age up to which a tick is fired although missed ones are skipped: after an outage, pause or restart."""
 
 _SLACK: Final = timedelta(seconds=TICK_SLACK_SECONDS)
 _SECOND: Final = timedelta(seconds=1)
 _LATEST: Final = datetime.max.replace(microsecond=0, tzinfo=UTC)
 
 TICKS_AT_ONCE: Final = 100
-"""So many missed ticks of an entry are fired before the other entries have their turn."""
+"""Number of missed ticks of an entry to fire before other entries get their turn."""
 
 
 class Due(NamedTuple):
-    """Ticks to be fired now, the earliest first; `missed` is the last of those that are left out."""
+    """Ticks to fire now, the earliest first; `missed` is the last of the skipped ones."""
 
     ticks: list[datetime]
     missed: datetime | None = None
@@ -34,11 +34,11 @@ _NOTHING: Final = Due([])
 
 
 class Learned(NamedTuple):
-    """Findings about the stored ticks of an entry, which are to be reported.
+    """Findings about the stored ticks of an entry, for a report.
 
     Attributes:
-        missed: the last of the past ticks that are left out.
-        ignored: a stored last tick that lies in the future, and is not believed; reported once.
+        missed: the last of the skipped past ticks.
+        ignored: a stored last tick in the future, which is not believed; reported once.
     """
 
     missed: datetime | None = None
@@ -49,8 +49,8 @@ class Timetable:
     """The ticks of one entry.
 
     Attributes:
-        next: the first tick that is not yet fired or left out; None before `begin`, and if none ever comes.
-        previous: the last tick that was fired, by whichever scheduler.
+        next: the first tick not yet fired or skipped; None before `begin`, and if none ever comes.
+        previous: the last tick that was fired, by any scheduler.
     """
 
     __slots__ = ("_anchor", "_done", "_ignored", "_misfire", "_schedule", "next", "previous")
@@ -66,11 +66,11 @@ class Timetable:
 
     @property
     def begun(self) -> bool:
-        """Whether it is known which ticks were fired before."""
+        """Whether the stored ticks have been read."""
         return self._done is not None
 
     def begin(self, ticks: EntryTicks, now: datetime) -> Learned:
-        """Learn what Redis knows, at the start and again with each heartbeat."""
+        """Continue after the ticks stored in Redis; called at the start and with each heartbeat."""
         last = None if ticks.last is None else _moment(ticks.last)
         anchor = _moment(ticks.since)
         ignored = last if last is not None and last > now + _SLACK else None
@@ -81,7 +81,7 @@ class Timetable:
             return Learned(ignored=report)
         self._anchor = anchor
         if ignored is not None:
-            # Which tick was the last one is unknown, so none is made up for.
+            # The real last tick is unknown, so missed ones are not made up for.
             self._go_to(now)
             return Learned(ignored=report)
         self.previous = last
@@ -93,7 +93,7 @@ class Timetable:
     def _update(self, last: datetime | None, anchor: datetime, now: datetime) -> None:
         assert self._done is not None  # noqa: S101 - begin has looked
         if anchor != self._anchor:
-            # The queue was removed, and with it its ticks and the time that they count from.
+            # The queue was removed, and with it its ticks and their starting time.
             self._anchor = anchor
             self.next = self._schedule.next_after(self._done, anchor=anchor)
         if last is not None:
@@ -103,14 +103,14 @@ class Timetable:
             self._go_to(now)
 
     def _skip(self, start: datetime, now: datetime) -> datetime | None:
-        """Return the last tick since the start that is too late to be fired, or that a later one replaces."""
+        """Return the last tick since the start that is too late to fire, or is replaced by a later one."""
         last = self._schedule.last_between(start, now, anchor=self._anchor)
         if last is None or now - last > LATENESS:
             return last
         return self._schedule.last_between(start, last - _SECOND, anchor=self._anchor)
 
     def due(self, now: datetime) -> Due:
-        """Return the ticks that are to be fired now; `fired` takes each off when that is done."""
+        """Return the ticks to fire now; `fired` removes each afterwards."""
         if self._done is None or self.next is None or self.next > now:
             return _NOTHING
         if self._misfire == "all":
@@ -123,13 +123,13 @@ class Timetable:
         return Due([last])
 
     def fired(self, tick: datetime) -> None:
-        """Note that this tick was fired, by whichever scheduler."""
+        """Record that this tick was fired, by any scheduler."""
         if self.previous is None or tick > self.previous:
             self.previous = tick
         self.leave_out(tick)
 
     def leave_out(self, tick: datetime) -> None:
-        """Note that this tick and those before it are not to be fired."""
+        """Record that this tick and those before it must not be fired."""
         if self._done is None or tick > self._done:
             self._go_to(tick)
 
@@ -139,5 +139,5 @@ class Timetable:
 
 
 def _moment(seconds: int) -> datetime:
-    """Return a stored second as a time; one outside of the calendar counts as the nearest inside."""
+    """Return a stored second as a time; one outside the calendar becomes the nearest inside."""
     return datetime.fromtimestamp(min(max(seconds, 0), int(_LATEST.timestamp())), UTC)

@@ -1,4 +1,4 @@
-"""Names of the fields of a task's hash, and the numbers that all peers on one Redis share."""
+"""Fields of a task's hash, and constants that all peers on one Redis share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class TaskField(StrEnum):
-    """Fields of a task's hash. Those that begin with `x:` are ours; peers in Go leave them alone."""
+    """Fields of a task's hash. Names that begin with `x:` are pyasynq's; Go peers ignore them."""
 
     MESSAGE = "msg"
     """The TaskMessage, as protobuf."""
@@ -20,46 +20,50 @@ class TaskField(StrEnum):
     GROUP = "group"
     """Name of the group; absent or empty when there is none."""
     RESULT = "result"
-    """What the handler wrote as its result, as bytes."""
+    """The handler's result, as bytes."""
 
     ATTEMPT = "x:attempt"
-    """Token of the attempt that is running."""
+    """Token of the running attempt, against which a settle is checked (fencing token)."""
     CRASHES = "x:crashes"
-    """How many attempts in a row died with their worker."""
+    """Number of consecutive attempts that died with their worker."""
     SCHEDULED_GROUP = "x:group"
     """Group that a scheduled task joins when it is due."""
     UNIQUE_TTL = "x:unique_ttl"
-    """Seconds that the uniqueness lock was asked for, and a word if it goes at another time than Asynq's.
+    """Requested seconds of the uniqueness lock, and a word if it is not released as Asynq does.
 
-    `600`, `600 start` or `600 finish`; gone once the lock was released because an attempt started."""
+    `600`, `600 start` or `600 finish`; deleted once the lock was released because an attempt started.
+    """
     TRACEBACK = "x:trace"
     """Traceback of the last failure."""
     ATTEMPTS = "x:attempts"
-    """Record of the last attempts."""
+    """Record of the last attempts, as JSON."""
     PROGRESS = "x:progress"
-    """What the handler last said about its progress."""
+    """Progress last reported by the handler, as JSON."""
 
 
 LEASE_SECONDS: Final = 30
-"""How long a worker owns a task before it must renew."""
+"""Seconds for which a worker owns a task before it must renew its lease."""
 LEASE_GRACE_SECONDS: Final = 30
-"""How long after its lease expired a task is left alone before it is recovered."""
+"""Seconds after its lease expired during which a task is not recovered yet."""
 STATISTICS_SECONDS: Final = 90 * 24 * 3600
-"""How long the counters of one day are kept."""
+"""Seconds for which the counters of one day are kept."""
 ARCHIVE_DAYS: Final = 90
-"""Age at which an archived task may be deleted."""
+"""Age in days at which an archived task may be deleted."""
 ARCHIVE_LIMIT: Final = 9_999
-"""How many archived tasks a queue keeps. Asynq's constant is 10,000, but its trimming leaves one less."""
+"""Number of archived tasks that a queue keeps.
+
+Asynq's constant is 10,000, but its trimming keeps one less.
+"""
 AGGREGATION_SET_SECONDS: Final = 120
-"""Age at which an aggregation set is taken for abandoned."""
+"""Age in seconds at which an aggregation set counts as abandoned."""
 SERVER_RECORD_SECONDS: Final = 10
-"""How long a server is believed to run after a heartbeat."""
+"""Seconds for which a server counts as running after a heartbeat."""
 SCHEDULER_ENTRIES_SECONDS: Final = 20
-"""How long a scheduler is believed to run after a heartbeat."""
+"""Seconds for which a scheduler counts as running after a heartbeat."""
 SCHEDULER_HISTORY_LIMIT: Final = 1_000
-"""How many enqueues of one scheduler entry are remembered."""
+"""Number of enqueues remembered for each scheduler entry."""
 MAX_COUNT: Final = 2**63 - 1
 """Largest value of a counter; the next count starts again at 1."""
 
 RESULT_DROPPED = "the result was dropped: "
-"""How the error of a completed task begins if its handler returned what cannot be stored."""
+"""Beginning of a completed task's error if its handler returned a value that cannot be stored."""

@@ -1,46 +1,121 @@
-"""What a server of pyasynq says of itself in field `engine` of its record: its name, and its queues' limits.
+"""The field `engine` of a pyasynq server's record: its name, limits of queues, task types, last answer.
 
-    pyasynq {"limits":{"deliver":{"concurrency":1},"mail":{"rate":50.0,"period":1.0,"burst":10}}}
+    pyasynq {"limits":{"deliver":{"concurrency":1},"mail":{"rate":50.0,"period":1.0,"burst":1}},"types":["a"]}
 
-The name ends at the first space. What stands behind it is JSON; whoever does not know a part of it leaves it.
+After a request of an operator the JSON has the server's acknowledgement, too:
+
+    pyasynq {"answer":{"action":"quiet","number":"1700000000.000000","obeyed":true}}
+
+While its event loop is blocked, a server tells for how many seconds:
+
+    pyasynq {"blocked":12.5}
+
+The name ends at the first space. JSON follows; a reader ignores the parts it does not know.
 """
 
 from __future__ import annotations
 
 import json
+import math
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from pyasynq.info import ServerAction, ServerAnswer
 from pyasynq.limits import QueueLimits
+from pyasynq.task_types import ServedTypes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-_FIELDS: Final = ("concurrency", "rate", "period", "burst", "ordered")
+_FIELDS: Final = ("rate", "period", "burst", "ordered")
+_MAX_TYPE_BYTES: Final = 16_384
+"""Bytes that the names of the types may have in a record, which is written every 5 seconds."""
+_LEAST_BLOCKED: Final = 1.0
+"""Seconds from which a blocked event loop is told."""
 
 
-def encode_engine(name: str, limits: Mapping[str, QueueLimits]) -> str:
-    """Return the text; queues without limits are left out."""
+def encode_engine(
+    name: str,
+    limits: Mapping[str, QueueLimits],
+    types: ServedTypes | None = None,
+    answer: ServerAnswer | None = None,
+    blocked: float = 0.0,
+) -> str:
+    """Return the text; queues without limits are left out, as are types that are unknown or too many."""
+    details: dict[str, Any] = {}
     described = {queue: _describe(limit) for queue, limit in limits.items() if limit}
-    if not described:
-        return name
-    return f"{name} {json.dumps({'limits': described}, separators=(',', ':'))}"
+    if described:
+        details["limits"] = described
+    if types:
+        named = {"types": sorted(types.names), "prefixes": list(types.prefixes)}
+        told = {key: names for key, names in named.items() if names}
+        if len(_dump(told)) <= _MAX_TYPE_BYTES:
+            details |= told
+    if answer is not None:
+        details["answer"] = {
+            "action": answer.action.value,
+            "number": answer.number,
+            "obeyed": answer.obeyed,
+        }
+    if blocked >= _LEAST_BLOCKED:
+        details["blocked"] = round(blocked, 1)
+    return f"{name} {_dump(details)}" if details else name
+
+
+def _dump(details: Mapping[str, Any]) -> str:
+    return json.dumps(details, separators=(",", ":"))
+
+
+def decode_answer(text: str) -> ServerAnswer | None:
+    """Return the acknowledgement of a request; None if there is none that can be parsed."""
+    _, _, details = text.partition(" ")
+    try:
+        answer = json.loads(details)["answer"] if details else None
+        if answer is None:
+            return None
+        return ServerAnswer(ServerAction(answer["action"]), str(answer["number"]), answer["obeyed"] is True)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def decode_loop_blocked(text: str) -> timedelta | None:
+    """Return how long a server's event loop had been blocked; None if it was not, or does not say."""
+    _, _, details = text.partition(" ")
+    try:
+        seconds = json.loads(details)["blocked"] if details else None
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+            return None
+        return timedelta(seconds=seconds) if seconds > 0 else None
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return None
 
 
 def decode_engine(text: str) -> tuple[str, dict[str, QueueLimits]]:
-    """Return name and limits; no limits when they cannot be read."""
+    """Return name and limits; no limits if they cannot be parsed."""
     name, _, details = text.partition(" ")
     try:
-        described = json.loads(details)["limits"] if details else {}
-        return name, {queue: QueueLimits(**_known(limits)) for queue, limits in described.items()}
+        described = json.loads(details).get("limits", {}) if details else {}
+        return name, {queue: QueueLimits(**_select_known(limits)) for queue, limits in described.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return name, {}
 
 
+def decode_served_types(text: str) -> ServedTypes | None:
+    """Return the task types that a server names; None for one that does not say, as those in Go."""
+    try:
+        details = json.loads(text.partition(" ")[2])
+        names, prefixes = details.get("types", []), details.get("prefixes", [])
+        is_sound = all(isinstance(one, str) and one for one in (*names, *prefixes))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+    return ServedTypes(frozenset(names), tuple(prefixes)) if is_sound and (names or prefixes) else None
+
+
 def _describe(limits: QueueLimits) -> dict[str, Any]:
     described: dict[str, Any] = {}
-    if limits.concurrency is not None:
-        described["concurrency"] = limits.concurrency
+    if limits.max_run is not None:
+        described["concurrency"] = limits.max_run
     if limits.rate is not None:
         described |= {"rate": limits.rate, "period": limits.period, "burst": limits.burst}
     if limits.ordered:
@@ -48,5 +123,8 @@ def _describe(limits: QueueLimits) -> dict[str, Any]:
     return described
 
 
-def _known(described: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: described[name] for name in _FIELDS if name in described}
+def _select_known(described: Mapping[str, Any]) -> dict[str, Any]:
+    known = {name: described[name] for name in _FIELDS if name in described}
+    if "concurrency" in described:
+        known["max_run"] = described["concurrency"]
+    return known

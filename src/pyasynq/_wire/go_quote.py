@@ -34,13 +34,13 @@ _ESCAPE = re.compile(rb'\\(?:([abfnrtv\\"])|x(..)|u(.{4})|U(.{8})|([0-7]{3}))', 
 
 
 def quote_go(text: str) -> str:
-    """Return a text between double quotes. Raises ValueError when it holds a lone surrogate."""
+    """Return a text between double quotes. Raises ValueError for a lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
         message = f"{text!a} is not valid Unicode (a lone surrogate), so Go cannot hold it"
         raise ValueError(message) from None
-    return '"' + "".join(map(_escaped, text)) + '"'
+    return '"' + "".join(map(_escape, text)) + '"'
 
 
 def unquote_go(literal: str) -> str:
@@ -48,19 +48,19 @@ def unquote_go(literal: str) -> str:
 
     `\xNN` and `\NNN` (octal) are bytes, which together must be UTF-8. Raises ValueError naming the literal.
     """
-    # Go's escapes mix bytes and characters, so the work is done on the bytes.
+    # Go's escapes mix bytes and characters, so unescaping works on the bytes.
     source = literal.encode(errors="surrogatepass")
     if _QUOTED.fullmatch(source) is None:
         message = f"{literal!a} is not a text between double quotes as Go writes it"
         raise ValueError(message)
     try:
-        return _ESCAPE.sub(_unescaped, source[1:-1]).decode()
+        return _ESCAPE.sub(_unescape, source[1:-1]).decode()
     except (ValueError, OverflowError) as error:
         message = f"{literal!a} holds no valid Unicode text: {error}"
         raise ValueError(message) from error
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in _ESCAPE_OF:
         return _ESCAPE_OF[character]
     if character.isprintable():
@@ -71,7 +71,7 @@ def _escaped(character: str) -> str:
     return f"\\u{code:04x}" if code < _FIRST_BEYOND_16_BITS else f"\\U{code:08x}"
 
 
-def _unescaped(match: re.Match[bytes]) -> bytes:
+def _unescape(match: re.Match[bytes]) -> bytes:
     letter, byte, short, long, octal = match.groups()
     if letter:
         return _SHORT_ESCAPES[letter.decode()].encode()

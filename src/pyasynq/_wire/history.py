@@ -1,18 +1,18 @@
-"""The JSON of the hash fields `x:attempts` and `x:progress`."""
+"""JSON of the hash fields `x:attempts` (attempt history) and `x:progress`."""
 
 from __future__ import annotations
 
 import json
 import math
 from datetime import UTC, datetime
-from typing import Any, Final, NewType
+from typing import Any, Final, NamedTuple, NewType
 
 from pyasynq.task import AttemptInfo, TaskProgress
 
 HistoryEntry = NewType("HistoryEntry", bytes)
-"""JSON of one attempt, for `x:attempts`; a type of its own, so that it is not taken for other bytes."""
+"""JSON of one attempt, for `x:attempts`; a type of its own, so that other bytes cannot be passed."""
 ProgressJson = NewType("ProgressJson", bytes)
-"""JSON of what a handler said of its progress, for `x:progress`."""
+"""JSON of a handler's progress, for `x:progress`."""
 NO_HISTORY: Final = HistoryEntry(b"")
 NO_PROGRESS: Final = ProgressJson(b"")
 
@@ -20,7 +20,7 @@ NO_PROGRESS: Final = ProgressJson(b"")
 def encode_attempt(
     outcome: str, error: str, *, server: str, started_at: float | None, ended_at: float
 ) -> HistoryEntry:
-    """Return one attempt as a line of JSON; times are Unix seconds, None for not known."""
+    """Return one attempt as a line of JSON; times are Unix seconds, None if unknown."""
     fields = {
         "start": None if started_at is None else round(started_at, 3),
         "end": round(ended_at, 3),
@@ -32,15 +32,30 @@ def encode_attempt(
 
 
 def decode_attempts(data: bytes | None) -> tuple[AttemptInfo, ...]:
-    """Return the attempts of a task, oldest first; none for what cannot be read, which nobody of us wrote."""
+    """Return the attempts of a task, oldest first; none if they cannot be parsed (not written by pyasynq)."""
+    if not data:
+        return ()
     try:
-        return tuple(_attempt(one) for one in reversed(json.loads(data or b"[]")))
+        return tuple(_attempt(one) for one in reversed(json.loads(data)))
     except (ValueError, TypeError, LookupError, OverflowError, OSError, RecursionError):
         return ()
 
 
+class ProgressReport(NamedTuple):
+    """Progress as a handler reported it. A plain value: a handler may report often.
+
+    Attributes:
+        said_at: monotonic time of the report.
+    """
+
+    done: float
+    total: float | None
+    note: str
+    said_at: float
+
+
 def encode_progress(progress: TaskProgress) -> ProgressJson:
-    """Return progress as JSON; what is not set is left out."""
+    """Return progress as JSON, without unset fields."""
     fields: dict[str, Any] = {"done": progress.done, "at": round(progress.at.timestamp(), 3)}
     if progress.total is not None:
         fields["total"] = progress.total
@@ -50,9 +65,11 @@ def encode_progress(progress: TaskProgress) -> ProgressJson:
 
 
 def decode_progress(data: bytes | None) -> TaskProgress | None:
-    """Return the progress of a task; None for what cannot be read, which nobody of us wrote."""
+    """Return the progress of a task; None if it cannot be parsed (not written by pyasynq)."""
+    if not data:
+        return None
     try:
-        fields = json.loads(data or b"null")
+        fields = json.loads(data)
         total = fields.get("total")
         return TaskProgress(
             done=_number(fields["done"]),
@@ -81,7 +98,7 @@ def _attempt(fields: dict[str, Any]) -> AttemptInfo:
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError("no number")
+        raise ValueError("not a number")
     return value
 
 

@@ -1,7 +1,7 @@
-"""The name of every key in Redis; no other module spells one.
+"""Names of all keys in Redis; no other module spells one.
 
-The braces around the name of a queue, server or scheduler are part of the key: Redis Cluster puts keys with
-the same text in braces into the same slot. Names are used as they are, without escaping.
+The braces around the name of a queue, server or scheduler are part of the key (a hash tag): Redis Cluster
+puts keys with the same text in braces into the same slot. Names are used as they are, without escaping.
 """
 
 from __future__ import annotations
@@ -16,15 +16,30 @@ if TYPE_CHECKING:
     from datetime import date
 
 ALL_QUEUES = "asynq:queues"
-"""Set of the names of all queues. A queue exists if and only if its name is in here."""
+"""Set of the names of all queues. A queue exists if and only if its name is in this set."""
 SERVERS = "asynq:servers"
 """Sorted set: key of a server's record, scored with the Unix second at which its heartbeat lapses."""
 WORKERS = "asynq:workers"
 """Sorted set: key of a server's hash of running tasks, scored as in SERVERS."""
 SCHEDULERS = "asynq:schedulers"
 """Sorted set: key of a scheduler's list of entries, scored as in SERVERS."""
+AUDIT = "asynq:x:audit"
+"""Stream: what operators did, as JSON in the field `entry`."""
+REFUSED = "asynq:x:refused"
+"""Stream: calls that operators were refused, as JSON in the field `entry`."""
+OPERATIONS = "asynq:x:ops"
+"""Sorted set: ids of operations on many tasks, scored with the second of their creation."""
+VIEWS = "asynq:x:views"
+"""Hash: id of a saved view, JSON."""
+SNOOZED = "asynq:x:snoozed"
+"""Sorted set: snoozes of attention findings as JSON, scored with the Unix second at which they end."""
 CANCEL_CHANNEL = "asynq:cancel"
 """Publish/subscribe channel; a message is the id of the task to cancel."""
+
+MARKS = "asynq:x:marks"
+"""Sorted set of ours: marks in charts as JSON, scored with the Unix second that they are for."""
+TASK_TYPES = "asynq:x:types"
+"""Hash of ours: task type, the second at which a worker named it last, and behind a space its description."""
 
 _KEPT_QUEUES = 1024
 
@@ -32,7 +47,7 @@ _KEPT_QUEUES = 1024
 class QueueKeys:
     """The keys of one queue; made by `queue_keys`.
 
-    The names that do not depend on a task are ready-made, since the hot path asks for them all the time.
+    Names that do not depend on a task are built once: the hot path uses them constantly.
     """
 
     __slots__ = (
@@ -40,15 +55,20 @@ class QueueKeys:
         "aggregation_sets",
         "archived",
         "bucket",
+        "callbacks",
         "cancellations",
         "completed",
         "events",
         "failed",
         "fence",
+        "gone_prefix",
         "group_prefix",
         "groups",
         "lease",
         "limits",
+        "objectives",
+        "once_prefix",
+        "outbox",
         "own_unique_prefix",
         "paused",
         "pending",
@@ -72,8 +92,8 @@ class QueueKeys:
         self.scheduled = prefix + "scheduled"  # sorted set: task id, second at which it is due
         self.retry = prefix + "retry"  # sorted set: task id, second at which it is due
         self.archived = prefix + "archived"  # sorted set: task id, second at which it was archived
-        self.completed = prefix + "completed"  # sorted set: task id, second at which it is to be deleted
-        self.paused = prefix + "paused"  # the second since when; there only while the queue is paused
+        self.completed = prefix + "completed"  # sorted set: task id, second at which it expires
+        self.paused = prefix + "paused"  # string: the second since when; only while it is paused
         self.processed = prefix + "processed"  # number of attempts that ended, failed ones included
         self.failed = prefix + "failed"  # number of attempts that failed
         self.groups = prefix + "groups"  # set of group names
@@ -81,37 +101,58 @@ class QueueKeys:
         self.task_prefix = prefix + "t:"
         self.group_prefix = prefix + "g:"
         # Ours; peers in Go neither read nor write them.
+        self.callbacks = prefix + "x:callbacks"  # string: there if tasks of the queue have callbacks
         self.cancellations = prefix + "x:cancel"  # hash: task id, which attempt to cancel and how
         self.events = prefix + "x:events"  # stream: what happened to tasks, as JSON in the field `event`
-        self.fence = prefix + "x:fence"  # written behind what replicas are to have, for a second
-        self.limits = prefix + "x:limits"  # hash: settings of the queue that win over those of servers
-        self.bucket = prefix + "x:bucket"  # hash: when the tokens are complete, and the last turn
-        self.own_unique_prefix = prefix + "x:unique:"  # of a string: id of the task that holds this lock
+        self.fence = prefix + "x:fence"  # string: marker of durable writes, for a second
+        self.limits = prefix + "x:limits"  # hash: settings of the queue, which override those of servers
+        self.objectives = prefix + "x:objectives"  # hash: objectives of the queue, such as its longest wait
+        self.bucket = prefix + "x:bucket"  # hash: token bucket: when it is full again, and the last turn
+        self.once_prefix = prefix + "x:once:"  # prefix of strings: this id was enqueued
+        self.outbox = prefix + "x:outbox"  # hash: address, end of a task that its callback is to be told
+        self.own_unique_prefix = prefix + "x:unique:"  # prefix of strings: id of the task with this lock
+        self.gone_prefix = prefix + "x:gone:"  # of hashes: tasks deleted by an operation that can be undone
         self.ticks = prefix + "x:ticks"  # hash: scheduler entry id, Unix time of its last tick
         self.verdicts = prefix + "x:verdicts"  # sorted set: `TOKEN VERDICT ID`, second it is forgotten
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The keys of all that says where a task is that waits or is finished."""
+        """The keys that list waiting and finished tasks."""
         waiting = (self.pending, self.scheduled, self.retry)
         return *waiting, self.archived, self.completed, self.groups, self.aggregation_sets
+
+    def gone(self, operation: str) -> str:
+        """Return the key of a hash: by id of each task that an operation deleted, how to restore it."""
+        return self.gone_prefix + operation
+
+    def gone_task(self, operation: str, task_id: str) -> str:
+        """Return the key to which the hash of a task is renamed when an operation deletes it."""
+        return f"{self.gone_prefix}{operation}:{task_id}"
+
+    def step(self, operation: str) -> str:
+        """Return the key of a hash: the last step that an operation has made in this queue."""
+        return f"{self.prefix}x:step:{operation}"
 
     def task(self, task_id: str) -> str:
         """Return the key of a task's hash."""
         return self.task_prefix + task_id
+
+    def once(self, task_id: str) -> str:
+        """Return the key of the marker that a task with this id was enqueued, for `once_for`."""
+        return self.once_prefix + task_id
 
     def group(self, name: str) -> str:
         """Return the key of a group: a sorted set of task ids, scored with the second they joined."""
         return self.group_prefix + name
 
     def aggregation_set(self, group: str, set_id: str) -> str:
-        """Return the key of the tasks of a group that are being made into one task."""
+        """Return the key of an aggregation set: a sorted set of tasks that are being aggregated into one."""
         return f"{self.group_prefix}{group}:{set_id}"
 
-    def group_of_aggregation_set(self, key: str) -> str:
-        """Return the group of an aggregation set. Raises ValueError when the key is not that of one.
+    def find_group_of_set(self, key: str) -> str:
+        """Return the group of an aggregation set. Raises ValueError if the key is not one.
 
-        A group's name may hold colons; the id of a set does not.
+        The name of a group may contain colons; the id of a set does not.
         """
         group, _, set_id = key.removeprefix(self.group_prefix).rpartition(":")
         if not (key.startswith(self.group_prefix) and group and set_id):
@@ -127,6 +168,15 @@ class QueueKeys:
         """Return the key of the number of attempts that failed on this day, in UTC."""
         return f"{self.failed}:{_day_text(day)}"
 
+    def attempt_counts(self, level: str, start: int) -> str:
+        """Return the key of counts of ended attempts: a hash of task type and packed numbers.
+
+        Args:
+            level: `minutes`, `ten_minutes` or `days`.
+            start: Unix second at which the chunk of time begins that the key is for.
+        """
+        return f"{self.prefix}x:stats:{level}:{start}"
+
     def unique(self, task_type: str, payload: bytes | None) -> str:
         """Return the key of the uniqueness lock of all tasks of this type with this payload.
 
@@ -136,16 +186,16 @@ class QueueKeys:
         return f"{self.prefix}unique:{task_type}:{digest}"
 
     def own_unique(self, name: str) -> str:
-        """Return the key of the uniqueness lock of all tasks that name it.
+        """Return the key of the uniqueness lock of all tasks with this `unique_key`.
 
-        Whatever the name, it is none that a client makes of a type and a payload: those begin with `unique:`.
+        It differs from every lock that a client makes of type and payload: those begin with `unique:`.
         """
         return f"{self.own_unique_prefix}{name}"
 
 
 @lru_cache(maxsize=_KEPT_QUEUES)
 def queue_keys(queue: str) -> QueueKeys:
-    """Return the keys of a queue. The keys of recently used queues are kept; do not change them."""
+    """Return the keys of a queue. Cached for recently used queues; do not change them."""
     return QueueKeys(queue)
 
 
@@ -159,26 +209,36 @@ def workers_key(host: str, pid: int, server_id: str) -> str:
     return f"{WORKERS}:{{{host}:{pid}:{server_id}}}"
 
 
+def server_request_key(server_id: str) -> str:
+    """Return the key of an operator's request to a server: a hash of action and number."""
+    return f"asynq:x:ask:{server_id}"
+
+
 def scheduler_key(scheduler_id: str) -> str:
-    """Return the key of a scheduler's list of SchedulerEntry."""
+    """Return the key of a scheduler's entries: a list of SchedulerEntry."""
     return f"{SCHEDULERS}:{{{scheduler_id}}}"
 
 
 def scheduler_history_key(entry_id: str) -> str:
-    """Return the key of a sorted set of SchedulerEnqueueEvent, scored with the second of the enqueue."""
+    """Return the key of an entry's history: a sorted set of SchedulerEnqueueEvent by second of enqueue."""
     return f"asynq:scheduler_history:{entry_id}"
 
 
+def operation_key(operation: str) -> str:
+    """Return the key of the hash that holds an operation on many tasks."""
+    return f"asynq:x:op:{operation}"
+
+
 def semaphore_key(scope: str) -> str:
-    """Return the key of a semaphore: a sorted set of task ids, scored with the second their hold lapses."""
+    """Return the key of a semaphore: a sorted set of task ids by the second their permit expires."""
     return f"asynq:sema:{scope}"
 
 
 def hash_slot(key: str) -> int:
-    """Return the slot of Redis Cluster, 0 to 16383, that a key belongs to."""
+    """Return the hash slot of a key in Redis Cluster, 0 to 16383."""
     return key_slot(key.encode())
 
 
 def _day_text(day: date) -> str:
-    # A datetime is a date too; `strftime` takes twenty times as long, in every call that settles.
+    # A datetime is a date too; `strftime` would take twenty times as long in every settle.
     return day.isoformat()[:10]

@@ -1,8 +1,8 @@
-"""What Asynq peers keep in Redis as protobuf: tasks, and the records of servers, workers and schedulers.
+"""Protobuf messages that Asynq peers keep in Redis: tasks, and records of servers, workers and schedulers.
 
-A task stays the protobuf object it was decoded into: one decode per run, and fields that a newer peer wrote
-and we do not know survive, because a message is rewritten by copying that object and setting fields in it.
-The records are read and written whole, so they are plain dataclasses.
+A task stays the protobuf object it was decoded into: one decode per run. Fields of newer peers survive,
+because a message is rewritten by copying that object and setting fields in the copy.
+Records are read and written whole, so they are plain dataclasses.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ _EMPTY = "there is nothing to decode"
 
 
 class TaskMessageFields(TypedDict, total=False):
-    """The fields of a new TaskMessage; what is not given is zero or empty, and then takes no bytes."""
+    """The fields of a new TaskMessage; omitted ones are zero or empty, and take no bytes."""
 
     type: str
     payload: bytes | None
     id: str
     queue: str
     retry: int
-    """How many retries are allowed."""
+    """Number of allowed retries."""
     retried: int
-    """How many retries have been spent."""
+    """Number of retries spent."""
     error_msg: str
     timeout: int
-    """Seconds; 0 means no limit."""
+    """Timeout in seconds; 0 means no limit."""
     deadline: int
     """Unix time in seconds; 0 means none."""
     unique_key: str
     last_failed_at: int
     """Unix time in seconds; 0 means never."""
     retention: int
-    """Seconds that a completed task is kept."""
+    """Seconds for which a completed task is kept."""
     completed_at: int
     """Unix time in seconds; 0 means not completed."""
     group_key: str
@@ -78,10 +78,10 @@ def new_task_message(**values: Unpack[TaskMessageFields]) -> TaskMessage:
 
 
 def decode_task_message(data: bytes) -> TaskMessage:
-    """Return the message in `data`. Raises UndecodableMessageError, also for no bytes at all.
+    """Return the message in `data`. Raises UndecodableMessageError, also for empty data.
 
-    Protobuf reads an empty string as a message with every field empty; in Redis it means that somebody
-    removed or damaged the task.
+    Protobuf reads an empty string as a message with every field empty; in Redis it means that the task was
+    removed or damaged.
     """
     if not data:
         raise UndecodableMessageError(TaskMessage.DESCRIPTOR.name, data, _EMPTY)
@@ -93,14 +93,14 @@ def decode_task_message(data: bytes) -> TaskMessage:
 
 def encode_task_message(message: TaskMessage) -> bytes:
     """Return the bytes of a message; equal messages give equal bytes."""
-    # Only map entries come in random order, and sorting costs time even when there are none.
+    # Only map entries have a random order; sorting costs time even when there are none.
     if message.headers:
         return message.SerializeToString(deterministic=True)
     return message.SerializeToString()
 
 
 def copy_task_message(message: TaskMessage) -> TaskMessage:
-    """Return an independent copy, with the fields that this version does not know."""
+    """Return an independent copy, including the fields that this version does not know."""
     copy = TaskMessage()
     copy.CopyFrom(message)
     return copy
@@ -108,7 +108,7 @@ def copy_task_message(message: TaskMessage) -> TaskMessage:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """A message that is written whole and read whole: its fields are those of the protobuf class.
+    """A message that is read and written whole; its fields are those of the protobuf class.
 
     Instants are aware datetimes, in microseconds; None is "never". Each one is always written.
     """
@@ -131,7 +131,7 @@ class _Record:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Return the record in `data`. Raises UndecodableMessageError, also for no bytes at all.
+        """Return the record in `data`. Raises UndecodableMessageError, also for empty data.
 
         A record always carries its instants, so it is never empty.
         """
@@ -139,13 +139,13 @@ class _Record:
             raise UndecodableMessageError(cls.__name__, data, _EMPTY)
         try:
             message = cls._message_class.FromString(data)
-            values = {field.name: cls._value_of(message, field.name) for field in fields(cls)}
+            values = {field.name: cls._read_value(message, field.name) for field in fields(cls)}
         except (DecodeError, UnicodeDecodeError, OverflowError) as error:
             raise UndecodableMessageError(cls.__name__, data, str(error)) from error
         return cls(**values)
 
     @classmethod
-    def _value_of(cls, message: Message, name: str) -> Any:
+    def _read_value(cls, message: Message, name: str) -> Any:
         value = getattr(message, name)
         if name in cls._instants:
             return read_timestamp(value)
@@ -211,7 +211,7 @@ class SchedulerEntry(_Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerEnqueueEvent(_Record):
-    """One enqueue that a scheduler has done."""
+    """One enqueue made by a scheduler."""
 
     _message_class: ClassVar[type[Message]] = asynq_pb2.SchedulerEnqueueEvent
     _instants: ClassVar[tuple[str, ...]] = ("enqueue_time",)
@@ -224,8 +224,8 @@ def _build(message_class: type[_AnyMessage], values: Mapping[str, Any]) -> _AnyM
     try:
         return message_class(**values)
     except ValueError:
-        # Protobuf does not say which field it was, and its implementations raise different errors.
-        for field, text in _texts_in(values):
+        # Protobuf does not name the field, and its implementations raise different errors.
+        for field, text in _find_texts(values):
             try:
                 text.encode()
             except UnicodeEncodeError as error:
@@ -233,8 +233,8 @@ def _build(message_class: type[_AnyMessage], values: Mapping[str, Any]) -> _AnyM
         raise
 
 
-def _texts_in(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each text in the fields of a message, with the place where it stands."""
+def _find_texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each text in the fields of a message, with its place."""
     for name, value in values.items():
         if isinstance(value, str):
             yield name, value

@@ -1,6 +1,6 @@
-"""The options of a scheduler entry as text: `Queue("low")`, `Timeout(1m30s)`.
+"""Text form of the options of a scheduler entry: `Queue("low")`, `Timeout(1m30s)`.
 
-Schedulers publish them for people and dashboards; inspectors read them back. Asynq's own reader stops at the
+Schedulers publish them for people and dashboards; inspectors parse them. Asynq's own parser stops at the
 first closing parenthesis, so a parenthesis inside a text is written as an escape, which it understands.
 """
 
@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyasynq._go_duration import format_go_duration, parse_go_duration, timedelta_of
+from pyasynq._go_duration import format_go_duration, parse_go_duration, to_timedelta
 from pyasynq._wire.go_quote import quote_go, unquote_go
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Option(NamedTuple):
 
 
 class UnknownOption(NamedTuple):
-    """A text that is no option that we know, and why not."""
+    """A text that is not a known option, and the reason."""
 
     text: str
     reason: str
@@ -68,12 +68,12 @@ _DATE = re.compile(
     r" (?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2}) (?P<zone>\S+) (?P<year>[0-9]{4})"
 )
 _ZONE = re.compile(r"(?P<sign>[+-])(?P<hours>[0-9]{2})(?P<minutes>[0-9]{2})?")
-# Go's JSON is meant to be safe inside HTML, so these are escaped; the parenthesis is our addition.
+# Go's JSON is meant to be safe inside HTML, so these are escaped; escaping the parenthesis is our addition.
 _HEADER_ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029)"})
 
 
 def format_option(name: OptionName, value: OptionValue) -> str:
-    """Return the text of one option. Instants are written in UTC, without parts of a second.
+    """Return the text of one option. Instants are written in UTC, without fractions of a second.
 
     Raises TypeError when the value is not of the option's type, and ValueError when it has no text form: a
     naive datetime, a duration over 292 years, a text with a lone surrogate.
@@ -95,9 +95,9 @@ def format_options(options: Iterable[tuple[OptionName, OptionValue]]) -> tuple[s
 
 
 def parse_option(text: str) -> Option | UnknownOption:
-    """Return the option that a text stands for, or the text and what is wrong with it. Raises nothing.
+    """Parse the text of an option; return the text and the reason if it is not one. Raises nothing.
 
-    Parts of a microsecond are cut off, as are those of a second in instants (Go does not write them).
+    Fractions of a microsecond are cut off, as are those of a second in instants (Go does not write them).
     """
     name, parenthesis, rest = text.strip().partition("(")
     if not parenthesis or not rest.endswith(")"):
@@ -125,7 +125,7 @@ def _format_text(text: str) -> str:
 
 
 def _parse_duration(text: str) -> timedelta:
-    return timedelta_of(parse_go_duration(text))
+    return to_timedelta(parse_go_duration(text))
 
 
 def _format_instant(instant: datetime) -> str:
@@ -154,7 +154,7 @@ def _parse_zone(text: str) -> timezone:
         return UTC
     match = _ZONE.fullmatch(text)
     if match is None:
-        # CST is three zones, and which one the writer meant is not written down.
+        # CST is three zones; the text does not say which one.
         message = f"the time zone {text!r} has no certain distance from UTC"
         raise ValueError(message)
     distance = timedelta(hours=int(match["hours"]), minutes=int(match["minutes"] or 0))

@@ -1,7 +1,7 @@
 """Instants inside messages: protobuf Timestamps on one side, aware datetimes on the other.
 
-Go's zero time, midnight of 1 January of the year 1, stands for "never" and is None here. A Timestamp that
-is absent is not "never": protobuf reads it as the Unix epoch, and so do peers written in Go.
+Go's zero time, midnight of 1 January of the year 1, means "never" and is None here. An absent Timestamp
+is not "never": protobuf reads it as the Unix epoch, and so do Go peers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def write_timestamp(target: Timestamp, instant: datetime | None, *, field: str) 
 def read_timestamp(source: Timestamp) -> datetime | None:
     """Return the instant in UTC, nanoseconds cut to microseconds, or None for Go's zero time.
 
-    Raises OverflowError when the instant lies outside the years 1 to 9999.
+    Raises OverflowError for an instant outside the years 1 to 9999.
     """
     if source.seconds == GO_ZERO_TIME_SECONDS and source.nanos == 0:
         return None

@@ -1,4 +1,4 @@
-"""What a consumer hands out: attempts, and the tasks of one take together."""
+"""Attempts handed out by a consumer, and the attempts of one take together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 
 from pyasynq._broker.verdicts import Verdict
 from pyasynq._engine.handlers.routes import check_result_size, received_task
-from pyasynq._engine.lease.lease_errors import told
+from pyasynq._engine.lease.lease_errors import copy_cause
 from pyasynq._engine.lease.lease_receipt import Receipt
 from pyasynq._engine.run.outcome import Failed, Succeeded, Unfinished
 from pyasynq.context import TaskContext
@@ -36,16 +36,16 @@ class Attempt:
     """One run of one task, which is yours until you settle it or its lease ends.
 
     `done`, `retry`, `snooze`, `archive`, `cancel`, `requeue` and `crashed` settle it. Each returns when Redis
-    has confirmed that, and tries until then through an outage of Redis, while the lease is renewed. When the
-    caller is cancelled, the attempt is settled all the same. They raise
+    has confirmed that, and retries until then through an outage of Redis, while the lease is renewed. A
+    cancelled caller does not undo it: the attempt is settled all the same. They raise
 
     - TaskTimeoutError: its deadline had passed, and it was settled as failed with that;
     - TaskCanceledError: it was to be cancelled, and was settled as the request says;
-    - LeaseExpiredError: its task belongs to somebody else by now, or the lease has lapsed; nothing counts
-      that is said for it;
+    - LeaseExpiredError: another worker has its task by now, or the lease has lapsed; its outcome does not
+      count;
     - AttemptSettledError: it was settled before. A leased attempt may be settled again in the same way for
-      60 seconds, which is answered as the first time;
-    - SettleError: Redis refuses for good what was to be written; the attempt counts as failed;
+      60 seconds, with the same answer as the first time;
+    - SettleError: Redis refuses the outcome for good; the attempt counts as failed;
     - RedisError: the consumer was closed before Redis confirmed; the outcome may or may not be written.
     """
 
@@ -73,50 +73,55 @@ class Attempt:
 
     @property
     def retried(self) -> int:
-        """How many retries have been spent; 0 at the first attempt."""
+        """Number of retries spent; 0 at the first attempt."""
         return self._attempt.message.retried
 
     @property
     def max_retry(self) -> int:
-        """How many retries are allowed."""
+        """Number of allowed retries."""
         return self._attempt.message.retry
 
     @property
     def crashes(self) -> int:
-        """How many workers have died with the task since it last ended by itself."""
+        """Number of workers that have died with the task since it last ended by itself."""
         return self._attempt.crashes
 
     @property
+    def waited(self) -> float | None:
+        """Seconds that the task was pending before this attempt; None if unknown."""
+        return self._attempt.waited
+
+    @property
     def deadline(self) -> datetime:
-        """When the attempt's time is over, by its timeout or deadline; it counts as timed out then."""
+        """When the attempt times out, by its timeout or deadline."""
         return datetime.fromtimestamp(self._attempt.deadline_at or 0, UTC)
 
     @property
     def lease_expires_at(self) -> datetime:
-        """Until when the task is yours, by Redis' clock; renewals and `extend` move it."""
+        """When the lease ends, by Redis' clock; renewals and `extend` move it."""
         return datetime.fromtimestamp(self._attempt.lease_end, UTC)
 
     @property
     def receipt(self) -> str:
-        """Names this attempt for `Consumer.find`, in any process; a text that may stand in a URL or in JSON.
+        """Identifies this attempt for `Consumer.find`, in any process; text that is safe in URLs and JSON.
 
-        `extend` changes it; the one before stays good for 30 seconds after the end of the lease that it knew
-        of.
+        `extend` changes it; the earlier one stays valid for 30 seconds after the end of the lease that it
+        names.
         """
         return str(Receipt.of(self._attempt))
 
     @property
     def cancelled(self) -> PyasynqError | None:
-        """Why you should stop: TaskTimeoutError, TaskCanceledError or LeaseExpiredError; None to go on.
+        """Why you should stop: TaskTimeoutError, TaskCanceledError or LeaseExpiredError; None to continue.
 
-        LeaseExpiredError stands for a consumer that is being closed as well.
+        LeaseExpiredError also means that the consumer is being closed.
         """
         cause = self._attempt.cause
-        return None if cause is None else told(cause)
+        return None if cause is None else copy_cause(cause)
 
     @property
     def verdict(self) -> str | None:
-        """How the holder settled a leased attempt; None before, and for attempts of `take`.
+        """How the holder settled a leased attempt; None before that, and for attempts of `take`.
 
         `"done"`, `"retry"`, `"snooze"`, `"archive"`, `"cancel"`, `"requeue"` or `"crashed"`.
         """
@@ -129,7 +134,7 @@ class Attempt:
         return self.cancelled
 
     async def done(self, result: bytes | str | None = None) -> None:
-        """Settle: the task is done. The result, text as UTF-8, is kept as long as the task's retention says.
+        """Settle: the task is done. The result, text as UTF-8, is kept for the task's retention.
 
         Raises:
             TypeError: for a result that is neither bytes nor text; the attempt is not settled then.
@@ -141,14 +146,15 @@ class Attempt:
         await self._settle(Succeeded(data), Verdict.DONE)
 
     async def retry(self, error: BaseException | str, delay: Duration | None = None) -> None:
-        """Settle: the attempt failed, and the task is tried again, or archived when no retry is left.
+        """Settle: the attempt failed, and the task is retried, or archived when no retry is left.
 
-        As in a server: `is_failure` says whether it spends a retry, and `retry_delay` when it is due, unless
-        a `delay` is given; an error that is, or was raised from, `SkipRetry`, `RevokeTask`, `Snooze`,
-        `Retry`, `Archive` or `Cancel` means what it means there. A text is the words of somebody else.
+        As in a server: `is_failure` decides whether it spends a retry, and `retry_delay` when it is due,
+        unless a `delay` is given; an error that is, or was raised from, `SkipRetry`, `RevokeTask`, `Snooze`,
+        `Retry`, `Archive` or `Cancel` means the same as there. A text is an error reported by another
+        program.
 
         Raises:
-            InvalidOptionError: for a delay that cannot be; the attempt is not settled then.
+            InvalidOptionError: for an invalid delay; the attempt is not settled then.
         """
         cause = ReportedError(error) if isinstance(error, str) else error
         if not isinstance(cause, BaseException):
@@ -163,12 +169,12 @@ class Attempt:
         """Settle: not yet. The task runs again after the delay; nothing has failed and no retry is spent.
 
         Raises:
-            InvalidOptionError: for a delay that cannot be; the attempt is not settled then.
+            InvalidOptionError: for an invalid delay; the attempt is not settled then.
         """
         await self._settle(Failed(Snooze(delay)), Verdict.SNOOZE)
 
     async def archive(self, reason: str) -> None:
-        """Settle: failed for good, whatever retries are left; the reason becomes the task's error."""
+        """Settle: failed for good, even if retries are left; the reason becomes the task's error."""
         await self._settle(Failed(Archive(reason)), Verdict.ARCHIVE)
 
     async def cancel(self, reason: str = "") -> None:
@@ -183,10 +189,10 @@ class Attempt:
         """Settle: the worker died with it. The task goes back to the front, and the crash is counted.
 
         At `crash_limit` it is archived as poison instead, as when a server dies. No retry is spent. For
-        programs that pass tasks on and see that the connection to the worker breaks.
+        programs that pass tasks on and see the connection to the worker break.
 
         Args:
-            reason: what is known of the crash, for the task's attempts.
+            reason: a description of the crash, for the task's attempts.
 
         Raises:
             InvalidOptionError: for a reason that is not text; the attempt is not settled then.
@@ -196,7 +202,7 @@ class Attempt:
         await self._settle(Unfinished(crash=reason), Verdict.CRASHED)
 
     async def extend(self, duration: Duration) -> None:
-        """Let the lease end so long from now, sooner or later than it would have; not after the deadline.
+        """Set the lease to end this long from now, earlier or later than before, but not after the deadline.
 
         For attempts of `Consumer.lease` and `Consumer.find`.
 
@@ -205,7 +211,7 @@ class Attempt:
             InvalidOptionError: for a duration above `max_lease` or under one second.
             RedisError: when Redis cannot be reached; the lease may have been extended.
 
-        and what settling raises, TaskTimeoutError and TaskCanceledError among it. Cancelled, it may have
+        and what settling raises, including TaskTimeoutError and TaskCanceledError. Cancelled, it may have
         taken effect.
         """
         if self._attempt.renewed:
@@ -218,7 +224,7 @@ class Attempt:
         """Store `data` as the task's result while it runs; `done(result)` replaces it.
 
         Raises:
-            LeaseExpiredError: when the task is not this attempt's any more; nothing was written then.
+            LeaseExpiredError: when this attempt does not own the task any more; nothing was written then.
             TypeError: when `data` is not bytes.
             ResultTooLargeError: when it is larger than `max_result`; nothing was sent.
             RedisError: when Redis cannot be reached within the time-out, or refuses.
@@ -228,10 +234,10 @@ class Attempt:
         await TaskContext(attempt).write_result(data)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Say how far the work has come, as `context().progress` does in a handler; it waits for nothing.
+        """Report progress, as `context().progress` does in a handler; it does not wait.
 
         Raises:
-            InvalidOptionError: for numbers that are negative, not finite or none, and a note that is no text.
+            InvalidOptionError: for numbers that are negative or not finite, and a note that is not text.
         """
         TaskContext(self._attempt).progress(done, total, note)
 
@@ -245,7 +251,7 @@ class Attempt:
 
 
 class SettledAttempt(Attempt):
-    """A leased attempt of which only its verdict is known any more: the holder has settled it before.
+    """A leased attempt of which only the verdict is still known: the holder has settled it before.
 
     Settling it in the same way returns; everything else raises AttemptSettledError.
     """
@@ -301,7 +307,7 @@ class SettledAttempt(Attempt):
 
 
 class Attempts(Sequence[Attempt]):
-    """The attempts of one `take`, in the order in which they are to be worked on; empty if nothing came."""
+    """The attempts of one `take`, in the order to work on them; empty if nothing came."""
 
     def __init__(self, attempts: Sequence[Attempt]) -> None:
         self._attempts = attempts
@@ -312,7 +318,7 @@ class Attempts(Sequence[Attempt]):
     @overload
     def __getitem__(self, index: slice) -> list[Attempt]: ...
     def __getitem__(self, index: int | slice) -> Attempt | list[Attempt]:
-        """Return an attempt; from now on it is at work."""
+        """Return an attempt, and mark it as started."""
         places = range(len(self._attempts))[index]
         if isinstance(places, int):
             self._begun.add(places)
@@ -327,8 +333,8 @@ class Attempts(Sequence[Attempt]):
         return f"Attempts({list(self._attempts)!r})"
 
 
-async def let_go(attempts: Attempts, engine: ConsumerEngine, error: BaseException | None) -> None:
-    """Settle what a block has left: put back, or failed with the error when it was at work."""
+async def settle_leftovers(attempts: Attempts, engine: ConsumerEngine, error: BaseException | None) -> None:
+    """Settle the attempts left by a block: put them back, or fail the started ones with the error."""
     failed: list[asyncio.Future[bool | Exception]] = []
     rest = []
     for place, one in enumerate(attempts._attempts):  # noqa: SLF001 - the other half of the class
@@ -338,6 +344,6 @@ async def let_go(attempts: Attempts, engine: ConsumerEngine, error: BaseExceptio
         else:
             rest.append(attempt)
     settled = [*failed, *engine.sink.put_back(rest)]
-    # Who is being cancelled is not kept waiting for Redis; closing the consumer sees to it.
+    # A cancelled caller does not wait for Redis; closing the consumer completes it.
     if settled and (error is None or isinstance(error, Exception)):
         await asyncio.wait(settled)

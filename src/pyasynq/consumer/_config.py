@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq.config import ServerConfig
 from pyasynq.errors import InvalidOptionError
 from pyasynq.options import DEFAULT_MAX_RESULT, DEFAULT_QUEUE, Duration
@@ -23,69 +23,69 @@ _SERVER_DEFAULTS = ServerConfig()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """How a consumer works. Durations are `timedelta` or seconds.
+    """Settings of a consumer. Durations are `timedelta` or seconds.
 
     Raises:
-        InvalidOptionError: at construction, for a value that a setting cannot have.
+        InvalidOptionError: at construction, for an invalid value.
     """
 
     queues: Mapping[str, int | Queue] = field(default_factory=lambda: {DEFAULT_QUEUE: 1})
     """The queues that tasks may be taken from, and their priorities, for takes that name several.
 
-    The consumer also does for them what every server does: due tasks are forwarded, tasks of dead workers
-    recovered, expired ones deleted.
+    The consumer also maintains them as every server does: it forwards due tasks, recovers tasks of dead
+    workers, and deletes expired ones.
     """
     strict_priority: bool = False
     """Take from a queue only while all queues of higher priority are empty."""
     concurrency: int = 100
-    """How many attempts are held at once; then takes wait until one is settled."""
+    """Number of attempts held at once; above it, takes wait until one is settled."""
     max_lease: Duration = 43_200.0
-    """The longest lease that may be asked for."""
+    """Longest lease that may be requested."""
     retry_delay: RetryDelay | Duration = default_retry_delay
-    """How long to wait before the next attempt: a function of `retried, error, task`, or always as long."""
+    """Delay before the next attempt: a function of `retried, error, task`, or a constant."""
     is_failure: Callable[[BaseException], bool] = _SERVER_DEFAULTS.is_failure
     """False for an error that is retried without spending a retry."""
     crash_limit: int = 3
     """Archive a task as poison after this many worker crashes or lapsed leases, as `ServerConfig` says."""
     shutdown_timeout: Duration = 8.0
-    """How long closing waits for attempts that are held in `take` blocks."""
+    """Time that closing waits for attempts held in `take` blocks."""
     cancel_timeout: Duration = 1.0
-    """How long it waits after it has told them to stop, before it puts their tasks back."""
+    """Time that it waits after telling them to stop, before it puts their tasks back."""
     overdue_limit: Duration = 600.0
-    """An attempt that is held so long after its deadline is not renewed any more."""
+    """Time after its deadline from which a held attempt is not renewed any more."""
     task_check_interval: Duration = 1.0
-    """How often empty queues are looked at where Redis cannot wake the consumer."""
+    """Interval of polling empty queues where Redis cannot wake the consumer."""
     delayed_task_check_interval: Duration = 5.0
-    """The longest rest of the forwarder."""
+    """Longest rest of the forwarder."""
     janitor_interval: Duration = 8.0
     janitor_batch_size: int = 100
     archive_max_size: int = 9_999
-    """How many archived tasks a queue keeps."""
+    """Number of archived tasks that a queue keeps."""
     archive_max_age: Duration = 90 * 86_400.0
     max_result: int = DEFAULT_MAX_RESULT
-    """Bytes that a result may have; a larger one is refused with `ResultTooLargeError` and not sent."""
+    """Largest result in bytes; a larger one is refused with `ResultTooLargeError` and not sent."""
     publish_events: bool | int | Mapping[str, bool | int] = False
-    """Publish what happens to the tasks that are taken; see `ServerConfig.publish_events`."""
+    """Whether to publish events of the tasks taken; see `ServerConfig.publish_events`."""
 
     def __post_init__(self) -> None:
         self.server_config()
-        if seconds_of("max_lease", self.max_lease) < 1:
+        if parse_seconds("max_lease", self.max_lease) < 1:
             raise InvalidOptionError("max_lease", self.max_lease, "must be at least 1 second")
 
     def server_config(self) -> ServerConfig:
-        """Return these settings as those of a server that has no handlers."""
+        """Return these settings as those of a server without handlers."""
         return ServerConfig(
             **{one.name: getattr(self, one.name) for one in fields(self) if one.name != "max_lease"}
         )
 
     def lease_seconds(self, duration: object) -> int:
-        """Return the whole seconds of a lease that somebody asks for.
+        """Return the whole seconds of a requested lease.
 
         Raises:
-            InvalidOptionError: for no duration, one under a second, and one above `max_lease`.
+            InvalidOptionError: for a value that is not a duration, is under a second, or above `max_lease`.
         """
-        longest = seconds_of("max_lease", self.max_lease)
-        if not 1 <= seconds_of("duration", duration) <= longest:
+        longest = parse_seconds("max_lease", self.max_lease)
+        if not 1 <= parse_seconds("duration", duration) <= longest:
             remedy = f"must be from 1 to {longest:g} seconds, which is max_lease"
             raise InvalidOptionError("duration", duration, remedy)
-        return math.ceil(seconds_of("duration", duration))
+        return math.ceil(parse_seconds("duration", duration))

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
 from pyasynq._broker.verdicts import Verdict
-from pyasynq._checks import check_whole, seconds_of
+from pyasynq._checks import check_whole, parse_seconds
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.consumer_engine import ConsumerEngine
 from pyasynq._engine.lease.lease_receipt import Receipt
@@ -16,7 +16,7 @@ from pyasynq._engine.logs import LogSubscriber
 from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.config import check_queues
-from pyasynq.consumer._attempt import Attempt, Attempts, SettledAttempt, let_go
+from pyasynq.consumer._attempt import Attempt, Attempts, SettledAttempt, settle_leftovers
 from pyasynq.consumer._config import ConsumerConfig
 from pyasynq.errors import ConfigurationError, ServerStateError
 from pyasynq.events import Events, ServerStateChanged
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 class Consumer:
     """Takes tasks from queues and hands them out, with leases, settles and recovery as a server has them.
 
-    For programs with a loop of their own, and for those that pass tasks on to others. It shows as a server in
-    dashboards; the tasks that it has handed out are its workers. It belongs to one event loop and is used
+    For programs with a loop of their own, and for those that pass tasks on to others. Dashboards show it as a
+    server, and the tasks that it has handed out as its workers. It belongs to one event loop and is used
     once.
 
     Args:
         url: where Redis is, such as `redis://localhost:6379/0`; or as for `Client`.
         config: queues and everything else.
         clock: for tests.
-        events: where to report what happens; the consumer makes its own unless given.
+        events: receive reports of what happens; by default the consumer's own.
 
     Raises:
         ConfigurationError: for a URL that cannot work.
@@ -70,7 +70,7 @@ class Consumer:
         return None if self._engine is None else self._engine.server_id
 
     async def start(self) -> None:
-        """Begin; `async with` does it. Nothing is taken before somebody asks.
+        """Start; `async with` does it. Tasks are taken only on request.
 
         Raises:
             ServerStateError: when the consumer was started before, or closed meanwhile.
@@ -96,12 +96,12 @@ class Consumer:
         self.events.emit(ServerStateChanged(engine.server_id, "active"))
 
     async def close(self) -> None:
-        """Hand out no more, wait for what is held in `take` blocks, write all outcomes, and close.
+        """Hand out no more, wait for attempts held in `take` blocks, write all outcomes, and close.
 
-        Who waits for tasks gets none. Attempts of `take` blocks may go on for `shutdown_timeout`, are then
-        told to stop, and are put back after `cancel_timeout`. Those of `lease` are left to their holders:
-        they live until their leases end, and another consumer finds them by their receipts. Twice is
-        harmless; a cancelled caller does not undo it.
+        Pending takes return nothing. Attempts of `take` blocks may continue for `shutdown_timeout`, are then
+        told to stop, and are put back after `cancel_timeout`. Attempts of `lease` are left to
+        their holders: they live until their leases end, and another consumer finds them by their receipts.
+        Idempotent. A cancelled caller does not undo it.
         """
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
@@ -123,42 +123,42 @@ class Consumer:
     ) -> AsyncIterator[Attempts]:
         """Take up to `limit` tasks for a block: `async with consumer.take("reports") as attempts:`.
 
-        Their leases are renewed until they are settled. What is not settled when the block ends goes back to
-        the front of its queue. When the block ends with an exception, the attempts that it had got out of
-        `attempts` and not settled have failed with it, as a handler's would have; with a cancellation, they
-        go back to the front as well.
+        Their leases are renewed until they are settled. Unsettled ones go back to the front of their queue
+        when the block ends. When the block ends with an exception, the unsettled attempts that it had read
+        from `attempts` have failed with it, as a handler's would have; with a cancellation, they also go back
+        to the front.
 
         Args:
-            queues: where from, by their priorities; all queues of the config unless given.
-            limit: how many at most. As soon as there is one, `take` returns what there is.
-            wait: how long to wait for the first; 0 looks once, None waits until there is one. When nothing
-                has come, `attempts` is empty. It is, too, when the consumer is closed meanwhile.
+            queues: the queues to take from, by their priorities; by default all queues of the config.
+            limit: largest number. As soon as there is one task, `take` returns what there is.
+            wait: time to wait for the first; 0 checks once, None waits until there is one. If nothing has
+                come, or the consumer is closed meanwhile, `attempts` is empty.
 
         Raises:
             ServerStateError: when the consumer is not started, or closed.
             ConfigurationError: for a queue that is not in the config.
-            InvalidOptionError: for a limit or wait that cannot be.
-            RedisError: when nothing has come and Redis could not be asked at the end of the wait.
+            InvalidOptionError: for an invalid limit or wait.
+            RedisError: when nothing has come and Redis could not be reached at the end of the wait.
         """
         engine = self._running()
         attempts = Attempts(await self._take(engine, queues, limit, wait, None))
         try:
             yield attempts
         except BaseException as error:
-            await let_go(attempts, engine, error)
+            await settle_leftovers(attempts, engine, error)
             raise
         else:
-            await let_go(attempts, engine, None)
+            await settle_leftovers(attempts, engine, None)
 
     async def lease(
         self, *queues: str, limit: int = 1, wait: Duration | None = None, duration: Duration = 30.0
     ) -> list[Attempt]:
-        """Take up to `limit` tasks for so long, and return.
+        """Take up to `limit` tasks, leased for a fixed duration.
 
-        Nobody renews their leases but `Attempt.extend`. One that lapses is lost: the task is recovered as
-        that of a crashed worker (back in front within 8 seconds or so; archived as poison at `crash_limit`).
-        At its deadline an attempt is settled as timed out, and a request to cancel is obeyed, without its
-        holder, who hears of it from the next `extend` or settle.
+        Only `Attempt.extend` renews their leases. One that lapses is lost: the task is recovered like that of
+        a crashed worker (in front again within about 8 seconds; archived as poison at `crash_limit`). At its
+        deadline an attempt is settled as timed out, and a request to cancel is obeyed, without its holder,
+        who learns it from the next `extend` or settle.
 
         Args:
             queues: as in `take`.
@@ -166,15 +166,15 @@ class Consumer:
             wait: as in `take`.
             duration: of the lease, in whole seconds (rounded up), at most `max_lease`.
 
-        Raises what entering `take` raises. When the caller is cancelled, what was taken is put back.
+        Raises what entering `take` raises. When the caller is cancelled, the tasks taken are put back.
         """
         return await self._take(self._running(), queues, limit, wait, self.config.lease_seconds(duration))
 
     async def serve(self, name: str, queue: Queue | int = 1) -> None:
-        """Serve one more queue, in all respects like one of the configuration.
+        """Serve one more queue, exactly like one of the configuration.
 
         Any task of the consumer's loop may call this. Calls of `take` and `lease` that wait for all queues
-        wait for this one too. `config` stays as it is.
+        include this one from now on. `config` stays as it is.
 
         Args:
             name: of the queue.
@@ -184,14 +184,14 @@ class Consumer:
             InvalidOptionError: for a name or settings that a configuration would refuse.
             ConfigurationError: when the consumer serves it already.
             ServerStateError: when the consumer is not started, or closed.
-            RedisError: when Redis refuses us this queue, or cannot be asked; then it is not served.
+            RedisError: when Redis refuses us this queue, or cannot be reached; then it is not served.
         """
         engine = self._running()
         [(name, settings)] = check_queues({name: queue}).items()
         await engine.add_queue(name, settings)
 
     async def set_queue(self, name: str, queue: Queue | int) -> None:
-        """Replace priority and limits of a queue that is served, as if they had been configured so.
+        """Replace priority and limits of a served queue, as if configured so from the start.
 
         Raises what `serve` raises; ConfigurationError when the consumer does not serve the queue.
         """
@@ -200,10 +200,10 @@ class Consumer:
         engine.set_queue(name, settings)
 
     async def unserve(self, name: str) -> None:
-        """Serve a queue no longer: none of its tasks is handed out after this call.
+        """Stop serving a queue: none of its tasks is handed out after this call.
 
-        Attempts that are held go on and are settled as usual, and `find` knows them. Calls that wait for
-        this queue alone raise ConfigurationError; others wait for the rest of their queues.
+        Held attempts continue and are settled as usual, and `find` still finds them. Calls that wait for
+        only this queue raise ConfigurationError; others wait for the rest of their queues.
 
         Raises:
             ConfigurationError: when the consumer does not serve the queue, or serves no other.
@@ -212,21 +212,21 @@ class Consumer:
         self._running().remove_queue(name)
 
     async def find(self, queue: str, task_id: str, receipt: str) -> Attempt:
-        """Return the attempt that a receipt is for, whichever consumer has leased it out, anywhere.
+        """Return the attempt of a receipt, leased out by any consumer, in any process.
 
-        An attempt that its holder has settled is returned for 60 seconds more, with a `verdict`: a settle
-        that is sent again is then answered as the first one was. How it ended without its holder is told
-        for 10 minutes.
+        An attempt that its holder has settled is still returned for 60 seconds, with a `verdict`: a resent
+        settle then gets the same answer as the first one. An ending without the holder is remembered for 10
+        minutes.
 
         Raises:
             TaskTimeoutError: when its deadline has passed.
             TaskCanceledError: when it was cancelled.
             LeaseExpiredError: when its lease has lapsed, or another worker has the task.
-            UnknownAttemptError: a LeaseExpiredError, when nothing is known of it any more.
-            InvalidOptionError: for what is no receipt.
+            UnknownAttemptError: a LeaseExpiredError, when the attempt is forgotten.
+            InvalidOptionError: for text that is not a receipt.
             ConfigurationError: for a queue that is not in the config.
             ServerStateError: when the consumer is not started, or closed.
-            RedisError: when Redis cannot be asked.
+            RedisError: when Redis cannot be reached.
         """
         engine = self._running()
         parsed = Receipt.parse(receipt)
@@ -244,7 +244,7 @@ class Consumer:
         lease: int | None,
     ) -> list[Attempt]:
         check_whole("limit", limit, 1)
-        seconds = None if wait is None else seconds_of("wait", wait)
+        seconds = None if wait is None else parse_seconds("wait", wait)
         taken = await engine.take(queues, limit=limit, wait=seconds, lease=lease)
         return [Attempt(engine, attempt, self.config) for attempt in taken]
 

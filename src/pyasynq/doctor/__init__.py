@@ -1,4 +1,4 @@
-"""A doctor for live data: finds what is damaged in Redis, explains it, and repairs it while workers run."""
+"""Doctor for live data: finds damage in Redis, explains it, and repairs it while workers run."""
 
 from ._doctor import Doctor
 from ._findings import Finding, FindingKind, Severity

@@ -1,35 +1,37 @@
-"""What is looked at besides tasks: groups, locks, counters, queues, servers, and Redis itself."""
+"""Checks of everything except tasks: groups, locks, counters, queues, servers, and Redis itself."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.doctoring.counters import wrong_counters
+from pyasynq._broker.doctoring.counters import find_wrong_counters
 from pyasynq._broker.doctoring.groups import look_at_groups
 from pyasynq._broker.doctoring.keys import (
     INDEXES,
-    archive_size,
+    count_archived,
+    get_last_event_time,
+    get_record_lapse,
+    get_time_to_live,
     has_tasks,
     is_registered,
-    lapsed_records,
-    last_event,
     list_histories,
+    list_lapsed_records,
     look_at_lock,
-    record_lapse,
-    slow_scripts,
-    time_to_live,
-    waiting_work,
+    measure_waiting_work,
     was_used,
 )
-from pyasynq._broker.doctoring.ticks import ticks_after
-from pyasynq._broker.doctoring.types import GLOBAL_TYPES, wrong_type, wrong_types
+from pyasynq._broker.doctoring.tasks import waiting_types
+from pyasynq._broker.doctoring.ticks import find_ticks_after
+from pyasynq._broker.doctoring.types import GLOBAL_TYPES, find_wrong_types, wrong_type
+from pyasynq._broker.outbox import list_endings
 from pyasynq._broker.schedules import TICK_SLACK_SECONDS
 from pyasynq._broker.servers import list_server_keys, read_server
+from pyasynq._broker.slow_scripts import list_slow_scripts
 from pyasynq._broker.stored import decode_name
 from pyasynq._broker.stored_limits import get_limits
-from pyasynq._redis.facts import server_facts
+from pyasynq._redis.facts import read_redis_facts
 from pyasynq._wire.constants import SERVER_RECORD_SECONDS
-from pyasynq._wire.engine_text import decode_engine
+from pyasynq._wire.engine_text import decode_engine, decode_served_types
 from pyasynq._wire.keys import SCHEDULERS
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import RedisPermissionError, RedisReplyError
@@ -37,10 +39,11 @@ from pyasynq.errors import RedisPermissionError, RedisReplyError
 from ._findings import FindingKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyasynq._broker.doctoring.groups import GroupFacts
-    from pyasynq._broker.doctoring.keys import LockFacts, SlowScript
+    from pyasynq._broker.doctoring.keys import LockFacts
+    from pyasynq._broker.slow_scripts import SlowScript
     from pyasynq._clock import Instant
     from pyasynq._wire.keys import QueueKeys
     from pyasynq._wire.messages import ServerInfo
@@ -49,16 +52,16 @@ if TYPE_CHECKING:
     from ._survey import QueueSurvey
 
 PATIENCE_SECONDS: Final = 60
-"""How long something may be due, or over, before it is reported."""
+"""Seconds that something may be due, or over, before it is reported."""
 MAX_SKEW_SECONDS: Final = 2.0
 _ROUNDING_SECONDS: Final = 1.5
-"""What the whole seconds of a record, and the time that it was on its way, may come to."""
+"""Error from the whole seconds of a record, and from its transmission."""
 SLOW_MILLISECONDS: Final = 50
 _SLOW_WITHIN_SECONDS: Final = 3_600
 
 
 def group_kind(facts: GroupFacts, keys: QueueKeys) -> FindingKind | None:
-    """Return what is wrong with a group or an aggregation set."""
+    """Return the damage of a group or an aggregation set; None if it is sound."""
     name = facts.key.removeprefix(keys.group_prefix.encode())
     if facts.is_set and not facts.members:
         return FindingKind.EMPTY_SET
@@ -69,10 +72,10 @@ def group_kind(facts: GroupFacts, keys: QueueKeys) -> FindingKind | None:
 
 
 def lock_kind(facts: LockFacts, *, unowned: bool) -> FindingKind | None:
-    """Return what is wrong with a lock.
+    """Return the damage of a lock; None if it is sound.
 
-    A lock whose task is gone, or names another one, may be left on purpose: that of `until="expiry"`. Such
-    locks are only judged if the user says that there are none of these.
+    A lock whose task is gone, or has another lock, may be left on purpose by `until="expiry"`. Such locks are
+    reported only if the user says that none are left on purpose.
     """
     if facts.ttl == -2:
         return None
@@ -88,7 +91,7 @@ def lock_kind(facts: LockFacts, *, unowned: bool) -> FindingKind | None:
 
 
 class QueueChecks:
-    """Checks of one queue that has been surveyed. Each yields kinds, subjects and evidence."""
+    """Checks of one surveyed queue. Each returns kinds, subjects and evidence."""
 
     def __init__(
         self, survey: QueueSurvey, pace: Pace, *, unowned_locks: bool, archive_max_size: int
@@ -99,14 +102,14 @@ class QueueChecks:
         self._archive_max_size = archive_max_size
 
     async def types(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Look again at keys whose type was wrong; the evidence is the type."""
+        """Check again keys whose type was wrong; the evidence is the type."""
         survey = self._survey
-        wrong = await self._pace.run(wrong_types(survey.keys.queue, sorted(survey.misfits)))
+        wrong = await self._pace.run(find_wrong_types(survey.keys.queue, sorted(survey.misfits)))
         prefix = survey.keys.prefix.encode()
         return [(FindingKind.WRONG_TYPE, prefix + name, kind) for name, kind in sorted(wrong.items())]
 
     async def groups(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Look at groups and sets; the evidence is the group that the members belong to."""
+        """Check groups and sets; the evidence is the group of the members."""
         survey = self._survey
         found = [(FindingKind.EMPTY_SET, key, b"") for key in sorted(survey.no_sets)]
         for facts in await self._pace.run(look_at_groups(survey.keys.queue, sorted(survey.groups))):
@@ -116,7 +119,7 @@ class QueueChecks:
         return found
 
     async def locks(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Look at locks; the evidence is what the lock's owner was."""
+        """Check locks; the evidence is the state of the lock's owner."""
         queue, found = self._survey.keys.queue, []
         locks = await self._pace.run_all([look_at_lock(queue, lock) for lock in self._survey.locks])
         for facts in locks:
@@ -125,9 +128,9 @@ class QueueChecks:
         return found
 
     async def counters(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Look at the counters of days, and at the totals; the evidence is what one must be at least."""
+        """Check the counters of days, and the totals; the evidence is the minimum of a counter."""
         survey = self._survey
-        wrong = await self._pace.run(wrong_counters(survey.keys.queue, survey.counters))
+        wrong = await self._pace.run(find_wrong_counters(survey.keys.queue, survey.counters))
         found = [
             (FindingKind.WRONG_COUNTER, key, b"" if least is None else b"%d" % least)
             for key, least in sorted(wrong.items())
@@ -135,17 +138,26 @@ class QueueChecks:
         return found + await endless(self._pace, survey.counters, FindingKind.ENDLESS_COUNTER)
 
     async def queue(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Look at the queue as a whole."""
+        """Check the queue as a whole."""
         survey, run = self._survey, self._pace.run
         name, found = survey.keys.queue, []
-        if await run(archive_size(name)) > self._archive_max_size:
+        if await run(count_archived(name)) > self._archive_max_size:
             found.append((FindingKind.ARCHIVE_OVER_CAP, survey.keys.archived.encode(), b""))
         if not await run(is_registered(name)):
             if await run(has_tasks(name)):
                 found.append((FindingKind.UNREGISTERED_QUEUE, name.encode(), b""))
             elif not survey.has_tasks and survey.own_keys and await run(was_used(name)):
-                found += [(FindingKind.REMOVED_QUEUE, key, b"") for key in sorted(survey.own_keys)]
+                left = set(survey.own_keys) - {survey.keys.outbox.encode()}
+                found += [(FindingKind.REMOVED_QUEUE, key, b"") for key in sorted(left)]
         return found
+
+    async def endings(self) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Check the outbox; the evidence is the entry."""
+        keys = self._survey.keys
+        if keys.outbox.encode() not in self._survey.own_keys:
+            return []
+        old = await self._pace.run(list_endings(keys.queue, seconds=PATIENCE_SECONDS))
+        return [(FindingKind.UNTOLD_ENDING, address, entry) for address, entry in sorted(old)]
 
 
 async def endless(
@@ -153,7 +165,7 @@ async def endless(
 ) -> list[tuple[FindingKind, bytes, bytes]]:
     """Return the keys that never expire."""
     ordered = sorted(keys)
-    times = await pace.run_all([time_to_live(key) for key in ordered])
+    times = await pace.run_all([get_time_to_live(key) for key in ordered])
     return [(kind, key, b"") for key, seconds in zip(ordered, times, strict=True) if seconds == -1]
 
 
@@ -163,15 +175,15 @@ class ServerChecks:
     def __init__(self, pace: Pace, now: Instant) -> None:
         self._pace = pace
         self._now = now
-        """What this host's clock says."""
+        """Time by this host's clock."""
         self.skipped: list[str] = []
         self._redis_now = now
         self._servers: dict[str, ServerInfo] = {}
 
     async def redis(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Look at the settings of Redis, the clock of this host, and slow scripts."""
+        """Check the settings of Redis, the clock of this host, and slow scripts."""
         found: list[tuple[FindingKind, bytes, bytes]] = []
-        every = await self._pace.run_all([server_facts(place) for place in self._pace.places])
+        every = await self._pace.run_all([read_redis_facts(place) for place in self._pace.places])
         facts = every[0]
         self._redis_now = facts.redis_now
         policies = {one.maxmemory_policy for one in every}
@@ -201,80 +213,92 @@ class ServerChecks:
     async def _slow_scripts(self, now: Instant) -> list[SlowScript]:
         found = await self._pace.run_all(
             [
-                slow_scripts(now, milliseconds=SLOW_MILLISECONDS, seconds=_SLOW_WITHIN_SECONDS, at=place)
+                list_slow_scripts(now, milliseconds=SLOW_MILLISECONDS, seconds=_SLOW_WITHIN_SECONDS, at=place)
                 for place in self._pace.places
             ]
         )
         return [one for some in found for one in some]
 
     async def types(self, keys: Iterable[bytes]) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Look at the types of the keys that belong to no queue; the evidence is the type."""
+        """Check the types of the keys that belong to no queue; the evidence is the type."""
         names = [*(name.encode() for name in GLOBAL_TYPES), *keys]
         kinds = await self._pace.run_all([wrong_type(name) for name in names])
         return [(FindingKind.WRONG_TYPE, name, kind) for name, kind in zip(names, kinds, strict=True) if kind]
 
     async def records(self, keys: Iterable[bytes]) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Look at the records of servers and schedulers."""
+        """Check the records of servers and schedulers."""
         found = await endless(self._pace, keys, FindingKind.ENDLESS_RECORD)
         before = self._redis_now.seconds - PATIENCE_SECONDS
         for index in INDEXES:
-            lapsed = await self._pace.run(lapsed_records(index, before=before))
+            lapsed = await self._pace.run(list_lapsed_records(index, before=before))
             found += [(FindingKind.DEAD_SERVER, key, index.encode()) for key in lapsed]
         return found
 
     async def histories(
         self, histories: Iterable[bytes], records: Iterable[bytes]
     ) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Look at the histories of scheduler entries; a scheduler that has just begun has no record yet."""
+        """Check the histories of scheduler entries; a scheduler that has just started has no record yet."""
         schedulers = [decode_name(key) for key in records if key.startswith(SCHEDULERS.encode())]
         live = set[bytes]().union(*await self._pace.run_all([list_histories(key) for key in schedulers]))
         old = sorted(set(histories) - live)
-        events = await self._pace.run_all([last_event(key) for key in old])
+        events = await self._pace.run_all([get_last_event_time(key) for key in old])
         before = self._redis_now.seconds - PATIENCE_SECONDS
         silent = [key for key, at in zip(old, events, strict=True) if at < before]
         return await endless(self._pace, silent, FindingKind.OLD_HISTORY)
 
     async def servers(self, misfits: Collection[bytes]) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Read the records of the servers that run, and compare their clocks with that of Redis.
+        """Read the records of running servers, and compare their clocks with that of Redis.
 
-        Records whose type is wrong, the `misfits`, are left out.
+        Records whose type is wrong, the `misfits`, are skipped.
         """
         found = []
         for key in await self._pace.run(list_server_keys(self._redis_now)):
             if key.encode() in misfits:
                 continue
             info = await self._pace.run(read_server(key))
-            lapse = await self._pace.run(record_lapse(key))
+            lapse = await self._pace.run(get_record_lapse(key))
             if info is None or lapse is None:
                 continue
             self._servers[key] = info
             lapses_at, left = lapse
-            now = (await self._pace.run(server_facts())).redis_now
+            now = (await self._pace.run(read_redis_facts())).redis_now
             skew = lapses_at - (now.timestamp + left)
             if left <= SERVER_RECORD_SECONDS and abs(skew) > MAX_SKEW_SECONDS + _ROUNDING_SECONDS:
                 found.append((FindingKind.CLOCK_SKEW, _name(info).encode(), f"{skew:+.1f} s".encode()))
         return found
 
     async def queue(self, queue: str) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Look at who serves a queue; after `servers`."""
+        """Check which servers serve a queue; call it after `servers`."""
         found = []
         serving = [info for info in self._servers.values() if queue in info.queues]
         if not serving:
-            waited, overdue = await self._pace.run(waiting_work(queue, self._redis_now))
+            waited, overdue = await self._pace.run(measure_waiting_work(queue, self._redis_now))
             if max(waited, overdue) > SERVER_RECORD_SECONDS:
                 found.append((FindingKind.UNSERVED_QUEUE, queue.encode(), b""))
+        found += await self._unserved_types(queue, serving)
         strangers = [info for info in serving if not info.engine]
         if strangers and (_has_limits(serving, queue) or await self._is_limited(queue)):
             found += [(FindingKind.LIMITS_IGNORED, _name(info).encode(), b"") for info in strangers]
         return found
 
+    async def _unserved_types(
+        self, queue: str, serving: Sequence[ServerInfo]
+    ) -> list[tuple[FindingKind, bytes, bytes]]:
+        """Check that all waiting types have handlers, if all servers of the queue publish theirs."""
+        served = [decode_served_types(info.engine) for info in serving]
+        if not served or None in served:
+            return []
+        waiting = await self._pace.run(waiting_types(queue, self._redis_now, SERVER_RECORD_SECONDS))
+        unserved = sorted(name for name in waiting if not any(name in one for one in served if one))
+        return [(FindingKind.UNSERVED_TYPE, name.encode(), b"") for name in unserved]
+
     async def ticks(self, survey: QueueSurvey) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Look at the last ticks of scheduler entries; the evidence is the second; after `redis`."""
+        """Check the last ticks of scheduler entries; the evidence is the second. Call it after `redis`."""
         if survey.keys.ticks.encode() not in survey.own_keys:
             return []
         latest = self._redis_now.seconds + TICK_SLACK_SECONDS
         try:
-            found = await self._pace.run(ticks_after(survey.keys.queue, latest))
+            found = await self._pace.run(find_ticks_after(survey.keys.queue, latest))
         except (RedisPermissionError, RedisReplyError) as error:
             self.skipped.append(f"ticks of schedulers in queue {survey.keys.queue}: {error}")
             return []

@@ -1,11 +1,11 @@
-"""From what is known about a task to what is wrong with it, and what it should be instead."""
+"""Diagnosis of a task: its damage, and the settlement that repairs it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.doctoring.tasks import Settlement
-from pyasynq._broker.stored import shown
+from pyasynq._broker.stored import display_name
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
 
 from ._findings import FindingKind
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from pyasynq._wire.messages import TaskMessage
 
 _STATES: Final = ("pending", "retry", "scheduled", "aggregating", "completed", "archived", "active")
-"""Where a task is left that stands in several places, none of which its state names: the first of these."""
+"""Order of preference for a task in several places, if its state names none of them."""
 _FINISHED: Final = frozenset({"retry", "archived", "completed"})
 
 
 class Diagnosis(NamedTuple):
-    """What is wrong with a task, and what it is to be; None if only the user can tell."""
+    """Damage of a task, and its repair; the settlement is None if only the user can decide."""
 
     kind: FindingKind
     settlement: Settlement | None
 
 
 def looks_sound(facts: StoredTask, queue: str) -> bool:
-    """Return whether nothing is wrong with a task's hash and its score."""
+    """Return whether a task's hash and score are sound."""
     if not facts.message or has_stale_fields(facts, facts.state):
         return False
     try:
@@ -44,7 +44,7 @@ def looks_sound(facts: StoredTask, queue: str) -> bool:
 
 
 def has_stale_fields(facts: StoredTask, state: str) -> bool:
-    """Return whether a hash has fields that a task in this state has not, or lacks one that it has."""
+    """Return whether a hash has fields of another state, or lacks a field of this one."""
     return (
         (state == "pending") != bool(facts.pending_since)
         or (state != "active" and bool(facts.attempt))
@@ -56,36 +56,36 @@ def has_stale_fields(facts: StoredTask, state: str) -> bool:
 def diagnose(
     facts: StoredTask, keys: QueueKeys, *, seen_in: bytes, sets: Collection[bytes]
 ) -> Diagnosis | None:
-    """Return what is wrong with a task that was judged; None if nothing is.
+    """Return the damage of a judged task; None if it is sound.
 
     `sets` are the keys of the queue's aggregation sets: a group may have the same name as one.
     """
     if not facts.message:
-        return _without_message(facts, seen_in)
+        return _diagnose_hash(facts, seen_in)
     message = None
     try:
         message = decode_task_message(facts.message)
     except UndecodableMessageError as error:
-        states = {_state_of(place, keys) for place in facts.places}
+        states = {_find_state(place, keys) for place in facts.places}
         if states != {"archived"} and facts.lease != "held":
             reason = f"the message cannot be decoded: {error.reason}"
-            return Diagnosis(FindingKind.UNDECODABLE, _archived(facts, keys, seen_in, reason))
+            return Diagnosis(FindingKind.UNDECODABLE, _settle_archived(facts, keys, seen_in, reason))
         if facts.lease == "held":
             return None
     if message is not None and not _is_own(facts, message, keys.queue):
-        return Diagnosis(FindingKind.FOREIGN_MESSAGE, _renamed(facts, keys, seen_in, message))
+        return Diagnosis(FindingKind.FOREIGN_MESSAGE, _settle_renamed(facts, keys, seen_in, message))
     if not facts.places:
-        return Diagnosis(FindingKind.ORPHAN, _orphan(facts, keys, seen_in, message))
-    return _misplaced(facts, keys, seen_in, message, sets)
+        return Diagnosis(FindingKind.ORPHAN, _settle_orphan(facts, keys, seen_in, message))
+    return _diagnose_place(facts, keys, seen_in, message, sets)
 
 
-def _misplaced(
+def _diagnose_place(
     facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage | None, sets: Collection[bytes]
 ) -> Diagnosis | None:
-    """Return what is wrong with where a task is, or with what it says of that."""
-    place = _right_place(facts, keys)
-    state = _state_of(place, keys)
-    group = _group_of(place, keys, sets) if state == "aggregating" else None
+    """Return the damage in the place of a task, or in its fields about its place."""
+    place = _find_place(facts, keys)
+    state = _find_state(place, keys)
+    group = _find_group(place, keys, sets) if state == "aggregating" else None
     mended = mend(facts, message, state, group, facts.scores[facts.places.index(place)])
     kind = _kind(facts, state) or mended.kind
     if kind is None and has_stale_fields(facts, state):
@@ -107,7 +107,7 @@ def _misplaced(
     )
 
 
-def _without_message(facts: StoredTask, seen_in: bytes) -> Diagnosis | None:
+def _diagnose_hash(facts: StoredTask, seen_in: bytes) -> Diagnosis | None:
     delete = Settlement(facts, seen_in, "", "")
     if facts.places:
         return Diagnosis(FindingKind.GHOST, delete)
@@ -128,13 +128,15 @@ def _kind(facts: StoredTask, state: str) -> FindingKind | None:
     return None
 
 
-def _renamed(facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage) -> Settlement | None:
-    """Return how a task whose message names another one is put aside under its own name."""
+def _settle_renamed(
+    facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage
+) -> Settlement | None:
+    """Return the settlement that archives a task whose message names another one, under its own id."""
     if facts.lease == "held":
         return None
     own = own_message(message, facts, keys)
     reason = f"pyasynq doctor found the message of task {message.id!r} of queue {message.queue!r} in it"
-    states = {_state_of(place, keys) for place in facts.places}
+    states = {_find_state(place, keys) for place in facts.places}
     state = "completed" if states == {"completed"} else "archived"
     return Settlement(
         facts,
@@ -147,10 +149,12 @@ def _renamed(facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMe
     )
 
 
-def _orphan(facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage | None) -> Settlement:
-    """Return what a task in no collection is to be."""
+def _settle_orphan(
+    facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage | None
+) -> Settlement:
+    """Return the settlement of a task in no collection."""
     group = facts.group or (message.group_key.encode() if message else b"")
-    # A worker may still have an active task, and its lease brings it back if not.
+    # A worker may still have an active task; otherwise its lease brings it back.
     if facts.state in {"pending", "retry"} or (facts.state == "active" and facts.lease):
         return Settlement(facts, seen_in, facts.state, getattr(keys, facts.state))
     if facts.state == "aggregating" and group:
@@ -161,31 +165,31 @@ def _orphan(facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMes
     if facts.state in {"archived", "completed"}:
         return Settlement(facts, seen_in, "", "")
     reason = f"pyasynq doctor found it in no collection, in state {facts.state!r}; it may have run"
-    return _archived(facts, keys, seen_in, reason)
+    return _settle_archived(facts, keys, seen_in, reason)
 
 
-def _archived(facts: StoredTask, keys: QueueKeys, seen_in: bytes, reason: str) -> Settlement:
+def _settle_archived(facts: StoredTask, keys: QueueKeys, seen_in: bytes, reason: str) -> Settlement:
     return Settlement(facts, seen_in, "archived", keys.archived, reason=reason)
 
 
-def _right_place(facts: StoredTask, keys: QueueKeys) -> bytes:
+def _find_place(facts: StoredTask, keys: QueueKeys) -> bytes:
     active = keys.active.encode()
     if active in facts.places and facts.lease == "held":
         return active
     for state in (facts.state, *_STATES):
         for place in facts.places:
-            if _state_of(place, keys) == state:
+            if _find_state(place, keys) == state:
                 return place
     return facts.places[0]
 
 
-def _state_of(place: bytes, keys: QueueKeys) -> str:
+def _find_state(place: bytes, keys: QueueKeys) -> str:
     if place.startswith(keys.group_prefix.encode()):
         return "aggregating"
-    return shown(place[len(keys.prefix.encode()) :])
+    return display_name(place[len(keys.prefix.encode()) :])
 
 
-def _group_of(place: bytes, keys: QueueKeys, sets: Collection[bytes]) -> bytes:
+def _find_group(place: bytes, keys: QueueKeys, sets: Collection[bytes]) -> bytes:
     name = place[len(keys.group_prefix.encode()) :]
     return name.rpartition(b":")[0] if place in sets else name
 

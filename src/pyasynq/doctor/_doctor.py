@@ -1,4 +1,4 @@
-"""The doctor."""
+"""The doctor: examines a live Redis for damage, and repairs it."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
-from pyasynq._broker.doctoring.groups import known_groups
-from pyasynq._broker.doctoring.keys import database_size, is_registered, scan_keys
+from pyasynq._broker.doctoring.groups import list_known_groups
+from pyasynq._broker.doctoring.keys import get_database_size, is_registered, scan_keys
 from pyasynq._broker.doctoring.tasks import judge
-from pyasynq._broker.doctoring.types import GLOBAL_TYPES, wrong_type
+from pyasynq._broker.doctoring.types import INDEX_TYPES, wrong_type
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.stored import decode_name
-from pyasynq._checks import check_whole, positive_seconds_of, seconds_of
+from pyasynq._checks import check_whole, parse_positive_seconds, parse_seconds
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._human_text import counted
 from pyasynq._redis.driver import AsyncDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.constants import ARCHIVE_LIMIT
-from pyasynq._wire.keys import ALL_QUEUES, scheduler_history_key
+from pyasynq._wire.keys import ALL_QUEUES, operation_key, scheduler_history_key
 from pyasynq.errors import QueueNotFoundError, RedisReplyError
 
 from ._checks import QueueChecks, ServerChecks
 from ._diagnosis import diagnose
-from ._findings import Finding, FindingKind, Severity, as_text, finding_of
+from ._findings import Finding, FindingKind, Severity, as_text, make_finding
 from ._pace import Pace
 from ._repairs import GROUP_KINDS, Repairs
 from ._survey import QueueSurvey
@@ -43,15 +43,20 @@ Progress: TypeAlias = "Callable[[int, int], object]"
 _Seen: TypeAlias = dict[tuple[str, FindingKind, bytes], bytes]
 
 _KEY: Final = re.compile(rb"asynq:\{(.*?)\}:(.*)", re.DOTALL)
-_RECORD: Final = (b"asynq:servers:{", b"asynq:workers:{", b"asynq:schedulers:{")
+_RECORD: Final = (
+    b"asynq:servers:{",
+    b"asynq:workers:{",
+    b"asynq:schedulers:{",
+    operation_key("").encode(),
+)
 _HISTORY: Final = scheduler_history_key("").encode()
 _ORDER: Final = tuple(Severity)
 _MEASURED: Final = {FindingKind.CLOCK_SKEW, FindingKind.WRONG_COUNTER}
-"""By how much these are wrong may be another number each time."""
+"""Kinds whose evidence may change between the two looks."""
 
 
 class Doctor:
-    """Examines a live Redis for damage, and repairs what can be repaired while workers run.
+    """Examines a live Redis for damage, and repairs it while workers run.
 
         async with Doctor("redis://localhost:6379/0") as doctor:
             findings = await doctor.examine()
@@ -59,19 +64,19 @@ class Doctor:
 
     Args:
         url: as for `Client`.
-        queues: names of the queues to examine; all, and Redis and the servers too, unless given.
+        queues: names of the queues to examine; by default all of them, Redis and the servers.
         pause: seconds between the two looks that each finding takes.
-        archive_max_size: how many tasks an archive keeps, as in `ServerConfig`. The repair of a fuller one
-            needs it; None is Asynq's 9,999, and no repair.
-        unowned_locks: also find locks whose task is gone or names another lock. Only for those who use no
-            `until="expiry"`, whose locks are left on purpose.
+        archive_max_size: maximum number of archived tasks, as in `ServerConfig`. The repair of a larger
+            archive needs it; None is Asynq's 9,999, and no repair.
+        unowned_locks: also find locks whose task is gone or has another lock. Only if you never use
+            `until="expiry"`, which leaves such locks on purpose.
         timeout: seconds that one call may take, with reconnecting.
 
     Attributes:
-        skipped: what the last examination could not look at, and why.
+        skipped: what the last examination could not check, and why.
 
     Raises:
-        InvalidOptionError: for values that cannot be.
+        InvalidOptionError: for invalid values.
     """
 
     def __init__(
@@ -88,14 +93,14 @@ class Doctor:
         if archive_max_size is not None:
             check_whole("archive_max_size", archive_max_size, 1)
         self._queues = frozenset(queues)
-        self._pause = seconds_of("pause", pause)
+        self._pause = parse_seconds("pause", pause)
         self._archive_max_size = archive_max_size
         self._unowned_locks = unowned_locks
         self._clock = clock
         self._driver = AsyncDriver(
             parse_redis_url(url),
             client_name="pyasynq-doctor",
-            timeout=positive_seconds_of("timeout", timeout),
+            timeout=parse_positive_seconds("timeout", timeout),
             clock=clock,
         )
         self._pace = Pace(self._driver)
@@ -104,20 +109,20 @@ class Doctor:
     async def examine(self, *, progress: Progress | None = None) -> list[Finding]:
         """Look for damage; change nothing.
 
-        Whatever looks damaged is judged twice, with the pause in between, by scripts that see all about it at
-        one moment, and is reported if both say the same. So a healthy Redis that is busy gives no findings.
+        Each suspicion is judged twice, with the pause in between, by scripts that read everything about it at
+        one moment. It is reported if both results are the same. A healthy, busy Redis therefore gives no
+        findings.
 
         Args:
-            progress: told after each page how many keys were looked at, and of how many.
+            progress: called after each page with the number of keys examined, and their total.
 
         Returns:
-            the findings, by queue, those that concern all of Redis first, and by severity.
+            the findings, by queue, those about all of Redis first, and by severity.
 
         Raises:
-            QueueNotFoundError: for a queue that was named and of which nothing is known.
-            PyasynqError: when Redis cannot be asked.
-
-        Cancelled, it ends after the call that is under way.
+            QueueNotFoundError: for a named queue that does not exist.
+            PyasynqError: when Redis cannot be reached.
+        When cancelled, it ends after the current call.
         """
         self.skipped = []
         surveys, records = await self._survey(progress)
@@ -138,26 +143,25 @@ class Doctor:
         progress: Progress | None = None,
         report: Callable[[Finding], object] | None = None,
     ) -> list[Finding]:
-        """Repair what `examine` of this or another doctor found; workers may run meanwhile.
+        """Repair findings of `examine`, from this or another doctor, while workers run.
 
-        Each repair is a script that looks again and writes only if all is as it was found. What one repair
-        uncovers, another examination finds.
+        Each repair is a script that checks again, and writes only if nothing has changed. Damage that a
+        repair uncovers is found by another examination.
 
         Args:
             findings: those to repair.
-            progress: told after each finding how many were dealt with, and of how many.
-            report: told each finding once it was dealt with, with `repaired` as far as it went.
+            progress: called after each finding with the number of processed findings, and their total.
+            report: called with each processed finding; `repaired` lists the repaired subjects.
 
         Returns:
-            the findings, with `repaired` as far as it went.
+            the findings; `repaired` lists the repaired subjects.
 
         Raises:
-            PyasynqError: when Redis cannot be asked; what was repaired before stays repaired.
-
-        Cancelled, it ends after the call that is under way; what was repaired before stays repaired.
+            PyasynqError: when Redis cannot be reached; earlier repairs are kept.
+        When cancelled, it ends after the current call; earlier repairs are kept.
         """
         repairs = Repairs(self._pace, archive_max_size=self._archive_max_size)
-        # Where a task belongs is clear only when its group is.
+        # Groups first, because the right place of a task depends on them.
         given = sorted(findings, key=lambda one: one.kind not in GROUP_KINDS)
         done = []
         for finding in given:
@@ -175,11 +179,11 @@ class Doctor:
         return sorted(done, key=_position)
 
     async def _survey(self, progress: Progress | None) -> tuple[dict[str, QueueSurvey], list[bytes]]:
-        """Look at every key; return what was seen of each queue, and the keys of records and histories."""
+        """Read every key; return the survey of each queue, and the keys of records and histories."""
         surveys: dict[str, QueueSurvey] = {}
         missing = set(self._queues)
         records: list[bytes] = []
-        for queue in sorted(self._queues) or await self._registered():
+        for queue in sorted(self._queues) or await self._list_queues():
             surveys[queue] = QueueSurvey(queue, self._pace)
         async for names in self._pages(progress):
             by_queue: defaultdict[str, list[bytes]] = defaultdict(list)
@@ -198,14 +202,14 @@ class Doctor:
                 raise QueueNotFoundError(queue)
         return surveys, records
 
-    async def _registered(self) -> list[str]:
+    async def _list_queues(self) -> list[str]:
         if await self._pace.run(wrong_type(ALL_QUEUES.encode())):
             return []
         return await self._pace.run(queue_names())
 
     async def _pages(self, progress: Progress | None) -> AsyncIterator[list[bytes]]:
         places = self._driver.places
-        total = sum(await self._pace.run_all([database_size(place) for place in places]))
+        total = sum(await self._pace.run_all([get_database_size(place) for place in places]))
         looked_at = 0
         for place in places:
             cursor, names = await self._pace.run(scan_keys(b"0", "asynq:*", at=place))
@@ -230,7 +234,7 @@ class Doctor:
         of_redis = await servers.redis()
         misfits = await servers.types(records)
         wrong = {key for _, key, _ in misfits}
-        blocked = {decode_name(key) for key in wrong} & GLOBAL_TYPES.keys()
+        blocked = {decode_name(key) for key in wrong} & INDEX_TYPES.keys()
         of_servers = [] if blocked else await servers.servers(wrong)
         if blocked:
             self._skip(f"servers and schedulers: wrong type of {', '.join(sorted(blocked))}")
@@ -270,7 +274,7 @@ class Doctor:
     ) -> list[tuple[FindingKind, bytes, bytes]]:
         found = await checks.groups()
         orphan_sets = {key for kind, key, _ in found if kind is FindingKind.ORPHAN_SET}
-        for check in (checks.locks, checks.counters, checks.queue):
+        for check in (checks.locks, checks.counters, checks.queue, checks.endings):
             found += await check()
         return found + await self._judge(survey, orphan_sets)
 
@@ -281,10 +285,10 @@ class Doctor:
     async def _judge(
         self, survey: QueueSurvey, orphan_sets: set[bytes]
     ) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Judge the suspicious tasks; those that turn out to be sound are no longer suspicious."""
+        """Judge the suspicious tasks, and clear those that are sound."""
         found = []
         suspects, survey.suspects = survey.suspects, {}
-        _, sets = await self._pace.run(known_groups(survey.keys.queue))
+        _, sets = await self._pace.run(list_known_groups(survey.keys.queue))
         judged = await self._pace.run(judge(survey.keys.queue, suspects))
         if len(judged) < len(suspects):
             tasks = counted(len(suspects), "task")
@@ -331,7 +335,7 @@ def _findings(seen: _Seen) -> list[Finding]:
     for (queue, kind, subject), evidence in seen.items():
         grouped[queue, kind][subject] = evidence
     findings = [
-        finding_of(queue, kind, dict(sorted(evidence.items())), _detail(kind, evidence))
+        make_finding(queue, kind, dict(sorted(evidence.items())), _detail(kind, evidence))
         for (queue, kind), evidence in grouped.items()
     ]
     return sorted(findings, key=_position)

@@ -1,4 +1,4 @@
-"""What a task's message, its hash and its score must say so that they agree with one another."""
+"""Mending: makes a task's message, hash and score agree."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from pyasynq._wire.messages import TaskMessage
 
 _SKEW_SECONDS: Final = 2
-"""By how much the clock of whoever archived a task may be behind that of its worker."""
+"""Seconds by which the clock of an archiver may be behind that of the task's worker."""
 
 
 class Mended(NamedTuple):
-    """What a task is to say, and the worst that is wrong with what it says.
+    """Mended fields of a task, and the worst damage in the current ones.
 
     Attributes:
-        kind: None if it says so already.
+        kind: None if nothing is wrong.
         message: empty if it needs no change.
-        score: None if it needs no change, or there is none.
-        group: that the hash names.
-        unique_key: that the hash names.
+        score: None if it needs no change, or the task has none.
+        group: value of the hash's field.
+        unique_key: value of the hash's field.
     """
 
     kind: FindingKind | None
@@ -40,14 +40,14 @@ class Mended(NamedTuple):
 def mend(
     facts: StoredTask, message: TaskMessage | None, state: str, group: bytes | None, score: bytes
 ) -> Mended:
-    """Return what a task in this state is to say; of an undecodable one (None), as much as can be told.
+    """Return the mended fields of a task in this state; some only, if its message is undecodable (None).
 
     Args:
         facts: of the task.
         message: decoded.
-        state: that of the place that it is to be in.
-        group: that it is in; None if it is in none.
-        score: that it has in its place; empty for lists and if it is to be put there.
+        state: of the place where the task belongs.
+        group: of the task; None for no group.
+        score: in that place; empty for lists, and if the task is not there yet.
     """
     wanted_group = _group(facts, message) if group is None else group
     if message is None:
@@ -73,7 +73,7 @@ def mend(
 
 
 def own_message(message: TaskMessage, facts: StoredTask, keys: QueueKeys) -> TaskMessage:
-    """Return a copy that names the task by which it is kept."""
+    """Return a copy of the message with the id and queue under which the task is stored."""
     copy = copy_task_message(message)
     copy.id, copy.queue = facts.id.decode("utf-8", "replace"), keys.queue
     if not copy.unique_key.startswith(keys.prefix):
@@ -96,13 +96,13 @@ def _kind(
 
 
 def _group(facts: StoredTask, message: TaskMessage | None) -> bytes:
-    """Return the group that the hash of a task in no group names: none, or that of its message."""
+    """Return the group field for a task in no group: empty, or the group of its message."""
     named = facts.group or facts.scheduled_group
     return message.group_key.encode() if named and message else named
 
 
 def _whole(score: bytes) -> int | None:
-    """Return a score as a whole second; the present for one that is none at all."""
+    """Return a score as whole seconds, rounded up; the present for an infinite one."""
     if not score:
         return None
     value = float(score)
@@ -110,7 +110,7 @@ def _whole(score: bytes) -> int | None:
 
 
 def _date(copy: TaskMessage, score: int) -> None:
-    """Have a completed task say for how long it is kept, if it does not, so that its score is right."""
+    """Set the retention fields of a completed task that lacks them, from its score."""
     if copy.retention <= 0:
         copy.completed_at = copy.completed_at or score - 1
         copy.retention = max(1, score - copy.completed_at)

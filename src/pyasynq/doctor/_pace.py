@@ -1,4 +1,4 @@
-"""Runs plans call by call, and lets Redis rest between two calls."""
+"""Pace: runs plans call by call, with a rest after each."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _PLANS_AT_ONCE: Final = MAX_TASKS // 10
 
 
 class Pace:
-    """Rests after each round of calls as long as the round took, so that half of Redis is left to others."""
+    """Rests after each round of calls as long as the round took, so that others get half of Redis."""
 
     def __init__(self, driver: AsyncDriver) -> None:
         self._driver = driver
 
     @property
     def places(self) -> list[Place]:
-        """A place on each server that has keys, as far as a call has met them."""
+        """A place on each server that has keys, as far as calls have used them."""
         return self._driver.places
 
     async def run(self, plan: Plan[_T]) -> _T:
-        """Run a plan; cancelled, it ends after the call that is under way."""
+        """Run a plan; when cancelled, it ends after the current call."""
         [result] = await self.run_all([plan])
         return result
 
     async def run_all(self, plans: Sequence[Plan[_T]]) -> list[_T]:
-        """Run plans side by side, a hundred at a time; the first error ends them."""
+        """Run plans in parallel, a hundred at a time; the first error ends them."""
         results: list[_T] = []
         for first in range(0, len(plans), _PLANS_AT_ONCE):
             results += await self._run_some(plans[first : first + _PLANS_AT_ONCE])
@@ -55,10 +55,10 @@ class Pace:
                 await asyncio.sleep(max(_SHORTEST_REST, time.monotonic() - started))
                 calls = rounds.send(replies)
         except StopIteration as stop:
-            return [_value(result) for result in stop.value]
+            return [_unwrap(result) for result in stop.value]
 
 
-def _value(result: _T | Exception) -> _T:
+def _unwrap(result: _T | Exception) -> _T:
     if isinstance(result, Exception):
         raise result
     return result

@@ -1,11 +1,11 @@
-"""Puts right what was found. Each repair looks again, and writes only if all is still as it was found."""
+"""Repairs of findings. Each checks again, and writes only if nothing has changed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.doctoring.counters import raise_counter
-from pyasynq._broker.doctoring.groups import known_groups, look_at_groups, mend_groups
+from pyasynq._broker.doctoring.groups import list_known_groups, look_at_groups, mend_groups
 from pyasynq._broker.doctoring.keys import (
     drop_lapsed_records,
     expire_endless,
@@ -18,7 +18,8 @@ from pyasynq._broker.doctoring.keys import (
 from pyasynq._broker.doctoring.tasks import judge, settle_damaged
 from pyasynq._broker.doctoring.ticks import reset_tick
 from pyasynq._broker.inspecting.removal import remove_empty_queue
-from pyasynq._redis.facts import server_facts
+from pyasynq._broker.outbox import StoredEnding, deliver_endings
+from pyasynq._redis.facts import read_redis_facts
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import QueueNotEmptyError
@@ -46,19 +47,20 @@ _ENDS: Final = {
 
 
 class Repairs:
-    """Repairs findings; `archive_max_size` is None if the user has not said what an archive keeps."""
+    """Repairs findings; `archive_max_size` is None if the user has not set it."""
 
     def __init__(self, pace: Pace, *, archive_max_size: int | None) -> None:
         self._pace = pace
         self._archive_max_size = archive_max_size
 
     async def repair(self, queue: str, kind: FindingKind, evidence: Mapping[bytes, bytes]) -> Iterable[bytes]:
-        """Repair the subjects of one finding; return those that were repaired."""
+        """Repair the subjects of one finding; return the repaired ones."""
         of_keys = {
             **dict.fromkeys(GROUP_KINDS, self._mend),
             **dict.fromkeys(_LOCKS, self._unlock),
             FindingKind.WRONG_COUNTER: self._count,
             FindingKind.FUTURE_TICK: self._reset_ticks,
+            FindingKind.UNTOLD_ENDING: self._tell_endings,
         }
         if repair := of_keys.get(kind):
             return await repair(queue, kind, evidence)
@@ -74,7 +76,7 @@ class Repairs:
 
     async def _settle(self, queue: str, kind: FindingKind, evidence: Mapping[bytes, bytes]) -> list[bytes]:
         keys = queue_keys(queue)
-        _, sets = await self._pace.run(known_groups(queue))
+        _, sets = await self._pace.run(list_known_groups(queue))
         settlements = []
         for facts in await self._pace.run(judge(queue, evidence)):
             diagnosis = diagnose(facts, keys, seen_in=evidence[facts.id], sets=sets)
@@ -84,7 +86,7 @@ class Repairs:
 
     async def _mend(self, queue: str, kind: FindingKind, evidence: Mapping[bytes, bytes]) -> list[bytes]:
         keys = queue_keys(queue)
-        # What has no group is no key of a set.
+        # A listed set without a group has no key.
         still = [key for key, group in evidence.items() if not group]
         again = await self._pace.run(look_at_groups(queue, [key for key in evidence if evidence[key]]))
         still += [facts.key for facts in again if group_kind(facts, keys) is kind]
@@ -92,7 +94,7 @@ class Repairs:
         return still
 
     async def _count(self, queue: str, _: FindingKind, counters: Mapping[bytes, bytes]) -> list[bytes]:
-        """Raise counters to what was proven, which stays proven since counters only grow."""
+        """Raise counters to their proven minimum, which stays valid because counters only grow."""
         return [
             key
             for key, least in counters.items()
@@ -100,12 +102,21 @@ class Repairs:
         ]
 
     async def _reset_ticks(self, queue: str, _: FindingKind, ticks: Mapping[bytes, bytes]) -> list[bytes]:
-        now = (await self._pace.run(server_facts())).redis_now.seconds
+        now = (await self._pace.run(read_redis_facts())).redis_now.seconds
         return [
             field
             for field, value in ticks.items()
             if await self._pace.run(reset_tick(queue, field, value, now))
         ]
+
+    async def _tell_endings(
+        self, queue: str, _: FindingKind, entries: Mapping[bytes, bytes]
+    ) -> Iterable[bytes]:
+        told = []
+        for address, entry in entries.items():
+            if await self._pace.run(deliver_endings(queue, [StoredEnding(address, entry)])):
+                told.append(address)
+        return told
 
     async def _unlock(self, queue: str, kind: FindingKind, evidence: Mapping[bytes, bytes]) -> list[bytes]:
         repaired = []

@@ -1,7 +1,7 @@
-"""Looks through a queue for whatever may be damaged.
+"""Survey: looks through a queue for suspicions.
 
-The look is cheap and takes a while, and the queue moves on meanwhile: what it finds are suspicions, which are
-judged afterwards, each by a script that sees everything about a task at one moment.
+The look is cheap but not atomic, and the queue changes during it. Its results are suspicions, which are
+judged later, each by a script that reads everything about a task at one moment.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.arguments import MAX_TASKS
-from pyasynq._broker.doctoring.groups import known_groups
+from pyasynq._broker.doctoring.groups import list_known_groups
 from pyasynq._broker.doctoring.tasks import read_tasks, walk
-from pyasynq._broker.doctoring.types import FIXED_NAMES, is_in_the_way, wrong_types
+from pyasynq._broker.doctoring.types import FIXED_NAMES, find_wrong_types, is_in_the_way
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import RedisReplyError
 
@@ -30,19 +30,19 @@ _ROUNDS: Final = 3
 
 
 class QueueSurvey:
-    """What has been seen of one queue.
+    """Suspicions about one queue.
 
     Attributes:
         keys: of the queue.
-        suspects: ids of tasks that may be damaged, and the key of the group that each was seen in, if any.
+        suspects: ids of tasks that may be damaged, each with the key of the group it was seen in, if any.
         groups: keys of groups and aggregation sets.
-        no_sets: what is listed as an aggregation set and is no key of one.
+        no_sets: names listed as aggregation sets that cannot be keys of one.
         locks: keys of uniqueness locks.
         counters: keys of the counters of single days.
-        own_keys: keys of ours that are no locks.
+        own_keys: keys of pyasynq's own, except locks.
         misfits: names of keys whose type is wrong, without the prefix of the queue.
-        refusal: what Redis has refused to look at; empty for nothing.
-        has_tasks: hashes of tasks were seen.
+        refusal: the error of a refused read; empty for none.
+        has_tasks: whether hashes of tasks were seen.
     """
 
     def __init__(self, queue: str, pace: Pace) -> None:
@@ -59,16 +59,16 @@ class QueueSurvey:
         self.has_tasks = False
         self._pace = pace
         self._unplaced: set[bytes] = set()
-        """Tasks whose hash says that they are in a list or a group, and that have not been met there."""
+        """Tasks whose hash names a list or a group in which they have not been found."""
 
     async def note(self, names: Sequence[bytes]) -> None:
-        """Take keys of this queue, without their prefix."""
+        """Add keys of this queue, without their prefix."""
         prefix = self.keys.prefix.encode()
         tasks = []
         # The plans for tasks also read the fixed keys, which may be on a later page.
         fixed = () if self._has_types else FIXED_NAMES
         self._has_types = True
-        misfits = await self._pace.run(wrong_types(self.keys.queue, [*fixed, *names]))
+        misfits = await self._pace.run(find_wrong_types(self.keys.queue, [*fixed, *names]))
         self.misfits.update(misfits)
         for name in names:
             if name in misfits:
@@ -81,7 +81,7 @@ class QueueSurvey:
                 self.locks.append(prefix + name)
             elif name.startswith((b"processed:", b"failed:")):
                 self.counters.append(prefix + name)
-            elif name.startswith(b"x:"):
+            elif name.startswith(b"x:") and not name.startswith(b"x:once:"):
                 self.own_keys.append(prefix + name)
         self.has_tasks = self.has_tasks or bool(tasks)
         if not self.is_blocked:
@@ -90,12 +90,12 @@ class QueueSurvey:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether a key of a wrong type is in the way of the checks of this queue."""
+        """Whether a key of a wrong type prevents the checks of this queue."""
         return bool(self.refusal) or any(map(is_in_the_way, self.misfits))
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
-        """Note what Redis refuses, so that other queues are examined all the same."""
+        """Record a refusal by Redis, so that other queues are still examined."""
         try:
             yield
         except RedisReplyError as error:
@@ -109,7 +109,7 @@ class QueueSurvey:
                 self._unplaced.add(facts.id)
 
     async def walk(self) -> None:
-        """Walk through all collections, and look again for tasks that were not met in theirs."""
+        """Walk through all collections, and look again for tasks that were not found in theirs."""
         with self._guard():
             await self._walk_twice()
 
@@ -138,7 +138,7 @@ class QueueSurvey:
         """Walk through the lists and the groups."""
         await self._walk(self.keys.pending, "pending")
         await self._walk(self.keys.active, "active")
-        listed, sets = await self._pace.run(known_groups(self.keys.queue))
+        listed, sets = await self._pace.run(list_known_groups(self.keys.queue))
         prefix = self.keys.group_prefix.encode()
         self.no_sets = {
             key for key in sets if not re.fullmatch(re.escape(prefix) + b".+:[^:]+", key, re.DOTALL)
@@ -154,7 +154,7 @@ class QueueSurvey:
         start, before, met = 0, frozenset[bytes](), set[bytes]()
         while True:
             page: Walked = await self._pace.run(walk(self.keys.queue, key, state, start, group=group))
-            for task_id in (*page.suspects, *_repeated(page.ids, before, met)):
+            for task_id in (*page.suspects, *_list_repeated(page.ids, before, met)):
                 self.suspects[task_id] = seen_in or self.suspects.get(task_id, b"")
             self._unplaced.difference_update(page.ids)
             before = frozenset(page.ids)
@@ -164,10 +164,10 @@ class QueueSurvey:
                 return
 
 
-def _repeated(ids: Sequence[bytes], before: frozenset[bytes], met: set[bytes]) -> list[bytes]:
-    """Return the ids of a page that were met in this list already.
+def _list_repeated(ids: Sequence[bytes], before: frozenset[bytes], met: set[bytes]) -> list[bytes]:
+    """Return the ids of a page that were already found in this list.
 
-    A list that grows at its head meanwhile shows the end of one page again at the beginning of the next.
+    A list that grows at its head during the walk shows the end of one page again at the start of the next.
     """
     shifted = 0
     while shifted < len(ids) and ids[shifted] in before:

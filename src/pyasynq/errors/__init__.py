@@ -1,7 +1,7 @@
 """Every error that pyasynq raises: one tree, one class for each cause, the data as attributes.
 
 Catch :class:`PyasynqError` for all of them. Errors about a wrong argument are also ``ValueError``,
-errors about an unreachable Redis are also ``ConnectionError``, so that code that knows nothing of
+errors about an unreachable Redis are also ``ConnectionError``, so that code that does not know
 pyasynq treats them sensibly.
 """
 
@@ -20,6 +20,7 @@ from pyasynq.errors._attempts import (
     TaskCanceledError,
     TaskTimeoutError,
     UnknownAttemptError,
+    WorkerDiedError,
 )
 from pyasynq.errors._base import PyasynqError, describe_value, nearest
 from pyasynq.errors._configuration import (
@@ -38,17 +39,22 @@ from pyasynq.errors._enqueue import (
     EnqueueError,
     EnqueueManyError,
     NotDurableError,
+    SchedulePausedError,
     TaskIDConflictError,
     TickTakenError,
     lost_results,
 )
 from pyasynq.errors._inspect import (
     ArchiveFullError,
+    OperationNotFoundError,
+    PermissionDeniedError,
+    QueryError,
     QueueBusyError,
     QueueNotEmptyError,
     QueueNotFoundError,
     QueueNotPausedError,
     QueuePausedError,
+    ReadFromReplicaError,
     TaskNotFoundError,
     TaskStateError,
     UnknownTaskStateError,
@@ -60,6 +66,7 @@ from pyasynq.errors._lifecycle import (
     HandlerExitError,
     ScheduleNotFoundError,
     SchedulerStateError,
+    ServerNotFoundError,
     ServerStateError,
 )
 from pyasynq.errors._redis import (
@@ -105,15 +112,19 @@ __all__ = [
     "InvalidTextError",
     "LeaseExpiredError",
     "NotDurableError",
+    "OperationNotFoundError",
     "PayloadDecodingError",
     "PayloadEncodingError",
     "PayloadTooLargeError",
+    "PermissionDeniedError",
     "PyasynqError",
+    "QueryError",
     "QueueBusyError",
     "QueueNotEmptyError",
     "QueueNotFoundError",
     "QueueNotPausedError",
     "QueuePausedError",
+    "ReadFromReplicaError",
     "RedisAuthenticationError",
     "RedisError",
     "RedisOutOfMemoryError",
@@ -131,9 +142,11 @@ __all__ = [
     "ResultTooLargeError",
     "RevokeTask",
     "ScheduleNotFoundError",
+    "SchedulePausedError",
     "SchedulerStateError",
     "SemaphoreFullError",
     "SemaphoreNotHeldError",
+    "ServerNotFoundError",
     "ServerStateError",
     "SettleError",
     "SkipRetry",
@@ -150,12 +163,13 @@ __all__ = [
     "UnknownOptionError",
     "UnknownTaskStateError",
     "WaitTimeoutError",
+    "WorkerDiedError",
     "describe_value",
     "lost_results",
     "nearest",
 ]
 
-# Tracebacks and pickles name the module that users import from, whatever file has the class.
+# Tracebacks and pickles name the module that users import from, not the file of the class.
 for _name in __all__:
     if isinstance(globals()[_name], type):
         globals()[_name].__module__ = __name__

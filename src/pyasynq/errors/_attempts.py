@@ -1,4 +1,4 @@
-"""What handlers raise, and what ends an attempt."""
+"""Errors that handlers raise, or that end an attempt."""
 
 from typing import TYPE_CHECKING
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class SkipRetry(PyasynqError):  # noqa: N818 - Asynq's word
-    """Raised by a handler (or wrapped as a cause): archive the task now, whatever retries are left."""
+    """Raised by a handler (or wrapped as a cause): archive the task now, even if retries are left."""
 
 
 class RevokeTask(PyasynqError):  # noqa: N818 - Asynq's word
-    """Raised by a handler (or wrapped as a cause): the task is done with; no retry, no archive, no trace."""
+    """Raised by a handler (or wrapped as a cause): drop the task; no retry, no archive, no trace."""
 
 
 class HandlerNotFoundError(PyasynqError, LookupError):
@@ -21,7 +21,7 @@ class HandlerNotFoundError(PyasynqError, LookupError):
 
     Attributes:
         task_type: the type.
-        words: Go's words for it, which Redis keeps.
+        words: Go's text for it, which is written to Redis.
     """
 
     def __init__(self, task_type: str, known: "Iterable[str]" = ()) -> None:
@@ -31,16 +31,18 @@ class HandlerNotFoundError(PyasynqError, LookupError):
 
 
 class TaskTimeoutError(PyasynqError, TimeoutError):
-    """The attempt reached its timeout or deadline. A note shows the stack of the handler, where it is known.
+    """The attempt reached its timeout or deadline. A note shows the stack of the handler, if known.
 
     Attributes:
-        limit: how many seconds the attempt had; None if that is not known.
-        place: file, line and function of the handler's innermost line; empty if that is not known.
-        words: Go's words for it, which Redis keeps.
+        limit: seconds that the attempt had; None if unknown.
+        place: file, line and function of the handler's innermost line; empty if unknown.
+        words: Go's text for it, which is written to Redis.
+        is_deadline: whether the time was over because of the task's `deadline`, not of its `timeout`.
     """
 
-    def __init__(self, limit: float | None = None, place: str = "") -> None:
+    def __init__(self, limit: float | None = None, place: str = "", *, is_deadline: bool = False) -> None:
         self.words = "context deadline exceeded"
+        self.is_deadline = is_deadline
         after = "" if limit is None else f" after {max(0.0, limit):g} s"
         super().__init__(self.words + after + (f" at {place}" if place else ""))
         self.limit = limit
@@ -51,7 +53,7 @@ class TaskCanceledError(PyasynqError):
     """The attempt was cancelled through the inspector, the dashboard or the command line.
 
     Attributes:
-        outcome: what becomes of the task: `"retry"`, `"archive"` or `"delete"`.
+        outcome: the fate of the task: `"retry"`, `"archive"` or `"delete"`.
     """
 
     def __init__(self, outcome: str = "retry") -> None:
@@ -67,14 +69,14 @@ class LeaseExpiredError(PyasynqError):
 
 
 class UnknownAttemptError(LeaseExpiredError):
-    """Redis knows nothing of the attempt any more: it was settled or lost too long ago, or there was none."""
+    """Redis has forgotten the attempt: it was settled or lost too long ago, or never existed."""
 
     def __init__(self) -> None:
         PyasynqError.__init__(self, "unknown: settled or lost more than 60 s ago")
 
 
 class AttemptSettledError(PyasynqError):
-    """The attempt was settled before: what becomes of its task has been said.
+    """The attempt was settled before, and its outcome cannot be changed.
 
     Attributes:
         queue: the queue's name.
@@ -92,13 +94,13 @@ class AttemptSettledError(PyasynqError):
 
 
 class ReportedError(PyasynqError):
-    """What went wrong with a task, in the words of the process that ran it, perhaps in another language."""
+    """A failure of a task, as reported by the process that ran it, perhaps in another language."""
 
 
 class SettleError(PyasynqError):
-    """The end of an attempt that cannot be written down: an ordinary failure of its task.
+    """The outcome of an attempt cannot be written: an ordinary failure of its task.
 
-    It could not be worked out, or Redis refuses it for good; `__cause__` is what Redis said.
+    Either the outcome could not be computed, or Redis refuses it for good; `__cause__` is the error.
     """
 
 
@@ -107,7 +109,7 @@ class RemoteError(PyasynqError):
 
     Attributes:
         type_name: the class with its module, as in `shop.errors.CardDeclined`.
-        text: what the error said.
+        text: the error's text.
     """
 
     def __init__(self, type_name: str, text: str) -> None:
@@ -120,8 +122,8 @@ class ChildProcessDiedError(PyasynqError):
     """The child process of a task ended before its handler did. An ordinary failure of the task.
 
     Attributes:
-        exit_code: as the handler left it; None when a signal ended it.
-        signal: name of the signal, such as `SIGSEGV`; None when there was none.
+        exit_code: of the process; None when a signal ended it.
+        signal: name of the signal, such as `SIGSEGV`; None if there was none.
     """
 
     def __init__(self, exit_code: int | None, signal: str | None, reason: str = "") -> None:
@@ -137,12 +139,26 @@ class ChildProcessDiedError(PyasynqError):
         self.signal = signal
 
 
+class WorkerDiedError(PyasynqError):
+    """The worker that ran a task has died: killed, out of memory, or its host is gone. For hooks.
+
+    Attributes:
+        server_id: of the worker; `unknown` for one that has left no trace.
+        crashes: how many workers have died with the task so far.
+    """
+
+    def __init__(self, server_id: str, crashes: int) -> None:
+        super().__init__(f"the worker that ran the task has died (server {server_id}, crash {crashes})")
+        self.server_id = server_id
+        self.crashes = crashes
+
+
 class SemaphoreFullError(PyasynqError):
     """All tokens of a semaphore are taken; try again later.
 
     Attributes:
         scope: the semaphore's name.
-        max_tokens: how many tokens there are.
+        max_tokens: its number of tokens.
     """
 
     def __init__(self, scope: str, max_tokens: int) -> None:
@@ -152,7 +168,7 @@ class SemaphoreFullError(PyasynqError):
 
 
 class SemaphoreNotHeldError(PyasynqError):
-    """A token is given back by a task that holds none, or whose deadline has passed.
+    """A task gave back a token that it does not hold, or whose deadline has passed.
 
     Attributes:
         scope: the semaphore's name.

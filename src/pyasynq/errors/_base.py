@@ -1,4 +1,4 @@
-"""What all errors share: one root, copies that are equal, and values that are not shown."""
+"""The root of all errors, their pickling, and values that errors do not show."""
 
 from datetime import datetime, timedelta
 from difflib import get_close_matches
@@ -13,7 +13,7 @@ class PyasynqError(Exception):
     """Base of all errors of pyasynq. They can be pickled and copied, as process pools do."""
 
     def __reduce__(self) -> "tuple[Any, ...]":
-        # Exception's own way calls the class with the message alone, which most of these cannot be made of.
+        # The default would call the class with the message alone, which most of these classes do not accept.
         return _restore, (type(self), self.args, self.__dict__)
 
 
@@ -25,7 +25,7 @@ def _restore(kind: type[PyasynqError], args: tuple[Any, ...], attributes: dict[s
 
 
 def nearest(name: str, known: "Iterable[str]") -> str:
-    """Return ``"; did you mean 'x'?"`` for the known name most like `name`, or an empty string."""
+    """Return ``"; did you mean 'x'?"`` for the known name most similar to `name`, or an empty string."""
     found = get_close_matches(name, list(known), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""
 
@@ -46,4 +46,4 @@ def describe_value(value: object) -> str:
 
 _SHOWN = frozenset({bool, float, timedelta, datetime})
 _LONG_NUMBER = 10**18
-"""Python refuses to write numbers of more than 4,300 digits."""
+"""Number from which errors show the type of a number alone: Python formats at most 4,300 digits."""

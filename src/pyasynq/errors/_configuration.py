@@ -1,4 +1,4 @@
-"""Wrong arguments, options and settings."""
+"""Errors for wrong arguments, options and settings."""
 
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,11 @@ class ConfigurationError(PyasynqError, ValueError):
 
 
 class InvalidOptionError(ConfigurationError):
-    """An option with a value it cannot have. The message shows numbers and times; text and objects by type.
+    """An option with an invalid value. The message shows numbers and times; text and objects by type.
 
     Attributes:
         option: the option's name.
-        value: what was given.
+        value: the given value.
     """
 
     def __init__(self, option: str, value: object, remedy: str) -> None:
@@ -26,9 +26,10 @@ class InvalidOptionError(ConfigurationError):
         super().__init__(f"{option}={shown}: {remedy}")
         self.option = option
         self.value = value
+        self.remedy = remedy
 
 
-# What Celery, RQ, arq, Dramatiq, taskiq and Huey call our options; none of it is like our name in spelling.
+# Names of our options in Celery, RQ, arq, Dramatiq, taskiq and Huey; none resembles ours in spelling.
 _OPTIONS_ELSEWHERE = {
     "at_time": "process_at",
     "countdown": "process_in",
@@ -53,7 +54,7 @@ class UnknownOptionError(ConfigurationError, TypeError):
     """An option that does not exist; the message suggests the nearest one.
 
     Attributes:
-        option: the name that was given.
+        option: the given name.
     """
 
     def __init__(self, option: str, known: "Iterable[str]") -> None:
@@ -66,25 +67,25 @@ class UnknownOptionError(ConfigurationError, TypeError):
 
 
 class CronError(ConfigurationError):
-    """A cron expression that cannot be read; the message says what to write instead.
+    """An invalid cron expression; the message says what to write instead.
 
     Attributes:
         expression: all of it.
-        field: name of the field that is wrong, such as ``"day of week"``; None if it is not one of the five.
-        value: the part that is wrong.
+        field: name of the wrong field, such as ``"day of week"``; None if it is not one of the five.
+        value: the wrong part.
     """
 
     def __init__(self, expression: str, value: str, remedy: str, *, field: str | None = None) -> None:
         place = f"{field} " if field else ""
-        shown = "" if value == expression else f": {place}{_shortened(value)}"
-        super().__init__(f"cron expression {_shortened(expression)}{shown}: {remedy}")
+        shown = "" if value == expression else f": {place}{_quote_short(value)}"
+        super().__init__(f"cron expression {_quote_short(expression)}{shown}: {remedy}")
         self.expression = expression
         self.field = field
         self.value = value
 
 
-def _shortened(text: str) -> str:
-    """Return the text in quotes, cut to what fits a message."""
+def _quote_short(text: str) -> str:
+    """Quote a text, cut to a length that fits a message."""
     return repr(text if len(text) <= 100 else text[:99] + "\N{HORIZONTAL ELLIPSIS}")
 
 
@@ -92,8 +93,8 @@ class PayloadTooLargeError(ConfigurationError):
     """A task larger than the client's `max_payload`; nothing was sent.
 
     Attributes:
-        size: bytes of the payload, with those of the headers if it has any.
-        limit: bytes that are allowed.
+        size: bytes of the payload, including the headers if there are any.
+        limit: allowed bytes.
     """
 
     def __init__(self, size: int, limit: int, *, what: str = "the payload has") -> None:
@@ -110,7 +111,7 @@ class ResultTooLargeError(PyasynqError):
 
     Attributes:
         size: bytes of the result.
-        limit: bytes that are allowed.
+        limit: allowed bytes.
     """
 
     def __init__(self, size: int, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""Tasks that were not enqueued, or not as they were to be."""
+"""Errors of tasks that were not enqueued, or not as requested."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, cast
@@ -18,7 +18,7 @@ class EnqueueError(PyasynqError):
 
 
 class TaskIDConflictError(EnqueueError):
-    """A task with this id exists in the queue, in whatever state.
+    """A task with this id exists in the queue, in any state.
 
     Attributes:
         queue: the queue's name.
@@ -37,12 +37,12 @@ class DuplicateTaskError(EnqueueError):
     Attributes:
         queue: the queue's name.
         unique_key: the lock's key in Redis.
-        holder: id of the task that holds it; empty if it let go before it could be read.
-        reason: why the holder cannot be returned or take another payload; empty if neither was asked.
+        holder: id of the task that holds it; empty if it was released before it could be read.
+        reason: why the holder cannot be returned or take another payload; empty if neither was requested.
     """
 
     def __init__(self, queue: str, unique_key: str, holder: str = "", reason: str = "") -> None:
-        # Not the key: it may hold a name that was made of the payload, and says nothing to people.
+        # Not the key: it may contain a name made from the payload, and means nothing to people.
         who = f"task {holder!r}" if holder else "another task"
         why = f"; it {reason}" if reason else ""
         super().__init__(f"task already exists: {who} in queue {queue!r} holds its lock{why}")
@@ -56,8 +56,8 @@ class EnqueueManyError(EnqueueError, ExceptionGroup[PyasynqError]):
     """An `enqueue_many` lost some of its tasks, or may have.
 
     They were refused, it is unknown whether Redis has them, or too few replicas have them. It is an exception
-    group of their errors, each of which is in it once, so `except*` works. A task that was not enqueued
-    because its id exists or its lock is held is not lost: that is in the results only.
+    group that contains each of their errors once, so `except*` works. A task that was not enqueued
+    because its id exists or its lock is held is not lost: it is in the results only.
 
     Attributes:
         results: what `enqueue_many` would have returned: a result for each task, in their order.
@@ -66,7 +66,7 @@ class EnqueueManyError(EnqueueError, ExceptionGroup[PyasynqError]):
     results: "list[EnqueueResult]"
 
     def __new__(cls, results: "Iterable[EnqueueResult]") -> "Self":
-        """Make a group of the errors of lost tasks; at least one of the results must have such."""
+        """Make a group of the errors of lost tasks; at least one of the results must have one."""
         results = list(results)
         lost = lost_results(results)
         errors = {id(result.error): result.error for result in lost if result.error is not None}
@@ -76,13 +76,13 @@ class EnqueueManyError(EnqueueError, ExceptionGroup[PyasynqError]):
         noun = "task" if len(results) == 1 else "tasks"
         lost_of_all = f"{len(lost):,} of {len(results):,} {noun} {verb}"
         message = f"{lost_of_all} not enqueued as asked: {counts}; see `results`"
-        return cls._of(message, list(errors.values()), results)
+        return cls._make(message, list(errors.values()), results)
 
     def __init__(self, results: "Iterable[EnqueueResult]") -> None:  # noqa: ARG002 - `__new__` has taken them
         super().__init__(self.message, cast("list[PyasynqError]", self.exceptions))
 
     @classmethod
-    def _of(cls, message: str, errors: "Sequence[PyasynqError]", results: "list[EnqueueResult]") -> "Self":
+    def _make(cls, message: str, errors: "Sequence[PyasynqError]", results: "list[EnqueueResult]") -> "Self":
         group = super().__new__(cls, message, errors)
         group.results = results
         return group
@@ -91,7 +91,7 @@ class EnqueueManyError(EnqueueError, ExceptionGroup[PyasynqError]):
         self, errors: "Sequence[PyasynqError]"
     ) -> "EnqueueManyError":
         """Return a group of some of the errors, with all results."""
-        return self._of(self.message, errors, self.results)
+        return self._make(self.message, errors, self.results)
 
     def __reduce__(self) -> "tuple[Any, ...]":
         return _restore_group, (type(self), self.message, self.exceptions, self.results)
@@ -103,24 +103,24 @@ def _restore_group(
     errors: "Sequence[PyasynqError]",
     results: "list[EnqueueResult]",
 ) -> EnqueueManyError:
-    return kind._of(message, errors, results)  # noqa: SLF001 - of this module
+    return kind._make(message, errors, results)
 
 
 def lost_results(results: "Iterable[EnqueueResult]") -> "list[EnqueueResult]":
-    """Return the results of tasks that are not in Redis as they were to be, for all that is known."""
+    """Return the results of tasks that are, or may be, missing in Redis, or are not durable enough."""
     there = (TaskIDConflictError, DuplicateTaskError)
     return [result for result in results if result.error is not None and not isinstance(result.error, there)]
 
 
 class TickTakenError(EnqueueError):
-    """This tick of a schedule, or a later one, has been fired: most often by another scheduler, just now.
+    """This tick of a schedule, or a later one, has been fired: usually by another scheduler, just now.
 
     Only client middleware of a scheduler sees it.
 
     Attributes:
         entry_id: of the schedule.
-        tick: that was to be fired, in Unix time.
-        last: that was fired last, in Unix time.
+        tick: the tick to fire, in Unix time.
+        last: the tick fired last, in Unix time.
     """
 
     def __init__(self, entry_id: str, tick: int, last: int) -> None:
@@ -130,16 +130,32 @@ class TickTakenError(EnqueueError):
         self.last = last
 
 
+class SchedulePausedError(EnqueueError):
+    """A schedule is paused: its tick counts as fired and enqueues nothing.
+
+    Only client middleware of a scheduler sees it.
+
+    Attributes:
+        entry_id: of the schedule.
+        tick: that was due, in Unix time.
+    """
+
+    def __init__(self, entry_id: str, tick: int) -> None:
+        super().__init__(f"schedule {entry_id} is paused; tick {tick} enqueues nothing")
+        self.entry_id = entry_id
+        self.tick = tick
+
+
 class NotDurableError(RedisError):
     """A `durable` task is in its queue, but too few replicas have confirmed that they have it too.
 
-    It will be run, unless this Redis is lost before a replica has it. Who enqueues it again does so under the
-    same `task_id`, so that it is not run twice.
+    It will run, unless this Redis is lost before a replica has it. To enqueue it again, use the
+    same `task_id`, so that it does not run twice.
 
     Attributes:
         info: the task.
-        replicas: how many have it for certain.
-        wanted: how many were to have it.
+        replicas: number of replicas that have it for certain.
+        wanted: number of replicas requested.
     """
 
     def __init__(self, info: "TaskInfo", replicas: int, wanted: int, cause: str) -> None:

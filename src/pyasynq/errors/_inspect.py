@@ -1,4 +1,4 @@
-"""Queues and tasks that are missing or in the wrong state."""
+"""Errors about missing queues and tasks or wrong states, and refusals of operators."""
 
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
@@ -32,12 +32,12 @@ class TaskNotFoundError(PyasynqError, LookupError):
 
 
 class UnknownTaskStateError(PyasynqError, ValueError):
-    """A task whose state is a word that pyasynq does not know; somebody else wrote it.
+    """A task in a state that pyasynq does not know; another program wrote it.
 
     Attributes:
         queue: the queue's name.
         task_id: the id.
-        state: the word.
+        state: the stored word.
     """
 
     def __init__(self, queue: str, task_id: str, state: str) -> None:
@@ -48,10 +48,10 @@ class UnknownTaskStateError(PyasynqError, ValueError):
 
 
 class TaskStateError(PyasynqError):
-    """What was asked for cannot be done with a task in this state. Nothing was changed.
+    """The operation is impossible for a task in this state. Nothing was changed.
 
     Attributes:
-        action: what was asked for, such as `"run"`.
+        action: the operation, such as `"run"`.
         queue: the queue's name.
         task_id: the id.
         state: the task's state.
@@ -73,11 +73,11 @@ _REMEDIES = {
 
 
 class QueueNotEmptyError(PyasynqError):
-    """A queue with tasks is removed by force only.
+    """A queue with tasks can be removed only with force.
 
     Attributes:
         queue: the queue's name.
-        tasks: how many it has, in whatever state.
+        tasks: number of its tasks, in any state.
     """
 
     def __init__(self, queue: str, tasks: int) -> None:
@@ -93,9 +93,9 @@ class ArchiveFullError(PyasynqError):
 
     Attributes:
         queue: the queue's name.
-        tasks: how many were to be archived.
-        surplus: how many archived tasks would be deleted, the oldest first, these among them.
-        max_size: how many an archive keeps.
+        tasks: number of tasks to archive.
+        surplus: number of archived tasks that would be deleted, the oldest first, including these.
+        max_size: number of tasks that an archive keeps.
     """
 
     def __init__(self, queue: str, tasks: int, surplus: int, max_size: int) -> None:
@@ -116,7 +116,7 @@ class QueueBusyError(PyasynqError):
 
     Attributes:
         queue: the queue's name.
-        active: how many are.
+        active: number of active tasks.
     """
 
     def __init__(self, queue: str, active: int) -> None:
@@ -149,3 +149,72 @@ class QueueNotPausedError(PyasynqError):
     def __init__(self, queue: str) -> None:
         super().__init__(f"queue {queue!r} is not paused")
         self.queue = queue
+
+
+class OperationNotFoundError(PyasynqError, LookupError):
+    """There is no such operation on many tasks; it is kept for 30 days after its last step.
+
+    Attributes:
+        operation: its id.
+    """
+
+    def __init__(self, operation: str) -> None:
+        super().__init__(f"operation {operation!r} does not exist")
+        self.operation = operation
+
+
+class PermissionDeniedError(PyasynqError):
+    """The user may not do this; nothing was changed.
+
+    Attributes:
+        user: name of the user.
+        verb: what was asked for, the name of a method of `Operator`.
+        permission: which permission is missing; empty if the face is read-only.
+        queue: for which queue; empty if it is needed for all queues, or for any.
+        roles: roles that have this permission.
+    """
+
+    def __init__(
+        self, user: str, verb: str, permission: str, queue: str = "", roles: tuple[str, ...] = ()
+    ) -> None:
+        words = verb.replace("_", " ")
+        if permission:
+            where = f" for queue {visible(queue)}" if queue else ""
+            holders = f"; {' and '.join(roles)} have it" if len(roles) > 1 else ""
+            holders = f"; {roles[0]} has it" if len(roles) == 1 else holders
+            reason = f"{words} needs {permission}{where}{holders}"
+        else:
+            reason = f"{words} changes something, and this is read-only"
+        super().__init__(f"{visible(user)} may not do this: {reason}")
+        self.user = user
+        self.verb = verb
+        self.permission = permission
+        self.queue = queue
+        self.roles = roles
+
+
+class QueryError(PyasynqError, ValueError):
+    """A query that cannot be read or can match nothing. It names the place in the query.
+
+    Attributes:
+        position: where the wrong part begins, in characters from 0.
+        length: of the wrong part, in characters; 0 where something is missing.
+        sentence: what is wrong and what to write.
+        nearest: the nearest valid form of the wrong part; empty if there is none.
+    """
+
+    def __init__(self, position: int, length: int, sentence: str, nearest: str = "") -> None:
+        super().__init__(f"{visible(sentence)} (character {position + 1} of the query)")
+        self.position = position
+        self.length = length
+        self.sentence = visible(sentence)
+        self.nearest = nearest
+
+
+class ReadFromReplicaError(PyasynqError):
+    """An inspector that reads from a replica was asked to change something; nothing was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this inspector reads from a replica and changes nothing; make one without read_from for that"
+        )

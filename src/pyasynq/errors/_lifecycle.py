@@ -1,4 +1,4 @@
-"""Servers, schedulers and test kits in the wrong state."""
+"""Errors of servers, schedulers and test kits in the wrong state."""
 
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class ServerStateError(PyasynqError, RuntimeError):
-    """A server was asked for something that its state does not allow, such as a second start."""
+    """The server's state does not allow the request, such as a second start."""
 
 
 class ForeignRedisError(ConfigurationError):
-    """A test kit is in use, and something would speak to a Redis that is not the kit's.
+    """A test kit is in use, and the program tried to reach a Redis that is not the kit's.
 
     Attributes:
         address: where that Redis is, without the password.
@@ -30,7 +30,7 @@ class ForeignRedisError(ConfigurationError):
 
 
 class DrainTimeoutError(PyasynqError, TimeoutError):
-    """Tasks that a test kit ran did not end within its patience; they were broken off.
+    """Tasks that a test kit ran did not end within its patience; they were interrupted.
 
     Attributes:
         tasks: type and id of each.
@@ -65,7 +65,7 @@ class EndlessDrainError(PyasynqError):
 
 
 class HandlerExitError(PyasynqError):
-    """A handler under a test kit raised what is not an error: `SystemExit`, or a cancellation of its own."""
+    """A handler under a test kit raised a non-error: `SystemExit`, or a cancellation of its own."""
 
     def __init__(self, raised: BaseException) -> None:
         super().__init__(
@@ -74,7 +74,19 @@ class HandlerExitError(PyasynqError):
 
 
 class SchedulerStateError(PyasynqError, RuntimeError):
-    """A scheduler was asked for something that its state does not allow, such as a second start."""
+    """The scheduler's state does not allow the request, such as a second start."""
+
+
+class ServerNotFoundError(PyasynqError, LookupError):
+    """No live server has this id.
+
+    Attributes:
+        server_id: the id.
+    """
+
+    def __init__(self, server_id: str) -> None:
+        super().__init__(f"no live server found: {server_id!r}")
+        self.server_id = server_id
 
 
 class ScheduleNotFoundError(PyasynqError, LookupError):

@@ -1,18 +1,18 @@
-"""Redis that is not reached, refuses a call, or answers with an error."""
+"""Errors of a Redis that cannot be reached, refuses a call, or answers with an error."""
 
 from pyasynq.errors._base import PyasynqError
 
 
 class RedisError(PyasynqError):
-    """Redis, or the way to it, failed."""
+    """Redis, or the connection to it, failed."""
 
 
 class RedisUnavailableError(RedisError, ConnectionError):
-    """No connection could be made or kept within the time-out. What was asked was not done.
+    """No connection could be made or kept within the timeout. The call did not take effect.
 
     Attributes:
         address: host and port or socket path, without the password.
-        cause: what happened, in words.
+        cause: a description of what happened.
     """
 
     def __init__(self, address: str, cause: str) -> None:
@@ -22,7 +22,7 @@ class RedisUnavailableError(RedisError, ConnectionError):
 
 
 class RedisTLSError(RedisUnavailableError):
-    """Certificates, or one side's settings of TLS, are wrong; a connection is not tried again and again."""
+    """Certificates or TLS settings of one side are wrong; connecting is not retried."""
 
 
 class ReplyLostError(RedisError, ConnectionError):
@@ -30,7 +30,7 @@ class ReplyLostError(RedisError, ConnectionError):
 
     Attributes:
         address: host and port or socket path, without the password.
-        cause: what happened, in words.
+        cause: a description of what happened.
     """
 
     def __init__(self, address: str, cause: str) -> None:
@@ -48,14 +48,14 @@ class RedisPermissionError(RedisError):
 
 
 class RedisOutOfMemoryError(RedisError):
-    """Redis is at its `maxmemory` and refuses what would make it grow. Nothing was written."""
+    """Redis is at its `maxmemory` and refuses calls that would make it grow. Nothing was written."""
 
 
 class RedisVersionError(RedisError):
     """The server is older than Redis 6.2.
 
     Attributes:
-        version: what the server says it is.
+        version: the version that the server reports.
     """
 
     def __init__(self, version: str) -> None:
@@ -64,11 +64,11 @@ class RedisVersionError(RedisError):
 
 
 class RedisReplyError(RedisError):
-    """Redis answered with an error that pyasynq has no better class for; the message is the server's."""
+    """Redis answered with an error that has no better class; the message is the server's."""
 
 
 class RedisValueTooLargeError(RedisReplyError):
-    """Redis takes no call with a value, or altogether, of this size. Nothing was written.
+    """Redis does not accept a value, or a call, of this size. Nothing was written.
 
     The limit is `proto-max-bulk-len` (512 MB), often much lower at managed servers.
     """

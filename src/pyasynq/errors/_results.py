@@ -1,4 +1,4 @@
-"""Waiting for tasks, and their results."""
+"""Errors of waiting for tasks, and of their results."""
 
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
@@ -6,14 +6,14 @@ from pyasynq.errors._base import PyasynqError
 
 
 class WaitTimeoutError(PyasynqError, TimeoutError):
-    """A task did not end within the time that somebody was ready to wait. The task goes on.
+    """A task did not end within the time of the wait. The task itself continues.
 
     The cause is a `RedisError` if Redis could not be reached at the end.
 
     Attributes:
         queue: the queue's name.
         task_id: the id.
-        seconds: how long was waited.
+        seconds: duration of the wait.
     """
 
     def __init__(self, queue: str, task_id: str, seconds: float) -> None:
@@ -24,7 +24,7 @@ class WaitTimeoutError(PyasynqError, TimeoutError):
 
 
 class ResultError(PyasynqError):
-    """A task has no result to give; the subclass says why.
+    """A task has no result; the subclass says why.
 
     Attributes:
         queue: the queue's name.
@@ -59,14 +59,14 @@ class TaskFailedError(ResultError):
 class TaskDeletedError(ResultError, LookupError):
     """The task was deleted before it could succeed: by hand, by `RevokeTask`, or by a cancellation.
 
-    So is a task that was made into another one with the rest of its group.
+    Aggregating a task with the rest of its group also deletes it.
     """
 
 
 class UndecodableMessageError(PyasynqError, ValueError):
     """Bytes from Redis that are not the message they should be.
 
-    The text of the error holds no part of the bytes, since they may hold a payload.
+    The text of the error does not show the bytes, since they may contain a payload.
 
     Attributes:
         kind: name of the message.
@@ -82,7 +82,7 @@ class UndecodableMessageError(PyasynqError, ValueError):
 
 
 class InvalidTextError(PyasynqError, ValueError):
-    """A text cannot be written as UTF-8, because it holds half of a surrogate pair.
+    """A text cannot be written as UTF-8, because it contains half of a surrogate pair.
 
     Attributes:
         kind: name of the message.

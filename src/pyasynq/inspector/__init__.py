@@ -1,18 +1,28 @@
-"""Looking into queues and servers, and changing what waits there."""
+"""The inspector: reads and changes queues, tasks, servers and schedulers."""
 
 from __future__ import annotations
 
 from .bulk import BulkInspector
 from .events import EventInspector
 from .queues import QueueInspector
+from .series import StatisticsInspector
 from .servers import ServerInspector
 from .tasks import TaskInspector
+from .walks import WalkInspector
 
 __all__ = ["Inspector"]
 
 
-class Inspector(QueueInspector, TaskInspector, BulkInspector, ServerInspector, EventInspector):
-    """Tells and changes what Redis holds of queues, tasks and servers, those of Go peers included.
+class Inspector(
+    QueueInspector,
+    TaskInspector,
+    WalkInspector,
+    BulkInspector,
+    ServerInspector,
+    EventInspector,
+    StatisticsInspector,
+):
+    """Reads and changes queues, tasks, servers and schedulers in Redis, also those of Go peers.
 
     It connects with the first call. The asyncio inspector (`pyasynq.Inspector`) belongs to the event loop and
     the process that use it; the blocking one (`pyasynq.sync.Inspector`) may be shared by threads. Close it,
@@ -26,10 +36,12 @@ class Inspector(QueueInspector, TaskInspector, BulkInspector, ServerInspector, E
     Args:
         url: `redis://`, `rediss://`, `unix://` or `embedded://`.
         timeout: seconds that one call may wait for Redis, with reconnecting and sending again.
-        clock: tells the present, for what is measured against it.
-        client_name: what `CLIENT LIST` shows.
+        clock: source of the present, for ages and due times.
+        client_name: the name in `CLIENT LIST`.
         archive_max_size: how many archived tasks a queue keeps when this inspector archives.
         archive_max_age: older ones are deleted when this inspector archives.
+        read_from: `"replica"` reads from replicas, of a single server, under Sentinel and in a cluster, and
+            refuses to change anything.
 
     Raises:
         ConfigurationError: for a URL or a value that cannot work.

@@ -1,22 +1,27 @@
-"""The inspector's methods about all tasks of one state."""
+"""The inspector's methods about many tasks: all of one state, or those of some ids."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.inspecting import bulk
+from pyasynq._broker.inspecting import bulk, by_ids
+from pyasynq._broker.queue_registry import require_queue
+from pyasynq.info import TaskResults
 
 from ._base import InspectorBase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+    from typing import Literal
 
     from pyasynq.info import BulkResult
+    from pyasynq.options import Duration
     from pyasynq.task import TaskState
 
 
 class BulkInspector(InspectorBase):
-    """Moves or deletes all tasks of a state, or of a group, in calls of up to 1,000 tasks.
+    """Moves or deletes many tasks, in calls of up to 250 tasks.
 
     Redis serves others between two calls. `progress` is told after each: tasks dealt with so far, and how
     many there were at the start, after as many of which the operation ends. What it raises ends it at once.
@@ -32,8 +37,9 @@ class BulkInspector(InspectorBase):
     ) -> BulkResult:
         """Put all scheduled, retry or archived tasks, or those of a group, at the end of the queue.
 
-        Those that were due or archived first will run first.
+        Tasks that were due or archived first will run first.
         """
+        self._require_primary()
         plan = bulk.run_all(queue, state, group=group, progress=progress, now=self._now())
         return await self._run_in_steps(plan)
 
@@ -54,6 +60,7 @@ class BulkInspector(InspectorBase):
         Raises:
             ArchiveFullError: without `trim`, when the archive has not room for all; nothing was changed.
         """
+        self._require_primary()
         plan = bulk.archive_all(
             queue, state, group=group, progress=progress, limits=self._limits(), trim=trim, now=self._now()
         )
@@ -71,5 +78,61 @@ class BulkInspector(InspectorBase):
 
         The locks that they own are released.
         """
+        self._require_primary()
         plan = bulk.delete_all(queue, state, group=group, progress=progress)
         return await self._run_in_steps(plan)
+
+    async def run_tasks(self, queue: str, ids: Iterable[str]) -> TaskResults:
+        """Put the tasks of these ids at the end of the queue, as `run_task` does with one.
+
+        Missing, active and pending tasks and those being aggregated are refused, as their results say.
+        """
+        self._require_primary()
+        return await self._run_in_steps(by_ids.run_by_ids(queue, ids, now=self._now()))
+
+    async def archive_tasks(self, queue: str, ids: Iterable[str], *, trim: bool = False) -> TaskResults:
+        """Archive the tasks of these ids, as `archive_task` does with one.
+
+        An archive keeps `archive_max_size` tasks; what is above that is deleted, the oldest first. `trim`
+        allows that; `trimmed` of the result says how many were deleted.
+
+        Raises:
+            ArchiveFullError: without `trim`, when the archive has not room for all; nothing was changed.
+        """
+        self._require_primary()
+        plan = by_ids.archive_by_ids(queue, ids, limits=self._limits(), trim=trim, now=self._now())
+        return await self._run_in_steps(plan)
+
+    async def delete_tasks(self, queue: str, ids: Iterable[str]) -> TaskResults:
+        """Delete the tasks of these ids and release the locks they own, as `delete_task` does with one."""
+        self._require_primary()
+        return await self._run_in_steps(by_ids.delete_by_ids(queue, ids))
+
+    async def reschedule_tasks(
+        self, queue: str, ids: Iterable[str], process_at: datetime, *, spread: Duration = 0.0
+    ) -> TaskResults:
+        """Set when the scheduled and retry tasks of these ids are due; archived ones become scheduled.
+
+        Args:
+            queue: where they are.
+            ids: of the tasks.
+            process_at: when they are due, aware.
+            spread: over how long to spread them, at even distances and in the order of the ids, from
+                `process_at` on; in seconds or a `timedelta`.
+        """
+        self._require_primary()
+        plan = by_ids.reschedule_by_ids(queue, ids, process_at, spread=spread, now=self._now())
+        return await self._run_in_steps(plan)
+
+    async def cancel_tasks(
+        self, queue: str, ids: Iterable[str], outcome: Literal["retry", "archive", "delete"] = "retry"
+    ) -> TaskResults:
+        """Ask for the cancellation of what runs under these ids, as `cancel` does with one.
+
+        A result that is done says in `cancel` whether the request was written down for a pyasynq worker, or
+        called out to a worker in Go, which acknowledges nothing and always retries.
+        """
+        self._require_primary()
+        plans = by_ids.cancel_by_ids(queue, ids, outcome, now=self._clock.redis_now())
+        await self._run(require_queue(queue))
+        return TaskResults(tuple(await self._run_in_parts(plans)))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.inspecting import queues, removal
-from pyasynq._broker.inspecting.group_counts import describe_groups
+from pyasynq._broker.inspecting import queues as plans_of_queues
+from pyasynq._broker.inspecting import removal
+from pyasynq._broker.inspecting.group_counts import describe_groups, list_group_page
+from pyasynq._broker.inspecting.queue_sweep import QueueSweep, find_queues
+from pyasynq._broker.inspecting.reading import find_missing_info, replica_state
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.stored_limits import set_limits
 from pyasynq.limits import UNCHANGED, Unchanged
@@ -13,35 +17,101 @@ from pyasynq.limits import UNCHANGED, Unchanged
 from ._base import InspectorBase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from pyasynq.info import DailyStatistics, GroupInfo, QueueInfo
+    from pyasynq.info import DailyStatistics, GroupInfo, GroupPage, QueueInfo, QueueInfos, ReplicaState
     from pyasynq.limits import QueueLimits
     from pyasynq.options import Duration
 
 
 class QueueInspector(InspectorBase):
-    """Looks at queues, pauses them, removes them."""
+    """Describes, pauses, limits and removes queues."""
 
     async def queues(self) -> list[str]:
         """Return the names of all queues, sorted."""
         return await self._run(queue_names())
 
-    async def queue_info(self, queue: str) -> QueueInfo:
-        """Return the counts of a queue, its latency, and an estimate of the memory that it takes.
+    async def queue_info(self, queue: str, *, memory: bool = False) -> QueueInfo:
+        """Return the counts of a queue and its latency; with `memory`, also an estimate of its memory.
 
         Above 1,000 groups each call counts 5,000 of them: `aggregating` is then as old as `aggregating_at`.
         """
-        plan = queues.queue_info(queue, now=self._now(), group_counts=self._group_counts)
+        plan = plans_of_queues.queue_info(
+            queue, now=self._now(), group_counts=self._group_counts, memory=memory
+        )
         return await self._run(plan)
 
+    async def queue_infos(self, queues: Iterable[str] | None = None, *, memory: bool = False) -> QueueInfos:
+        """Describe many queues, 200 in one pipeline to each node.
+
+        A queue that does not exist or cannot be read hides no other: it is in `unreadable` of the result.
+        Above 1,000 groups, each call counts 500 of a queue.
+
+        Args:
+            queues: their names; None is all queues.
+            memory: whether to estimate memory as well. Each call does so for up to 50 queues, those with the
+                oldest estimates; the others have the last estimate of this inspector, and its time.
+
+        Returns:
+            the queues in the order of `queues`, or sorted by name.
+
+        Raises:
+            RedisUnavailableError: when no node could be reached. A node that is away makes its queues
+                unreadable.
+        """
+        found, missing = await self._run(find_queues(queues))
+        estimates = self._memory_estimates if memory else None
+        sweep = QueueSweep(found, missing, self._driver.find_node, estimates)
+        while plans := sweep.next_plans(self._now(), self._group_counts):
+            sweep.take(await self._driver.run_batch([self._guard(plan) for plan in plans]))
+        if not self._reads_replica:
+            return sweep.result()
+        replicas = await self.replicas()
+        times = [state.as_of for state in replicas]
+        known = [time for time in times if time is not None]
+        as_of = min(known) if known and len(known) == len(times) else None
+        rights = () if replicas else await self._run(find_missing_info())
+        return replace(sweep.result(), as_of=as_of, missing_rights=rights)
+
+    async def replicas(self) -> list[ReplicaState]:
+        """Return how far the replicas that this inspector reads from are behind their primaries.
+
+        One for each primary of a cluster, in the order of their slots. Empty unless the inspector was made
+        with `read_from="replica"`, and where INFO is refused.
+        """
+        if not self._reads_replica:
+            return []
+        await self._run(queue_names())  # the nodes of a cluster are known after the first call
+        plans = [replica_state(place, now=self._now()) for place in self._driver.places]
+        return [state for state in await self._run_in_parts(plans) if state is not None]
+
+    async def queue_memory(self, queue: str) -> int:
+        """Return how many bytes a queue takes, estimated from up to 220 of its tasks."""
+        return await self._run(plans_of_queues.queue_memory(queue))
+
     async def history(self, queue: str, days: int) -> list[DailyStatistics]:
-        """Return what was processed on each of the last 1 to 366 `days`, in UTC, today first."""
-        return await self._run(queues.history(queue, days, now=self._now()))
+        """Return the attempts of each of the last 1 to 366 `days`, in UTC, today first."""
+        return await self._run(plans_of_queues.history(queue, days, now=self._now()))
 
     async def groups(self, queue: str) -> list[GroupInfo]:
-        """Return the groups of a queue, by name."""
+        """Return all groups of a queue, by name, in calls of about 500; for very many, see `group_page`."""
         return await self._run(describe_groups(queue))
+
+    async def group_page(self, queue: str, *, cursor: str = "", page_size: int = 100) -> GroupPage:
+        """Return a page of the groups of a queue, in no particular order.
+
+        Pass the `cursor` of a page to get the next one, until it is empty. A group that is there all the time
+        is on one page at least.
+
+        Args:
+            queue: the queue's name.
+            cursor: of the page before; empty begins.
+            page_size: about how many groups, 1,000 at most. Redis lists a queue of few groups at once.
+
+        Raises:
+            InvalidOptionError: also for an invalid cursor.
+        """
+        return await self._run(list_group_page(queue, cursor, page_size))
 
     async def pause_queue(self, queue: str, duration: Duration | None = None) -> None:
         """Let no worker take tasks from a queue, which need not exist yet, until `unpause_queue`.
@@ -52,17 +122,19 @@ class QueueInspector(InspectorBase):
         Raises:
             QueuePausedError: when it is paused already; that pause stays as it is.
         """
-        await self._run(queues.pause_queue(queue, duration, now=self._now()))
+        self._require_primary()
+        await self._run(plans_of_queues.pause_queue(queue, duration, now=self._now()))
 
     async def unpause_queue(self, queue: str) -> None:
         """Let workers take tasks from a queue again. Raises `QueueNotPausedError` when it is not paused."""
-        await self._run(queues.unpause_queue(queue))
+        self._require_primary()
+        await self._run(plans_of_queues.unpause_queue(queue))
 
     async def set_queue_limits(
         self,
         queue: str,
         *,
-        concurrency: int | Unchanged | None = UNCHANGED,
+        max_run: int | Unchanged | None = UNCHANGED,
         rate: float | Unchanged | None = UNCHANGED,
         period: Duration | None = None,
         burst: int | None = None,
@@ -76,7 +148,7 @@ class QueueInspector(InspectorBase):
 
         Args:
             queue: its name.
-            concurrency: how many of its tasks run at once, at least 1; to stop it, pause it.
+            max_run: how many of its tasks run at once, at least 1; to stop it, pause it.
             rate: how many of its tasks start per `period`, more than 0.
             period: of a rate that is given, in seconds or a `timedelta`; a second unless given.
             burst: of a rate that is given: how many may start at once after a quiet time; as for `Queue`.
@@ -85,9 +157,10 @@ class QueueInspector(InspectorBase):
                 ordered queue is none until one of those that say so looks at it again.
 
         Returns:
-            what is stored for the queue now.
+            the limits stored for the queue now.
         """
-        return await self._run(set_limits(queue, concurrency, rate, period, burst, ordered=ordered))
+        self._require_primary()
+        return await self._run(set_limits(queue, max_run, rate, period, burst, ordered=ordered))
 
     async def remove_queue(
         self, queue: str, *, force: bool = False, progress: Callable[[int, int], object] | None = None
@@ -106,4 +179,5 @@ class QueueInspector(InspectorBase):
             QueueNotEmptyError: without `force`, when it has tasks; with it, when more came meanwhile.
             QueueBusyError: with `force`, when tasks are active.
         """
+        self._require_primary()
         return await self._run_in_steps(removal.remove_queue(queue, force=force, progress=progress))

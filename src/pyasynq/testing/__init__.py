@@ -1,4 +1,4 @@
-"""Testing code that uses pyasynq: a real server, a clock that stands still, a worker that runs when told to.
+"""Testing of code that uses pyasynq: a real Redis, a stopped clock, and a worker that runs on request.
 
     with testing.use(app) as kit:
         sign_up("ada@example.com")  # enqueues
@@ -6,7 +6,7 @@
         kit.drain_sync()
         kit.advance_sync(days=3)
 
-With pytest, the fixture `pyasynq_kit` does the first line.
+With pytest, the fixture `pyasynq_kit` replaces the first line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asserting what is enqueued."""
+"""Assertions about enqueued tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq.task import TaskState
 from pyasynq.testing._enqueued import WAITING_STATES, Enqueued, TaskFilter, complaint, process_time
-from pyasynq.testing._recorder import arguments_of
+from pyasynq.testing._recorder import decode_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,11 +22,11 @@ _PAGE: Final = 1_000
 
 
 class Assertions:
-    """Looks at the tasks that wait in the queues of the test: pending, scheduled, retry and aggregating.
+    """Assertions about the waiting tasks of the test: pending, scheduled, retry and aggregating.
 
-    They are those of Redis, whoever enqueued them. Arguments that are not named may be anything, and values
-    are compared by `==`, so `unittest.mock.ANY` and `pytest.approx` serve as well. An argument that has the
-    name of an option goes into `args`.
+    They read Redis, so tasks of any client count. Unnamed arguments may have any value, and values are
+    compared by `==`, so `unittest.mock.ANY` and `pytest.approx` can be used. An argument that has the name of
+    an option goes into `args`.
     """
 
     inspector: sync.Inspector
@@ -45,8 +45,8 @@ class Assertions:
         *args: Any,
         **wanted: Any,
     ) -> list[Enqueued]:
-        """Return the waiting tasks that are as `assert_enqueued` describes, pending ones in their order."""
-        what, tasks = self._wanted(task, args, **wanted), self._waiting()
+        """Return the waiting tasks that match, as for `assert_enqueued`; pending ones in their order."""
+        what, tasks = self._make_filter(task, args, **wanted), self._list_waiting()
         return [one for one in tasks if not what.differences(one)]
 
     def assert_enqueued(
@@ -57,22 +57,22 @@ class Assertions:
         count: int | None = None,
         **wanted: Any,
     ) -> Enqueued:
-        """Fail unless such a task waits, and show those that are most like it; return the first.
+        """Fail unless a matching task waits, and show the most similar ones; return the first.
 
         Args:
             task: a typed task, a type, a `Task`, or None for any.
             *args: arguments of the typed task's handler, by position.
-            count: how many there must be; without it one or more.
+            count: exact number of matching tasks; by default one or more.
             **wanted: arguments of the handler by name, `args=` for those that have the name of an option,
                 `payload=` (bytes, or JSON of which the given keys count), `queue=`, `state=`, `group=`,
                 `headers=`, `task_id=`, `max_retry=`, `process_at=` and `process_in=`.
 
         Raises:
-            AssertionError: when there is none, or not as many.
+            AssertionError: if the number of matching tasks is wrong.
             ArgumentsError: for an argument that the handler does not have.
         """
         __tracebackhide__ = True
-        what, tasks = self._wanted(task, args, **wanted), self._waiting()
+        what, tasks = self._make_filter(task, args, **wanted), self._list_waiting()
         found = [one for one in tasks if not what.differences(one)]
         if found and count in {None, len(found)}:
             return found[0]
@@ -88,19 +88,19 @@ class Assertions:
         *args: Any,
         **wanted: Any,
     ) -> None:
-        """Fail if such a task waits; the arguments are those of `assert_enqueued`.
+        """Fail if a matching task waits; the arguments are those of `assert_enqueued`.
 
         Raises:
-            AssertionError: when there is one.
+            AssertionError: if there is one.
             ArgumentsError: for an argument that the handler does not have.
         """
         __tracebackhide__ = True
-        what = self._wanted(task, args, **wanted)
-        found = [one for one in self._waiting() if not what.differences(one)]
+        what = self._make_filter(task, args, **wanted)
+        found = [one for one in self._list_waiting() if not what.differences(one)]
         if found:
             raise AssertionError(complaint(what, found, f"enqueued, and should not be: {what}", ()))
 
-    def _wanted(
+    def _make_filter(
         self,
         task: TypedTask[..., Any] | Task | str | None,
         positional: tuple[Any, ...],
@@ -122,9 +122,9 @@ class Assertions:
             **options,
         )
 
-    def _waiting(self) -> list[Enqueued]:
+    def _list_waiting(self) -> list[Enqueued]:
         return [
-            Enqueued(info, arguments_of(self._tasks.get(info.type), info.payload))
+            Enqueued(info, decode_arguments(self._tasks.get(info.type), info.payload))
             for queue in self.inspector.queues()
             for state, group in self._collections(queue)
             for page in self._pages(queue, state, group)

@@ -1,4 +1,4 @@
-"""A context for handlers that a test calls directly, without Redis and without a worker."""
+"""Context for handlers that a test calls directly, without Redis or a worker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyasynq._checks import instant_of
+from pyasynq._checks import parse_instant
 from pyasynq._engine.handlers.routes import check_result_size
 from pyasynq.context import current_task
 from pyasynq.errors import TaskCanceledError
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """What a handler can know of its task's message."""
+    """Fields of the task's message that handlers can read."""
 
     type: str
     retry: int
@@ -35,38 +35,38 @@ class _Message:
 
 
 class RecordedContext:
-    """What handlers that are called directly do with their context.
+    """Recorder of what a directly called handler does with its context.
 
     Attributes:
-        result: what was written as the task's result; None when nothing was.
-        progress: what was reported last: done, total and note; None when nothing was.
+        result: the written result of the task; None before that.
+        progress: the last report: done, total and note; None before that.
     """
 
     def __init__(self, task: _RecordedTask, state: Any) -> None:
         self.task_state = state
-        """What `context().state` is."""
+        """Value of `context().state`."""
         self.result: bytes | None = None
         self.progress: tuple[float, float | None, str] | None = None
         self._task = task
 
     def cancel(self, cause: BaseException | None = None) -> None:
-        """Let `context().cancelled` be true from now on, as when somebody cancels the task."""
+        """Set `context().cancelled`, as a cancel request does."""
         self._task.cause = TaskCanceledError() if cause is None else cause
         self._task.cancelled.set()
 
     async def write_result(self, task: RunningTask, data: bytes) -> None:
-        """Keep a result; for the context."""
+        """Record a result; called by the context."""
         del task
         check_result_size(data, DEFAULT_MAX_RESULT)
         self.result = data
 
     def report_progress(self, task: RunningTask, done: float, total: float | None, note: str) -> None:
-        """Keep what a handler says of its progress; for the context."""
+        """Record a progress report; called by the context."""
         del task
         self.progress = done, total, note
 
     def finish_from_thread(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine that does not wait; for the context."""
+        """Run a coroutine that never waits, without an event loop; called by the context."""
         try:
             work.send(None)
         except StopIteration as end:
@@ -78,12 +78,13 @@ class RecordedContext:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class _RecordedTask:
-    """Stands in for an attempt."""
+    """Task of a recorded context, with the fields of an attempt that handlers read."""
 
     queue: str
     id: str
     message: _Message
     deadline_at: float | None
+    waited: float | None = None
     cause: BaseException | None = None
     dropped_result: str = ""
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -95,7 +96,7 @@ class _RecordedTask:
 
 
 @contextmanager
-def task_context(
+def task_context(  # noqa: PLR0913 - what the context shows, each by its name
     *,
     type: str = "test",  # noqa: A002 - the field's word
     task_id: str | None = None,
@@ -103,33 +104,35 @@ def task_context(
     retried: int = 0,
     max_retry: int = 25,
     deadline: datetime | None = None,
+    waited: float | None = None,
     headers: Mapping[str, str] | None = None,
     state: Any = None,
 ) -> Iterator[RecordedContext]:
-    """Let `context()` work within a block, so that a handler can be called there as the function that it is.
+    """Make `context()` work within a block, so that a handler can be called there as a plain function.
 
-    No Redis, no middleware and no time-out have a part in it; `Kit.perform` has all of them. Threads that
-    the block starts have the context too if they are started by `asyncio.to_thread` or the like.
+    Redis, middleware and timeouts are not involved; `Kit.perform` has all of them. Threads of the block have
+    the context too if they are started by `asyncio.to_thread` or a similar function.
 
     Args:
-        type: what `context().task_type` is; and so on.
-        task_id: a random one unless given.
+        type: value of `context().task_type`.
+        task_id: by default a random one.
         queue: the queue's name.
-        retried: how many retries have been spent.
-        max_retry: how many are allowed.
-        deadline: aware; it is shown, and nothing ends by it.
-        headers: text that travels with the task.
-        state: what a lifespan would have yielded.
+        retried: number of retries used.
+        max_retry: maximum number of retries.
+        deadline: aware; shown only, it cancels nothing.
+        waited: seconds that the task was pending.
+        headers: text that is sent with the task.
+        state: value that a lifespan would yield.
 
     Yields:
-        what records results and progress, and can cancel.
+        the recorder of results and progress, which can also cancel.
 
     Raises:
         InvalidOptionError: for a naive deadline.
     """
     message = _Message(type, max_retry, retried, 0, dict(headers or {}))
-    due = None if deadline is None else instant_of("deadline", deadline).timestamp
-    task = _RecordedTask(queue, str(uuid.uuid4()) if task_id is None else task_id, message, due)
+    due = None if deadline is None else parse_instant("deadline", deadline).timestamp
+    task = _RecordedTask(queue, str(uuid.uuid4()) if task_id is None else task_id, message, due, waited)
     recorded = task.home = RecordedContext(task, state)
     token = current_task.set(task)
     try:

@@ -1,4 +1,4 @@
-"""A database for each test: on an embedded server of this process, or on one that the user names."""
+"""Database for each test, on an embedded server of this process or on a server of the user's."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Argument, Reply
 
 _MARK: Final = "pyasynq:testing"
-"""Key that says that a database holds nothing but what tests have left."""
+"""Key that marks a database whose contents belong to tests."""
 _DATABASES: Final = 16
-"""As many as a server has unless it is told otherwise."""
+"""Default number of databases of a server."""
 
 
 class _SharedServer:
-    """The embedded server of this process: started by the first test that needs it."""
+    """The embedded server of this process, started by the first test that needs it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,7 +36,7 @@ class _SharedServer:
         self._taken: set[int] = set()
 
     def take(self) -> str:
-        """Return the URL of a database that nobody uses; `give_back` takes it back."""
+        """Return the URL of a free database; `give_back` frees it."""
         with self._lock:
             if self._server is None or self._pid != os.getpid():
                 self._server, self._pid = EmbeddedServer().start(), os.getpid()
@@ -51,7 +51,7 @@ class _SharedServer:
             return with_database(self._server.url, free[0])
 
     def give_back(self, url: str) -> None:
-        """Let others have a database."""
+        """Free a database."""
         with self._lock:
             self._taken.discard(parse_redis_url(url).database)
 
@@ -68,7 +68,7 @@ _shared = _SharedServer()
 
 
 def stop_server() -> None:
-    """Stop the embedded server of this process, which ends with it anyway; the next kit starts another."""
+    """Stop the embedded server of this process, before its end; the next kit starts another."""
     _shared.stop()
 
 
@@ -78,7 +78,7 @@ def database(url: str | None) -> Iterator[str]:
 
     Raises:
         EmbeddedServerError: when no server can be started.
-        ConfigurationError: when the database of `url` holds something that no test has left.
+        ConfigurationError: when the database of `url` holds data that is not a test's.
         RedisError: when the server of `url` cannot be reached.
     """
     if url is not None:
@@ -87,19 +87,19 @@ def database(url: str | None) -> Iterator[str]:
                 f"Redis at {target.address} is a cluster, which has one database for all: a test kit needs a "
                 "single server, or leave the url out"
             )
-        with _emptied(_for_this_worker(url)) as named:
+        with _open_emptied(_name_worker_database(url)) as named:
             yield named
         return
     free = _shared.take()
     try:
-        with _emptied(free) as named:
+        with _open_emptied(free) as named:
             yield named
     finally:
         _shared.give_back(free)
 
 
 @contextmanager
-def _emptied(url: str) -> Iterator[str]:
+def _open_emptied(url: str) -> Iterator[str]:
     driver = BlockingDriver(parse_redis_url(url), client_name="pyasynq-testing")
     try:
         if driver.run(_command("DBSIZE")) and not driver.run(_command("EXISTS", _MARK)):
@@ -120,8 +120,8 @@ def _command(*command: Argument) -> Plan[Reply]:
     return ask(CommandCall(command, None, Replay.SAFE))
 
 
-def _for_this_worker(url: str) -> str:
-    """Return the URL with the database of this process of pytest-xdist: the first one is the one named."""
+def _name_worker_database(url: str) -> str:
+    """Return the URL with the database of this pytest-xdist process; the first process uses the named one."""
     if parse_redis_url(url).embedded is not None:
         raise ConfigurationError(f"{url}: a test kit starts its own embedded server; leave the url out")
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")

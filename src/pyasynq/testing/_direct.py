@@ -1,7 +1,7 @@
-"""Clients and drivers of a test, asyncio outside and blocking within; and what only a kit does to tasks.
+"""Clients and drivers of a test: asyncio interfaces over blocking calls.
 
-The server is a process on this machine that answers in microseconds. Nothing stays open in an event loop, so
-nothing has to be closed there, and coroutines meet no other order than the one in which they call.
+The server is a process on this machine that answers in microseconds. No connection stays open in an event
+loop, and calls are made in the order of the code.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyasynq import sync
-from pyasynq._broker.dequeue import Rules, Terms, dequeue
+from pyasynq._broker.dequeue import DequeueRules, DequeueTerms, dequeue
 from pyasynq._broker.leases import RAN_ALONE
 from pyasynq._redis.driver import AsyncDriver, BlockingDriver
 from pyasynq._redis.plan import CommandCall, Replay, ask
@@ -41,16 +41,16 @@ class DirectDriver(AsyncDriver):
         self._blocking = BlockingDriver(target, **settings)
 
     async def run_unshielded(self, plans: Sequence[Plan[_T]]) -> list[_T | Exception]:
-        """Run plans, and let nothing else of the event loop run meanwhile."""
+        """Run plans, and block the event loop until they have ended."""
         return self._blocking.run_batch(plans)
 
     async def close(self) -> None:
-        """Wait for what is under way, then close the connections."""
+        """Wait for running calls, then close the connections."""
         await super().close()
         self._blocking.close()
 
     def abandon(self) -> bool:
-        """Close the connections at once. There are none that would have to be warned about."""
+        """Close the connections at once, without a warning."""
         super().abandon()
         self._blocking.abandon()
         return False
@@ -64,7 +64,7 @@ class DirectClient(Client):
 
 
 class QueuePlace:
-    """Where and when an app works while it is under test."""
+    """Redis and clock of an app under test."""
 
     def __init__(self, url: str, clock: Clock) -> None:
         self.url = url
@@ -79,8 +79,8 @@ class QueuePlace:
         return sync.Client(self.url, clock=self.clock, client_name="pyasynq-testing", **settings)
 
 
-def without_waiting(task: Task) -> Task:
-    """Return a task that is pending as soon as it is enqueued."""
+def make_immediate(task: Task) -> Task:
+    """Return a task without delay, which is pending as soon as it is enqueued."""
     options = {name: value for name, value in task.options.items() if name not in _NOT_NOW}
     return Task(task.type, task.payload, **options)  # type: ignore[arg-type] # some of the options of a task
 
@@ -95,7 +95,7 @@ def put_in_front(driver: BlockingDriver, queue: str, task_id: str) -> None:
 def take_and_die(
     driver: BlockingDriver, queues: Iterable[str], limit: int, now: Instant
 ) -> list[tuple[str, str]]:
-    """Take up to `limit` tasks, as a worker does that is killed then; return their types and ids."""
+    """Take up to `limit` tasks like a worker that is then killed; return their types and ids."""
     server = f"crashed-{uuid.uuid4()}"
     alone = RAN_ALONE if limit == 1 else ""
     taken: list[tuple[str, str]] = []
@@ -104,8 +104,8 @@ def take_and_die(
         if room <= 0:
             break
         answer = driver.run(dequeue(queue, limit=room, token=f"{server}/1{alone}", now=now))
-        if answer.rules is not Rules.PLAIN:
-            terms = Terms(answer.rules)
+        if answer.rules is not DequeueRules.PLAIN:
+            terms = DequeueTerms(answer.rules)
             answer = driver.run(dequeue(queue, limit=room, token=f"{server}/2{alone}", terms=terms, now=now))
         taken += [(decode_task_message(one.message).type, one.id) for one in answer.tasks]
     return taken

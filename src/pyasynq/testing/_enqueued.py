@@ -1,4 +1,4 @@
-"""What is enqueued, what was wanted, and how the two differ."""
+"""Enqueued tasks, filters for them, and the differences between the two."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._app.typed_task import TypedTask
-from pyasynq._checks import instant_of, seconds_of
+from pyasynq._checks import parse_instant, parse_seconds
 from pyasynq.errors import ArgumentsError, InvalidOptionError, nearest
 from pyasynq.task import Task, TaskInfo, TaskState
 
@@ -27,7 +27,7 @@ class Enqueued:
     """A task that waits in Redis.
 
     Attributes:
-        info: all that Redis knows of it.
+        info: of the task, as in Redis.
         arguments: those of the handler, for typed tasks; None for others.
     """
 
@@ -46,7 +46,7 @@ class Enqueued:
 
     @property
     def queue(self) -> str:
-        """The queue that it is in."""
+        """The queue of the task."""
         return self.info.queue
 
     @property
@@ -60,7 +60,7 @@ class Enqueued:
         return self.info.payload
 
     def json(self) -> Any:
-        """Return the payload as JSON. Raises ValueError when it is none."""
+        """Return the payload as JSON. Raises ValueError when it is not JSON."""
         return json.loads(self.info.payload)
 
     def __str__(self) -> str:
@@ -75,18 +75,18 @@ class Enqueued:
 
 
 class TaskFilter:
-    """What a task must be like. What is not given may be anything.
+    """Filter for tasks. Unset fields match any value.
 
     Args:
-        task: a typed task; or a type; or a `Task`, whose payload and options count too.
+        task: a typed task; or a type; or a `Task`, whose payload and options are also compared.
         args: positional arguments of the handler.
         arguments: arguments of the handler by name.
-        payload: exact bytes, or JSON: of an object, the given keys alone are compared.
+        payload: exact bytes, or JSON: for an object, only the given keys are compared.
         options: `queue`, `state`, `group`, `headers` (those given), `task_id`, `max_retry`, `process_at`.
 
     Raises:
         ArgumentsError: for an argument that the handler does not have.
-        InvalidOptionError: for what cannot be wanted.
+        InvalidOptionError: for an invalid value.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class TaskFilter:
         _check_state(self.options.get("state", TaskState.PENDING))
         self.payload = payload
         if isinstance(task, TypedTask):
-            self.arguments = _bound(task, args, self.arguments)
+            self.arguments = _bind_arguments(task, args, self.arguments)
         elif isinstance(task, Task):
             own = {name: task.options[name] for name in ("queue", "group", "headers") if name in task.options}
             self.options = own | self.options
@@ -124,28 +124,28 @@ class TaskFilter:
             )
 
     def differences(self, task: Enqueued) -> list[str]:
-        """Return in words what is not as wanted; nothing for a task that is."""
+        """Describe the differences of a task; nothing for a task that matches."""
         info = task.info
         if self.type is not None and info.type != self.type:
             return [f"type is {info.type!r}"]
-        return [*self._of_options(info), *self._of_arguments(task), *self._of_payload(task)]
+        return [*self._compare_options(info), *self._compare_arguments(task), *self._compare_payload(task)]
 
-    def _of_options(self, info: TaskInfo) -> Iterator[str]:
+    def _compare_options(self, info: TaskInfo) -> Iterator[str]:
         for name, wanted in self.options.items():
             if name == "headers" and isinstance(wanted, dict):
                 for header, value in wanted.items():
-                    yield from _unlike(f"header {header!r}", value, info.headers.get(header))
+                    yield from _compare(f"header {header!r}", value, info.headers.get(header))
             else:
-                yield from _unlike(name, wanted, _property(info, name))
+                yield from _compare(name, wanted, _get_field(info, name))
 
-    def _of_arguments(self, task: Enqueued) -> Iterator[str]:
+    def _compare_arguments(self, task: Enqueued) -> Iterator[str]:
         if self.arguments and task.arguments is None:
             yield f"its payload does not fit the handler: {task.payload!r}"
             return
         for name, wanted in self.arguments.items():
-            yield from _unlike(name, wanted, (task.arguments or {})[name])
+            yield from _compare(name, wanted, (task.arguments or {})[name])
 
-    def _of_payload(self, task: Enqueued) -> Iterator[str]:
+    def _compare_payload(self, task: Enqueued) -> Iterator[str]:
         if self.payload is None or task.payload == self.payload:
             return
         if isinstance(self.payload, bytes):
@@ -154,13 +154,13 @@ class TaskFilter:
         try:
             found = task.json()
         except ValueError:
-            yield f"payload is no JSON: {task.payload!r}"
+            yield f"payload is not JSON: {task.payload!r}"
             return
         if isinstance(self.payload, dict) and isinstance(found, dict):
             for name, wanted in self.payload.items():
-                yield from _unlike(f"payload[{name!r}]", wanted, found.get(name))
+                yield from _compare(f"payload[{name!r}]", wanted, found.get(name))
         else:
-            yield from _unlike("payload", self.payload, found)
+            yield from _compare("payload", self.payload, found)
 
     def __str__(self) -> str:
         call = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
@@ -177,8 +177,10 @@ def _check_state(state: object) -> None:
         raise InvalidOptionError("state", state, remedy)
 
 
-def _bound(task: TypedTask[..., Any], args: tuple[Any, ...], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    signature = inspect.signature(task._declaration.function)  # noqa: SLF001 - the kit is a friend of typed tasks
+def _bind_arguments(
+    task: TypedTask[..., Any], args: tuple[Any, ...], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    signature = inspect.signature(task._declaration.function)  # noqa: SLF001 - the kit may use internals of typed tasks
     for name in arguments:
         if name not in signature.parameters:
             hint = nearest(name, signature.parameters)
@@ -189,13 +191,13 @@ def _bound(task: TypedTask[..., Any], args: tuple[Any, ...], arguments: Mapping[
         raise ArgumentsError(f"task {task.type!r}: {error}", None) from None
 
 
-def _property(info: TaskInfo, name: str) -> object:
+def _get_field(info: TaskInfo, name: str) -> object:
     if name == "process_at":
         return info.next_process_at
     return getattr(info, "id" if name == "task_id" else name)
 
 
-def _unlike(name: str, wanted: object, found: object) -> Iterator[str]:
+def _compare(name: str, wanted: object, found: object) -> Iterator[str]:
     if found != wanted:
         shown = found.value if isinstance(found, TaskState) else found
         yield (
@@ -206,19 +208,19 @@ def _unlike(name: str, wanted: object, found: object) -> Iterator[str]:
 
 
 def process_time(now: datetime, process_at: datetime | None, process_in: Duration | None) -> datetime | None:
-    """Return the time at which a task is wanted to be due, in whole seconds."""
+    """Return the wanted time of a task, in whole seconds."""
     if process_at is not None and process_in is not None:
         raise InvalidOptionError("process_at", process_at, "give process_at or process_in, not both")
     if process_in is not None:
-        process_at = now + timedelta(seconds=seconds_of("process_in", process_in))
+        process_at = now + timedelta(seconds=parse_seconds("process_in", process_in))
     if process_at is None:
         return None
-    instant = instant_of("process_at", process_at)
+    instant = parse_instant("process_at", process_at)
     return instant._replace(seconds=instant.ceiling, microseconds=0).to_datetime()
 
 
 def complaint(wanted: TaskFilter, tasks: Sequence[Enqueued], headline: str, already: Iterable[str]) -> str:
-    """Return the message of a failed assertion: what was wanted, and what is most like it."""
+    """Return the message of a failed assertion: the filter, and the most similar tasks."""
     lines = [headline]
     near = sorted(
         ((wanted.differences(task), task) for task in tasks if wanted.type in {None, task.type}),

@@ -1,4 +1,4 @@
-"""The kit: an app on a database of the test, a clock that stands still, a worker that runs when told to."""
+"""Kit: an app on a test database, with a stopped clock and a worker that runs on request."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from pyasynq import sync
 from pyasynq._app.typed_task import TypedTask
-from pyasynq._checks import instant_of, is_whole, seconds_of
+from pyasynq._checks import is_whole, parse_instant, parse_seconds
 from pyasynq._clock import Instant
-from pyasynq._engine.handlers.routes import router_of
+from pyasynq._engine.handlers.routes import make_router
 from pyasynq._engine.handlers.threads import HandlerThreads
 from pyasynq._engine.logs import LogSubscriber
-from pyasynq._redis.clients import url_of
+from pyasynq._redis.clients import read_source_url
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.guard import only
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.app import App
 from pyasynq.config import ServerConfig
-from pyasynq.errors import InvalidOptionError, ServerStateError
+from pyasynq.errors import ConfigurationError, InvalidOptionError, ServerStateError
 from pyasynq.events import Events
 from pyasynq.options import DEFAULT_QUEUE
 from pyasynq.testing._assertions import Assertions
 from pyasynq.testing._database import database
-from pyasynq.testing._direct import QueuePlace, put_in_front, take_and_die, without_waiting
+from pyasynq.testing._direct import QueuePlace, make_immediate, put_in_front, take_and_die
 from pyasynq.testing._recorder import RecordedRouter, Recorder
 from pyasynq.testing._report import Attempt, Report
 from pyasynq.testing._schedules import Schedules
 from pyasynq.testing._threads import run_blocking
-from pyasynq.testing._time import VirtualClock, age_keys, start_of, whole_seconds
+from pyasynq.testing._time import VirtualClock, age_keys, parse_start, whole_seconds
 from pyasynq.testing._worker import HandWorker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
     from datetime import datetime, timedelta
     from types import TracebackType
 
@@ -50,7 +50,7 @@ _R = TypeVar("_R")
 
 
 class KitBase:
-    """The life of a kit, and its worker."""
+    """Life cycle of a kit, and its worker."""
 
     def __init__(
         self,
@@ -65,25 +65,25 @@ class KitBase:
         with_scheduler: bool,
     ) -> None:
         self._app = handler if isinstance(handler, App) else None
-        self._router = router_of(handler)
+        self._router = make_router(handler)
         self._config = config
         if not is_whole(concurrency, 1):
             raise InvalidOptionError("concurrency", concurrency, "must be a whole number, 1 or more")
         self._concurrency = concurrency
         self._start = start
-        self._given_url = None if url is None else url_of(url)
+        self._given_url = None if url is None else read_source_url(url)
         self._allow = [parse_redis_url(one).address for one in allow]
-        self._patience = seconds_of("patience", patience)
+        self._patience = parse_seconds("patience", patience)
         self._with_scheduler = with_scheduler
         self._stack = ExitStack()
         self._worker: HandWorker | None = None
         self._is_busy = False
 
     def __enter__(self) -> Self:
-        """Begin: from here to the end of the block the app works on the test's database alone."""
+        """Start: until the end of the block the app uses only the test's database."""
         if hasattr(self, "clock"):
             raise ServerStateError("a kit is used once; call use() again")
-        self.clock = VirtualClock(start_of(self._start))
+        self.clock = VirtualClock(parse_start(self._start))
         """The virtual clock: for `Client`, `Scheduler` and others that take a `clock`."""
         with ExitStack() as stack:
             self.url = stack.enter_context(database(self._given_url))
@@ -92,12 +92,12 @@ class KitBase:
             stack.enter_context(only({target.address, *self._allow}))
             place = QueuePlace(self.url, self.clock)
             if self._app is not None:
-                # Another kit may have it, and its modules may not import.
-                stack.enter_context(self._app._redirected(place))  # noqa: SLF001 - made for this
+                # Before the modules are loaded: another kit may use the app, or an import may fail.
+                stack.enter_context(self._app._redirect(place))  # noqa: SLF001 - made for this
                 self._app.load()
             self.client: Client = place.open_client()
             """An asyncio client of the test's database."""
-            stack.callback(self.client._driver.abandon)  # noqa: SLF001 - it holds nothing of an event loop
+            stack.callback(self.client._driver.abandon)  # noqa: SLF001 - it uses no event loop
             self.sync_client = stack.enter_context(place.open_blocking_client())
             """A blocking client of the test's database."""
             self.inspector = stack.enter_context(sync.Inspector(self.url, clock=self.clock))
@@ -125,11 +125,11 @@ class KitBase:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End: the app is as it was before, and the test's database is empty."""
+        """End: restore the app, and empty the test's database."""
         self._stack.close()
 
     async def __aenter__(self) -> Self:
-        """Begin, as `with` does."""
+        """Start, as `with` does."""
         return self.__enter__()
 
     async def __aexit__(
@@ -150,13 +150,40 @@ class KitBase:
         """The virtual present, in UTC."""
         return self.clock.now().to_datetime()
 
+    def override(self, provider: Callable[..., Any], fake: Any) -> ExitStack:
+        """Replace a provider of dependencies until the kit ends, or for a `with` block.
+
+        Args:
+            provider: the function that `depends` was given.
+            fake: a function that is called instead, with dependencies of its own, or any other value.
+
+        Raises:
+            ConfigurationError: for a kit without an app.
+        """
+        if self._app is None:
+            raise ConfigurationError("only an app has dependencies, and this kit has none")
+        overrides = self._app.providers.overrides
+        before = overrides.get(provider)
+        overrides[provider] = fake if callable(fake) else lambda: fake
+
+        def restore() -> None:
+            if before is None:
+                overrides.pop(provider, None)
+            else:
+                overrides[provider] = before
+
+        block = ExitStack()
+        block.callback(restore)
+        self._stack.callback(block.close)
+        return block
+
     @property
     def _server_config(self) -> ServerConfig:
         config = self._config
         if config is None:
-            queues = {DEFAULT_QUEUE: 1} if self._app is None else self._app.default_weights()
+            queues = {DEFAULT_QUEUE: 1} if self._app is None else self._app.default_queues()
             config = ServerConfig(queues=queues)
-        # In burst mode nothing is watched: nobody rests who could be woken. What is not run stays pending.
+        # Burst mode watches no queue, because no service waits for a wake-up. Tasks left over stay pending.
         return replace(
             config,
             concurrency=self._concurrency,
@@ -182,11 +209,11 @@ class KitBase:
     async def _working(
         self, recorder: Recorder, threads: HandlerThreads, config: ServerConfig, *, raises: bool
     ) -> AsyncIterator[HandWorker]:
-        """Run a worker for the time of a block, in the app's lifespan."""
+        """Run a worker for the duration of a block, in the app's lifespan."""
         if self._is_busy:
             raise ServerStateError(
-                "the kit's worker is at work: a handler, or something beside it, cannot drain, advance or "
-                "perform; in a handler, pass_time() lets time pass"
+                "the kit's worker is running: a handler, or code that runs in parallel, cannot drain, "
+                "advance or perform; in a handler, pass_time() lets time pass"
             )
         self._is_busy = True
         try:
@@ -230,34 +257,33 @@ class KitBase:
 class Kit(KitBase, Assertions):
     """An app under test; made by `use`.
 
-    Within its block nothing of pyasynq can reach another Redis. Time stands still until `advance` or
-    `pass_time`. Each method that runs handlers comes twice: one to be awaited, which runs them in the test's
-    event loop, and a blocking one, which ends in `_sync` and runs plain handlers in the thread of the test.
-
-    With `raises`, the first error of a handler, an aggregator, a hook or a provider ends the run and is
-    raised as it is, when what runs has ended and is written down; a note on it names the task. What a handler
-    says by `Snooze`, `Retry`, `Archive`, `Cancel` or `RevokeTask` is no error.
+    Within its block pyasynq can reach no other Redis. Time stands still until `advance` or `pass_time`. Each
+    method that runs handlers has two forms. The coroutine runs them in the test's event loop. The blocking
+    one ends in `_sync` and runs plain handlers in the thread of the test. With `raises`, the first error of a
+    handler, an aggregator, a hook or a provider ends the run. It is raised unchanged when running attempts
+    have ended and are settled; a note on it names the task. `Snooze`, `Retry`, `Archive`, `Cancel` and
+    `RevokeTask` of a handler are not errors.
 
     Attributes:
         url: of the test's database.
-        clock: for what takes one, such as `Scheduler(kit.url, clock=kit.clock)`.
+        clock: for classes that take one, such as `Scheduler(kit.url, clock=kit.clock)`.
         client, sync_client: clients of the test's database, for code that has no app.
         inspector: a blocking inspector of it.
         attempts: all attempts so far.
     """
 
     async def drain(self, *, raises: bool = True) -> Report:
-        """Run all that is due now, and what that enqueues, until there is nothing more; time stands still.
+        """Run all due tasks, and those that they enqueue, until none is left; time stands still.
 
         Raises:
             DrainTimeoutError: when it takes longer than the kit's patience.
-            EndlessDrainError: when it does not come to an end.
-            Exception: with `raises`, what a handler raised.
+            EndlessDrainError: when the tasks do not come to an end.
+            Exception: with `raises`, the error of a handler.
         """
         return await self._until(self.clock.now(), HandlerThreads(), raises=raises)
 
     def drain_sync(self, *, raises: bool = True) -> Report:
-        """Run all that is due now, blocking; as `drain`."""
+        """Run all due tasks, blocking; as `drain`."""
         return run_blocking("drain", lambda threads: self._until(self.clock.now(), threads, raises=raises))
 
     async def advance(
@@ -270,11 +296,11 @@ class Kit(KitBase, Assertions):
         seconds: float = 0,
         raises: bool = True,
     ) -> Report:
-        """Let time pass, in whole seconds, while worker and schedulers work; raises what `drain` raises.
+        """Let time pass, in whole seconds, while worker and schedulers run; raises as `drain` does.
 
-        Time goes from one instant at which something is due to the next. There, what is due is done as by
-        `drain`: retries, scheduled tasks, ticks, groups, leases that have lapsed, the end of retention. Keys
-        that Redis would have deleted after so long are gone.
+        Time moves from one instant at which something is due to the next. At each, everything due is done, as
+        by `drain`: retries, scheduled tasks, ticks, groups, lapsed leases, the end of retention. Keys expire
+        as Redis would delete them.
         """
         span = whole_seconds(duration, days=days, hours=hours, minutes=minutes, seconds=seconds)
         return await self._until(self.clock.after(span), HandlerThreads(), raises=raises)
@@ -289,29 +315,29 @@ class Kit(KitBase, Assertions):
         seconds: float = 0,
         raises: bool = True,
     ) -> Report:
-        """Let time pass while worker and schedulers work, blocking; as `advance`."""
+        """Let time pass while worker and schedulers run, blocking; as `advance`."""
         span = whole_seconds(duration, days=days, hours=hours, minutes=minutes, seconds=seconds)
         until = self.clock.after(span)
         return run_blocking("advance", lambda threads: self._until(until, threads, raises=raises))
 
     async def advance_to(self, moment: datetime, *, raises: bool = True) -> Report:
         """Let time pass until then; as `advance`. Raises `InvalidOptionError` for the past."""
-        return await self._until(self._instant_of(moment), HandlerThreads(), raises=raises)
+        return await self._until(self._parse_moment(moment), HandlerThreads(), raises=raises)
 
     def advance_to_sync(self, moment: datetime, *, raises: bool = True) -> Report:
         """Let time pass until then, blocking; as `advance`."""
-        until = self._instant_of(moment)
+        until = self._parse_moment(moment)
         return run_blocking("advance_to", lambda threads: self._until(until, threads, raises=raises))
 
     async def perform(self, task: TypedTask[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> Attempt[_R]:
-        """Enqueue a call and run it now, before all that waits: middleware, context, timeout and all.
+        """Enqueue a call and run it now, before all waiting tasks, with middleware, context and timeout.
 
-        Its process time and group are left aside; `task.options(...)` sets other options.
+        Its process time and group are ignored; `task.options(...)` sets other options.
 
         Raises:
-            InvalidOptionError: for what is no typed task.
-            ServerStateError: when its queue gives no task: it is paused, or at a limit.
-            Exception: what enqueueing raises, and what the handler raised; `kit.attempts[-1]` has the rest.
+            InvalidOptionError: if it is not a typed task.
+            ServerStateError: if its queue gives no task, because it is paused or at a limit.
+            Exception: the error of enqueueing or of the handler; `kit.attempts[-1]` has the details.
         """
         _check_is_typed(task)
         return await self.perform_task(task.task(*args, **kwargs))
@@ -338,24 +364,24 @@ class Kit(KitBase, Assertions):
         minutes: float = 0,
         seconds: float = 0,
     ) -> None:
-        """Let time pass while no worker and no scheduler works: what is due waits for the next `drain`.
+        """Let time pass while worker and schedulers are idle: due tasks wait for the next `drain`.
 
-        Called by a handler, or by what stands in for a slow service, it is time that the attempt takes: when
-        that is more than its timeout, the attempt is broken off where it next awaits.
+        Called by a handler, or by a fake of a slow service, it adds to the time of the attempt. When that
+        exceeds its timeout, the attempt is cancelled at its next await.
         """
         span = whole_seconds(duration, days=days, hours=hours, minutes=minutes, seconds=seconds)
         self._move_to(self.clock.after(span))
 
     def crash_worker(self, tasks: int = 1, *, queue: str | None = None) -> list[str]:
-        """Have a worker take up to so many tasks and die; return their ids.
+        """Have a worker take up to this many tasks and die; return their ids.
 
-        35 seconds later `advance` sees the tasks recovered.
+        35 seconds later `advance` recovers the tasks.
         """
         queues = self._server_config.queues if queue is None else [queue]
         return [one for _, one in take_and_die(self._driver, queues, tasks, self.clock.now())]
 
     def add_scheduler(self, scheduler: Scheduler | PeriodicTaskManager) -> None:
-        """Fire the ticks of a scheduler or manager too, from now on; do not start it.
+        """Also fire the ticks of a scheduler or manager from now on; do not start it.
 
         Raises:
             ConfigurationError: when it was not made with the kit's clock.
@@ -379,7 +405,7 @@ class Kit(KitBase, Assertions):
 
     async def _perform(self, task: Task, threads: HandlerThreads, *, raises: bool) -> Attempt[Any]:
         sender: App | Client = self.client if self._app is None else self._app
-        info = await sender.enqueue(without_waiting(task))
+        info = await sender.enqueue(make_immediate(task))
         put_in_front(self._driver, info.queue, info.id)
         config = replace(self._server_config, queues={info.queue: 1}, concurrency=1, max_tasks=1)
         recorder = self._recorder()
@@ -393,10 +419,10 @@ class Kit(KitBase, Assertions):
             )
         return recorder.attempts[0]
 
-    def _instant_of(self, moment: datetime) -> Instant:
-        until = Instant(instant_of("moment", moment).ceiling)
+    def _parse_moment(self, moment: datetime) -> Instant:
+        until = Instant(parse_instant("moment", moment).ceiling)
         if until < self.clock.now():
-            raise InvalidOptionError("moment", moment, f"lies in the past; it is {self.now} now")
+            raise InvalidOptionError("moment", moment, f"is in the past; it is {self.now} now")
         return until
 
 
@@ -417,16 +443,16 @@ def use(
     patience: Duration = 60.0,
     with_scheduler: bool = True,
 ) -> Kit:
-    """Put an app under test for the time of a `with` or `async with` block.
+    """Put an app under test for the duration of a `with` or `async with` block.
 
     Args:
         handler: the `App`; or a `Mux` or a function that takes each `Task`, for code that uses `kit.client`.
-        config: how its worker works; without it as `pyasynq worker` does.
-        concurrency: how many tasks run at once; with one, in the order in which they were enqueued.
-        start: the virtual time at which the block begins, not in the past; without it, now.
-        url: of a database to be used and emptied, where no embedded server can be; with pytest-xdist, of
-            that of the first process, and the others take those that follow.
-        allow: URLs of other Redis servers that may be spoken to meanwhile.
+        config: of its worker; by default as for `pyasynq worker`.
+        concurrency: number of tasks that run at the same time; with one, in the order of their enqueues.
+        start: virtual time at the start of the block, not in the past; by default now.
+        url: of a database to use and empty, where no embedded server is available. With pytest-xdist it is
+            the database of the first process, and the others use the following ones.
+        allow: URLs of other Redis servers that may be used.
         patience: real seconds that one call of the kit may take.
         with_scheduler: whether the schedules that the app declares are fired.
 

@@ -1,4 +1,4 @@
-"""Notes what happens while a kit's worker is at work, from the events of server and schedulers."""
+"""Recorder of what happens while a kit's worker runs, from the events of server and schedulers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq import events as happened
 from pyasynq._app.routes import watch_result
 from pyasynq._engine.handlers.group_routes import GroupRouter
-from pyasynq._engine.run.outcome import wish_of
+from pyasynq._engine.run.outcome import find_wish
 from pyasynq.context import current_task
 from pyasynq.errors import HandlerExitError, PayloadDecodingError
 from pyasynq.events import Outcome, TaskFinished
@@ -42,6 +42,7 @@ _NOTED: Final = (
     happened.SetsReclaimed,
     happened.TickFired,
     happened.TickFailed,
+    happened.TickPaused,
     happened.TicksMissed,
     happened.FutureTickIgnored,
     happened.HookFailed,
@@ -51,11 +52,11 @@ _NOTED: Final = (
 
 
 class Recorder:
-    """Everything that happened during one call of the kit.
+    """Record of one call of the kit.
 
     Attributes:
         attempts: in the order in which they ended.
-        events: what else happened.
+        events: other events.
         failure: the first error of a handler, an aggregator, a hook or a provider.
     """
 
@@ -69,18 +70,18 @@ class Recorder:
         self._payloads: dict[tuple[str, str], bytes] = {}
         self._snoozes: Counter[tuple[str, str, Instant]] = Counter()
         self.most_snoozes = 0
-        """How often one task has snoozed at one instant, at most."""
+        """Maximum number of snoozes of one task at one instant."""
 
     @property
     def count(self) -> int:
-        """How much has happened."""
+        """Number of attempts and events."""
         return len(self.attempts) + len(self.events)
 
     @contextmanager
     def listening(self, events: Events) -> Iterator[None]:
-        """Note what is emitted there within the block."""
-        ends = [events.subscribe(TaskFinished, self._finished)]
-        ends += [events.subscribe(kind, self._note) for kind in _NOTED]
+        """Record what is emitted within the block."""
+        ends = [events.subscribe(TaskFinished, self._on_finished)]
+        ends += [events.subscribe(kind, self._record) for kind in _NOTED]
         try:
             yield
         finally:
@@ -88,7 +89,10 @@ class Recorder:
                 end()
 
     def raise_failure(self) -> None:
-        """Raise the failure, if there is one; what would end an event loop is the cause of what is raised."""
+        """Raise the failure, if any.
+
+        An error that would end an event loop is raised as the cause of another.
+        """
         failure = self.failure
         if failure is None:
             return
@@ -97,7 +101,7 @@ class Recorder:
         raise HandlerExitError(failure) from failure
 
     def started(self, task: Task) -> None:
-        """Note the payload of the attempt that runs here, and what its handler will return."""
+        """Record the payload of the current attempt, and watch for its handler's result."""
         running = current_task.get()
         key = running.queue, running.id
         self._payloads[key] = task.payload or b""
@@ -105,11 +109,11 @@ class Recorder:
         watch_result.set(lambda value: self._results.__setitem__(key, value))
 
     def returned(self, value: object) -> None:
-        """Note what the handler of the attempt that runs here has returned, unless that is known."""
+        """Record the handler's result of the current attempt, unless it is known."""
         running = current_task.get()
         self._results.setdefault((running.queue, running.id), value)
 
-    def _finished(self, event: TaskFinished) -> None:
+    def _on_finished(self, event: TaskFinished) -> None:
         key = event.queue, event.task_id
         payload = self._payloads.pop(key, b"")
         result = self._results.pop(key, None)
@@ -123,7 +127,7 @@ class Recorder:
                 type=event.task_type,
                 queue=event.queue,
                 payload=payload,
-                arguments=arguments_of(self._tasks.get(event.task_type), payload),
+                arguments=decode_arguments(self._tasks.get(event.task_type), payload),
                 retried=event.retried,
                 at=self._clock.now().to_datetime(),
                 outcome=event.outcome,
@@ -131,12 +135,12 @@ class Recorder:
                 error=event.error,
             )
         )
-        if event.error is not None and not _is_wanted(event):
+        if event.error is not None and not _is_intended(event):
             retries = f"attempt {event.retried + 1} of {event.max_retry + 1}"
             what = f"task {event.task_id} of type {event.task_type!r} in queue {event.queue!r}"
             self._fail(event.error, f"{what}, {retries}: {event.outcome.value}")
 
-    def _note(self, event: tuple[object, ...]) -> None:
+    def _record(self, event: tuple[object, ...]) -> None:
         self.events.append(event)
         error = getattr(event, "error", None)
         if isinstance(error, BaseException):
@@ -149,13 +153,13 @@ class Recorder:
                 error.add_note(note)
 
 
-def _is_wanted(event: TaskFinished) -> bool:
-    """Return whether the handler has said itself what is to become of its task."""
-    return event.error is None or event.outcome is Outcome.REVOKED or wish_of(event.error) is not None
+def _is_intended(event: TaskFinished) -> bool:
+    """Return whether the handler chose the outcome of its task."""
+    return event.error is None or event.outcome is Outcome.REVOKED or find_wish(event.error) is not None
 
 
-def arguments_of(task: TypedTask[..., Any] | None, payload: bytes) -> dict[str, Any] | None:
-    """Return the arguments that a payload carries; None when nobody knows how to read it."""
+def decode_arguments(task: TypedTask[..., Any] | None, payload: bytes) -> dict[str, Any] | None:
+    """Return the arguments in a payload; None if they cannot be decoded."""
     if task is None:
         return None
     try:
@@ -165,19 +169,19 @@ def arguments_of(task: TypedTask[..., Any] | None, payload: bytes) -> dict[str, 
 
 
 class RecordedRouter:
-    """A router whose handlers tell a recorder what they are given and what they return."""
+    """Router whose handlers report their payloads and results to a recorder."""
 
     def __init__(self, router: Router, recorder: Recorder) -> None:
         self._router = router
         self._recorder = recorder
 
     def route(self, task_type: str) -> Route | None:
-        """Return how to run tasks of this type."""
+        """Return the recorded route of this type."""
         route = self._router.route(task_type)
-        return None if route is None else self._recorded(route)
+        return None if route is None else self._record_route(route)
 
     def routes(self) -> Iterable[Route]:
-        """Return all routes that there are."""
+        """Return all routes."""
         return self._router.routes()
 
     def types(self) -> Iterable[str]:
@@ -188,7 +192,7 @@ class RecordedRouter:
         """Return the aggregators by the names of their groups."""
         return self._router.aggregators() if isinstance(self._router, GroupRouter) else {}
 
-    def _recorded(self, route: Route) -> Route:
+    def _record_route(self, route: Route) -> Route:
         recorder = self._recorder
 
         async def wait_for(waiting: Awaitable[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What ran while a kit drained or advanced."""
+"""Reports of what ran while a kit drained or advanced."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Attempt(Generic[_R_co]):
     Attributes:
         task_id: the task's id.
         type: the task's type.
-        queue: the queue that it was in.
-        payload: its payload.
+        queue: of the task.
+        payload: of the task.
         arguments: those of the handler, for typed tasks; None for others.
-        retried: how many retries had been spent before.
+        retried: number of retries before.
         at: the virtual time at which it ran.
-        outcome: what became of the task.
-        result: what the handler returned.
-        error: what it raised, or why it was broken off.
+        outcome: of the attempt.
+        result: of the handler.
+        error: of the handler, or the reason of its cancellation.
     """
 
     task_id: str
@@ -54,12 +54,12 @@ class Attempt(Generic[_R_co]):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What ran, in the order in which it ended; iterating, `len` and indexing are about the attempts.
+    """Attempts in the order of their ends; iteration, `len` and indexing use the attempts.
 
     Attributes:
         attempts: all of them, retries included.
-        events: what else happened: `TickFired`, `TasksAggregated`, `TaskRecovered` and so on, in order.
-        left: how many tasks are pending still, by queue: the queue is paused or limited, or nobody serves it.
+        events: other events: `TickFired`, `TasksAggregated`, `TaskRecovered` and so on, in order.
+        left: number of tasks still pending, by queue: it is paused, limited or not served.
     """
 
     attempts: tuple[Attempt[Any], ...]
@@ -85,36 +85,36 @@ class Report:
         return self.attempts[index]
 
     def of(self, task: TypedTask[..., Any] | str) -> list[Attempt[Any]]:
-        """Return the attempts at tasks of one type."""
+        """Return the attempts of tasks of one type."""
         name = task if isinstance(task, str) else task.type
         return [attempt for attempt in self.attempts if attempt.type == name]
 
     @property
     def outcomes(self) -> Mapping[Outcome, int]:
-        """How many attempts ended how."""
+        """Number of attempts by outcome."""
         return Counter(attempt.outcome for attempt in self.attempts)
 
     @property
     def succeeded(self) -> list[Attempt[Any]]:
         """The attempts that succeeded."""
-        return self._that(Outcome.SUCCEEDED)
+        return self._select(Outcome.SUCCEEDED)
 
     @property
     def retried(self) -> list[Attempt[Any]]:
-        """The attempts whose task is to be tried again."""
-        return self._that(Outcome.RETRIED)
+        """The attempts whose tasks will be retried."""
+        return self._select(Outcome.RETRIED)
 
     @property
     def archived(self) -> list[Attempt[Any]]:
-        """The attempts whose task has failed for good."""
-        return self._that(Outcome.ARCHIVED)
+        """The attempts whose tasks failed permanently."""
+        return self._select(Outcome.ARCHIVED)
 
     @property
     def errors(self) -> list[BaseException]:
-        """What handlers raised, in order."""
+        """Errors of handlers, in order."""
         return [attempt.error for attempt in self.attempts if attempt.error is not None]
 
-    def _that(self, outcome: Outcome) -> list[Attempt[Any]]:
+    def _select(self, outcome: Outcome) -> list[Attempt[Any]]:
         return [attempt for attempt in self.attempts if attempt.outcome is outcome]
 
     def __str__(self) -> str:

@@ -24,7 +24,7 @@ class _Timer:
         manager = scheduler if isinstance(scheduler, PeriodicTaskManager) else None
         self.scheduler = scheduler.scheduler if isinstance(scheduler, PeriodicTaskManager) else scheduler
         self._manager = manager
-        self._sync = manager._sync if manager is not None else None  # noqa: SLF001 - it does not rest here either
+        self._sync = manager._sync if manager is not None else None  # noqa: SLF001 - the kit runs its rounds
         self._clock = clock
         self._sync_at = -math.inf if manager is not None else math.inf
         self._tick_at = -math.inf
@@ -45,7 +45,7 @@ class _Timer:
             if self._synced:
                 rest = await self._sync.round()
             else:
-                # What goes wrong with the first one ends the start of a manager.
+                # An error of the first synchronization ends the start of a manager.
                 await self._manager.synchronize()
                 rest, self._synced = self._sync.first_rest, True
             self._sync_at = now + rest
@@ -65,32 +65,32 @@ class Schedules:
         """Fire its ticks from now on.
 
         Raises:
-            ConfigurationError: when it does not go by the kit's clock.
+            ConfigurationError: when it does not use the kit's clock.
         """
         timer = _Timer(scheduler, self._clock)
-        if timer.scheduler._clock is not self._clock:  # noqa: SLF001 - it has no other use
+        if timer.scheduler._clock is not self._clock:  # noqa: SLF001 - needed only here
             kind = type(scheduler).__name__
             raise ConfigurationError(
-                f"this {kind} goes by another clock: make it with {kind}(kit.url, ..., clock=kit.clock)"
+                f"this {kind} uses another clock: make it with {kind}(kit.url, ..., clock=kit.clock)"
             )
         self._timers.append(timer)
 
     @property
     def events(self) -> list[Events]:
-        """What the schedulers emit to."""
+        """The events of the schedulers."""
         return [timer.scheduler.events for timer in self._timers]
 
     def begin(self, driver: AsyncDriver, redis_time: RedisTime) -> None:
-        """Begin a call of the kit."""
+        """Start a call of the kit."""
         for timer in self._timers:
             timer.begin(driver, redis_time)
 
     async def round(self) -> None:
-        """Fire what is due."""
+        """Fire due ticks."""
         for timer in self._timers:
             await timer.round()
 
     @property
     def next_due(self) -> float:
-        """The next Unix second at which one of them has something to do; infinity for never."""
+        """Unix second of the next due tick or synchronization; infinity for none."""
         return min((timer.next_due for timer in self._timers), default=math.inf)

@@ -1,7 +1,7 @@
-"""Running coroutines from plain tests: the event loop is in a thread of its own, plain handlers are not.
+"""Coroutines run from plain tests: the event loop has its own thread, plain handlers do not.
 
-Django's connections, and much else, belong to the thread that made them. So plain handlers run in the
-thread of the test, which has nothing else to do, and see what the test has not committed.
+Django's connections, and many other objects, belong to the thread that made them. So plain handlers run in
+the thread of the test, which is blocked meanwhile, and see its uncommitted changes.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ class CallerThread(HandlerThreads):
         try:
             return run()
         except KeyboardInterrupt as interrupt:
-            # In a thread of its own a handler could not get it: it is for the test, not the task's failure.
+            # Only the main thread gets it: it is meant for the test, and is not a failure of the task.
             self._interrupt = interrupt
             self.on_interrupt()
             raise
 
     def serve(self) -> None:
-        """Run what is handed over until `close`. Raises `KeyboardInterrupt` at the end if there was one."""
+        """Run submitted jobs until `close`. Raises `KeyboardInterrupt` at the end if there was one."""
         self._work()
         if self._interrupt is not None:
             raise self._interrupt
 
     def close(self) -> None:
-        """End `serve` after what it runs now."""
+        """End `serve` after its current job."""
         self._closed = True
         self._jobs.put(None)
 
 
 def run_blocking(method: str, work: Callable[[CallerThread], Coroutine[Any, Any, _T]]) -> _T:
-    """Run a coroutine in an event loop of its own, and the plain functions that it hands over in this thread.
+    """Run a coroutine in a new event loop, and the plain functions that it submits in this thread.
 
     Raises:
         ServerStateError: in a thread whose event loop runs.
@@ -84,7 +84,7 @@ def run_blocking(method: str, work: Callable[[CallerThread], Coroutine[Any, Any,
     try:
         threads.serve()
     except BaseException:
-        # Ctrl-C: the loop gives back what it runs, and ends; what it has handed over is waited for.
+        # Ctrl-C: the loop puts running tasks back and ends; submitted functions are awaited.
         run.cancel()
         if thread.is_alive():
             threads.serve()
@@ -108,10 +108,10 @@ class _Run(Generic[_T]):
         self._error: BaseException | None = None
 
     def main(self) -> None:
-        """Be the thread."""
+        """Run the coroutine, in the thread."""
         try:
             self._value = asyncio.run(self._main())
-        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
             self._error = error
         finally:
             self._threads.close()
@@ -127,7 +127,7 @@ class _Run(Generic[_T]):
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     def result(self) -> _T:
-        """Return what the coroutine returned, or raise what it raised."""
+        """Return the result of the coroutine, or raise its error."""
         error, self._error = self._error, None
         try:
             if error is not None:

@@ -1,4 +1,4 @@
-"""Virtual time: a clock that stands still until it is moved, keys that grow older, what falls due next."""
+"""Virtual time: a clock that is moved explicitly, ageing of keys, and times at which work is due."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyasynq._broker.arguments import chunks
 from pyasynq._broker.stored import whole_second
-from pyasynq._checks import check_representable, instant_of
+from pyasynq._checks import check_representable, parse_instant
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ask
 from pyasynq._wire.constants import STATISTICS_SECONDS
@@ -25,12 +25,12 @@ _T = TypeVar("_T")
 
 _KEYS_AT_ONCE: Final = 1_000
 _UNITS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
-# Redis keeps these until a time of its own calendar, everything else for a number of seconds.
+# Redis keeps these until a fixed calendar time, other keys for a number of seconds.
 _DAY_COUNTER: Final = re.compile(rb":\d{4}-\d\d-\d\d$")
 
 
 class VirtualClock:
-    """Time that passes only when it is told to. Reading it is safe from any thread."""
+    """Clock that is moved explicitly. Reading it is safe from any thread."""
 
     def __init__(self, start: int) -> None:
         self._start = start
@@ -45,50 +45,50 @@ class VirtualClock:
         return self._now
 
     def monotonic(self) -> float:
-        """Return the seconds that have passed, and a thousand."""
+        """Return the passed seconds, plus a thousand."""
         return 1_000.0 + self._now.seconds - self._start + self._now.microseconds / 1_000_000
 
     def after(self, seconds: int) -> Instant:
         """Return the instant this many seconds from now.
 
         Raises:
-            InvalidOptionError: when it lies after the year 9999, which no datetime can show.
+            InvalidOptionError: if it is after the year 9999, the last of datetime.
         """
         moment = self._now.plus(seconds)
         return check_representable("duration", seconds, moment)
 
     def move_to(self, moment: Instant) -> None:
-        """Let the time pass until then."""
+        """Set the time."""
         self._now = moment
 
 
-def start_of(start: datetime | None) -> int:
-    """Return the Unix second at which a virtual clock begins.
+def parse_start(start: datetime | None) -> int:
+    """Return the Unix second at which a virtual clock starts.
 
     Raises:
-        InvalidOptionError: for a naive time, a fraction of a second, and for the past.
+        InvalidOptionError: for a naive time, a fraction of a second, or the past.
     """
     present = int(datetime.now(UTC).timestamp())
     if start is None:
         return present
-    instant = instant_of("start", start)
+    instant = parse_instant("start", start)
     if instant.microseconds:
         raise InvalidOptionError("start", start, "must be a whole second, as times in Redis are")
     if instant.seconds < present:
         raise InvalidOptionError(
             "start",
             start,
-            "must not lie in the past, since Redis would delete the counters of a day long ago; a date of "
-            "the same weekday in a later year serves as well, such as datetime(2040, 1, 2, tzinfo=UTC)",
+            "must not be in the past, because Redis would delete the counters of a day long ago; a date of "
+            "the same weekday in a later year also works, such as datetime(2040, 1, 2, tzinfo=UTC)",
         )
     return instant.seconds
 
 
 def whole_seconds(duration: timedelta | None, **units: float) -> int:
-    """Return how many seconds are meant by a duration or by numbers of days, hours, minutes and seconds.
+    """Return the seconds of a duration, or of numbers of days, hours, minutes and seconds.
 
     Raises:
-        InvalidOptionError: for a fraction of a second, for what is negative, and for both or neither.
+        InvalidOptionError: for a fraction of a second, for a negative time, and for both or neither.
     """
     given = {name: value for name, value in units.items() if value}
     if (duration is None) is (not given):
@@ -112,8 +112,8 @@ def whole_seconds(duration: timedelta | None, **units: float) -> int:
 
 
 def age_keys(driver: BlockingDriver, seconds: int) -> None:
-    """Make every key of the database that has an end so many seconds older; some end by that."""
-    # A scan may name a key twice, which must not grow older twice.
+    """Make every key of the database with an expiry this many seconds older; some expire by that."""
+    # A scan may return a key twice, which must not age twice.
     found: dict[bytes, None] = {}
     cursor = b""
     while cursor != b"0":
@@ -122,31 +122,31 @@ def age_keys(driver: BlockingDriver, seconds: int) -> None:
         found.update(dict.fromkeys(keys))
     for keys in chunks(list(found)):
         names = [key.decode("utf-8", "surrogateescape") for key in keys]
-        left = _all(driver, [("PTTL", key) for key in keys], names)
+        left = _run_all(driver, [("PTTL", key) for key in keys], names)
         commands = [
-            ("EXPIRE", key, _left(key, milliseconds) - seconds)
+            ("EXPIRE", key, _remaining_seconds(key, milliseconds) - seconds)
             for key, milliseconds in zip(keys, left, strict=True)
             if milliseconds > 0
         ]
-        _all(driver, commands, [name for name, one in zip(names, left, strict=True) if one > 0])
+        _run_all(driver, commands, [name for name, one in zip(names, left, strict=True) if one > 0])
 
 
-def _left(key: bytes, milliseconds: int) -> int:
-    # Whole seconds were asked for; what is missing is the real time that the test has taken.
+def _remaining_seconds(key: bytes, milliseconds: int) -> int:
+    # Expiries are whole seconds; the missing fraction is the real time that the test has taken.
     whole = math.ceil(milliseconds / 1_000)
     return min(whole, STATISTICS_SECONDS) if _DAY_COUNTER.search(key) else whole
 
 
-def _all(
+def _run_all(
     driver: BlockingDriver, commands: Sequence[tuple[str | bytes | int, ...]], keys: list[str]
 ) -> list[int]:
     plans = [
         ask(CommandCall(command, key, Replay.NEVER)) for command, key in zip(commands, keys, strict=True)
     ]
-    return checked(driver.run_batch(plans)) if plans else []
+    return require_results(driver.run_batch(plans)) if plans else []
 
 
-def checked(results: Iterable[_T | Exception]) -> list[_T]:
+def require_results(results: Iterable[_T | Exception]) -> list[_T]:
     """Return the results of a batch, or raise the first error among them."""
     good = []
     for result in results:
@@ -156,33 +156,33 @@ def checked(results: Iterable[_T | Exception]) -> list[_T]:
     return good
 
 
-def due_times(
+def make_due_plans(
     queues: Iterable[str], *, now: int, own_slack: int, foreign_slack: int
 ) -> list[Plan[int | None]]:
-    """Return plans each of which tells the next Unix second at which a worker has something to do.
+    """Return plans, each of which returns the next Unix second at which a worker has work; None for never.
 
-    That is: a task is due, a kept one is to be deleted, a lease ends or ended long enough ago, an aggregation
-    is stale, a pause is over. None stands for never.
+    Work is a due task, a completed task to delete, a lease that ends or ended long enough ago, a stale
+    aggregation, or the end of a pause.
     """
-    return [plan for queue in queues for plan in _due_times(queue, now, own_slack, foreign_slack)]
+    return [plan for queue in queues for plan in _make_due_plans(queue, now, own_slack, foreign_slack)]
 
 
-def _due_times(queue: str, now: int, own_slack: int, foreign_slack: int) -> Iterator[Plan[int | None]]:
+def _make_due_plans(queue: str, now: int, own_slack: int, foreign_slack: int) -> Iterator[Plan[int | None]]:
     keys = queue_keys(queue)
     for key in (keys.scheduled, keys.retry, keys.completed, keys.aggregation_sets):
-        yield _first_score(key, "-inf", 0)
+        yield _read_first_score(key, "-inf", 0)
     for slack in (0, own_slack, foreign_slack):
-        yield _first_score(keys.lease, f"({now - slack}", slack)
-    yield _end_of(keys.paused, now)
+        yield _read_first_score(keys.lease, f"({now - slack}", slack)
+    yield _read_expiry(keys.paused, now)
 
 
-def _first_score(key: str, least: str, later: int) -> Plan[int | None]:
+def _read_first_score(key: str, least: str, later: int) -> Plan[int | None]:
     command = ("ZRANGEBYSCORE", key, least, "+inf", "WITHSCORES", "LIMIT", 0, 1)
     found = yield from ask(CommandCall(command, key, Replay.SAFE))
     second = whole_second(found[1]) if found else None
     return None if second is None else second + later
 
 
-def _end_of(key: str, now: int) -> Plan[int | None]:
+def _read_expiry(key: str, now: int) -> Plan[int | None]:
     left = yield from ask(CommandCall(("PTTL", key), key, Replay.SAFE))
     return now + math.ceil(left / 1_000) if left > 0 else None

@@ -1,6 +1,6 @@
-"""A worker whose services never rest: the kit calls their rounds, at instants that it chooses.
+"""Worker of a kit, which calls the rounds of its services at instants of its choice.
 
-Everything else is the server's own: taking, running, deciding, settling, forwarding, recovering, aggregating.
+Everything else is the server's: taking, running, deciding, settling, forwarding, recovering, aggregating.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from pyasynq._broker.leases import renew
 from pyasynq._broker.settle import Claim
 from pyasynq._clock import Instant
 from pyasynq._engine.engine import Engine
-from pyasynq._engine.run.attempt import Phase, ServerStopping, expect_renewals
+from pyasynq._engine.lease.lease_errors import ServerStopping
+from pyasynq._engine.run.attempt import Phase, expect_renewals
 from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.take.queue_state import QueuePhase
 from pyasynq._redis.driver import BlockingDriver
-from pyasynq._redis.facts import server_facts
+from pyasynq._redis.facts import read_redis_facts
 from pyasynq.errors import DrainTimeoutError, EndlessDrainError
 from pyasynq.testing._direct import DirectDriver
-from pyasynq.testing._time import checked, due_times
+from pyasynq.testing._time import make_due_plans, require_results
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,27 +43,27 @@ if TYPE_CHECKING:
 SETTINGS: Final = EngineSettings(forward_gap=0.0, look_interval=0.0, keep_frames=True)
 _CLIENT_NAME: Final = "pyasynq-testing"
 _MOST_AT_ONCE: Final = 10_000
-"""So many attempts at one instant are taken for a task that enqueues itself for ever."""
+"""Number of attempts at one instant from which tasks are assumed to enqueue themselves endlessly."""
 _MOST_SNOOZES: Final = 100
-"""A task that snoozes this many times at one instant does so for ever."""
+"""Number of snoozes of a task at one instant from which they are assumed to be endless."""
 _LOOK_SECONDS: Final = 0.005
-"""How often it is seen whether running handlers have enqueued something that there is room for."""
+"""Interval of checks for tasks that running handlers have enqueued, while slots are free."""
 _CLEAN_UP_SECONDS: Final = 1.0
 _MICROSECOND: Final = 1e-6
 _UP_FOR_LONG: Final = 1_000_000
 
 
 class HandWorker(Engine):
-    """A server and its schedulers, put together and not started.
+    """A server and its schedulers, built but not started.
 
     Args:
-        recorder: told what happens.
+        recorder: of the call.
         threads: where plain handlers run.
 
     Attributes:
-        schedules: what is enqueued periodically meanwhile; None for nothing.
-        stop_at_failure: take nothing more when the recorder has heard of a failure.
-        patience: seconds of real time that all of it may take.
+        schedules: of the kit's schedulers; None for none.
+        stop_at_failure: take no more tasks after a recorded failure.
+        patience: seconds of real time that the call may take.
     """
 
     _clock: VirtualClock
@@ -91,11 +92,11 @@ class HandWorker(Engine):
         )
         self._driver = DirectDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=self._warn)
         self._threads = threads
-        # What a test has patched, and its breakpoints, are in this process.
+        # Handlers stay in this process, where the test's patches and breakpoints are.
         self._children = None
         self._recorder = recorder
         self._since: dict[Attempt, float] = {}
-        """When running attempts were seen first, in real time: their time-outs are real."""
+        """When running attempts were first seen, in real time: their timeouts use real time."""
         self._ended = asyncio.Event()
         self.schedules: Schedules | None = None
         self.stop_at_failure = True
@@ -103,13 +104,13 @@ class HandWorker(Engine):
         self._give_up_at = math.inf
 
     async def assemble(self) -> None:
-        """Put the parts together.
+        """Build the parts.
 
         Raises:
             RedisError: when the server of the test cannot be used.
         """
-        facts = await self._driver.run(server_facts())
-        # That the server has just been started is no reason to wait before tasks are recovered.
+        facts = await self._driver.run(read_redis_facts())
+        # Recovery need not wait because the server has just been started.
         services = {one.name: one for one in self._build(facts._replace(uptime_seconds=_UP_FOR_LONG))}
         self._sweepers: list[Service] = [services[name] for name in ("recoverer", "janitor")]
         self._aggregates = self._aggregator.name in services
@@ -125,9 +126,9 @@ class HandWorker(Engine):
         return _Deaf()
 
     async def run_instant(self) -> None:
-        """Do everything that is due now, and what follows from that, until nothing is left to do."""
+        """Do all work that is due now, and the work that follows from it, until none is left."""
         taken = self._intake.taken
-        # While time stands still, nothing more falls due for these.
+        # Run once: while time stands still, these have no further work.
         await self._look.round()
         for service in self._sweepers:
             await service.round()
@@ -152,14 +153,15 @@ class HandWorker(Engine):
             self._check_patience()
             intake.taking = not self._must_stop
             await self._processor.round()
+            await self._relay.round()
             busy = bool(self._runner.running or self._settles.outstanding or self._may_have_more())
             if self._runner.running:
                 await self._let_run()
-                # What ran may have enqueued. Queues are asked in turn, so each is asked again only then.
+                # Handlers may have enqueued. Queues are asked in turn, so each is asked again only now.
                 self._ask_again()
 
     def _may_have_more(self) -> bool:
-        """Return whether an answer has said that the queue is to be asked otherwise, or has more."""
+        """Return whether the last answer of a queue asks for another call at once."""
         now = self._clock.monotonic()
         return self._intake.next_call(now) <= now
 
@@ -171,15 +173,15 @@ class HandWorker(Engine):
         return dict(Counter(one.type for one in self._recorder.attempts).most_common())
 
     async def _let_run(self) -> None:
-        """Wait until an attempt ends, or it is time to look after those that run."""
-        # Each begins with its own first step, and knows its deadline after that.
+        """Wait until an attempt ends, or until running ones must be cancelled."""
+        # Each starts with its own first step, and has its deadline after that.
         await asyncio.sleep(0)
         now = time.monotonic()
         self._since = {attempt: self._since.get(attempt, now) for attempt in self._runner.running}
         if not self._since:
             return
         until = [self._give_up_at, *(self._deadline(attempt) for attempt in self._since)]
-        if self._intake.appetite.room > 0:
+        if self._intake.capacity.room > 0:
             until.append(now + _LOOK_SECONDS)
         self._ended.clear()
         wait = asyncio.ensure_future(self._ended.wait())
@@ -195,7 +197,9 @@ class HandWorker(Engine):
     def _check_patience(self) -> None:
         if time.monotonic() >= self._give_up_at:
             names = [f"{one.message.type} {one.id}" for one in self._runner.running]
-            raise DrainTimeoutError(names or ["no handler, but tasks that follow one another"], self.patience)
+            raise DrainTimeoutError(
+                names or ["no handler, but tasks that keep enqueueing tasks"], self.patience
+            )
 
     def _deadline(self, attempt: Attempt) -> float:
         if attempt.cause is not None:
@@ -203,14 +207,14 @@ class HandWorker(Engine):
         return self._since[attempt] + attempt.deadline - attempt.started
 
     def _cut(self) -> None:
-        """Break off attempts whose time is over, by the real clock or by the virtual one."""
+        """Cancel attempts whose time is over, by the real clock or by the virtual one."""
         real, virtual = time.monotonic(), self._clock.monotonic()
         for attempt in self._runner.running:
             over = attempt.deadline <= virtual or real >= self._since.get(attempt, real) + (
                 attempt.deadline - attempt.started
             )
             if attempt.phase is Phase.RUNNING and over:
-                attempt.cancel(attempt.timeout_error(), monotonic=virtual)
+                attempt.cancel(attempt.build_timeout_error(), monotonic=virtual)
 
     async def _aggregate(self) -> None:
         if not self._aggregates:
@@ -220,34 +224,36 @@ class HandWorker(Engine):
             rest = await self._aggregator.round()
             await self._aggregator.wait_until_idle(self._give_up_at - time.monotonic())
             if self._recorder.count == before:
-                # More groups were due than are aggregated at once only if some have just been.
+                # Due groups can be left only if some have just been aggregated.
                 self._groups_due = self._clock.now().timestamp + rest
                 return
 
     async def next_due(self) -> Instant | None:
-        """Return when there will be something to do next; None for never."""
+        """Return the time of the next due work; None for never."""
         now = self._clock.now().seconds
-        plans = due_times(
+        plans = make_due_plans(
             self._config.queues, now=now, own_slack=SETTINGS.own_slack, foreign_slack=SETTINGS.foreign_slack
         )
-        times: list[float] = [one for one in checked(await self._driver.run_batch(plans)) if one is not None]
+        times: list[float] = [
+            one for one in require_results(await self._driver.run_batch(plans)) if one is not None
+        ]
         if self._aggregates:
             times.append(self._groups_due)
         if self.schedules is not None:
             times.append(self.schedules.next_due)
-        # What is due already and could not be done (Redis keeps it for another reason) must not stop time.
+        # Work that is due but blocked for another reason must not stop time.
         due = [Instant(max(now + 1, math.ceil(one))) for one in times if math.isfinite(one)]
-        return min([*due, *self._turns()], default=None)
+        return min([*due, *self._list_turns()], default=None)
 
     def _ask_again(self) -> None:
         self._intake.board.ask_all_again()
         for queue in self._held_by_rate():
-            # Its turn is told in microseconds, and floats come close to them.
+            # Its turn is given in microseconds, which floats only approximate.
             if queue.state.look_at - self._clock.monotonic() < _MICROSECOND:
                 self._intake.board.ask_again(queue)
 
-    def _turns(self) -> list[Instant]:
-        """Return when queues that their rates hold back will give a task: to the microsecond."""
+    def _list_turns(self) -> list[Instant]:
+        """Return when queues that their rates hold back will give a task, to the microsecond."""
         rests = [queue.state.look_at - self._clock.monotonic() for queue in self._held_by_rate()]
         return [self._clock.now().plus(max(rest, _MICROSECOND)) for rest in rests]
 
@@ -255,7 +261,7 @@ class HandWorker(Engine):
         return [queue for queue in self._intake.board.queues if queue.state.phase is QueuePhase.RATE]
 
     def hold_leases(self, seconds: float) -> None:
-        """Renew the leases of what runs, over the time that is about to pass. From any thread."""
+        """Renew the leases of running tasks for the time that is about to pass. From any thread."""
         now = self._clock.now()
         queues: dict[str, list[Claim]] = {}
         for attempt in self._roster.snapshot():
@@ -270,11 +276,11 @@ class HandWorker(Engine):
             driver.close()
 
     def time_passed(self) -> None:
-        """See to attempts whose deadlines are over now. From any thread."""
+        """Cancel attempts whose deadlines have passed. From any thread."""
         self.loop.call_soon_threadsafe(self._cut)
 
     async def close(self) -> None:
-        """Break off what runs still, put it back, write what is to be written, and close."""
+        """Cancel running attempts, put their tasks back, settle, and close."""
         try:
             if hasattr(self, "_processor"):
                 await self._break_off()
@@ -291,7 +297,7 @@ class HandWorker(Engine):
 
 
 class _Deaf:
-    """Watches nothing: nobody rests who could be woken."""
+    """Null object for the key watcher: watches nothing, because no service waits for a wake-up."""
 
     async def arm(self, *keys: str) -> bool:
         del keys

@@ -1,1 +1,1 @@
-"""What the doctor finds and mends, as plans."""
+"""Plans of the doctor: examinations and repairs."""

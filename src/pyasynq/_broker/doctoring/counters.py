@@ -1,4 +1,4 @@
-"""Counters that contradict one another: with failed, processed is raised, and with a day, its total."""
+"""Contradictory counters: processed must be at least failed, and a total at least the sum of its days."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Reply
 
 
-def wrong_counters(queue: str, counters: Iterable[bytes]) -> Plan[dict[bytes, int | None]]:
-    """Return the counters that are wrong, and what each must be at least; None for one that is no number.
+def find_wrong_counters(queue: str, counters: Iterable[bytes]) -> Plan[dict[bytes, int | None]]:
+    """Return the wrong counters and the smallest correct value of each; None for one that is not a number.
 
-    `counters` are the keys of those of single days. The two of a day are read at one moment. One that has
-    expired proves nothing; a total that there is none of is 0.
+    `counters` are the keys of the daily counters. The two of a day are read at the same moment. An expired
+    one proves nothing; a missing total is 0.
     """
     keys = queue_keys(queue)
     processed, failed = keys.processed.encode(), keys.failed.encode()
@@ -49,9 +49,9 @@ def wrong_counters(queue: str, counters: Iterable[bytes]) -> Plan[dict[bytes, in
 
 
 def raise_counter(queue: str, counter: bytes, least: int | None) -> Plan[bool]:
-    """Raise a counter to what it must be at least, or with None delete it if it is no number.
+    """Raise a counter to its smallest correct value; with None delete it if it is not a number.
 
-    False if neither is to be done any more.
+    False if it needs neither any more.
     """
     keys = queue_keys(queue)
     is_total = counter in {keys.processed.encode(), keys.failed.encode()}

@@ -1,4 +1,4 @@
-"""What the doctor asks about groups, and how it mends them."""
+"""The doctor's plans for groups: reading and repairing them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class GroupFacts(NamedTuple):
 
     Attributes:
         key: of the sorted set.
-        members: how many there are.
-        listed: as a group, by its name in `groups`.
-        is_set: it is listed as an aggregation set.
-        named: the group that one of its first ten members names; empty if none of them says.
+        members: number of members.
+        listed: whether it is listed as a group, by its name in `groups`.
+        is_set: whether it is listed as an aggregation set.
+        named: the group that one of its first ten members names; empty if none does.
     """
 
     key: bytes
@@ -34,8 +34,8 @@ class GroupFacts(NamedTuple):
     named: bytes
 
 
-def known_groups(queue: str) -> Plan[tuple[list[bytes], list[bytes]]]:
-    """Return the keys of the groups that are listed, and those of the aggregation sets."""
+def list_known_groups(queue: str) -> Plan[tuple[list[bytes], list[bytes]]]:
+    """Return the keys of the listed groups, and those of the aggregation sets."""
     keys = queue_keys(queue)
     names = yield from scan_names(keys.groups)
     sets = yield CommandCall(("ZRANGE", keys.aggregation_sets, 0, -1), keys.aggregation_sets, Replay.SAFE)
@@ -43,7 +43,7 @@ def known_groups(queue: str) -> Plan[tuple[list[bytes], list[bytes]]]:
 
 
 def look_at_groups(queue: str, groups: Sequence[bytes]) -> Plan[list[GroupFacts]]:
-    """Learn what there is to know about groups and aggregation sets, by their keys."""
+    """Read the facts of groups and aggregation sets, by their keys."""
     keys = queue_keys(queue)
     facts = []
     for chunk in chunks(groups, most=_AT_ONCE):
@@ -60,9 +60,9 @@ def look_at_groups(queue: str, groups: Sequence[bytes]) -> Plan[list[GroupFacts]
 
 
 def mend_groups(queue: str, groups: Mapping[bytes, bytes]) -> Plan[None]:
-    """Mend groups and sets, given as keys and the group that the members belong to.
+    """Repair groups and sets, given as keys and the group of their members.
 
-    What is listed and has members is left alone. A set's members go back into their group 1,000 at a time.
+    Listed ones with members are left alone. A set's members go back into their group 1,000 at a time.
     """
     keys = queue_keys(queue)
     waiting = list(groups.items())

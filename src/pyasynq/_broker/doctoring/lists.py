@@ -1,4 +1,4 @@
-"""How the doctor finds ids in a list of any length, although Redis can only walk through it from an end."""
+"""Finding ids in long lists, which Redis can only walk from an end."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 LIST_WALK: Final = 100_000
-"""How many ids a script looks through from either end of a list; of one up to twice as long it sees all."""
+"""Number of ids that a script searches from either end of a list; up to twice as many are seen in full."""
 LIST_PAGE: Final = 10_000
 OVERLAP: Final = 1_000
-"""How many ids of a page are read again with the next one, to know where it goes on."""
+"""Number of ids of a page that are read again with the next one, to find the continuation."""
 _ROUNDS: Final = 3
 
 
 def count_in_list(key: str, ids: Collection[bytes]) -> Plan[Counter[bytes] | None]:
-    """Return how often each of the ids stands in a list that is too long for scripts to see all of it.
+    """Return how often each of the ids occurs in a list that is too long for one script.
 
     All counts are 0 for a shorter list. None if the list changes too fast: ids may be added and taken at its
-    ends all the time, but where they are taken out of it between two pages, reading begins anew.
+    ends all the time, but if they are removed from the middle between two pages, reading starts again.
     """
     for _ in range(_ROUNDS):
         if (yield CommandCall(("LLEN", key), key, Replay.SAFE)) <= 2 * LIST_WALK:
@@ -32,7 +32,7 @@ def count_in_list(key: str, ids: Collection[bytes]) -> Plan[Counter[bytes] | Non
         start = 0
         while True:
             page = yield CommandCall(("LRANGE", key, start, start + LIST_PAGE - 1), key, Replay.SAFE)
-            fresh = _continued(before, page)
+            fresh = _find_continuation(before, page)
             if fresh is None:
                 break
             counts.update(one for one in fresh if one in ids)
@@ -43,11 +43,11 @@ def count_in_list(key: str, ids: Collection[bytes]) -> Plan[Counter[bytes] | Non
     return None
 
 
-def _continued(before: Sequence[bytes], page: Sequence[bytes]) -> Sequence[bytes] | None:
-    """Return what follows the ids before in a page that should begin with them; None if that cannot be told.
+def _find_continuation(before: Sequence[bytes], page: Sequence[bytes]) -> Sequence[bytes] | None:
+    """Return the part of a page after the ids before, with which it should begin; None if unclear.
 
-    What was added at the head since moves them to the right; what was taken out in front of them, to the
-    left; and the end of the list may have been taken off.
+    Ids added at the head since move them to the right; ids removed in front of them, to the left; and the end
+    of the list may have been removed.
     """
     if not before or not page:
         return page

@@ -1,20 +1,22 @@
-"""What the doctor asks about tasks: where they are, what their hashes say, and how it puts them right.
+"""The doctor's plans for tasks: their places, their hashes, and repairs.
 
-Ids are bytes here: damage need not be text.
+Ids are bytes here: damaged ones need not be text.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS, chunks, time_arguments
 from pyasynq._broker.doctoring.lists import LIST_WALK, count_in_list
 from pyasynq._broker.scripts import DOCTOR_JUDGE, DOCTOR_READ_TASKS, DOCTOR_SETTLE, DOCTOR_WALK
-from pyasynq._broker.stored import decode_name
+from pyasynq._broker.stored import decode_name, parse_number
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.constants import LEASE_SECONDS
 from pyasynq._wire.keys import queue_keys
+from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,25 +26,26 @@ if TYPE_CHECKING:
     from pyasynq._wire.keys import QueueKeys
 
 _LIST_STEPS: Final = 200_000
-"""Positions of lists that one call may walk over: each id that is judged is searched for in both lists."""
+"""Number of list positions that one call may walk over: each judged id is searched for in both lists."""
 _JUDGED_AT_ONCE: Final = 50
+_SAMPLE: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTask:
-    """What a task's hash says; what it does not hold is empty.
+    """The fields of a task's hash; missing ones are empty.
 
     Attributes:
         id: of the task.
-        score: in the sorted set that its state names; empty if it is in none. Only of tasks that were read.
-        places: keys of the collections that it is in, a list as often as the id stands in it. This and what
-            follows is only known of tasks that were judged.
+        score: in the sorted set of its state; empty if it is in none. Only for tasks that were read.
+        places: keys of the collections that contain it, a list as often as it occurs in it. This and the
+            following are known only for tasks that were judged.
         scores: in each of the places; empty for lists.
         lease: `"held"`, `"over"` or empty.
         digest: changes whenever one of the others does.
-        has_hash: there is a hash, of whatever content.
-        listed: how often the id was counted in pending and in active, of which a script sees the ends only;
-            0 where it sees all.
+        has_hash: whether there is a hash, of any content.
+        listed: how often the id was counted in pending and in active, of which a script sees the ends only; 0
+            where it sees all.
     """
 
     id: bytes
@@ -64,7 +67,7 @@ class StoredTask:
 
 
 class Walked(NamedTuple):
-    """A page of a collection: how many ids it has, which in a list or a group, and the suspicious ones."""
+    """A page of a collection: its number of ids, these ids in a list or group, and the suspicious ones."""
 
     looked_at: int
     ids: list[bytes]
@@ -72,18 +75,18 @@ class Walked(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """What a damaged task is to be.
+    """The desired state of a damaged task.
 
     Attributes:
-        facts: as it was judged; it is left alone if anything has changed since.
+        facts: as judged; the task is left alone if anything has changed since.
         seen_in: key of the collection that it was judged with; may be empty.
         state: empty to delete it.
-        place: key of the collection that it is to be in.
-        score: None for the one that it has there, or the present if it has to be put there.
-        group: that the hash is to name; None for the one that it names.
+        place: key of the collection that it belongs to.
+        score: None for its present score there, or the current time if it must be added there.
+        group: for the hash to name; None keeps the present one.
         unique_key: the same for the lock.
         reason: written as its trace; empty for none.
-        message: in place of the one that it has; empty to keep that.
+        message: replacement for its message; empty keeps the present one.
     """
 
     facts: StoredTask
@@ -100,7 +103,7 @@ class Settlement(NamedTuple):
 def walk(
     queue: str, collection: str | bytes, state: str, start: int, *, group: str | bytes = ""
 ) -> Plan[Walked]:
-    """Look at the next 1,000 ids of a collection from position `start`."""
+    """Check the next 1,000 ids of a collection from position `start`."""
     keys = queue_keys(queue)
     reply = yield ScriptCall(
         DOCTOR_WALK,
@@ -128,14 +131,33 @@ def read_tasks(queue: str, ids: Sequence[bytes]) -> Plan[list[StoredTask]]:
     return facts
 
 
+def waiting_types(queue: str, now: Instant, seconds: int) -> Plan[set[str]]:
+    """Return the types of tasks that have waited longer than this, in seconds, or are to be tried again.
+
+    It looks at the 50 oldest pending tasks and at 50 that failed; while the queue is paused at none.
+    """
+    keys = queue_keys(queue)
+    if (yield CommandCall(("EXISTS", keys.paused), keys.paused, Replay.SAFE)):
+        return set()
+    pending = yield CommandCall(("LRANGE", keys.pending, -_SAMPLE, -1), keys.pending, Replay.SAFE)
+    failed = yield CommandCall(("ZRANGE", keys.retry, 0, _SAMPLE - 1), keys.retry, Replay.SAFE)
+    found: set[str] = set()
+    for task in (yield from read_tasks(queue, [*pending, *failed])):
+        since = parse_number(task.pending_since)
+        if not since or now.seconds - since // 10**9 > seconds:
+            with suppress(UndecodableMessageError):
+                found.add(decode_task_message(task.message).type)
+    return found
+
+
 def judge(
     queue: str, suspects: Mapping[bytes, bytes], *, now: Instant | None = None
 ) -> Plan[list[StoredTask]]:
-    """Learn all about tasks, given as ids and what each was seen in.
+    """Read everything about tasks, given as ids and the collection each was seen in.
 
     An id is searched for at both ends of the lists, so one call judges fewer tasks the longer these are.
-    What lies in the middle of a long list is counted before, page by page. Nothing is returned if a list
-    changes too fast for that.
+    The middle of a long list is counted before, page by page. Nothing is returned if a list changes too
+    fast for that.
     """
     keys = queue_keys(queue)
     pending = yield from count_in_list(keys.pending, suspects)
@@ -173,9 +195,9 @@ def judge(
 def settle_damaged(
     queue: str, settlements: Sequence[Settlement], *, now: Instant | None = None
 ) -> Plan[list[bytes]]:
-    """Put tasks right; return the ids of those that were still as they had been judged.
+    """Repair tasks; return the ids of those that had not changed since they were judged.
 
-    A task that has to be taken out of the middle of a long list is left as it is.
+    A task that would have to be removed from the middle of a long list is left as it is.
     """
     keys = queue_keys(queue)
     settled: list[bytes] = []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pyasynq._broker.arguments import MAX_TASKS
 from pyasynq._broker.scripts import DOCTOR_RESET_TICK
-from pyasynq._broker.stored import number_of
+from pyasynq._broker.stored import parse_number
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 
 
-def ticks_after(queue: str, moment: int) -> Plan[dict[bytes, bytes]]:
+def find_ticks_after(queue: str, moment: int) -> Plan[dict[bytes, bytes]]:
     """Return the fields of a queue's `x:ticks` that lie after this Unix time, with their values."""
     ticks = queue_keys(queue).ticks
     found: dict[bytes, bytes] = {}
@@ -17,7 +17,7 @@ def ticks_after(queue: str, moment: int) -> Plan[dict[bytes, bytes]]:
     while True:
         cursor, fields = yield CommandCall(("HSCAN", ticks, cursor, "COUNT", MAX_TASKS), ticks, Replay.SAFE)
         values = zip(fields[::2], fields[1::2], strict=True)
-        found |= {field: value for field, value in values if number_of(value) > moment}
+        found |= {field: value for field, value in values if parse_number(value) > moment}
         if cursor == b"0":
             return found
 

@@ -1,4 +1,4 @@
-"""Which type each key is to have, and which it has."""
+"""Expected and actual types of keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,23 @@ from pyasynq._broker.arguments import chunks
 from pyasynq._broker.scripts import DOCTOR_READ_TYPES
 from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
-from pyasynq._wire.keys import ALL_QUEUES, SCHEDULERS, SERVERS, WORKERS, queue_keys, scheduler_history_key
+from pyasynq._wire.keys import (
+    ALL_QUEUES,
+    AUDIT,
+    MARKS,
+    OPERATIONS,
+    REFUSED,
+    SCHEDULERS,
+    SERVERS,
+    SNOOZED,
+    TASK_TYPES,
+    VIEWS,
+    WORKERS,
+    operation_key,
+    queue_keys,
+    scheduler_history_key,
+    server_request_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,19 +43,26 @@ _OF_NAMES: Final = {
     b"failed": b"string",
     b"x:cancel": b"hash",
     b"x:limits": b"hash",
+    b"x:objectives": b"hash",
     b"x:bucket": b"hash",
     b"x:ticks": b"hash",
     b"x:events": b"stream",
+    b"x:outbox": b"hash",
+    b"x:callbacks": b"string",
     b"x:verdicts": b"zset",
 }
 FIXED_NAMES: Final = tuple(_OF_NAMES)
-"""Names of the keys that a queue has once, without the prefix."""
+"""Names of the keys that each queue has once, without the prefix."""
 
 _OF_PREFIXES: Final = (
     (b"t:", b"hash"),
     (b"g:", b"zset"),
     (b"unique:", b"string"),
     (b"x:unique:", b"string"),
+    (b"x:once:", b"string"),
+    (b"x:gone:", b"hash"),
+    (b"x:step:", b"hash"),
+    (b"x:stats:", b"hash"),
     (b"processed:", b"string"),
     (b"failed:", b"string"),
 )
@@ -48,15 +71,28 @@ _OF_GLOBAL_PREFIXES: Final = (
     (f"{WORKERS}:".encode(), b"hash"),
     (f"{SCHEDULERS}:".encode(), b"list"),
     (scheduler_history_key("").encode(), b"zset"),
+    (server_request_key("").encode(), b"hash"),
+    (operation_key("").encode(), b"hash"),
 )
-GLOBAL_TYPES: Final = {ALL_QUEUES: b"set", SERVERS: b"zset", WORKERS: b"zset", SCHEDULERS: b"zset"}
+INDEX_TYPES: Final = {ALL_QUEUES: b"set", SERVERS: b"zset", WORKERS: b"zset", SCHEDULERS: b"zset"}
+"""Keys that other checks read."""
+GLOBAL_TYPES: Final = {
+    **INDEX_TYPES,
+    TASK_TYPES: b"hash",
+    AUDIT: b"stream",
+    REFUSED: b"stream",
+    VIEWS: b"hash",
+    OPERATIONS: b"zset",
+    MARKS: b"zset",
+    SNOOZED: b"zset",
+}
 """Keys that do not belong to one queue, server or scheduler."""
 
 GONE: Final = b"none"
 
 
-def type_of_name(name: bytes) -> bytes | None:
-    """Return the type that a key of a queue is to have, by its name without the prefix; None for any."""
+def find_type(name: bytes) -> bytes | None:
+    """Return the expected type of a queue's key, by its name without the prefix; None for any."""
     for prefix, kind in _OF_PREFIXES:
         if name.startswith(prefix):
             return kind
@@ -64,27 +100,27 @@ def type_of_name(name: bytes) -> bytes | None:
 
 
 def is_in_the_way(name: bytes) -> bool:
-    """Return whether checks of other keys meet this one, so that they fail if its type is wrong."""
+    """Return whether checks of other keys read this one, so that they fail if its type is wrong."""
     apart = (b"unique:", b"x:unique:", b"processed", b"failed", b"x:")
     return not name.startswith(apart) or name == b"x:limits"
 
 
-def wrong_types(queue: str, names: Sequence[bytes]) -> Plan[dict[bytes, bytes]]:
-    """Return which of these keys of a queue, given without the prefix, have a wrong type, and which type."""
+def find_wrong_types(queue: str, names: Sequence[bytes]) -> Plan[dict[bytes, bytes]]:
+    """Return the keys of a queue, given without the prefix, that have a wrong type, with that type."""
     keys = queue_keys(queue)
     prefix = keys.prefix.encode()
     found: dict[bytes, bytes] = {}
-    known = [name for name in names if type_of_name(name)]
+    known = [name for name in names if find_type(name)]
     for chunk in chunks(known):
         args = [prefix + name for name in chunk]
         types = yield ScriptCall(DOCTOR_READ_TYPES, (keys.pending,), (*args,), Replay.SAFE)
         pairs = zip(chunk, types, strict=True)
-        found |= {name: kind for name, kind in pairs if kind not in {GONE, type_of_name(name)}}
+        found |= {name: kind for name, kind in pairs if kind not in {GONE, find_type(name)}}
     return found
 
 
 def wrong_type(key: bytes) -> Plan[bytes | None]:
-    """Return the type of a key of no queue if it is wrong."""
+    """Return the type of a key outside all queues if it is wrong."""
     expected = GLOBAL_TYPES.get(decode_name(key))
     for prefix, kind in _OF_GLOBAL_PREFIXES:
         if key.startswith(prefix):

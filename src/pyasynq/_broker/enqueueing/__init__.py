@@ -1,1 +1,1 @@
-"""Tasks on their way into queues: composed, gathered into batches, sent, and what became of each."""
+"""Enqueueing: composing tasks, gathering them into batches, sending them, and the result of each."""

@@ -1,4 +1,4 @@
-"""Parts shared by the batchers for asyncio and for threads; write batching, or group commit."""
+"""Common base of the batchers for asyncio and for threads: write batching, or group commit."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MAX_BATCH_BYTES: Final = 16_000_000
 
 
 class Batcher(Generic[D]):
-    """A driver, the limits of what may wait for it, and what makes a batch of that.
+    """A driver with limits for waiting calls, which makes batches of these.
 
-    Each node of a cluster has batches of its own, so that the calls for one do not wait for another.
+    Each cluster node has batches of its own, so that the calls for one do not wait for another.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class Batcher(Generic[D]):
         self._durable = durable
         self._is_cluster = driver.target.is_cluster
 
-    def _node_of(self, composed: Composed) -> str:
-        """Return the node of the cluster that gets a call; empty if it is not known yet."""
-        return self._driver.node_of(queue_keys(composed.settings.queue).pending)
+    def _find_node(self, composed: Composed) -> str:
+        """Return the cluster node that gets a call; empty if it is not known yet."""
+        return self._driver.find_node(queue_keys(composed.settings.queue).pending)
 
     def _batch(self, composed: Sequence[Composed]) -> RunBatch:
         return RunBatch(
@@ -58,7 +58,7 @@ class Batcher(Generic[D]):
         )
 
     def _no_room(self, calls: int, size: int) -> RedisUnavailableError:
-        """Return the error for a call that has waited for room as long as it may."""
+        """Return the error for a call that found no room within the timeout."""
         seconds = self._driver.timeout
         waiting = f"{calls:,} call{'s' * (calls != 1)} with {size:,} bytes"
         cause = f"{waiting} {'were' if calls != 1 else 'was'} waiting for it during {seconds:g} s"

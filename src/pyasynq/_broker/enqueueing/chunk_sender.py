@@ -1,4 +1,4 @@
-"""Many tasks on their way, chunk by chunk: while Redis takes one chunk, the next one is read and composed."""
+"""Sending many tasks chunk by chunk: while Redis processes one chunk, the next one is composed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _B = TypeVar("_B", EnqueueBatcher, BlockingEnqueueBatcher)
 
 
 class _Composer(Generic[_B]):
-    """Makes chunks of tasks, and collects the results of those that were sent."""
+    """Makes chunks of tasks, and collects the results of those sent."""
 
     def __init__(
         self,
@@ -45,28 +45,28 @@ class ChunkSender(_Composer[EnqueueBatcher]):
     """Sends chunks in their order, never two at a time; for asyncio.
 
     Args:
-        batchers: what enqueues, and what enqueues the tasks that replicas are to have.
+        batchers: the normal one, and the one for durable tasks.
         options: of the call.
-        clock: tells the present, for process times.
-        max_payload: bytes that the payload of one task may have.
+        clock: the present, for process times.
+        max_payload: largest size of one task's payload, in bytes.
     """
 
     _under_way: tuple[Chunk, EnqueueBatcher, asyncio.Task[list[EnqueueResult]]] | None = None
 
     async def send(self, tasks: Sequence[Task]) -> None:
-        """Compose a chunk, wait until the one before it has been answered, and let this one leave.
+        """Compose a chunk, wait for the answer to the one before it, and start to send this one.
 
-        Cancelled, it leaves the chunk before on its way.
+        A cancelled caller leaves the earlier chunk being sent.
         """
         chunk, batcher = self._compose(tasks)
         await self._settle()
         self._under_way = chunk, batcher, batcher.start_all(chunk.composed)
-        # It is handed over in one turn of the loop, and may be written in the next.
+        # It is handed over in one iteration of the loop, and may be written in the next.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
     async def finish(self) -> list[EnqueueResult]:
-        """Wait until all chunks have been answered; return a result for each task, in their order."""
+        """Wait for the answers to all chunks; return a result for each task, in their order."""
         await self._settle()
         return self._results
 
@@ -80,7 +80,7 @@ class BlockingChunkSender(_Composer[BlockingEnqueueBatcher]):
     """Sends chunks one after another; the blocking counterpart of `ChunkSender`, without its overlap."""
 
     def send(self, tasks: Sequence[Task]) -> None:
-        """Compose a chunk, and wait until it has been answered."""
+        """Compose a chunk, send it, and wait for the answer."""
         chunk, batcher = self._compose(tasks)
         self._results += chunk.results(batcher.enqueue_all(chunk.composed))
 

@@ -1,4 +1,4 @@
-"""Batches of tasks on their way into queues: what goes in one pipeline, and what became of each task."""
+"""Batches of tasks on their way into queues: the plans of one pipeline, and the result of each task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from pyasynq._broker.enqueueing.compose import compose, new_task_id
 from pyasynq._broker.enqueueing.enqueue import enqueue_and_publish, enqueue_durably, enqueue_run, split_runs
-from pyasynq._broker.enqueueing.enqueue_rules import enqueued
+from pyasynq._broker.enqueueing.enqueue_rules import build_enqueued
 from pyasynq.errors import (
     DuplicateTaskError,
     EnqueueError,
@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 BlockingTasks: TypeAlias = Iterable[Task]
 OnError: TypeAlias = Literal["raise", "return"]
-"""The choice of `enqueue_many` when tasks are lost: raise `EnqueueManyError`, or return the results."""
+"""Choice of `enqueue_many` when tasks are lost: raise `EnqueueManyError`, or return the results."""
 AsyncTasks: TypeAlias = Iterable[Task] | AsyncIterable[Task]
 
 _WITH_HOLDER: Final = (EnqueueStatus.EXISTING, EnqueueStatus.REPLACED)
@@ -49,7 +49,7 @@ _MAX_BYTES: Final = 4_000_000
 
 
 class RunBatch:
-    """Tasks that travel in one batch of plans, and the way back from its outcomes to the tasks."""
+    """Tasks that travel in one batch of plans; maps its outcomes back to the tasks."""
 
     def __init__(
         self,
@@ -71,15 +71,15 @@ class RunBatch:
         """The queue of each plan."""
 
     def other_results(self, outcomes: Sequence[OtherResults | Exception]) -> OtherResults:
-        """Return what became of tasks that were not simply enqueued, by their positions among those given.
+        """Return the results of tasks that were not simply enqueued, by their positions in the batch.
 
         Raises:
-            Exception: what a plan ended with, unless it is one of pyasynq's errors: those are results.
+            Exception: the error of a plan, unless it is one of pyasynq's errors: those are results.
         """
         others: OtherResults = {}
         for run, outcome in zip(self._runs, outcomes, strict=True):
             if isinstance(outcome, PyasynqError):
-                of_run = {n: failed(item.id, run.queue, outcome) for n, item in enumerate(run.tasks)}
+                of_run = {n: build_failure(item.id, run.queue, outcome) for n, item in enumerate(run.tasks)}
             elif isinstance(outcome, Exception):
                 raise outcome
             else:
@@ -89,16 +89,16 @@ class RunBatch:
         return others
 
     def results(self, outcomes: Sequence[OtherResults | Exception]) -> list[EnqueueResult]:
-        """Return a result for each task, in the order in which the tasks were given. Raises the same."""
+        """Return a result for each task, in their order. Raises the same as `other_results`."""
         others = self.other_results(outcomes)
-        results = [enqueued(item) for item in self._composed]
+        results = [build_enqueued(item) for item in self._composed]
         for position, result in others.items():
             results[position] = result
         return results
 
 
 class Chunk:
-    """Some tasks of an `enqueue_many`. An invalid one gets its result here and does not hinder the others."""
+    """Some tasks of an `enqueue_many`. An invalid one gets its result here and does not affect the others."""
 
     def __init__(
         self,
@@ -116,13 +116,13 @@ class Chunk:
             try:
                 composed = compose_checked(task, options, now=now, max_payload=max_payload)
             except PyasynqError as error:
-                self._refused[position] = failed(None, None, error)
+                self._refused[position] = build_failure(None, None, error)
             else:
                 self.composed.append(composed)
                 self.is_durable = self.is_durable or composed.settings.replicas > 0
 
     def results(self, sent: Sequence[EnqueueResult]) -> list[EnqueueResult]:
-        """Return a result for each task, from those of the composed ones."""
+        """Return a result for each task, given those of the composed ones."""
         rest = iter(sent)
         refused = self._refused
         return [refused[n] if n in refused else next(rest) for n in range(self._count)]
@@ -134,11 +134,11 @@ def check_on_error(on_error: object) -> None:
         raise InvalidOptionError("on_error", on_error, "must be 'raise' or 'return'")
 
 
-def checked_results(results: list[EnqueueResult], on_error: OnError) -> list[EnqueueResult]:
-    """Return the results of an `enqueue_many`.
+def check_results(results: list[EnqueueResult], on_error: OnError) -> list[EnqueueResult]:
+    """Return the results of an `enqueue_many`, or raise.
 
     Raises:
-        EnqueueManyError: tasks were lost, and they are not to be returned.
+        EnqueueManyError: tasks were lost, and `on_error` is `"raise"`.
     """
     if on_error == "raise" and lost_results(results):
         raise EnqueueManyError(results)
@@ -149,7 +149,7 @@ def as_task(task: Task | str, payload: bytes | None) -> Task:
     """Return the task, or make one of a type and a payload.
 
     Raises:
-        InvalidOptionError: for a payload beside a `Task`, which has its own.
+        InvalidOptionError: for a payload next to a `Task`, which has its own.
     """
     if not isinstance(task, Task):
         return Task(task, payload)
@@ -162,8 +162,8 @@ def with_options(task: Task, options: Mapping[str, object]) -> Task:
     """Return a task that carries the options of its call as its own.
 
     Raises:
-        InvalidOptionError: for what is no task.
-        UnknownOptionError: for a name that is no option.
+        InvalidOptionError: for a value that is not a task.
+        UnknownOptionError: for a name that is not an option.
     """
     _check_is_task(task)
     return Task(task.type, task.payload, **merge_options(task.options, options))
@@ -188,11 +188,11 @@ def compose_checked(
     max_payload: int,
     new_id: Callable[[], str] = new_task_id,
 ) -> Composed:
-    """Compose a task after a look at what it is and how large.
+    """Check a task's class and size, and compose it.
 
     Raises:
-        PayloadTooLargeError: for the payload, before anything else is done with it, or with the headers.
-        InvalidOptionError: for what is no task, and for options that cannot be.
+        PayloadTooLargeError: for the payload alone, checked first, or with the headers.
+        InvalidOptionError: for a value that is not a task, and for impossible options.
     """
     _check_is_task(task)
     if task.payload is not None and len(task.payload) > max_payload:
@@ -206,8 +206,8 @@ def compose_checked(
     return composed
 
 
-def failed(task_id: str | None, queue: str | None, error: PyasynqError) -> EnqueueResult:
-    """Return the result of a task that was not enqueued, not for certain, or not durably."""
+def build_failure(task_id: str | None, queue: str | None, error: PyasynqError) -> EnqueueResult:
+    """Return the result of a task that was not enqueued, perhaps not, or not durably."""
     if isinstance(error, NotDurableError):
         info = error.info
         holder = info if info.enqueue_status in _WITH_HOLDER else None
@@ -220,19 +220,19 @@ def failed(task_id: str | None, queue: str | None, error: PyasynqError) -> Enque
     return EnqueueResult(status, task_id, queue, error)
 
 
-def enqueue_result(outcome: object) -> EnqueueResult:
-    """Return the result of one task that went through client middleware, from what came out of it."""
+def build_enqueue_result(outcome: object) -> EnqueueResult:
+    """Return the result of one task that went through client middleware, from the middleware's outcome."""
     if isinstance(outcome, TaskInfo):
         status = outcome.enqueue_status
         holder = outcome if status in _WITH_HOLDER else None
         return EnqueueResult(status, outcome.id, outcome.queue, holder=holder)
     if isinstance(outcome, PyasynqError):
-        return failed(None, None, outcome)
+        return build_failure(None, None, outcome)
     if isinstance(outcome, Exception):
         error = EnqueueError(f"client middleware raised {type(outcome).__name__}: {outcome}")
         error.__cause__ = outcome
-        return failed(None, None, error)
-    return failed(
+        return build_failure(None, None, error)
+    return build_failure(
         None,
         None,
         EnqueueError(f"client middleware returned {describe_value(type(outcome))} instead of a TaskInfo"),
@@ -271,7 +271,7 @@ class _Collected:
     def add(self, task: Task) -> bool:
         """Add a task; return whether the chunk is full now."""
         self.tasks.append(task)
-        self._size += len(getattr(task, "payload", None) or b"")  # what is no task is refused later
+        self._size += len(getattr(task, "payload", None) or b"")  # a non-task is refused later
         return len(self.tasks) >= _MAX_TASKS or self._size >= _MAX_BYTES
 
     def take(self) -> list[Task]:

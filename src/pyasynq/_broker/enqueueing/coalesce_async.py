@@ -1,10 +1,9 @@
-"""Coalescing for asyncio: enqueue calls made while one batch is on its way leave together as the next batch.
+"""Coalescing for asyncio (write batching): calls made while a batch is being sent form the next batch.
 
-There is no timer. A lone call leaves at once, as a batch of one; under load batches grow by themselves. Where
-many coroutines call, two batches are on their way: while Redis takes one half of the calls, the callers of
-the other half go on.
-The number of calls and bytes is limited; above that callers wait, and past the time-out they get an error, so
-memory stays bounded while Redis is away.
+There is no timer. A lone call leaves at once, as a batch of one; under load batches grow by themselves. If
+many coroutines call, two batches are in flight: while Redis processes one half of the calls, the callers of
+the other half continue. The number of calls and bytes is limited; above that callers wait, and get an error
+at the timeout. So memory stays bounded while Redis is away.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyasynq._broker.enqueueing.batcher import Batcher
 from pyasynq._broker.registrar_async import AsyncRegistrar
-from pyasynq._redis.loop_homes import LoopHomes
+from pyasynq._redis.loop_local import LoopLocal
 from pyasynq.errors import RedisUnavailableError, ReplyLostError
 
 if TYPE_CHECKING:
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
     from pyasynq.task import EnqueueResult
 
 _WORTH_A_BATCH: Final = 32
-"""Calls that must wait before a second batch leaves. With fewer, a second batch costs more than it gains."""
+"""Number of waiting calls from which a second batch is sent. Below it, one costs more than it gains."""
 
 
 class _Room:
-    """How much is taken in and not answered yet."""
+    """Calls and bytes that were admitted and not answered yet (admission control)."""
 
     def __init__(self, max_calls: int, max_bytes: int) -> None:
         self._max_calls = max_calls
@@ -42,7 +41,7 @@ class _Room:
         self.bytes = 0
 
     def take_in(self, size: int) -> bool:
-        """Take one more call in if it fits; one larger than the whole room fits when it is alone."""
+        """Admit one more call if it fits; one larger than the whole room fits when it is alone."""
         if self.calls and (self.calls >= self._max_calls or self.bytes + size > self._max_bytes):
             return False
         self.calls += 1
@@ -50,7 +49,7 @@ class _Room:
         return True
 
     def let_out(self, composed: Sequence[Composed]) -> None:
-        """Give back what calls took that have been answered, or will not be."""
+        """Give back the room of calls that have been answered, or will not be."""
         self.calls -= len(composed)
         self.bytes -= sum([len(item.encoded) for item in composed])
 
@@ -61,7 +60,7 @@ _Call: TypeAlias = "tuple[Composed, asyncio.Future[EnqueueResult | None]]"
 
 
 class _AsyncQueue:
-    """Calls that wait within one event loop of one process."""
+    """Waiting calls of one event loop for one node."""
 
     def __init__(self, room: _Room) -> None:
         self.loop = asyncio.get_running_loop()
@@ -71,13 +70,16 @@ class _AsyncQueue:
         self.flushers = 0
 
     def take_batch(self, at_once: int) -> list[_Call]:
-        """Take the calls of the next batch, those that came first: of many, each batch has an equal share."""
+        """Take the oldest calls as the next batch.
+
+        Many calls are divided evenly among the batches in flight.
+        """
         count = max(_WORTH_A_BATCH, ceil(self.room.calls / at_once))
         batch, self.calls = self.calls[:count], self.calls[count:]
         return batch
 
     def let_in(self) -> None:
-        """Take in who waits outside, in the order of arrival, as far as there is room."""
+        """Admit waiting calls in the order of arrival, as far as there is room."""
         while self.outside:
             composed, admission = self.outside[0]
             if not admission.done():
@@ -88,13 +90,13 @@ class _AsyncQueue:
 
 
 class _NodeQueues(defaultdict[str, _AsyncQueue]):
-    """The queues of calls of one event loop, by the node that gets them."""
+    """One event loop's queues of calls, by the node that gets them."""
 
 
 class EnqueueBatcher(Batcher["AsyncDriver"]):
     """Enqueues for many coroutines at once over one driver.
 
-    A `durable` one takes the tasks that replicas are to have: while it waits for those, it holds one
+    A `durable` one takes the tasks that replicas must have: while it waits for those, it holds one
     connection, and no tasks of other callers.
     """
 
@@ -103,30 +105,30 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
         self._registrar = AsyncRegistrar(driver, apart=self._durable and driver.stays_open)
         self._batches_at_once = 1 if self._durable else 2
         room = partial(_Room, self._max_calls, self._max_bytes)
-        self._queues = LoopHomes(lambda: _NodeQueues(lambda: _AsyncQueue(room())), lambda _: None)
+        self._queues = LoopLocal(lambda: _NodeQueues(lambda: _AsyncQueue(room())), lambda _: None)
 
     def enqueue(self, composed: Composed) -> Awaitable[EnqueueResult | None]:
-        """Enqueue one task, together with what others ask for at the same time.
+        """Enqueue one task, batched with concurrent calls.
 
         Await the return value: it gives the task's result, None if the task was simply enqueued.
         Cancelled before its batch leaves, the task is not enqueued; after that it may be.
 
         Raises:
-            RedisUnavailableError: when too many calls have been waiting for the whole time-out.
+            RedisUnavailableError: when there was no room for the call within the timeout.
         """
         self._driver.check_open()
-        queue = self._queues.here()[self._node_of(composed) if self._is_cluster else ""]
+        queue = self._queues.here()[self._find_node(composed) if self._is_cluster else ""]
         if queue.outside or not queue.room.take_in(len(composed.encoded)):
             return self._enqueue_when_there_is_room(queue, composed)
         return self._enqueue_next(queue, composed)
 
     def start_all(self, composed: Sequence[Composed]) -> asyncio.Task[list[EnqueueResult]]:
-        """Start to enqueue tasks as a batch of their own, with a result for each; `wait_for` has them."""
+        """Start to enqueue tasks as a batch of their own; `wait_for` returns a result for each."""
         self._driver.check_open()
         return self._driver.start_task(self._send_all(composed))
 
     async def wait_for(self, started: asyncio.Task[list[EnqueueResult]]) -> list[EnqueueResult]:
-        """Wait for what `start_all` has started. Cancelled, it leaves that on its way."""
+        """Wait for a task from `start_all`. A cancelled caller leaves it running."""
         return await self._driver.wait_for(started)
 
     async def close(self) -> None:
@@ -134,7 +136,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
         await self._registrar.close()
 
     def abandon(self) -> None:
-        """Register no more queues, from whatever thread. For destructors."""
+        """Register no more queues. Callable from any thread; for destructors."""
         self._registrar.abandon()
 
     async def _send_all(self, composed: Sequence[Composed]) -> list[EnqueueResult]:
@@ -147,11 +149,12 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
         try:
             while queue.calls:
                 await self._send(queue, queue.take_batch(self._batches_at_once))
-                # Callers that were answered or let in go on before the next batch leaves, and may join it.
+                # Callers that were answered or admitted continue before the next batch leaves, and may join
+                # it.
                 await asyncio.sleep(0)
         finally:
             queue.flushers -= 1
-            # There are none unless this task was cancelled.
+            # None are left unless this task was cancelled.
             _fail(queue.calls, RedisUnavailableError(self._driver.target.address, _CLOSED))
 
     async def _send(self, queue: _AsyncQueue, calls: list[_Call]) -> None:
@@ -162,7 +165,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
         except asyncio.CancelledError:
             _fail(wanted, ReplyLostError(self._driver.target.address, _CLOSED))
             raise
-        except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
+        except Exception as error:  # noqa: BLE001 - each caller of the batch gets it
             _fail(wanted, error)
         else:
             for position, (_, call) in enumerate(wanted):
@@ -190,7 +193,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
         return await self._enqueue_next(queue, composed)
 
     def _enqueue_next(self, queue: _AsyncQueue, composed: Composed) -> asyncio.Future[EnqueueResult | None]:
-        """Let a call that has been taken in wait for the next batch, and see to it that there will be one."""
+        """Queue an admitted call for the next batch, and make sure that there will be one."""
         call: asyncio.Future[EnqueueResult | None] = queue.loop.create_future()
         queue.calls.append((composed, call))
         at_once = self._batches_at_once if len(queue.calls) >= _WORTH_A_BATCH else 1

@@ -1,8 +1,8 @@
-"""Coalescing for threads: enqueue calls made while one batch is on its way leave together as the next batch.
+"""Coalescing for threads (group commit): calls made while a batch is being sent form the next batch.
 
-An exception from a signal handler may strike between any two steps, and the handler may enqueue as well. So
-nothing here holds a lock. Each shared step is one operation of a dict or an attribute, which is atomic; each
-thread takes its own entry out in a `finally`; and each wait ends after a while to look again.
+A signal handler may raise an exception between any two steps, and may enqueue as well. So nothing here
+holds a lock. Each shared step is one operation of a dict or an attribute, which is atomic; each
+thread removes its own entry in a `finally`; and each wait ends after a while to check again.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from pyasynq.task import EnqueueResult
 
 _LOOK_AGAIN: Final = 0.5
-"""Seconds after which a waiting thread looks for itself, in case its wake-up was lost."""
+"""Seconds after which a waiting thread checks for itself, in case its wake-up was lost."""
 _ROUNDS: Final = 5
-"""Time-outs that a batch may take: for a connection, the queue's name, the tasks, replicas and events."""
+"""Number of timeouts that a batch may take: for a connection, queue name, tasks, replicas and events."""
 
 
 class _Sending:
-    """One thread on its way with a batch."""
+    """One thread's sending of a batch."""
 
     __slots__ = ("is_over", "thread")
 
@@ -49,19 +49,19 @@ class _Ticket:
     def __init__(self, composed: Composed) -> None:
         self.composed = composed
         self.is_over = False
-        """Whether its thread has left."""
+        """Whether its thread has left; written by that thread, read by the leaders."""
         self.is_answered = False
         self.outcome: EnqueueResult | Exception | None = None
         self.waiter: ThreadWaiter | None = None
         self._claims: dict[str, _Sending] = {}
 
     def claim(self, sending: _Sending) -> bool:
-        """Take the call into a batch, unless another has it; compare-and-set in one step."""
+        """Claim the call for a batch, unless another one has it (compare-and-set)."""
         return self._claims.setdefault("batch", sending) is sending
 
     @property
     def sending(self) -> _Sending | None:
-        """The batch that has the call."""
+        """The batch that has claimed the call."""
         return self._claims.get("batch")
 
     def answer(self, outcome: EnqueueResult | Exception | None) -> None:
@@ -75,19 +75,19 @@ class _Ticket:
 
 
 class _ThreadQueue:
-    """The calls of one process that wait or are on their way."""
+    """The waiting and travelling calls of one process."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.tickets: dict[_Ticket, None] = {}
-        """In their order of arrival. Each thread puts its own in and takes it out."""
+        """Calls in order of arrival. Each thread inserts and removes its own."""
         self.outside: dict[ThreadWaiter, None] = {}
         """Threads that wait for room for their calls."""
         self.newest: _Sending | None = None
-        """The newest batch. It may be one of several: no harm is done if two threads send at once."""
+        """The newest batch. It may be one of several: two threads sending at once do no harm."""
 
     def may_send(self) -> bool:
-        """Whether the calling thread need not wait: no batch is on its way, or one of its own.
+        """Return whether the calling thread may send: no batch is in flight, or one of its own.
 
         Its own is below it on the stack: a signal handler, destructor or log handler enqueues.
         """
@@ -95,12 +95,12 @@ class _ThreadQueue:
         return newest is None or newest.is_over or newest.thread == threading.get_ident()
 
     def take_batch(self, sending: _Sending) -> list[_Ticket]:
-        """Claim the calls that no batch has."""
+        """Claim all unclaimed calls."""
         self.newest = sending
         return [ticket for ticket in list(self.tickets) if not ticket.is_over and ticket.claim(sending)]
 
     def hand_over(self, tickets: Sequence[_Ticket]) -> None:
-        """Wake the threads of a batch, and the one that is to send the next batch."""
+        """Wake the threads of a batch, and the one that leads the next batch."""
         for ticket in tickets:
             ticket.wake()
         for ticket in list(self.tickets):
@@ -109,13 +109,13 @@ class _ThreadQueue:
                 break
 
     def wake_outside(self) -> None:
-        """Have the threads outside look whether there is room."""
+        """Wake the threads that wait for room, so that they check again."""
         for waiter in list(self.outside):
             waiter.wake()
 
 
 class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
-    """Enqueues for many threads at once over one driver, without a thread of its own.
+    """Enqueues for many threads at once over one driver, without a thread of its own (leader/follower).
 
     The first caller leads: it sends the batch. Threads that call meanwhile follow: they wait, and the first
     of them leads the next batch, which has all their calls. `durable` is as for `EnqueueBatcher`.
@@ -125,24 +125,27 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
         super().__init__(driver, clock, **settings)
         self._registrar = BlockingRegistrar(driver, apart=self._durable)
         self._queues: dict[str, _ThreadQueue] = {}
-        """By the node that gets the calls."""
+        """Calls by the node that gets them."""
         self._largest = 0
-        """Bytes of the largest call so far; while there is room for many of these, no sizes are added up."""
+        """Bytes of the largest call so far.
+
+        While there is room for many of this size, sizes are not added up.
+        """
 
     def enqueue(self, composed: Composed) -> EnqueueResult | None:
-        """Enqueue one task, together with what other threads ask for at the same time.
+        """Enqueue one task, batched with calls of other threads.
 
-        A signal handler may call this while its own thread is in here: then the call goes alone.
+        A signal handler may call this during a call of its own thread: then its call goes alone.
 
         Returns:
             the task's result, None if the task was simply enqueued.
 
         Raises:
-            RedisUnavailableError: when too many calls have been waiting for the whole time-out.
+            RedisUnavailableError: when there was no room for the call within the timeout.
             ReplyLostError: the thread that sends the batch was interrupted, or does not come back.
         """
         self._driver.check_open()
-        node = self._node_of(composed) if self._is_cluster else ""
+        node = self._find_node(composed) if self._is_cluster else ""
         queue = self._queues.get(node) or self._queues.setdefault(node, _ThreadQueue())
         if queue.pid != os.getpid():
             queue = self._queues[node] = _ThreadQueue()
@@ -176,7 +179,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
         self._registrar.close()
 
     def abandon(self) -> None:
-        """Register no more queues, from whatever thread. For destructors."""
+        """Register no more queues. Callable from any thread; for destructors."""
         self._registrar.abandon()
 
     def _wait_for_room(self, queue: _ThreadQueue, size: int) -> None:
@@ -189,21 +192,21 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
             while not self._has_room(queue, size):
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
-                    raise self._no_room(len(queue.tickets), _bytes_of(queue.tickets))
+                    raise self._no_room(len(queue.tickets), _sum_bytes(queue.tickets))
                 waiter.wait(min(remaining, _LOOK_AGAIN))
         finally:
             queue.outside.pop(waiter, None)
 
     def _has_room(self, queue: _ThreadQueue, size: int) -> bool:
-        """Whether one more call may come in; one larger than the whole room may come in when it is alone."""
+        """Return whether one more call fits; one larger than the whole room fits when it is alone."""
         calls = len(queue.tickets)
         self._largest = max(self._largest, size)
         if calls == 0 or (calls < self._max_calls and (calls + 1) * self._largest <= self._max_bytes):
             return True
-        return calls < self._max_calls and _bytes_of(queue.tickets) + size <= self._max_bytes
+        return calls < self._max_calls and _sum_bytes(queue.tickets) + size <= self._max_bytes
 
     def _lead(self, queue: _ThreadQueue) -> None:
-        """Send the calls that no batch has."""
+        """Send all unclaimed calls."""
         sending = _Sending()
         tickets: list[_Ticket] = []
         try:
@@ -212,7 +215,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
                 self._send(tickets)
         except (
             BaseException
-        ) as error:  # most likely a signal handler raised: other threads must not get its error
+        ) as error:  # usually raised by a signal handler: other threads must not get its error
             cause = f"the thread that sent the batch was interrupted by {type(error).__name__}"
             _answer_lost(tickets, self._lost(cause))
             raise
@@ -222,7 +225,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
                 queue.hand_over(tickets)
 
     def _follow(self, queue: _ThreadQueue, ticket: _Ticket) -> None:
-        """Wait until the call is answered, and send a batch if it is this thread's turn."""
+        """Wait until the call is answered; lead a batch if it is this thread's turn."""
         waiter = ticket.waiter = ThreadWaiter()
         patience = self._driver.timeout
         began = time.monotonic()
@@ -234,7 +237,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
             elif sending is None:
                 waiter.wait(min(patience, _LOOK_AGAIN))
             elif sending.is_over:
-                # It has answered by now, unless it was interrupted before it could.
+                # It has answered by now, unless it was interrupted before.
                 _answer_lost([ticket], self._lost("the thread that sent the batch was interrupted"))
             elif waited > _ROUNDS * patience:
                 _answer_lost(
@@ -264,5 +267,5 @@ def _answer_lost(tickets: Sequence[_Ticket], error: ReplyLostError) -> None:
             ticket.answer(error)
 
 
-def _bytes_of(tickets: Mapping[_Ticket, None]) -> int:
+def _sum_bytes(tickets: Mapping[_Ticket, None]) -> int:
     return sum([len(ticket.composed.encoded) for ticket in list(tickets)])

@@ -1,4 +1,4 @@
-"""The one function that makes a message of a task, its options and the time."""
+"""Composing the message of a task from its options and the time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._checks import check_representable
+from pyasynq._wire.endings import encode_callback
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import TaskMessage, encode_task_message, new_task_message
 from pyasynq.options import (
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyasynq._clock import Instant
 
-_PENDING: Final = TaskState.PENDING  # Python 3.11 takes long to find a member of an enumeration
+_PENDING: Final = TaskState.PENDING  # Python 3.11 looks enumeration members up slowly
 
 _IDS_AT_ONCE: Final = 128
 _UUID_GROUPS: Final = Struct("8s4s4s4s12s")
@@ -37,7 +38,7 @@ _ids: list[str] = []
 
 
 def new_task_id() -> str:
-    """Return a random UUID (version 4, RFC 9562) as text; a system call serves 128 of them."""
+    """Return a random UUID (version 4, RFC 9562) as text; one system call serves 128 of them."""
     try:
         return _ids.pop()
     except IndexError:
@@ -47,25 +48,25 @@ def new_task_id() -> str:
 
 
 def _new_ids() -> list[str]:
-    # All of them at once, so that Python runs no loop: as one number, then as one text.
+    # All of them at once, without a Python loop: as one number, then as one text.
     random = int.from_bytes(os.urandom(16 * _IDS_AT_ONCE))
     digits = f"{random & _RANDOM_BITS | _VERSION_AND_VARIANT:0{32 * _IDS_AT_ONCE}x}".encode()
     return b" ".join(map(b"-".join, _UUID_GROUPS.iter_unpack(digits))).decode().split()
 
 
 if hasattr(os, "register_at_fork"):
-    # A child that kept the parent's pool would hand out the ids that the parent hands out.
+    # A child with a copy of the parent's pool would use the same ids as the parent.
     os.register_at_fork(after_in_child=_ids.clear)
 
 
 class ConflictRules(NamedTuple):
-    """What an enqueue is to do about a task that stands in its way, where that is not to refuse.
+    """How an enqueue treats a task in its way, unless it simply refuses.
 
     Attributes:
-        on_duplicate: about the one that holds the lock.
-        on_conflict: about the one that has the id.
+        on_duplicate: for the task that holds the lock.
+        on_conflict: for the task that has the id.
         process_at: Unix time for the task whose payload is replaced; 0 is now, None keeps its own.
-        payload: encoded fields of a message, payload and headers, which take the place of those of that task.
+        payload: encoded fields of a message, payload and headers, which replace those of that task.
     """
 
     on_duplicate: OnDuplicate
@@ -75,21 +76,22 @@ class ConflictRules(NamedTuple):
 
 
 class Composed(NamedTuple):
-    """A task as it goes to Redis.
+    """A task in the form that goes to Redis.
 
     Attributes:
         id: its own, or a new one.
         type: the task's.
         payload: the task's.
-        settings: its options and those of the call; queue and group among them.
+        settings: its options merged with those of the call, including queue and group.
         encoded: the message's bytes.
         state: pending, aggregating or scheduled.
-        score: Unix time in whole seconds from which a scheduled task may run; 0 for another one.
+        score: Unix time in whole seconds from which a scheduled task may run; 0 for others.
         lock: key of the lock of a unique task, else empty; the message names it too unless only time ends it.
-        lock_ttl: how many seconds the lock holds if it is not renewed; 0 for a task without one.
-        lock_rule: what the hash says about a lock that the message names: how many seconds it was asked for,
-            and when it goes unless that is at success.
-        rules: None to refuse the task if another one stands in its way.
+        lock_ttl: seconds for which the lock holds unless renewed; 0 for a task without one.
+        lock_rule: the hash field for a lock that the message names: the requested seconds, and the release
+            time unless that is at success.
+        rules: None to refuse the task if another one is in its way.
+        finished: the hash field that names the callback; empty for none.
     """
 
     id: str
@@ -103,6 +105,7 @@ class Composed(NamedTuple):
     lock_ttl: int = 0
     lock_rule: str = ""
     rules: ConflictRules | None = None
+    finished: bytes = b""
 
 
 def compose(
@@ -112,14 +115,14 @@ def compose(
     now: Instant,
     new_id: Callable[[], str] = new_task_id,
 ) -> Composed:
-    """Make the message of a task. The call's options win over the task's own, setting by setting.
+    """Make the message of a task. The call's options override the task's own, one by one.
 
     A task is scheduled if its process time lies after `now`, otherwise aggregating if it has a group, and
     pending if not. Times and locks are rounded up to whole seconds, so nothing runs early and no lock is
     cut short.
 
     Raises:
-        UnknownOptionError: for a name that is no option.
+        UnknownOptionError: for a name that is not an option.
         InvalidOptionError: for a value that its option cannot have.
     """
     options = merge_options(task.options, call_options) if call_options else task.options
@@ -135,7 +138,7 @@ def compose(
         timeout=settings.timeout,
     )
     if settings.is_plain:
-        # Protobuf takes its time also for fields that are empty, headers above all.
+        # Protobuf spends time on empty fields too, especially on headers.
         encoded = message.SerializeToString()
         return Composed(task_id, task.type, task.payload, settings, encoded, _PENDING)
     lock = _lock(task, settings) if settings.unique_ttl else ""
@@ -160,7 +163,9 @@ def compose(
     if process_at is not None and process_at > now:
         lock_ttl = settings.unique_ttl and settings.unique_ttl + _whole_seconds_between(now, process_at)
         composed = composed._replace(state=TaskState.SCHEDULED, score=process_at.ceiling, lock_ttl=lock_ttl)
-    if settings.on_duplicate == "raise" and settings.on_conflict == "raise":
+    if settings.on_finished is not None:
+        composed = composed._replace(finished=encode_callback(settings.on_finished, task.type, new_task_id()))
+    if settings.on_duplicate == "raise" and settings.on_conflict == "raise" and not settings.once_ttl:
         return composed
     due = None if process_at is None else composed.score
     return composed._replace(rules=_rules(settings, task.payload, due))
@@ -207,9 +212,9 @@ def new_task_info(
 
     Args:
         composed: the task.
-        now: when that was.
+        now: the time of the enqueue.
         task_id: None for the task's own.
-        status: what became of the call.
+        status: the outcome of the call.
     """
     settings = composed.settings
     due: datetime | None = None
@@ -218,8 +223,8 @@ def new_task_info(
     elif composed.state is TaskState.SCHEDULED:
         due = datetime.fromtimestamp(composed.score, UTC)
     info = TaskInfo.__new__(TaskInfo)
-    # The constructor of a frozen dataclass takes longer than all the rest of this: it sets each of its many
-    # fields, and those that have their defaults, through a call of its own.
+    # The constructor of a frozen dataclass would take longer than the rest of this function: it sets each
+    # field, default or not, with a call of its own.
     info.__dict__.update(
         id=task_id or composed.id,
         queue=settings.queue,

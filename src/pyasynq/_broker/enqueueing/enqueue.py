@@ -1,4 +1,4 @@
-"""Putting tasks into a queue, many at once: a lone task is a batch of one."""
+"""Plans that put tasks into a queue, many at once: a lone task is a batch of one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyasynq._broker.arguments import FIRST_SEND, MAX_ARGUMENTS, MAX_BYTES, MAX_TASKS, time_arguments
 from pyasynq._broker.enqueueing.enqueue_rules import (
-    enqueued,
-    info_of_result,
+    build_enqueued,
+    build_refusal,
+    build_result_by_rules,
+    build_task_info,
     new_task_arguments,
-    refusal,
-    result_by_rules,
 )
 from pyasynq._broker.scripts import (
     GROUP_ADD,
@@ -22,7 +22,7 @@ from pyasynq._broker.scripts import (
     TASK_SCHEDULE,
     TASK_SCHEDULE_UNIQUE,
 )
-from pyasynq._broker.stored import shown
+from pyasynq._broker.stored import display_name
 from pyasynq._broker.task_events import encode_event, publish_events
 from pyasynq._redis.durability import Confirmation, durably
 from pyasynq._redis.plan import Argument, Plan, Replay, ScriptCall
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.script import Script
 
 OtherResults: TypeAlias = dict[int, EnqueueResult]
-"""What became of those tasks that were not simply enqueued, by their positions; mostly there are none."""
+"""Results of the tasks that were not simply enqueued, by position; usually empty."""
 
 _SCRIPTS: Final[dict[tuple[TaskState, bool], Script]] = {
     (TaskState.PENDING, False): TASK_ENQUEUE,
@@ -53,43 +53,43 @@ _WIDTHS: Final[dict[str, int]] = {
     TASK_SCHEDULE_UNIQUE.name: 6,
     GROUP_ADD.name: 6,
     GROUP_SCHEDULE.name: 7,
-    TASK_ENQUEUE_BY_RULES.name: 12,
+    TASK_ENQUEUE_BY_RULES.name: 14,
 }
-"""Arguments of one task, by the name of its script."""
+"""Number of arguments for one task, by the name of its script."""
 _IN_REDIS: Final = (EnqueueStatus.ENQUEUED, EnqueueStatus.REPLACED, EnqueueStatus.EXISTING)
 _NOBODY_ASKED: Final = Confirmation(0, "they were not asked")
 
 
 class EnqueueRun:
-    """Tasks of one queue that one script call takes."""
+    """Tasks of one queue that fit into one script call."""
 
     __slots__ = ("most", "positions", "queue", "script", "size", "tasks")
 
     def __init__(self, queue: str, script: Script) -> None:
         self.queue = queue
         self.script = script
-        """What stores tasks of this kind."""
+        """The script that stores tasks of this kind."""
         self.most = min(MAX_TASKS, MAX_ARGUMENTS // _WIDTHS[script.name])
-        """Tasks that one call takes."""
+        """Largest number of tasks in one call."""
         self.tasks: list[Composed] = []
         """In the order in which they join the queue."""
         self.positions: list[int] = []
-        """Where each task stood in the sequence that was split."""
+        """Position of each task in the sequence that was split."""
         self.size = 0
-        """Bytes of their messages."""
+        """Total bytes of their messages."""
 
 
 def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
     """Split tasks into runs of one queue and one kind: at most 1,000 tasks, 3,850 arguments and 4 MB each.
 
     Runs of one queue follow one another in the order of their tasks; tasks of other queues between them do
-    not cut a run.
+    not end a run.
     """
     runs: list[EnqueueRun] = []
     open_runs: dict[str, EnqueueRun] = {}
     for position, item in enumerate(composed):
         queue, size = item.settings.queue, len(item.encoded)
-        if item.rules is not None:
+        if item.rules is not None or item.finished:
             script = TASK_ENQUEUE_BY_RULES
         elif item.settings.group:
             script = GROUP_ADD if item.state is TaskState.AGGREGATING else GROUP_SCHEDULE
@@ -111,10 +111,10 @@ def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
 
 
 def enqueue_run(run: EnqueueRun, *, now: Instant | None) -> Plan[OtherResults]:
-    """Put the tasks of a run into their queue; return what else became of some, by their places in the run.
+    """Put the tasks of a run into their queue; return the other results, by their positions in the run.
 
-    Of a task that is refused nothing is written. After a lost reply the call is sent again, and a task that
-    is in Redis as it was sent is enqueued, not in conflict. A registrar writes the name of the queue.
+    Nothing is written for a refused task. After a lost reply the call is resent; a task that is in Redis
+    exactly as it was sent counts as enqueued, not as a conflict. A registrar writes the name of the queue.
     """
     keys = queue_keys(run.queue)
     if run.script is TASK_ENQUEUE_BY_RULES:
@@ -133,13 +133,13 @@ def enqueue_run(run: EnqueueRun, *, now: Instant | None) -> Plan[OtherResults]:
         args += _group_arguments(item) if item.settings.group else _task_arguments(item)
     refusals = yield ScriptCall(run.script, (target,), tuple(args), Replay.BY_TOKEN)
     return {
-        position: refusal(run.tasks[position], code, shown(holder))
+        position: build_refusal(run.tasks[position], code, display_name(holder))
         for position, code, holder in zip(refusals[::3], refusals[1::3], refusals[2::3], strict=True)
     }
 
 
 def enqueue_and_publish(run: EnqueueRun, *, now: Instant, max_length: int) -> Plan[OtherResults]:
-    """Put tasks into their queue, then publish which ones were; that this fails changes nothing for them."""
+    """Put tasks into their queue, then publish the enqueued ones; a failed publish does not affect them."""
     others = yield from enqueue_run(run, now=now)
     events = [
         encode_event("enqueued", run.queue, now, task_id=item.id, type=item.type)
@@ -156,9 +156,9 @@ def enqueue_and_publish(run: EnqueueRun, *, now: Instant, max_length: int) -> Pl
 def enqueue_durably(
     enqueue: Callable[[EnqueueRun], Plan[OtherResults]], run: EnqueueRun, *, now: Instant
 ) -> Plan[OtherResults]:
-    """Put the tasks of a run into their queue; note a `NotDurableError` for those that too few replicas have.
+    """Put the tasks of a run into their queue; set a `NotDurableError` on those that too few replicas have.
 
-    Replicas are waited for once, for as many as the most demanding task wants.
+    WAIT is called once, for the largest number of replicas that any task requires.
     """
     wanted = max(item.settings.replicas for item in run.tasks)
     if not wanted:
@@ -167,9 +167,9 @@ def enqueue_durably(
     others, confirmation = yield from durably(enqueue(run), marker=marker, replicas=wanted)
     known = confirmation or _NOBODY_ASKED
     for position, item in enumerate(run.tasks):
-        result = others[position] if position in others else enqueued(item)
+        result = others[position] if position in others else build_enqueued(item)
         if result.status in _IN_REDIS and known.replicas < item.settings.replicas:
-            info = info_of_result(item, result, now)
+            info = build_task_info(item, result, now)
             error = NotDurableError(info, known.replicas, item.settings.replicas, known.cause)
             others[position] = replace(result, error=error)
     return others
@@ -183,7 +183,8 @@ def _enqueue_by_rules(run: EnqueueRun, now: Instant | None) -> Plan[OtherResults
         TASK_ENQUEUE_BY_RULES, (*keys.places, keys.lease), (*head, *tail), Replay.BY_TOKEN
     )
     return {
-        position: result_by_rules(run.tasks[position], code, holder, now) for position, code, *holder in reply
+        position: build_result_by_rules(run.tasks[position], code, holder, now)
+        for position, code, *holder in reply
     }
 
 

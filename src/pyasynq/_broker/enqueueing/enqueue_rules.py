@@ -1,4 +1,4 @@
-"""Tasks that stand in the way of a new one: what a call says about them, and what became of it."""
+"""Conflicts of a new task with existing ones: the rules of the call, and the results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.enqueueing.compose import ConflictRules, new_task_info
-from pyasynq._broker.stored import shown
+from pyasynq._broker.stored import display_name
 from pyasynq._broker.task_records import decode_task_info, read_record
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq.errors import DuplicateTaskError, TaskIDConflictError, UndecodableMessageError
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Argument, Reply
 
 _REFUSE: Final = ConflictRules("raise", "raise", None, b"")
-_ENQUEUED: Final = EnqueueStatus.ENQUEUED  # Python 3.11 takes long to find a member of an enumeration
+_ENQUEUED: Final = EnqueueStatus.ENQUEUED  # Python 3.11 looks enumeration members up slowly
 _CONFLICT: Final = 0
 _CREATED: Final = 1
 _REPLACED: Final = 3
+_ENQUEUED_ONCE: Final = -4
 _GONE: Final = "gone"
 _DAMAGED: Final = "damaged"
 _NOT_TO_BE_RETURNED: Final = (_GONE, _DAMAGED)
@@ -32,12 +33,12 @@ _STATUSES: Final = {
 }
 _REASONS: Final = {
     "return_existing": "cannot be returned, since it is {}",
-    "replace_payload": "takes no other payload, since it is {}",
+    "replace_payload": "cannot take another payload, since it is {}",
 }
 
 
 def new_task_arguments(item: Composed) -> tuple[Argument, ...]:
-    """Return what a script is told of a new task: itself, its lock, and its rules about others."""
+    """Return a script's arguments for a new task: itself, its lock, and its conflict rules."""
     rules = item.rules or _REFUSE
     return (
         item.id,
@@ -52,15 +53,17 @@ def new_task_arguments(item: Composed) -> tuple[Argument, ...]:
         rules.on_conflict,
         "" if rules.process_at is None else rules.process_at,
         rules.payload,
+        item.finished,
+        item.settings.once_ttl or "",
     )
 
 
-def enqueued(item: Composed) -> EnqueueResult:
+def build_enqueued(item: Composed) -> EnqueueResult:
     """Return the result of a task that was simply enqueued."""
     return EnqueueResult(_ENQUEUED, item.id, item.settings.queue)
 
 
-def refusal(item: Composed, code: int, holder: str = "", reason: str = "") -> EnqueueResult:
+def build_refusal(item: Composed, code: int, holder: str = "", reason: str = "") -> EnqueueResult:
     """Return the result of a task that a script refused with this code: 0 for its id, -1 for its lock."""
     queue = item.settings.queue
     if code == _CONFLICT:
@@ -70,27 +73,31 @@ def refusal(item: Composed, code: int, holder: str = "", reason: str = "") -> En
     return EnqueueResult(EnqueueStatus.DUPLICATE, item.id, queue, duplicate)
 
 
-def result_by_rules(item: Composed, code: int, holder: Reply, now: Instant | None) -> EnqueueResult:
+def build_result_by_rules(item: Composed, code: int, holder: Reply, now: Instant | None) -> EnqueueResult:
     """Return the result of a task that was not created; `holder` is the task that holds its lock."""
     if code == _CONFLICT:
-        return refusal(item, code)
-    info, state = _described(holder, now or SYSTEM_CLOCK.now())
+        return build_refusal(item, code)
+    info, state = _describe_holder(holder, now or SYSTEM_CLOCK.now())
+    if code == _ENQUEUED_ONCE:
+        return _build_repeated(item, info)
     if info is not None and info.type != item.type:
         state = f"of type {info.type!r}"
-    return _result(item, code, _Holder(shown(holder[0]), state, info))
+    return _build_result(item, code, _Holder(display_name(holder[0]), state, info))
 
 
-def result_of_tick(item: Composed, code: int, holder: str) -> EnqueueResult:
-    """Return the result of a task that nobody waits for; of the holder of its lock no more is known."""
+def build_tick_result(item: Composed, code: int, holder: str) -> EnqueueResult:
+    """Return the result of a scheduler's tick; only the id of the lock's holder is known."""
     if code == _CREATED:
-        return enqueued(item)
+        return build_enqueued(item)
     if code == _CONFLICT:
-        return refusal(item, code)
-    return _result(item, code, _Holder(holder, "not one of its type that waits", None))
+        return build_refusal(item, code)
+    if code == _ENQUEUED_ONCE:
+        return _build_repeated(item, None)
+    return _build_result(item, code, _Holder(holder, "not one of its type that waits", None))
 
 
-def info_of_result(item: Composed, result: EnqueueResult | None, now: Instant) -> TaskInfo:
-    """Return what a caller is told of a task that was not refused; the result is None if it was enqueued."""
+def build_task_info(item: Composed, result: EnqueueResult | None, now: Instant) -> TaskInfo:
+    """Describe a task that was not refused for its caller; the result is None if it was enqueued."""
     if result is None:
         return new_task_info(item, now)
     if result.holder is not None:
@@ -98,32 +105,40 @@ def info_of_result(item: Composed, result: EnqueueResult | None, now: Instant) -
     return new_task_info(item, now, task_id=result.task_id, status=result.status)
 
 
+def _build_repeated(item: Composed, existing: TaskInfo | None) -> EnqueueResult:
+    """Return the result of a task that was enqueued before, within its `once_for`."""
+    if existing is None:
+        return EnqueueResult(EnqueueStatus.IGNORED, item.id, item.settings.queue)
+    holder = replace(existing, enqueue_status=EnqueueStatus.EXISTING)
+    return EnqueueResult(EnqueueStatus.EXISTING, item.id, item.settings.queue, holder=holder)
+
+
 class _Holder(NamedTuple):
-    """The task that holds a lock; `info` is None if nobody asked, or if it cannot be described."""
+    """The task that holds a lock; `info` is None if it was not read, or cannot be described."""
 
     id: str
     state: str
     info: TaskInfo | None
 
 
-def _described(values: Reply, now: Instant) -> tuple[TaskInfo | None, str]:
+def _describe_holder(values: Reply, now: Instant) -> tuple[TaskInfo | None, str]:
     message, state = values[1:3]
     if not message or not state:
         return None, _GONE
     try:
-        return decode_task_info(read_record(values), now), shown(state)
+        return decode_task_info(read_record(values), now), display_name(state)
     except (UndecodableMessageError, KeyError):
         return None, _DAMAGED
 
 
-def _result(item: Composed, code: int, holder: _Holder) -> EnqueueResult:
+def _build_result(item: Composed, code: int, holder: _Holder) -> EnqueueResult:
     rule = (item.rules or _REFUSE).on_duplicate
     is_impossible = {
         "return_existing": holder.state in _NOT_TO_BE_RETURNED,
         "replace_payload": code != _REPLACED,
     }
     if rule == "raise" or is_impossible.get(rule):
-        return refusal(item, code, holder.id, _REASONS.get(rule, "").format(holder.state))
+        return build_refusal(item, code, holder.id, _REASONS.get(rule, "").format(holder.state))
     status = _STATUSES[rule]
     task_id = item.id if rule == "ignore" else holder.id
     info = replace(holder.info, enqueue_status=status) if holder.info and rule != "ignore" else None

@@ -1,1 +1,1 @@
-"""What the inspector reads and changes, as plans."""
+"""Plans of the inspector: reading and changing queues, tasks, servers and schedulers."""

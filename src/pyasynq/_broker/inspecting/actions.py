@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
-from pyasynq._broker.arguments import FIRST_SEND, MAX_TASKS, chunks, time_arguments
+from pyasynq._broker.arguments import FIRST_SEND, chunks, time_arguments
+from pyasynq._broker.inspecting.pending_places import take_in_calls
+from pyasynq._broker.outbox import StoredEnding, deliver_endings, read_endings
 from pyasynq._broker.queue_registry import require_queue
 from pyasynq._broker.scripts import (
     INSPECT_ARCHIVE,
@@ -14,35 +17,41 @@ from pyasynq._broker.scripts import (
     INSPECT_RUN,
 )
 from pyasynq._broker.settle import trim_rest
+from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.keys import QueueKeys, queue_keys
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
-from pyasynq.errors import TaskNotFoundError, TaskStateError
+from pyasynq.errors import RedisError, TaskNotFoundError, TaskStateError
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyasynq._broker.inspecting.pending_places import Hints
     from pyasynq._clock import Instant
-    from pyasynq._redis.plan import Reply
+    from pyasynq._redis.plan import Argument, Reply
 
-_MISSING = "missing"
-_AGGREGATED = "aggregated"
+MISSING = "missing"
+_MOST_AT_ONCE = 250
+"""Number of tasks in one call: about 4 ms of Redis."""
+AGGREGATED = "aggregated"
 
 
 class Moved(NamedTuple):
-    """What became of some tasks.
+    """The outcome of an action on some tasks.
 
     Attributes:
-        done: how many are where they were to go.
+        done: number of tasks that were moved.
         refused: ids of the others, and why: the state they are in, `missing`, or `aggregated` for a member
             of an aggregation set.
         trimmed: how many archived tasks were deleted because of the archive's size or age.
+        endings: of the tasks that have ended and have a callback.
     """
 
     done: int
     refused: dict[str, str]
     trimmed: int = 0
+    endings: tuple[StoredEnding, ...] = ()
 
 
 class ArchiveLimits(NamedTuple):
@@ -53,17 +62,17 @@ class ArchiveLimits(NamedTuple):
 
 
 Act: TypeAlias = "Callable[[Sequence[str], str], Plan[Moved]]"
-"""Does something with the tasks of these ids that are in this state; with an empty one, in any."""
+"""Plan that acts on the tasks with these ids in this state; an empty state means any."""
 
 
 def run_tasks(queue: str, ids: Sequence[str], from_state: str = "", *, now: Instant) -> Plan[Moved]:
     """Put tasks at the end of the queue. Active and pending ones are refused, and those being aggregated.
 
-    In an ordered queue those that wait for another try go to the front, the first one foremost.
+    In an ordered queue, tasks that wait for another try go to the front, and keep their order.
     """
     keys = queue_keys(queue)
     moved = Moved(0, {})
-    for chunk in chunks(ids):
+    for chunk in chunks(ids, most=_MOST_AT_ONCE):
         reply = yield ScriptCall(
             INSPECT_RUN,
             (*keys.places, keys.limits),
@@ -80,36 +89,54 @@ def archive_tasks(
     """Archive tasks, uncounted. Active and archived ones are refused, and those being aggregated."""
     keys = queue_keys(queue)
     moved = Moved(0, {})
-    for chunk in chunks(ids, most=min(MAX_TASKS, limits.max_size)):
-        reply = yield ScriptCall(
-            INSPECT_ARCHIVE,
-            keys.places,
-            (*_head(keys, from_state), *limits, *time_arguments(now), *chunk),
-            Replay.BY_TOKEN,
-        )
+
+    def take(chunk: Sequence[str], hints: Hints) -> Plan[bool]:
+        nonlocal moved
+        args: tuple[Argument, ...] = (*_head(keys, from_state), *limits, *time_arguments(now), *hints, *chunk)
+        reply = yield ScriptCall(INSPECT_ARCHIVE, keys.places, args, Replay.BY_TOKEN)
+        if reply is None:
+            return False
         trimmed = yield from trim_rest(keys, reply, max_size=limits.max_size, cutoff=limits.cutoff)
-        moved = _add(moved, *reply[2:], trimmed=trimmed)
+        done, refused, told = reply[2:]
+        moved = _add(moved, done, refused, trimmed=trimmed, told=told)
+        return True
+
+    yield from take_in_calls(queue, ids, take, most=min(_MOST_AT_ONCE, limits.max_size))
+    yield from tell_endings(queue, moved.endings, now=now)
     return moved
 
 
 def delete_tasks(
-    queue: str, ids: Sequence[str], from_state: str = "", *, with_sets: bool = False
+    queue: str,
+    ids: Sequence[str],
+    from_state: str = "",
+    *,
+    with_sets: bool = False,
+    tells: bool = True,
 ) -> Plan[Moved]:
     """Delete tasks and release the locks they own. Active ones are refused.
 
-    So are those being aggregated, unless `with_sets`.
+    So are those being aggregated, unless `with_sets`. Their callbacks are enqueued, unless the caller `tells`
+    them later.
     """
     keys = queue_keys(queue)
     moved = Moved(0, {})
-    for chunk in chunks(ids):
-        *reply, grouped = yield ScriptCall(
-            INSPECT_DELETE,
-            keys.places,
-            (*_head(keys, from_state), int(with_sets), *chunk),
-            Replay.BY_TOKEN,
-        )
-        moved = _add(moved, *reply)
-        yield from _release_locks(keys, grouped)
+
+    def take(chunk: Sequence[str], hints: Hints) -> Plan[bool]:
+        nonlocal moved
+        head: tuple[Argument, ...] = (*_head(keys, from_state), int(with_sets))
+        args = (*head, *hints, *chunk)
+        reply = yield ScriptCall(INSPECT_DELETE, keys.places, args, Replay.BY_TOKEN)
+        if reply is None:
+            return False
+        done, refused, grouped, told = reply
+        moved = _add(moved, done, refused, told=told)
+        yield from release_locks_of_grouped(keys, grouped)
+        return True
+
+    yield from take_in_calls(queue, ids, take, most=_MOST_AT_ONCE)
+    if tells:
+        yield from tell_endings(queue, moved.endings)
     return moved
 
 
@@ -117,14 +144,30 @@ def _head(keys: QueueKeys, from_state: str) -> tuple[str, ...]:
     return FIRST_SEND, keys.task_prefix, keys.group_prefix, from_state
 
 
-def _add(moved: Moved, done: int, refused: Reply, *, trimmed: int = 0) -> Moved:
-    words = [word.decode("utf-8", "replace") for word in refused]
-    reasons = moved.refused | dict(zip(words[::2], words[1::2], strict=True))
-    return Moved(moved.done + done, reasons, moved.trimmed + trimmed)
+def _add(moved: Moved, done: int, refused: Reply, *, trimmed: int = 0, told: Reply = ()) -> Moved:
+    return Moved(
+        moved.done + done,
+        moved.refused | decode_refusals(refused),
+        moved.trimmed + trimmed,
+        (*moved.endings, *read_endings(told)),
+    )
 
 
-def _release_locks(keys: QueueKeys, grouped: Sequence[bytes]) -> Plan[None]:
-    # A Go client that adds a unique task to a group names the lock in the message only.
+def tell_endings(queue: str, endings: Sequence[StoredEnding], *, now: Instant | None = None) -> Plan[None]:
+    """Enqueue the callbacks of tasks that have just ended; on an error the outbox relay does it later."""
+    if endings:
+        with suppress(RedisError):
+            yield from deliver_endings(queue, endings, now=now)
+
+
+def decode_refusals(reply: Sequence[bytes]) -> dict[str, str]:
+    """Return the reason for each id of a list of id, reason."""
+    ids, reasons = map(decode_name, reply[::2]), reply[1::2]
+    return {one: reason.decode("utf-8", "replace") for one, reason in zip(ids, reasons, strict=True)}
+
+
+def release_locks_of_grouped(keys: QueueKeys, grouped: Sequence[bytes]) -> Plan[None]:
+    """Release the locks of deleted tasks of groups: Go names such a lock in the message only."""
     for data in grouped:
         try:
             message = decode_task_message(data)
@@ -155,7 +198,7 @@ def delete_task(queue: str, task_id: str) -> Plan[None]:
 
 
 def act_on_one(action: str, queue: str, task_id: str, act: Act) -> Plan[Moved]:
-    """Do something with one task.
+    """Apply an action to one task.
 
     Raises:
         TaskNotFoundError: when there is none with this id in the queue.
@@ -168,8 +211,8 @@ def act_on_one(action: str, queue: str, task_id: str, act: Act) -> Plan[Moved]:
 
 
 def refuse(action: str, queue: str, task_id: str, reason: str) -> NoReturn:
-    """Raise the error that stands for the reason of a refusal."""
-    if reason == _MISSING:
+    """Raise the error for the reason of a refusal."""
+    if reason == MISSING:
         raise TaskNotFoundError(queue, task_id)
-    state = TaskState.AGGREGATING.value if reason == _AGGREGATED else reason
+    state = TaskState.AGGREGATING.value if reason == AGGREGATED else reason
     raise TaskStateError(action, queue, task_id, state)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
     Progress: TypeAlias = Callable[[int, int], object]
-    """Is told how many tasks have been dealt with, of how many."""
+    """Callback with the number of tasks processed so far, and their total."""
 
 _RUN_STATES: Final = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.AGGREGATING)
 _ARCHIVE_STATES: Final = (TaskState.PENDING, TaskState.SCHEDULED, TaskState.RETRY, TaskState.AGGREGATING)
@@ -66,8 +66,8 @@ def archive_all(
     known = parse_state(state, group, _ARCHIVE_STATES)
     yield from require_queue(queue)
     if not trim:
-        tasks, surplus = yield from _archive_surplus(queue, known, group, limits)
-        if surplus:
+        tasks = yield from _size(collection_key(queue_keys(queue), known, group), known)
+        if surplus := (yield from archive_surplus(queue, tasks, limits)):
             raise ArchiveFullError(queue, tasks, surplus, limits.max_size)
     act = functools.partial(archive_tasks, queue, limits=limits, now=now)
     return (yield from act_on_all(queue, known, act, group=group, progress=progress))
@@ -84,25 +84,24 @@ def delete_all(queue: str, state: str, *, group: str, progress: Progress | None)
 def act_on_all(
     queue: str, state: TaskState, act: Act, *, group: str = "", progress: Progress | None = None
 ) -> Plan[BulkResult]:
-    """Do something with all tasks of a state, or of a group, up to 1,000 in one call.
+    """Apply an action to all tasks of a state, or of a group, up to 1,000 in one call.
 
     It ends after as many tasks as there were at its start; those that join meanwhile may be among them. Ids
-    without a task are dropped. What `progress` raises ends it between two calls.
+    without a task are dropped. An exception from `progress` ends it between two calls.
     """
     keys = queue_keys(queue)
     return (yield from act_on_collection(keys, collection_key(keys, state, group), state, act, progress))
 
 
-def _archive_surplus(
-    queue: str, state: TaskState, group: str, limits: ArchiveLimits
-) -> Plan[tuple[int, int]]:
-    """Return how many tasks a state has, and how many archived ones would go if they were archived too."""
-    keys = queue_keys(queue)
-    total = yield from _size(collection_key(keys, state, group), state)
+def archive_surplus(queue: str, number: int, limits: ArchiveLimits) -> Plan[int]:
+    """Return how many archived tasks would be deleted if this many were archived too."""
+    if not number:
+        return 0
+    archived_key = queue_keys(queue).archived
     # Tasks that are too old go in any case.
-    command = ("ZCOUNT", keys.archived, f"({limits.cutoff}", "+inf")
-    archived = yield CommandCall(command, keys.archived, Replay.SAFE)
-    return total, max(0, archived + total - limits.max_size) if total else 0
+    command = ("ZCOUNT", archived_key, f"({limits.cutoff}", "+inf")
+    archived = yield CommandCall(command, archived_key, Replay.SAFE)
+    return max(0, int(archived) + number - limits.max_size)
 
 
 def _size(collection: str, state: TaskState) -> Plan[int]:
@@ -113,7 +112,7 @@ def _size(collection: str, state: TaskState) -> Plan[int]:
 def act_on_collection(
     keys: QueueKeys, collection: str, state: TaskState, act: Act, progress: Progress | None
 ) -> Plan[BulkResult]:
-    """Do something with all tasks of a collection, as `act_on_all` does."""
+    """Apply an action to all tasks of a collection, as `act_on_all` does."""
     is_list = state is TaskState.PENDING
     total = yield from _size(collection, state)
     seen = done = skipped = trimmed = 0

@@ -7,19 +7,24 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.queue_registry import require_queue
 from pyasynq._broker.scripts import INSPECT_FORGET_GROUPS, INSPECT_GROUPS
-from pyasynq._broker.stored import shown
-from pyasynq._redis.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.stored import display_name
+from pyasynq._checks import check_whole, parse_whole_number
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
-from pyasynq.info import GroupInfo
+from pyasynq.errors import InvalidOptionError
+from pyasynq.info import GroupInfo, GroupPage
 
 if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
 _PAGE_SIZE: Final = 500
-"""Groups in one call: about a millisecond of Redis' time."""
+"""Number of groups in one call: about a millisecond of Redis' time."""
+
+_MOST_ON_PAGE: Final = 1_000
+_CURSORS: Final = 2**64
 
 PAGES_AT_ONCE: Final = 10
-"""How many pages one question about a queue counts."""
+"""Number of pages that one query about a queue counts."""
 
 FIRST_PAGE: Final = b"0"
 
@@ -42,7 +47,7 @@ class _Pass:
 
 
 class GroupCounts:
-    """The counts of queues with more than 1,000 groups: each question goes on where the one before ended.
+    """Counts of queues with more than 1,000 groups: each query continues where the previous one ended.
 
     Written and read by the inspector that it belongs to.
     """
@@ -51,13 +56,13 @@ class GroupCounts:
         self._passes: dict[str, _Pass] = {}
         self._complete: dict[str, GroupCount] = {}
 
-    def count(self, queue: str, groups: int, now: Instant) -> Plan[GroupCount]:
-        """Count up to 5,000 groups more; return the last complete count, or what the part so far suggests.
+    def count(self, queue: str, groups: int, now: Instant, pages: int = PAGES_AT_ONCE) -> Plan[GroupCount]:
+        """Count some pages of 500 groups more; return the last complete count, or an estimate.
 
         `groups` is how many there are.
         """
         current = self._passes.pop(queue, None) or _Pass(now)
-        for _ in range(PAGES_AT_ONCE):
+        for _ in range(pages):
             current.cursor, sizes = yield from read_page(queue, current.cursor)
             current.groups += len(sizes)
             current.tasks += sum(sizes.values())
@@ -72,17 +77,37 @@ class GroupCounts:
         return GroupCount(round(average * groups), current.at)
 
     def forget(self, queue: str) -> None:
-        """Forget what was counted of a queue that has few groups by now."""
+        """Drop the count of a queue that has few groups now."""
         self._passes.pop(queue, None)
         self._complete.pop(queue, None)
 
 
-def read_page(queue: str, cursor: bytes) -> Plan[tuple[bytes, dict[bytes, int]]]:
+def read_page(queue: str, cursor: bytes, page_size: int = _PAGE_SIZE) -> Plan[tuple[bytes, dict[bytes, int]]]:
     """Return the next cursor, `0` after the last page, and the sizes of about 500 groups by their names."""
     keys = queue_keys(queue)
-    args = (keys.group_prefix, cursor, _PAGE_SIZE)
+    args = (keys.group_prefix, cursor, page_size)
     following, *reply = yield ScriptCall(INSPECT_GROUPS, (keys.groups,), args, Replay.SAFE)
     return following, dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def list_group_page(queue: str, cursor: str, page_size: int) -> Plan[GroupPage]:
+    """Return a page of groups, and how many there are.
+
+    Raises:
+        InvalidOptionError: for a cursor that is not a 64-bit number, and for an invalid page size.
+    """
+    check_whole("page_size", page_size, 1)
+    if page_size > _MOST_ON_PAGE:
+        raise InvalidOptionError("page_size", page_size, f"must be {_MOST_ON_PAGE:,} at most")
+    number = parse_whole_number(cursor) if cursor else 0
+    if number is None or number >= _CURSORS:
+        raise InvalidOptionError("cursor", cursor, "must be the cursor of a page of groups, or empty")
+    yield from require_queue(queue)
+    groups = queue_keys(queue).groups
+    total = yield CommandCall(("SCARD", groups), groups, Replay.SAFE)
+    following, sizes = yield from read_page(queue, b"%d" % number, page_size)
+    found = tuple(GroupInfo(display_name(name), size) for name, size in sizes.items())
+    return GroupPage(found, "" if following == FIRST_PAGE else following.decode(), int(total))
 
 
 def describe_groups(queue: str) -> Plan[list[GroupInfo]]:
@@ -100,7 +125,7 @@ def group_sizes(queue: str) -> Plan[dict[str, int]]:
     while cursor != FIRST_PAGE:
         cursor, page = yield from read_page(queue, cursor)
         found |= page
-    return dict(sorted((shown(name), size) for name, size in found.items()))
+    return dict(sorted((display_name(name), size) for name, size in found.items()))
 
 
 def forget_empty_groups(queue: str) -> Plan[int]:

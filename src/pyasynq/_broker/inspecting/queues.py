@@ -7,17 +7,18 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import FIRST_SEND, time_arguments
-from pyasynq._broker.inspecting.group_counts import GroupCounts
+from pyasynq._broker.inspecting.group_counts import PAGES_AT_ONCE, GroupCounts
 from pyasynq._broker.queue_registry import require_queue
 from pyasynq._broker.scripts import INSPECT_MEMORY, INSPECT_PAUSE, INSPECT_QUEUE, INSPECT_UNPAUSE
-from pyasynq._broker.stored import number_of
-from pyasynq._broker.stored_limits import get_limits
-from pyasynq._checks import checked_name, is_whole, seconds_of
+from pyasynq._broker.stored import parse_number
+from pyasynq._broker.stored_limits import read_limits
+from pyasynq._checks import check_name, is_whole, parse_seconds
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import QueueKeys, queue_keys
 from pyasynq.errors import InvalidOptionError, QueueNotPausedError, QueuePausedError
 from pyasynq.info import DailyStatistics, QueueInfo
+from pyasynq.limits import UNLIMITED, QueueLimits
 
 if TYPE_CHECKING:
     from pyasynq._clock import Instant
@@ -27,7 +28,7 @@ _MAX_DAYS: Final = 366
 
 
 class QueueCounts(NamedTuple):
-    """How many tasks of a queue are in each state, and what it has processed.
+    """Number of tasks of a queue in each state, and of its ended attempts.
 
     Attributes:
         paused: nothing is taken from the queue.
@@ -36,6 +37,8 @@ class QueueCounts(NamedTuple):
         aggregating: tasks in all groups, those that are being aggregated right now among them.
         aggregating_at: when they were counted, if there are more than 1,000 groups; None for now.
         processed, failed: attempts of this day, in UTC; failed ones are counted in both.
+        limits: those stored for the queue.
+        due: scheduled and retry tasks that are due and not forwarded.
     """
 
     queue: str
@@ -55,6 +58,8 @@ class QueueCounts(NamedTuple):
     processed_total: int
     failed_total: int
     aggregating_at: Instant | None = None
+    limits: QueueLimits = UNLIMITED
+    due: int = 0
 
     @property
     def size(self) -> int:
@@ -63,35 +68,63 @@ class QueueCounts(NamedTuple):
         return waiting + self.active + self.archived + self.completed
 
 
-def queue_info(queue: str, *, now: Instant, group_counts: GroupCounts | None = None) -> Plan[QueueInfo]:
-    """Describe a queue."""
+def queue_info(
+    queue: str, *, now: Instant, group_counts: GroupCounts | None = None, memory: bool = False
+) -> Plan[QueueInfo]:
+    """Describe a queue; with `memory`, estimate the memory that it takes."""
     yield from require_queue(queue)
-    counts = (yield from count_tasks(queue, now, group_counts))._asdict()
-    memory = yield from memory_usage(queue, counts["aggregating"])
-    counted_at = counts.pop("aggregating_at")
-    limits = yield from get_limits(queue)
-    left = counts.pop("pause_left")
+    return (yield from describe_queue(queue, now=now, group_counts=group_counts, memory=memory))
+
+
+def describe_queue(
+    queue: str,
+    *,
+    now: Instant,
+    group_counts: GroupCounts | None = None,
+    group_pages: int = PAGES_AT_ONCE,
+    memory: bool = False,
+) -> Plan[QueueInfo]:
+    """Describe a queue that exists, in one call unless it has many groups or memory is asked for."""
+    counts = yield from count_tasks(queue, now, group_counts, group_pages)
+    weighed = (yield from memory_usage(queue, counts.aggregating)) if memory else None
+    left, counted_at = counts.pause_left, counts.aggregating_at
+    fields = counts._asdict()
+    del fields["pause_left"]
     return QueueInfo(
-        **counts | {"latency": timedelta(seconds=counts["latency"])},
+        **fields
+        | {
+            "latency": timedelta(seconds=counts.latency),
+            "aggregating_at": counted_at and counted_at.to_datetime(),
+        },
         timestamp=now.to_datetime(),
         paused_until=None if left is None else now.plus(left).to_datetime(),
-        aggregating_at=counted_at and counted_at.to_datetime(),
-        memory_usage=memory,
-        limits=limits,
+        memory_usage=weighed,
+        memory_at=now.to_datetime() if memory else None,
     )
 
 
+def queue_memory(queue: str) -> Plan[int]:
+    """Return how many bytes a queue takes, estimated from a sample of its tasks."""
+    yield from require_queue(queue)
+    groups = yield from count_tasks(queue)
+    return (yield from memory_usage(queue, groups.aggregating))
+
+
 def count_tasks(
-    queue: str, now: Instant | None = None, group_counts: GroupCounts | None = None
+    queue: str,
+    now: Instant | None = None,
+    group_counts: GroupCounts | None = None,
+    group_pages: int = PAGES_AT_ONCE,
 ) -> Plan[QueueCounts]:
     """Return the counts of a queue, all zero for one that does not exist. None: today is this host's.
 
-    In a queue of more than 1,000 groups, each call counts a part; `group_counts` remembers the rest.
+    In a queue of more than 1,000 groups, each call counts `group_pages` of them; `group_counts` remembers the
+    rest.
     """
     keys = queue_keys(queue)
     asked_at = now or SYSTEM_CLOCK.now()
     today = asked_at.to_datetime()
-    *counts, paused, pause_milliseconds, latency_microseconds = yield ScriptCall(
+    *counts, paused, pause_milliseconds, latency_microseconds, limits = yield ScriptCall(
         INSPECT_QUEUE,
         (
             *collections(keys),
@@ -102,17 +135,18 @@ def count_tasks(
             keys.processed,
             keys.failed,
             keys.paused,
+            keys.limits,
         ),
         (keys.task_prefix, keys.group_prefix, *time_arguments(now)),
         Replay.SAFE,
     )
-    *states, grouped, staged, groups, processed, failed, processed_total, failed_total = map(int, counts)
+    *states, grouped, staged, groups, processed, failed, processed_total, failed_total, due = map(int, counts)
     pending, active, scheduled, retry, archived, completed = states
     pause_left = pause_milliseconds / 1_000 if pause_milliseconds >= 0 else None
     counted_at = None
     many = group_counts or GroupCounts()
     if grouped < 0:
-        grouped, counted_at = yield from many.count(queue, groups, asked_at)
+        grouped, counted_at = yield from many.count(queue, groups, asked_at, group_pages)
     else:
         many.forget(queue)
     return QueueCounts(
@@ -133,6 +167,8 @@ def count_tasks(
         processed_total,
         failed_total,
         counted_at,
+        read_limits(limits),
+        due,
     )
 
 
@@ -157,7 +193,7 @@ def memory_usage(queue: str, grouped: int) -> Plan[int]:
 
 
 def history(queue: str, days: int, *, now: Instant) -> Plan[list[DailyStatistics]]:
-    """Return what was counted on each of the last `days` days, in UTC, today first."""
+    """Return the counters of the last `days` days, in UTC, today first."""
     if not is_whole(days, 1) or days > _MAX_DAYS:
         raise InvalidOptionError("days", days, f"must be a whole number from 1 to {_MAX_DAYS}")
     yield from require_queue(queue)
@@ -166,7 +202,7 @@ def history(queue: str, days: int, *, now: Instant) -> Plan[list[DailyStatistics
     dates = [today - timedelta(days=number) for number in range(days)]
     names = [name for day in dates for name in (keys.processed_on(day), keys.failed_on(day))]
     reply = yield CommandCall(("MGET", *names), keys.processed, Replay.SAFE)
-    numbers = [number_of(value) for value in reply]
+    numbers = [parse_number(value) for value in reply]
     return [DailyStatistics(queue, *row) for row in zip(dates, numbers[::2], numbers[1::2], strict=True)]
 
 
@@ -176,10 +212,10 @@ def pause_queue(queue: str, duration: Duration | None = None, *, now: Instant) -
     Raises:
         QueuePausedError: when it is paused already; its pause stays as it is.
     """
-    checked_name("queue", queue)
+    check_name("queue", queue)
     seconds = 0
     if duration is not None:
-        seconds = math.ceil(seconds_of("duration", duration))
+        seconds = math.ceil(parse_seconds("duration", duration))
         if not seconds:
             raise InvalidOptionError("duration", duration, "must be more than 0 seconds; None has no end")
     paused = queue_keys(queue).paused
@@ -190,7 +226,7 @@ def pause_queue(queue: str, duration: Duration | None = None, *, now: Instant) -
 
 def unpause_queue(queue: str) -> Plan[None]:
     """End the pause of a queue. Raises `QueueNotPausedError`."""
-    checked_name("queue", queue)
+    check_name("queue", queue)
     paused = queue_keys(queue).paused
     if not (yield ScriptCall(INSPECT_UNPAUSE, (paused,), (FIRST_SEND,), Replay.BY_TOKEN)):
         raise QueueNotPausedError(queue)

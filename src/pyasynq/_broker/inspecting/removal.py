@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.arguments import chunks
@@ -12,12 +13,13 @@ from pyasynq._broker.inspecting.bulk import act_on_collection
 from pyasynq._broker.inspecting.group_counts import forget_empty_groups, group_sizes
 from pyasynq._broker.inspecting.queues import collections, count_tasks
 from pyasynq._broker.inspecting.tasks import collection_key
+from pyasynq._broker.outbox import deliver_endings, list_endings
 from pyasynq._broker.queue_registry import require_queue
 from pyasynq._broker.scripts import INSPECT_REMOVE_QUEUE
 from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import ALL_QUEUES, QueueKeys, queue_keys
-from pyasynq.errors import QueueBusyError, QueueNotEmptyError
+from pyasynq.errors import QueueBusyError, QueueNotEmptyError, RedisError
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
@@ -56,6 +58,11 @@ def remove_queue(queue: str, *, force: bool, progress: Progress | None) -> Plan[
         raise QueueBusyError(queue, active)
     deleted = yield from _delete_tasks(queue_keys(queue), progress)
     yield from remove_empty_queue(queue, is_forced=True)
+    # Later than the removal: a callback may belong into this very queue.
+    with suppress(RedisError):
+        while endings := (yield from list_endings(queue, seconds=0.0)):
+            if not (yield from deliver_endings(queue, endings)):
+                break
     return deleted
 
 
@@ -79,7 +86,7 @@ def remove_empty_queue(queue: str, *, is_forced: bool = False) -> Plan[None]:
 
 def _delete_tasks(keys: QueueKeys, progress: Progress | None) -> Plan[int]:
     def delete(ids: Sequence[str], from_state: str) -> Plan[Moved]:
-        return delete_tasks(keys.queue, ids, from_state, with_sets=True)
+        return delete_tasks(keys.queue, ids, from_state, with_sets=True, tells=False)
 
     found = yield from _collections(keys)
     total = sum(size for _, _, size in found)
@@ -154,6 +161,8 @@ def _sweep(keys: QueueKeys) -> Plan[bool]:
         cursor, names = yield CommandCall(command, keys.pending, Replay.SAFE)
         # The prefix of queue `a` also begins the keys of a queue `a}:b`.
         leftovers = [name for name in names if name[length:].startswith(_LEFTOVERS)]
+        # Callbacks are told of deleted tasks from there; it ends with its last entry.
+        leftovers = [name for name in leftovers if name[length:] != b"x:outbox"]
         for chunk in chunks(leftovers):
             if (yield from _delete_keys(keys, chunk))[1]:
                 return False

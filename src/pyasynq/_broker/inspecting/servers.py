@@ -1,30 +1,104 @@
-"""Looking at the servers that run, and at what they are working on."""
+"""Plans that describe live servers and their running tasks, and request a server to quiet or stop."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.servers import LiveServer, list_servers
-from pyasynq._wire.engine_text import decode_engine
-from pyasynq.info import ServerInfo, WorkerInfo
+from pyasynq._broker.server_requests import ask_server
+from pyasynq._broker.servers import LiveServer, list_record_keys, read_live_server, read_server
+from pyasynq._checks import check_name
+from pyasynq._wire.engine_text import (
+    decode_answer,
+    decode_engine,
+    decode_loop_blocked,
+    decode_served_types,
+)
+from pyasynq._wire.keys import SERVERS
+from pyasynq.errors import ServerNotFoundError
+from pyasynq.info import RequestStatus, ServerAction, ServerInfo, ServerRequestResult, WorkerInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyasynq._clock import Instant
     from pyasynq._redis.plan import Plan
+    from pyasynq._wire.messages import ServerInfo as ServerRecord
     from pyasynq._wire.messages import WorkerInfo as WorkerRecord
+
+
+def find_servers(now: Instant | None) -> Plan[list[Plan[ServerInfo | None]]]:
+    """Return a plan for each live server that describes it, or returns None if it is gone."""
+    return [_describe(key) for key in (yield from list_record_keys(SERVERS, now))]
+
+
+def _describe(key: str) -> Plan[ServerInfo | None]:
+    found = yield from read_live_server(key)
+    return None if found is None else describe_record(found)
+
+
+def sort_servers(infos: Iterable[ServerInfo | None], queue: str | None) -> list[ServerInfo]:
+    """Return the servers that were found, by host, process and id, or those that serve a queue."""
+    found = [info for info in infos if info is not None and (queue is None or queue in info.queues)]
+    return sorted(found, key=lambda info: (info.host, info.pid, info.id))
 
 
 def describe_servers(queue: str | None, *, now: Instant | None) -> Plan[list[ServerInfo]]:
     """Describe the servers whose last record is still valid, or those of them that serve a queue."""
-    records = yield from list_servers(now)
-    infos = [_server_info(record) for record in records]
-    infos.sort(key=lambda info: (info.host, info.pid, info.id))
-    return [info for info in infos if queue is None or queue in info.queues]
+    found = []
+    for plan in (yield from find_servers(now)):
+        info = yield from plan
+        found.append(info)
+    return sort_servers(found, queue)
 
 
-def _server_info(record: LiveServer) -> ServerInfo:
+def request_of_server(
+    server_id: str, action: ServerAction, *, now: Instant | None
+) -> Plan[ServerRequestResult]:
+    """Store a request to a live server, unless it is a Go server, which would not read it.
+
+    Raises:
+        ServerNotFoundError: when no live server has this id.
+    """
+    check_name("server_id", server_id)
+    record = yield from _find_record(server_id, now)
+    if record is None:
+        raise ServerNotFoundError(server_id)
+    if not record.engine:
+        return ServerRequestResult(server_id, action, RequestStatus.NOT_UNDERSTOOD)
+    request = yield from ask_server(server_id, action, now=now)
+    return ServerRequestResult(server_id, action, RequestStatus.REQUESTED, request.number)
+
+
+def look_at_request(result: ServerRequestResult, *, now: Instant | None) -> Plan[ServerRequestResult]:
+    """Return the current state of a request."""
+    record = yield from _find_record(result.server_id, now)
+    if record is None:
+        return replace(result, status=RequestStatus.ENDED)
+    answer = decode_answer(record.engine)
+    if answer is None or answer.number != result.number:
+        return result
+    return replace(result, status=RequestStatus.OBEYED if answer.obeyed else RequestStatus.REFUSED)
+
+
+def is_request_open(result: ServerRequestResult) -> bool:
+    """Return whether the state of a request may still change: a server that stops has not ended yet."""
+    if result.status is RequestStatus.REQUESTED:
+        return True
+    return result.status is RequestStatus.OBEYED and result.action is ServerAction.STOP
+
+
+def _find_record(server_id: str, now: Instant | None) -> Plan[ServerRecord | None]:
+    for key in (yield from list_record_keys(SERVERS, now)):
+        if key.endswith(f":{server_id}}}"):
+            record = yield from read_server(key)
+            if record is not None and record.server_id == server_id:
+                return record
+    return None
+
+
+def describe_record(record: LiveServer) -> ServerInfo:
+    """Describe a server by its record."""
     info = record.info
     engine, limits = decode_engine(info.engine)
     return ServerInfo(
@@ -39,6 +113,9 @@ def _server_info(record: LiveServer) -> ServerInfo:
         active_workers=_workers(record.workers),
         engine=engine,
         limits=limits,
+        types=decode_served_types(info.engine),
+        answer=decode_answer(info.engine),
+        loop_blocked=decode_loop_blocked(info.engine),
     )
 
 

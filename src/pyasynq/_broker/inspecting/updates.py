@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.arguments import time_arguments
 from pyasynq._broker.inspecting.actions import refuse
+from pyasynq._broker.inspecting.by_ids import reschedule_tasks
 from pyasynq._broker.inspecting.tasks import get_task
 from pyasynq._broker.locks import find_holder
 from pyasynq._broker.queue_registry import require_queue
-from pyasynq._broker.scripts import INSPECT_RESCHEDULE, INSPECT_REWRITE
-from pyasynq._checks import instant_of
+from pyasynq._broker.scripts import INSPECT_REWRITE
+from pyasynq._checks import parse_instant
 from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import decode_task_message, encode_task_message
@@ -36,7 +36,7 @@ def update_payload(queue: str, task_id: str, payload: bytes | None, *, relock: b
         TaskNotFoundError: when there is no such task.
         TaskStateError: when it is in another state.
         DuplicateTaskError: when another task holds the lock of the new payload; nothing was changed.
-        UndecodableMessageError: when its message is none.
+        UndecodableMessageError: when its message cannot be decoded.
     """
     if not isinstance(payload, bytes | None):
         raise InvalidOptionError("payload", payload, "must be bytes; encode text or JSON first")
@@ -50,7 +50,7 @@ def update_payload(queue: str, task_id: str, payload: bytes | None, *, relock: b
         message.payload = payload or b""
         unique_key = ""
         lock = message.unique_key
-        # What is outside the queue is no lock; one that the user named has nothing to do with the payload.
+        # A key outside the queue is not a lock. A lock that the user named does not depend on the payload.
         if relock and lock.startswith(keys.prefix) and not lock.startswith(keys.own_unique_prefix):
             unique_key = message.unique_key = keys.unique(message.type, payload)
         args = (task_id, seen, encode_task_message(message), unique_key)
@@ -71,15 +71,8 @@ def update_process_at(queue: str, task_id: str, process_at: datetime, *, now: In
         TaskNotFoundError: when there is no such task.
         TaskStateError: when it is in another state.
     """
-    due = instant_of("process_at", process_at)
+    due = parse_instant("process_at", process_at)
     yield from require_queue(queue)
-    keys = queue_keys(queue)
-    reply = yield ScriptCall(
-        INSPECT_RESCHEDULE,
-        (keys.task(task_id), keys.scheduled, keys.retry, keys.archived),
-        (task_id, due.ceiling, *time_arguments(now)),
-        Replay.SAFE,
-    )
-    outcome = reply.decode("utf-8", "replace")
-    if outcome != _DONE:
-        refuse("reschedule", queue, task_id, outcome)
+    refused = yield from reschedule_tasks(queue, [(task_id, due.ceiling)], now=now)
+    if reason := refused.get(task_id):
+        refuse("reschedule", queue, task_id, reason)

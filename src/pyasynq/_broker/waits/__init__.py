@@ -1,1 +1,1 @@
-"""Those who wait for tasks to end, and those who follow what happens to them."""
+"""Waiting for the ends of tasks, and following their events."""

@@ -1,4 +1,4 @@
-"""Looking whether tasks have ended, and what may be said of the result of one that has."""
+"""Checks whether tasks have ended, and the results of those that have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyasynq.task import TaskInfo
 
 ENDS: Final = {TaskState.COMPLETED: TaskEnd.COMPLETED, TaskState.ARCHIVED: TaskEnd.ARCHIVED}
-"""The states in which nothing more becomes of a task by itself."""
+"""The states in which a task stays until someone acts on it."""
 
 _FINAL: Final = {state.value.encode() for state in ENDS}
 _COMPLETION_MARGIN: Final = 1.0
@@ -31,18 +31,18 @@ _COMPLETION_MARGIN: Final = 1.0
 
 
 class Look(NamedTuple):
-    """What a task was found to be: whether it is there, and with `info` more than that."""
+    """The result of checking a task: whether it exists, and its description if that was read."""
 
     exists: bool
     info: TaskInfo | None = None
 
 
 def look(queue: str, task_id: str, *, briefly: bool, clock: Clock) -> Plan[Look]:
-    """Look at a task; `briefly` tells nothing of one that has not ended, but that it is there.
+    """Check a task; `briefly` returns only the existence of one that has not ended.
 
     Raises:
-        UnknownTaskStateError: when its state is a word that we do not know.
-        UndecodableMessageError: when its message is none.
+        UnknownTaskStateError: for an unknown state.
+        UndecodableMessageError: for a message that cannot be decoded.
     """
     if briefly:
         key = queue_keys(queue).task(task_id)
@@ -56,12 +56,12 @@ def look(queue: str, task_id: str, *, briefly: bool, clock: Clock) -> Plan[Look]
     return Look(True, decode_task_info(record, clock.now()))
 
 
-def end_of_missing(retention: float | None, unseen: float) -> TaskEnd:
-    """Return how a task ended that is no longer there.
+def classify_missing(retention: float | None, unseen: float) -> TaskEnd:
+    """Return how a task ended that does not exist any more.
 
     Args:
-        retention: seconds that it is kept after success; None if that is not known.
-        unseen: seconds since it was last there and had not ended.
+        retention: seconds for which it is kept after success; None if unknown.
+        unseen: seconds since it was last seen and had not ended.
     """
     if retention and unseen < retention - _COMPLETION_MARGIN:
         return TaskEnd.DELETED
@@ -71,13 +71,13 @@ def end_of_missing(retention: float | None, unseen: float) -> TaskEnd:
 def decode_result(task: FinishedTask, retention: float | None) -> bytes | None:
     """Return the result of a task that has ended; None if its handler wrote none.
 
-    `retention` is None when the task was not there at the first look.
+    `retention` is None if the task did not exist at the first check.
 
     Raises:
         ResultNotKeptError: it is gone, and may have succeeded; or its result could not be stored.
         TaskFailedError: it is archived.
         TaskDeletedError: it was deleted.
-        TaskNotFoundError: it was never there.
+        TaskNotFoundError: it never existed.
     """
     if task.info is not None and task.end is TaskEnd.COMPLETED:
         if task.info.last_error.startswith(RESULT_DROPPED):
@@ -86,25 +86,25 @@ def decode_result(task: FinishedTask, retention: float | None) -> bytes | None:
     if task.info is not None:
         raise TaskFailedError(task.queue, task.id, task.info.last_error)
     if task.end is TaskEnd.DELETED:
-        raise _deleted(task.queue, task.id)
+        raise _build_deleted_error(task.queue, task.id)
     if retention is None:
         raise TaskNotFoundError(task.queue, task.id)
-    raise not_kept(task.queue, task.id, retention)
+    raise build_not_kept_error(task.queue, task.id, retention)
 
 
-def error_of_missing(queue: str, task_id: str, retention: float, unseen: float) -> ResultError:
-    """Return the error for the result of a task that is no longer there; see `end_of_missing`."""
-    if end_of_missing(retention, unseen) is TaskEnd.DELETED:
-        return _deleted(queue, task_id)
-    return not_kept(queue, task_id, retention)
+def build_missing_error(queue: str, task_id: str, retention: float, unseen: float) -> ResultError:
+    """Return the error for the result of a task that does not exist any more; see `classify_missing`."""
+    if classify_missing(retention, unseen) is TaskEnd.DELETED:
+        return _build_deleted_error(queue, task_id)
+    return build_not_kept_error(queue, task_id, retention)
 
 
-def _deleted(queue: str, task_id: str) -> TaskDeletedError:
+def _build_deleted_error(queue: str, task_id: str) -> TaskDeletedError:
     return TaskDeletedError(queue, task_id, "was deleted before its result could be read")
 
 
-def not_kept(queue: str, task_id: str, retention: float) -> ResultNotKeptError:
-    """Return the error for a result that is not there and cannot come any more."""
+def build_not_kept_error(queue: str, task_id: str, retention: float) -> ResultNotKeptError:
+    """Return the error for a result that does not exist and cannot come any more."""
     if retention:
         reason = f"is gone: it succeeded more than {retention:g} s ago, or it was deleted"
     else:

@@ -1,4 +1,4 @@
-"""Following the events of queues: which streams are read from where, and which events are wanted."""
+"""Following the events of queues: the read positions of the streams, and the filter of events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyasynq._backoff import jittered_pause
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.task_events import DROPPED, FIRST_MARK, KINDS, MISSED, Mark, NewEvents, read_events
-from pyasynq._checks import checked_name
+from pyasynq._checks import check_name
 from pyasynq.errors import InvalidOptionError, RedisTLSError, RedisUnavailableError, ReplyLostError, nearest
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _POSITION: Final = re.compile(r"\d+(-\d+)?")
 
 
 class Follower:
-    """What one call of `follow` knows. It never waits."""
+    """State of one call of `follow`. Sans I/O."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class Follower:
                 raise InvalidOptionError("kinds", kind, f"there is no such event{remedy}")
         _check_is_mapping(after)
         self._kinds = frozenset(kinds)
-        self._types = frozenset(checked_name("types", one) for one in types)
-        self._marks: dict[str, Mark | None] = dict.fromkeys(checked_name("queue", queue) for queue in queues)
+        self._types = frozenset(check_name("types", one) for one in types)
+        self._marks: dict[str, Mark | None] = dict.fromkeys(check_name("queue", queue) for queue in queues)
         for queue, position in after.items():
-            self._marks[checked_name("queue", queue)] = _mark(position)
+            self._marks[check_name("queue", queue)] = _parse_mark(position)
         self._follows_all = not queues
         self._knows_all = False
         self._look_for_queues_at = 0.0
@@ -62,7 +62,7 @@ class Follower:
         """Whether there is more to read at once."""
 
     def plans(self, now: float) -> list[Plan[Any]]:
-        """Return what to ask at a monotonic time."""
+        """Return the plans to run at a monotonic time."""
         self._asked = list(self._marks)
         plans: list[Plan[Any]] = [read_events(queue, mark) for queue, mark in self._marks.items()]
         if self._follows_all and now >= self._look_for_queues_at:
@@ -70,7 +70,7 @@ class Follower:
         return plans
 
     def take(self, answers: Sequence[Any], now: float) -> list[TaskEvent]:
-        """Return the events that are wanted, from the answers to `plans`.
+        """Return the wanted events in the answers to `plans`.
 
         Raises:
             Exception: the first error among the answers that will not pass by itself.
@@ -95,13 +95,13 @@ class Follower:
         return [event for event in events if self._wants(event)]
 
     def rest(self) -> float:
-        """Return how many seconds to rest before the next look."""
+        """Return the seconds to rest before the next read."""
         if self._failures:
             return jittered_pause(self._failures, shortest=_SHORTEST_REST, longest=_LONGEST_PAUSE)
         return 0.0 if self.behind else min(_LONGEST_REST, _SHORTEST_REST * (self._quiet + 1))
 
     def _add(self, queues: Sequence[str], now: float) -> None:
-        # All events of a queue that is new since are wanted.
+        # A queue created since the start is read from its first event.
         mark = FIRST_MARK if self._knows_all else None
         for queue in queues:
             if queue not in self._marks:
@@ -112,7 +112,7 @@ class Follower:
 
     def _wants(self, event: TaskEvent) -> bool:
         if event.kind in {MISSED, DROPPED}:
-            # Whoever counts must know, whatever the filter.
+            # Counters must know about gaps, whatever the filter.
             return True
         return (not self._kinds or event.kind in self._kinds) and (
             not self._types or event.type in self._types
@@ -124,7 +124,7 @@ def _check_is_mapping(after: object) -> None:
         raise InvalidOptionError("after", after, "must map queues to positions, as in {'default': '0'}")
 
 
-def _mark(position: object) -> Mark:
+def _parse_mark(position: object) -> Mark:
     if not isinstance(position, str) or not _POSITION.fullmatch(position):
         raise InvalidOptionError("after", position, "must be the position of an event, or '0' for the oldest")
     return FIRST_MARK if position in {"0", "0-0"} else Mark(position, seen=True)

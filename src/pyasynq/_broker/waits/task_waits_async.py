@@ -1,7 +1,7 @@
-"""Waiting for the ends of tasks: any number of waits share one connection that Redis wakes, and one poll.
+"""Waiting for the ends of tasks: all waits share one connection woken by Redis, and one poll.
 
-Each task that is waited for is one key that Redis watches. A change of it causes a look, and so does a poll
-every second, in case the push was lost. Nothing is written to Redis, so whoever settles a task pays nothing.
+Each awaited task is one key that Redis watches. A change of it causes a check, and so does a poll
+every second, in case the push was lost. Nothing is written to Redis, so settling costs no more.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._broker.waits.endings import decode_result, look
 from pyasynq._broker.waits.watched_task import Waiter, WatchedTask
-from pyasynq._checks import checked_name, seconds_of
+from pyasynq._checks import check_name, parse_seconds
 from pyasynq._redis.key_watcher import Watcher
-from pyasynq._redis.loop_homes import LoopHomes
+from pyasynq._redis.loop_local import LoopLocal
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import ClientClosedError, PyasynqError, WaitTimeoutError
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 _ARM_PATIENCE: Final = 0.5
 _LINGER: Final = 5.0
-"""Seconds after the last wait that the connection is kept for the next one."""
+"""Seconds after the last wait for which the connection is kept for the next one."""
 
 
-class _Ears:
-    """The connection over which Redis tells of changes; one that does not answer holds nobody up for long."""
+class _ChangeListener:
+    """The connection over which Redis reports changes; a silent one delays waits only briefly."""
 
     def __init__(self, driver: AsyncDriver, on_change: Callable[[str], object]) -> None:
         self._watcher = Watcher(
             driver.target,
             on_change,
-            instead="who waits for a task polls",
+            instead="waits for tasks poll",
             timeout=driver.timeout,
             on_warning=driver.warn_once,
         )
@@ -50,7 +50,7 @@ class _Ears:
         self._known: set[str] = set()
 
     async def arm(self, keys: Collection[str]) -> bool:
-        """Have the next change of each key told; return whether it will be."""
+        """Request a push at the next change of each key; return whether it will come."""
         if self._arming is not None and self._arming.done():
             self._arming = None
         if self._arming is not None or not self._watcher.supported:
@@ -61,7 +61,7 @@ class _Ears:
         return bool(done) and self._arming.result()
 
     def keep(self, keys: Collection[str]) -> None:
-        """Forget all other keys."""
+        """Stop watching all other keys."""
         if len(keys) < len(self._known):
             self._watcher.forget(*(self._known - keys))  # type: ignore[operator] # a view of a dict's keys
             self._known.intersection_update(keys)
@@ -74,8 +74,8 @@ class _Ears:
         await self._watcher.close()
 
 
-class _Home:
-    """The waits of one event loop, and the task that looks for all of them."""
+class _LoopWaits:
+    """The waits of one event loop, and the task that checks for all of them."""
 
     def __init__(self, driver: AsyncDriver) -> None:
         self.pid = os.getpid()
@@ -84,14 +84,14 @@ class _Home:
         self._watched: dict[str, WatchedTask] = {}
         self._changed: dict[str, None] = {}
         self._polls: list[tuple[float, str]] = []
-        """A heap of times and keys; an entry whose time is not its task's any more counts for nothing."""
+        """A heap of times and keys; an entry is stale if its time is not its task's any more."""
         self._wake = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
         self._runners: set[asyncio.Task[None]] = set()
-        """The runner, and those before it that are still closing their connections."""
+        """The runner, and earlier ones that are still closing their connections."""
 
     def enter(self, queue: str, task_id: str, *, for_result: bool) -> tuple[WatchedTask, Waiter]:
-        """Begin to wait: the first look is made at once, together with those of all who begin now."""
+        """Begin to wait. The first check is made at once, together with those of other new waits."""
         key = queue_keys(queue).task(task_id)
         watched = self._watched.get(key)
         if watched is None:
@@ -106,27 +106,27 @@ class _Home:
         return watched, waiter
 
     def leave(self, watched: WatchedTask, waiter: Waiter) -> None:
-        """Wait no more; nobody else is disturbed."""
+        """End a wait; others are not affected."""
         watched.waiters.remove(waiter)
         if not waiter.ended.cancel() and not waiter.ended.cancelled():
-            waiter.ended.exception()  # it has been seen, whoever left before
+            waiter.ended.exception()  # mark it as retrieved
         if not watched.waiters:
             del self._watched[watched.key]
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits."""
+        """Whether there are no waits."""
         return not self._watched
 
     async def close(self) -> None:
-        """End all waits, and the connection."""
+        """End all waits, and close the connection."""
         if self._runner is not None:
             self._runner.cancel()
         if self._runners:
             await asyncio.wait(self._runners)
 
     def abandon(self) -> None:
-        """Do the same from outside of the loop, without waiting for it."""
+        """Do the same from outside the loop, without waiting for it."""
         if self._runner is not None and self.pid == os.getpid() and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._runner.cancel)
 
@@ -135,7 +135,7 @@ class _Home:
         if watched is None:
             return
         now = time.monotonic()
-        due = watched.changed(now)
+        due = watched.note_change(now)
         if due <= now:
             self._changed[key] = None
         else:
@@ -148,15 +148,15 @@ class _Home:
             heapq.heappush(self._polls, (due, watched.key))
 
     async def _run(self) -> None:
-        ears = _Ears(self._driver, self._on_change)
+        listener = _ChangeListener(self._driver, self._on_change)
         try:
             until = time.monotonic() + _LINGER
             while self._watched or time.monotonic() < until:
                 if self._watched:
                     until = time.monotonic() + _LINGER
-                ears.keep(self._watched.keys())
+                listener.keep(self._watched.keys())
                 if due := self._take_due():
-                    await self._look(due, ears)
+                    await self._look(due, listener)
                 await self._rest(until)
         except asyncio.CancelledError:
             self._fail_all(ClientClosedError("the client was closed while it waited for a task"))
@@ -165,13 +165,13 @@ class _Home:
             self._fail_all(error)
             raise
         finally:
-            # From here on a new wait begins anew, beside what is ended here.
+            # From here on a new wait starts another runner, next to the one that ends here.
             self._runner = None
-            await ears.close()
+            await listener.close()
 
     def _fail_all(self, error: Exception) -> None:
         for watched in self._watched.values():
-            watched.failed(error)
+            watched.note_error(error)
 
     def _take_due(self) -> list[WatchedTask]:
         self._wake.clear()
@@ -183,11 +183,11 @@ class _Home:
                 keys[key] = None
         return [self._watched[key] for key in keys if key in self._watched]
 
-    async def _look(self, due: Sequence[WatchedTask], ears: _Ears) -> None:
+    async def _look(self, due: Sequence[WatchedTask], listener: _ChangeListener) -> None:
         for watched in due:
             watched.due = math.inf
-        # First the ears, then the eyes: what changes after the look is told.
-        told = await ears.arm([watched.key for watched in due])
+        # Watch before reading: a change after the read is then pushed.
+        told = await listener.arm([watched.key for watched in due])
         began = time.monotonic()
         for watched in due:
             watched.looked = began
@@ -203,9 +203,9 @@ class _Home:
             found = [error] * len(due)
         for watched, waiters, one in zip(due, asked, found, strict=True):
             if isinstance(one, Exception):
-                watched.failed(one)
+                watched.note_error(one)
             else:
-                watched.found(one, began)
+                watched.note_look(one, began)
             self._poll_at(watched, watched.next_poll(began, told=told))
             for waiter in waiters:
                 if not waiter.looked.done():
@@ -226,7 +226,7 @@ class _Home:
 
 
 class TaskWaits:
-    """Waits for the ends of tasks, for each event loop that asks.
+    """Waits for the ends of tasks, in each event loop that calls it.
 
     Threads with a loop each may share it. The connection that it opens in a loop is closed five seconds after
     the last wait there.
@@ -234,7 +234,7 @@ class TaskWaits:
 
     def __init__(self, driver: AsyncDriver) -> None:
         self._driver = driver
-        self._homes = LoopHomes(partial(_Home, driver), _Home.abandon)
+        self._per_loop = LoopLocal(partial(_LoopWaits, driver), _LoopWaits.abandon)
 
     async def wait(self, queue: str, task_id: str, timeout: Duration | None) -> FinishedTask:
         """Wait for the end of a task."""
@@ -246,19 +246,19 @@ class TaskWaits:
 
     async def close(self) -> None:
         """End all waits; they raise `ClientClosedError`."""
-        own, others = self._homes.own(), self._homes.others()
-        self._homes.forget()
+        own, others = self._per_loop.own(), self._per_loop.others()
+        self._per_loop.forget()
         for other in others:
             other.abandon()
         if own is not None:
             await own.close()
 
     def abandon(self) -> None:
-        """Let go of the connections from outside of their loops; for destructors."""
-        homes = self._homes.all()
-        self._homes.forget()
-        for home in homes:
-            home.abandon()
+        """Release the connections from outside their loops; for destructors."""
+        all_waits = self._per_loop.all()
+        self._per_loop.forget()
+        for waits in all_waits:
+            waits.abandon()
 
     async def _wait(
         self,
@@ -268,12 +268,12 @@ class TaskWaits:
         *,
         for_result: bool,
     ) -> tuple[FinishedTask, float | None]:
-        checked_name("queue", queue)
-        checked_name("task_id", task_id)
-        seconds = None if timeout is None else seconds_of("timeout", timeout)
+        check_name("queue", queue)
+        check_name("task_id", task_id)
+        seconds = None if timeout is None else parse_seconds("timeout", timeout)
         self._driver.check_open()
-        home = self._homes.here()
-        watched, waiter = home.enter(queue, task_id, for_result=for_result)
+        waits = self._per_loop.here()
+        watched, waiter = waits.enter(queue, task_id, for_result=for_result)
         try:
             if seconds == 0:
                 return await self._look_once(watched, waiter), watched.retention
@@ -286,9 +286,9 @@ class TaskWaits:
                 raise
             raise WaitTimeoutError(queue, task_id, seconds or 0.0) from watched.trouble
         finally:
-            home.leave(watched, waiter)
-            if not self._driver.stays_open and home.is_idle:
-                await home.close()
+            waits.leave(watched, waiter)
+            if not self._driver.stays_open and waits.is_idle:
+                await waits.close()
 
     @staticmethod
     async def _look_once(watched: WatchedTask, waiter: Waiter) -> FinishedTask:

@@ -1,8 +1,8 @@
 """Waiting for the ends of tasks, for threads: one thread with an event loop waits for all of them.
 
-An exception from a signal handler may strike a caller between any two steps, and the handler may wait as
-well. So callers hold no lock: each puts its call into a dict and takes it out in a `finally`, and the loop
-does what the dict says. Each wait of a caller ends after a while to look again.
+A signal handler may raise an exception between any two steps of a caller, and may wait as well. So callers
+hold no lock: each puts its call into a dict and removes it in a `finally`, and the loop serves the calls in
+the dict. Each wait of a caller ends after a while to check again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyasynq._broker.waits.task_waits_async import TaskWaits
-from pyasynq._checks import checked_name, seconds_of
+from pyasynq._checks import check_name, parse_seconds
 from pyasynq._redis.thread_waiter import ThreadWaiter, start_thread
 from pyasynq.errors import ClientClosedError, RedisUnavailableError, WaitTimeoutError
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _LOOK_AGAIN: Final = 0.5
-"""Seconds after which a waiting thread looks for itself, in case its wake-up was lost."""
+"""Seconds after which a waiting thread checks for itself, in case its wake-up was lost."""
 _DESCRIPTORS: Final = 4
-"""File descriptors that an event loop and its first connection need."""
+"""Number of file descriptors that an event loop and its first connection need."""
 
 
 class BlockingTaskWaits:
     """Waits for the ends of tasks, for any number of threads.
 
-    The thread that waits for them and its connections are there from the first wait to `close`. After a fork,
-    the first wait makes them again.
+    The waiting thread and its connections exist from the first wait to `close`. After a fork, the first wait
+    creates new ones.
     """
 
     def __init__(self, driver: BlockingDriver) -> None:
@@ -55,7 +55,7 @@ class BlockingTaskWaits:
         return self._do(TaskWaits.result, queue, task_id, timeout)
 
     def close(self) -> None:
-        """End all waits; they raise `ClientClosedError`, and so do those that come."""
+        """End all waits, which raise `ClientClosedError`, as later ones do."""
         self._is_closed = True
         thread = self._thread
         if thread.pid == os.getpid():
@@ -63,7 +63,7 @@ class BlockingTaskWaits:
             thread.join(2 * self._driver.timeout)
 
     def abandon(self) -> None:
-        """End the thread without waiting for it; for destructors."""
+        """Stop the thread without waiting for it; for destructors."""
         if self._thread.pid == os.getpid():
             self._thread.stop()
 
@@ -74,9 +74,9 @@ class BlockingTaskWaits:
         task_id: str,
         timeout: Duration | None,
     ) -> _T:
-        checked_name("queue", queue)
-        checked_name("task_id", task_id)
-        seconds = None if timeout is None else seconds_of("timeout", timeout)
+        check_name("queue", queue)
+        check_name("task_id", task_id)
+        seconds = None if timeout is None else parse_seconds("timeout", timeout)
         self._driver.check_open()
         thread = self._thread
         if thread.is_over or thread.pid != os.getpid():
@@ -104,7 +104,7 @@ class _Call:
         self.value: Any = None
         self.error: Exception | None = None
         self.late: Exception = TimeoutError()
-        """Build the error for a loop that does not keep the time-out."""
+        """The error to raise if the loop itself misses the timeout."""
 
     async def serve(self, waits: TaskWaits) -> None:
         """Wait in the loop, and hand over the result or the error."""
@@ -117,7 +117,7 @@ class _Call:
             self.finish(error=error)
 
     def finish(self, value: Any = None, error: Exception | None = None) -> None:
-        """Let the calling thread go on with this."""
+        """Hand a result or an error to the calling thread, and wake it."""
         if not self.is_done:
             self.value, self.error = value, error
             self.is_done = True
@@ -125,12 +125,12 @@ class _Call:
 
 
 class _WaitingThread:
-    """A thread with an event loop, and the calls that it serves. It starts with the first of them."""
+    """A thread with an event loop, and the calls that it serves. It starts with the first call."""
 
     def __init__(self, driver: BlockingDriver) -> None:
         self.pid = os.getpid()
         self.is_over = False
-        """Whether it takes no calls any more."""
+        """Whether it accepts no more calls."""
         self._driver = driver
         self._calls: dict[_Call, None] = {}
         self._is_starting = False
@@ -141,11 +141,11 @@ class _WaitingThread:
         self._failure: Exception | None = None
 
     def successor(self) -> _WaitingThread:
-        """Return the one that follows this; it is the same for all who ask."""
+        """Return its successor, the same for all callers."""
         return self._successor.setdefault("next", _WaitingThread(self._driver))
 
     def perform(self, call: _Call, seconds: float | None) -> Any:
-        """Have the loop wait for this many seconds, and wait for it. Raises the error of that wait."""
+        """Have the loop wait for this many seconds, and wait for the loop. Raise the error of that wait."""
         try:
             self._calls[call] = None
             if not self._is_starting:
@@ -180,7 +180,7 @@ class _WaitingThread:
             elif limit is not None and time.monotonic() > limit:
                 call.finish(error=call.late)
             elif not call.waiter.wait(_LOOK_AGAIN):
-                if "thread" not in self._owner:  # the one who was to start it was interrupted
+                if "thread" not in self._owner:  # the caller that was starting it was interrupted
                     self._start()
                 self._wake()
 
@@ -220,14 +220,14 @@ class _WaitingThread:
             await changed.wait()
         await waits.close()
         if serving:
-            # They were begun, and raise `ClientClosedError`; a wait that begins now would not.
+            # They have begun, and raise `ClientClosedError`; a wait that began now would not.
             for task in serving.values():
                 task.cancel()
             await asyncio.wait(serving.values())
         await twin.close()
 
     def _end(self, failure: Exception | None) -> None:
-        """Take no calls any more, and let go of those that wait."""
+        """Accept no more calls, and fail those that wait."""
         self._failure = failure
         self._wake_loop = None
         self.is_over = True
@@ -252,7 +252,7 @@ class _WaitingThread:
 def _check_descriptors() -> None:
     """Raise `OSError` if there are too few file descriptors for an event loop.
 
-    One that cannot be made complains on standard error when it is destroyed.
+    A half-made event loop complains on standard error when it is destroyed.
     """
     found: list[int] = []
     try:

@@ -1,4 +1,4 @@
-"""A task that is waited for: who waits, what is known of it, and when it is to be looked at."""
+"""An awaited task: its waiters, its known state, and the time of the next check."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq._broker.waits.endings import ENDS, end_of_missing, not_kept
+from pyasynq._broker.waits.endings import ENDS, build_not_kept_error, classify_missing
 from pyasynq.errors import RedisTLSError, RedisUnavailableError, ReplyLostError
 from pyasynq.task import FinishedTask
 
@@ -19,14 +19,14 @@ _SAFETY_POLL: Final = 1.0
 _POLL_GRID: Final = 0.25
 _FREE_CHANGES: Final = 10
 _CHANGE_GAP: Final = 0.05
-"""Seconds between two looks at a task that has changed more often than that, as by reports of progress."""
+"""Seconds between two checks of a task that has changed often, such as by progress reports."""
 _FIRST_POLL: Final = 0.05
 _POLL_GROWTH: Final = 1.5
-"""Where Redis does not tell of changes, polls come further and further apart, up to the safety poll."""
+"""Growth of the poll interval where Redis pushes no changes, up to the safety poll."""
 
 
 class Waiter(NamedTuple):
-    """One call that waits: for the end of a task, or for its result, which may be out of reach before."""
+    """One waiting call: for the end of a task, or for its result, which may become impossible earlier."""
 
     ended: asyncio.Future[FinishedTask]
     looked: asyncio.Future[None]
@@ -34,15 +34,15 @@ class Waiter(NamedTuple):
 
 
 class WatchedTask:
-    """A task that is waited for.
+    """A task that is being waited for. Used by one event loop.
 
     Attributes:
-        retention: seconds that it is kept after success; None before it has been found.
-        seen: monotonic time at which it was last there and had not ended.
-        due: monotonic time of the next look.
-        rest: seconds until the look after that, without a push.
-        looked: monotonic time at which the last look began.
-        trouble: why the last look failed.
+        retention: seconds for which it is kept after success; None before it has been found.
+        seen: monotonic time at which it was last seen and had not ended.
+        due: monotonic time of the next check.
+        rest: seconds until the check after that, without a push.
+        looked: monotonic time at which the last check began.
+        trouble: the error of the last check.
     """
 
     __slots__ = (
@@ -72,8 +72,8 @@ class WatchedTask:
         self.rest = _FIRST_POLL
         self.trouble: Exception | None = None
 
-    def found(self, seen: Look, began: float) -> None:
-        """Take what a look has found; it began at this monotonic time."""
+    def note_look(self, seen: Look, began: float) -> None:
+        """Record the result of a check that began at this monotonic time."""
         self.trouble = None
         if seen.info is not None:
             self.retention = seen.info.retention.total_seconds()
@@ -82,16 +82,16 @@ class WatchedTask:
                 self._end(FinishedTask(self.queue, self.id, end, seen.info))
                 return
         if not seen.exists:
-            end = end_of_missing(self.retention, time.monotonic() - self.seen)
+            end = classify_missing(self.retention, time.monotonic() - self.seen)
             self._end(FinishedTask(self.queue, self.id, end, None))
             return
         self.seen = began
         for waiter in self.waiters:
             if waiter.for_result and self.retention == 0 and not waiter.ended.done():
-                waiter.ended.set_exception(not_kept(self.queue, self.id, 0))
+                waiter.ended.set_exception(build_not_kept_error(self.queue, self.id, 0))
 
-    def failed(self, error: Exception) -> None:
-        """Take the error of a look: one that will not pass by itself ends the waits."""
+    def note_error(self, error: Exception) -> None:
+        """Record the error of a check; a permanent one ends the waits."""
         self.trouble = error
         passes = isinstance(error, RedisUnavailableError | ReplyLostError)
         if passes and not isinstance(error, RedisTLSError):
@@ -100,15 +100,15 @@ class WatchedTask:
             if not waiter.ended.done():
                 waiter.ended.set_exception(error)
 
-    def changed(self, now: float) -> float:
-        """Return when to look after a change: at once, unless the task changes all the time."""
+    def note_change(self, now: float) -> float:
+        """Record a change; return when to check: at once, unless the task changes all the time."""
         self._changes += 1
         return now if self._changes <= _FREE_CHANGES else max(now, self.looked + _CHANGE_GAP)
 
     def next_poll(self, looked: float, *, told: bool) -> float:
-        """Return when to look again without a push, after a look that began at a monotonic time.
+        """Return when to check again without a push, after a check that began at a monotonic time.
 
-        Where pushes are to be expected, polls of many tasks fall together.
+        If pushes are expected, the polls of many tasks are aligned.
         """
         if told:
             self.rest = _FIRST_POLL

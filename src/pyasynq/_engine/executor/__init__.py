@@ -1,5 +1,5 @@
-"""Handlers that run in processes of their own: `executor="process"`.
+"""Executor: handlers that run in child processes, with `executor="process"`.
 
-`pool.py` and `child.py` are the worker's side, `program.py` and `child_context.py` that of the child
-process; what they say to each other is in `frames.py`, `carried_error.py` and `carried_log.py`.
+`pool.py` and `child.py` run in the worker, `program.py` and `child_context.py` in the child process. Their
+messages are in `frames.py`, `carried_error.py` and `carried_log.py`.
 """

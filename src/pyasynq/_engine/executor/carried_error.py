@@ -1,8 +1,8 @@
-"""Errors on their way from a child process to its worker, as JSON.
+"""Errors as JSON, sent from a child process to its worker.
 
-Pickle is not used: it would run whatever the bytes say. So an error comes back as an instance of its own
-class only if the worker has imported that class already; its constructor is not called, and of its arguments
-and attributes it has those that JSON can carry.
+Pickle is not used, because unpickling can run any code. An error is restored as its own class only if the
+worker has already imported that class. Its constructor is not called, and it gets only the arguments and
+attributes that JSON supports.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._engine.failure_text import RemoteFailure, note_elsewhere, place_of, text_of, trace_of
-from pyasynq._engine.run.outcome import cause_of
+from pyasynq._engine.failure_text import RemoteFailure, find_place, format_text, format_trace, note_elsewhere
+from pyasynq._engine.run.outcome import find_cause
 from pyasynq.errors import RemoteError
 
 if TYPE_CHECKING:
@@ -21,41 +21,41 @@ if TYPE_CHECKING:
 
 _DEEPEST: Final = 20
 _LARGEST_VALUE: Final = 10_000
-"""Characters; larger arguments and attributes stay behind, and longer texts are cut."""
+"""Maximum characters; larger arguments and attributes are dropped, and longer texts are cut."""
 
 
 def describe(error: BaseException) -> dict[str, Any]:
     """Return an error for JSON, with its causes and the members of its groups."""
-    return _described(error, {id(error), id(cause_of(error))}, 0)
+    return _describe(error, {id(error), id(find_cause(error))}, 0)
 
 
-def _described(error: BaseException, traced: set[int], depth: int) -> dict[str, Any]:
-    kind, text = type(error), text_of(error)[:_LARGEST_VALUE]
+def _describe(error: BaseException, traced: set[int], depth: int) -> dict[str, Any]:
+    kind, text = type(error), format_text(error)[:_LARGEST_VALUE]
     fields: dict[str, Any] = {
         "module": kind.__module__,
         "name": kind.__qualname__,
         "text": text,
         "args": list(error.args) if _is_carried(list(error.args)) else [text],
         "attributes": {name: value for name, value in vars(error).items() if _is_carried(value)},
-        "place": place_of(error),
+        "place": find_place(error),
         "suppress": error.__suppress_context__,
     }
     if id(error) in traced:
-        # Others are part of the traceback of those that they caused.
-        fields["trace"] = trace_of(error).decode()
+        # Other errors are part of the traceback of the error they caused.
+        fields["trace"] = format_trace(error).decode()
     if depth == _DEEPEST:
         return fields
     if error.__cause__ is not None:
-        fields["cause"] = _described(error.__cause__, traced, depth + 1)
+        fields["cause"] = _describe(error.__cause__, traced, depth + 1)
     elif error.__context__ is not None and not error.__suppress_context__:
-        fields["context"] = _described(error.__context__, traced, depth + 1)
+        fields["context"] = _describe(error.__context__, traced, depth + 1)
     if isinstance(error, BaseExceptionGroup):
-        fields["members"] = [_described(member, traced, depth + 1) for member in error.exceptions]
+        fields["members"] = [_describe(member, traced, depth + 1) for member in error.exceptions]
     return fields
 
 
 def _is_carried(value: object) -> bool:
-    """Return whether JSON gives a value back as it was."""
+    """Return whether JSON restores a value unchanged."""
     try:
         text = json.dumps(value)
         return len(text) <= _LARGEST_VALUE and json.loads(text) == value
@@ -64,12 +64,12 @@ def _is_carried(value: object) -> bool:
 
 
 def revive(fields: Mapping[str, Any]) -> BaseException:
-    """Return the error that `describe` has made JSON of, or a `RemoteError` where its class is not known.
+    """Rebuild an error from the JSON of `describe`; a `RemoteError` if its class is not loaded.
 
     Imports nothing.
     """
     members = [revive(member) for member in fields.get("members", ())]
-    error = _instance(fields, members)
+    error = _make_instance(fields, members)
     if "cause" in fields:
         error.__cause__ = revive(fields["cause"])
     if "context" in fields:
@@ -81,18 +81,18 @@ def revive(fields: Mapping[str, Any]) -> BaseException:
     return error
 
 
-def _instance(fields: Mapping[str, Any], members: list[BaseException]) -> BaseException:
+def _make_instance(fields: Mapping[str, Any], members: list[BaseException]) -> BaseException:
     kind = _loaded_class(fields["module"], fields["name"])
     if kind is not None:
-        # A class may refuse to be made in this way, by whatever error it likes.
+        # A class may refuse to be made in this way, with any error.
         with suppress(Exception):
-            error = _made(kind, fields, members)
+            error = _make(kind, fields, members)
             vars(error).update(fields["attributes"])
             return error
     return RemoteError(f"{fields['module']}.{fields['name']}", fields["text"])
 
 
-def _made(
+def _make(
     kind: type[BaseException], fields: Mapping[str, Any], members: list[BaseException]
 ) -> BaseException:
     if issubclass(kind, BaseExceptionGroup):
@@ -100,11 +100,11 @@ def _made(
         text = fields["args"][0] if len(fields["args"]) > 1 else fields["text"].rpartition(" (")[0]
         return kind.__new__(kind, text, members)
     if kind.__module__ == "builtins":
-        # Their constructors only store what they are given, partly where nobody else can.
+        # Their constructors only store their arguments, some of them in C.
         with suppress(TypeError):
             return kind(*fields["args"])
     error = kind.__new__(kind, *fields["args"])
-    # A class that makes something else of itself is not made here.
+    # A class whose `__new__` returns another type is refused.
     if not isinstance(error, kind):
         raise TypeError(kind.__qualname__)
     return error

@@ -1,4 +1,4 @@
-"""Log records of a child process, which the worker writes as if they were its own."""
+"""Log records of a child process, which the worker logs as its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORMATTER: Final = logging.Formatter()
 
 
 def log_levels() -> dict[str, Any]:
-    """Return what this process logs, for `adopt_log_levels` in another one."""
+    """Return the log levels of this process, for `adopt_log_levels` in another one."""
     loggers = {
         name: logger.level
         for name, logger in logging.root.manager.loggerDict.items()
@@ -26,7 +26,7 @@ def log_levels() -> dict[str, Any]:
 
 
 def adopt_log_levels(levels: Mapping[str, Any]) -> None:
-    """Log in this process what is logged in another one."""
+    """Set the log levels of this process to those of another one."""
     logging.root.setLevel(levels["root"])
     for name, level in levels["loggers"].items():
         logging.getLogger(name).setLevel(level)
@@ -34,7 +34,7 @@ def adopt_log_levels(levels: Mapping[str, Any]) -> None:
 
 
 class CarryingHandler(logging.Handler):
-    """Sends records away as JSON, with the text of their tracebacks.
+    """Handler that sends records as JSON, with the text of their tracebacks.
 
     Args:
         send: called with the fields of each record, from any thread.
@@ -46,7 +46,7 @@ class CarryingHandler(logging.Handler):
         self.addFilter(TaskFieldsFilter())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record; one that cannot be written is reported to standard error, as by any handler."""
+        """Send a record; an error is reported to standard error, as by any handler."""
         try:
             fields = {
                 name: value if _is_json(value) else str(value)
@@ -64,7 +64,7 @@ class CarryingHandler(logging.Handler):
 
 
 def write_record(fields: Mapping[str, Any]) -> None:
-    """Write a record that another process has sent, if this one's loggers want it."""
+    """Log a record from another process, if this one's loggers are enabled for it."""
     record = logging.makeLogRecord({**fields, "args": None, "exc_info": None})
     logger = logging.getLogger(record.name)
     if logger.isEnabledFor(record.levelno):
@@ -80,6 +80,6 @@ def _is_json(value: object) -> bool:
 
 
 def log_to(send: Callable[[dict[str, Any]], object], levels: Mapping[str, Any]) -> None:
-    """Let the root logger of this process send its records away, and log what another process logs."""
+    """Send the records of this process's root logger away, with the log levels of another process."""
     adopt_log_levels(levels)
     logging.root.handlers = [CarryingHandler(send)]

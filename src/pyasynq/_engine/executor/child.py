@@ -1,4 +1,4 @@
-"""The worker's hold on one child process: its program, its process group, and what it says."""
+"""Child process of a worker: its program, its process group, and its messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 _PROGRAM: Final = "pyasynq._engine.executor.program"
 _LAST_WORDS_SECONDS: Final = 1.0
-"""How long what a dead child has said is waited for; others may hold its socket open."""
+"""Seconds to wait for the last messages of a dead child; other processes may hold its socket open."""
 _LOOK_SECONDS: Final = 0.05
 _STANDARD_ERROR: Final = 2
 
@@ -37,14 +37,14 @@ _STANDARD_ERROR: Final = 2
 class ExecutorChild(asyncio.Protocol):
     """A process that runs one task at a time. All of it belongs to the event loop of the worker.
 
-    It leads a session and a process group of its own, which is killed as a whole, also when it has ended by
-    itself; so is what has left the group, by its mark. When the worker dies for any reason, the kernel
-    closes its ends of a pipe and a socket, and by either the child's group is killed.
+    It leads its own session and process group, which is killed as a whole, even when it has ended by itself.
+    Processes that have left the group are found by the mark and killed too. When the worker dies, the kernel
+    closes its ends of a pipe and a socket, and either kills the child's group.
 
     Attributes:
-        ended: done when the process is gone, with its code; a signal's number is negative.
-        on_end: called with the child when that is so.
-        tasks: how many it was given.
+        ended: done when the process has ended, with its code; the number of a signal is negative.
+        on_end: called with the child at that time.
+        tasks: number of tasks it was given.
         prepared: names of the handlers that it has prepared.
     """
 
@@ -58,7 +58,7 @@ class ExecutorChild(asyncio.Protocol):
         self._unpacker = Unpacker()
         self._answer: asyncio.Future[Frame] | None = None
         self._orders = 0
-        """How many orders it was given; its next answer carries the number of the last one."""
+        """Number of orders it was given; its next answer carries the number of the last one."""
         self._is_dying = False
         self._attempt: Attempt | None = None
         self._context = contextvars.Context()
@@ -74,7 +74,7 @@ class ExecutorChild(asyncio.Protocol):
         self._socket, theirs = socket.socketpair()
         their_pipe, self._pipe = os.pipe()
         try:
-            # Here and not in a thread: a new program in one step, never a copy of this process at work.
+            # On the loop, not in a thread: spawns a new program, and never forks this process while it works.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", _PROGRAM, str(theirs.fileno()), str(their_pipe)],
                 env={**os.environ, MARK: self._mark},
@@ -94,30 +94,30 @@ class ExecutorChild(asyncio.Protocol):
         threading.Thread(target=self._wait, name=f"pyasynq-child-{self.pid}", daemon=True).start()
 
     async def set_up(self) -> None:
-        """Connect, and tell the child what it is to be like. Does not wait for its answer."""
+        """Connect, and send the child its settings. Does not wait for its answer."""
         self._socket.setblocking(False)
         transport, _ = await self._loop.create_unix_connection(lambda: self, sock=self._socket)
         self._transport = cast("asyncio.WriteTransport", transport)
         is_uvloop = type(self._loop).__module__.partition(".")[0] == "uvloop"
-        self._say(frames.START, {"path": sys.path, "log_levels": log_levels(), "uvloop": is_uvloop})
+        self._send_frame(frames.START, {"path": sys.path, "log_levels": log_levels(), "uvloop": is_uvloop})
 
     async def ask(self, attempt: Attempt, order: Frame, grace: Callable[[], float]) -> Frame:
-        """Order something for an attempt, and return what the child says at its end.
+        """Send an order for an attempt, and return the child's answer.
 
-        When the caller is cancelled, the handler is told, and the child is killed unless it has ended what
-        it does within the seconds that `grace` returns then. `CancelledError` is raised only after that.
+        When the caller is cancelled, the handler is cancelled too. The child is killed unless it answers
+        within the seconds that `grace` then returns. `CancelledError` is raised only after that.
 
         Raises:
-            ChildProcessDiedError: when the child has ended before.
+            ChildProcessDiedError: when the child ended before its answer.
         """
         self._attempt = attempt
         self._context = contextvars.copy_context()
         answer = self._answer = self._loop.create_future()
         self._orders += 1
         try:
-            self._say(order.kind, {**order.fields, "order": self._orders}, order.body)
+            self._send_frame(order.kind, {**order.fields, "order": self._orders}, order.body)
             if self.ended.done():
-                self._look_whether_over()
+                self._check_over()
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
             await self._break_off(answer, grace())
@@ -126,7 +126,7 @@ class ExecutorChild(asyncio.Protocol):
             self._attempt = self._answer = None
             self._context = contextvars.Context()
             if not answer.cancel():
-                # Known by now, or of no interest any more.
+                # Marks the error as retrieved.
                 answer.exception()
             # It holds an error, whose traceback holds this frame.
             del answer
@@ -134,16 +134,16 @@ class ExecutorChild(asyncio.Protocol):
     async def _break_off(self, answer: asyncio.Future[Frame], seconds: float) -> None:
         try:
             if seconds > 0 and not answer.done():
-                self._say(frames.CANCEL)
+                self._send_frame(frames.CANCEL)
                 await asyncio.wait({answer}, timeout=seconds)
         finally:
-            # Also when somebody loses patience with it.
+            # Also when the caller is cancelled again.
             if not answer.done():
                 self.kill()
                 await self._wait_for_end()
 
     async def _wait_for_end(self) -> None:
-        """Wait until the process is gone, however often the caller is cancelled meanwhile."""
+        """Wait until the process has ended, even if the caller is cancelled repeatedly."""
         while not self.ended.done():
             try:
                 await asyncio.wait({self.ended})
@@ -153,7 +153,7 @@ class ExecutorChild(asyncio.Protocol):
     async def leave(self, seconds: float) -> None:
         """Let the child leave its lifespans and end, and kill it if that takes longer."""
         try:
-            self._say(frames.LEAVE)
+            self._send_frame(frames.LEAVE)
             await asyncio.wait({self.ended}, timeout=seconds)
         finally:
             self.kill()
@@ -166,39 +166,39 @@ class ExecutorChild(asyncio.Protocol):
 
     @property
     def was_killed(self) -> bool:
-        """Whether the process is gone, by a KILL."""
+        """Whether the process has been ended by SIGKILL."""
         return self.ended.done() and self.ended.result() == -signal.SIGKILL
 
     def kill(self, reason: str = "") -> None:
-        """Kill the child and all that it has started, for a reason to be told; harmless when it is gone."""
+        """Kill the child and all that it has started, for a reported reason; does nothing after its end."""
         self._is_dying = True
         self._killed_for = self._killed_for or reason
         with self._killing:
             if self._reaped:
-                return  # its number may be somebody else's by now
+                return  # its number may belong to another process now
             try:
                 os.killpg(self.pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
-                return  # nobody is left in the group but a child that has ended
+                return  # the group has only a child that has ended
 
     def _wait(self) -> None:
         if hasattr(os, "waitid"):  # macOS has it from Python 3.13 on
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-            # Until it is reaped, the group's number is its own.
+            # Until it is reaped, the group's number is not reused.
             self.kill()
         while (code := self._reap()) is None:
             time.sleep(_LOOK_SECONDS)
-        # A process with a session of its own is not in the group.
+        # A process with its own session is not in the group.
         kill_marked(self._mark)
         if os.getpid() == 1:
-            # As process 1 of a container the worker inherits what the child had started.
+            # As process 1 of a container the worker inherits the child's processes.
             with suppress(ChildProcessError):
                 while True:
                     os.waitpid(-self.pid, 0)
         try:
-            self._loop.call_soon_threadsafe(self._has_ended, code)
+            self._loop.call_soon_threadsafe(self._on_exit, code)
         except RuntimeError:
-            return  # the loop was closed: nobody waits for the child any more
+            return  # the loop was closed
 
     def _reap(self) -> int | None:
         with self._killing:
@@ -206,26 +206,26 @@ class ExecutorChild(asyncio.Protocol):
             self._reaped = code is not None
             return code
 
-    def _has_ended(self, code: int) -> None:
+    def _on_exit(self, code: int) -> None:
         os.close(self._pipe)
         self.ended.set_result(code)
         self.on_end(self)
         if self._transport is None:
             self._socket.close()
         self._loop.call_later(_LAST_WORDS_SECONDS, self._hang_up)
-        self._look_whether_over()
+        self._check_over()
 
     def _hang_up(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Note that nothing more will be said; a child that has closed its socket is of no use."""
+        """Record the end of the messages; a child that has closed its socket is useless."""
         self._silent = True
         self.kill()
-        self._look_whether_over()
+        self._check_over()
 
-    def _look_whether_over(self) -> None:
+    def _check_over(self) -> None:
         answer = self._answer
         if answer is None or answer.done() or not (self._silent and self.ended.done()):
             return
@@ -234,23 +234,23 @@ class ExecutorChild(asyncio.Protocol):
         answer.set_exception(ChildProcessDiedError(exit_code, number, self._killed_for))
 
     def data_received(self, data: bytes) -> None:
-        """Take what the child says."""
+        """Process messages of the child."""
         try:
             for frame in self._unpacker.feed(data):
-                self._heard(frame)
+                self._process_frame(frame)
         except (ValueError, KeyError, TypeError):
-            _log.exception("child process %d said something that cannot be read, and is killed", self.pid)
-            self.kill("it said something that cannot be read")
+            _log.exception("child process %d sent an unreadable message and is killed", self.pid)
+            self.kill("it sent an unreadable message")
 
-    def _heard(self, frame: Frame) -> None:
+    def _process_frame(self, frame: Frame) -> None:
         attempt = self._attempt
         if frame.kind == frames.LOG:
-            # In the context of the attempt, for the filters of those who write it.
+            # In the context of the attempt, for the filters of log handlers.
             self._context.run(write_record, frame.fields)
         elif frame.kind in (frames.READY, frames.RETURNED, frames.RAISED):
             self._take_answer(frame)
         elif attempt is None or frame.fields["task"] != self.tasks:
-            # A thread that a handler has left behind speaks of a task that is over.
+            # A thread that a handler left running reports for a task that has ended.
             if frame.kind == frames.WRITE_RESULT:
                 self._answer_write(frame, LeaseExpiredError())
         elif frame.kind == frames.PROGRESS:
@@ -262,11 +262,11 @@ class ExecutorChild(asyncio.Protocol):
             write.add_done_callback(self._writes.discard)
 
     def _take_answer(self, frame: Frame) -> None:
-        """Give an answer to the caller, if it is the one to the last order and from the child itself."""
+        """Pass an answer to the caller, if it answers the last order and comes from the child itself."""
         number, pid = frame.fields.pop("order"), frame.fields.pop("pid")
         if self._answer is None or self._answer.done() or (number, pid) != (self._orders, self.pid):
-            # It cannot be known which process answered, nor whether later answers are right.
-            reason = "it answered out of turn, as a copy does that a handler has forked"
+            # It is unknown which process answered, and whether later answers are right.
+            reason = "it answered out of turn, as a process forked by a handler does"
             _log.error("child process %d is killed: %s", self.pid, reason)
             self.kill(reason)
         else:
@@ -276,15 +276,15 @@ class ExecutorChild(asyncio.Protocol):
         failure: Exception | None = None
         try:
             await attempt.home.write_result(attempt, frame.body)
-        except Exception as error:  # noqa: BLE001 - told to the handler, which would wait for ever otherwise
+        except Exception as error:  # noqa: BLE001 - sent to the handler, which waits for it
             failure = error
         self._answer_write(frame, failure)
 
     def _answer_write(self, frame: Frame, failure: Exception | None) -> None:
         error = None if failure is None else {"name": type(failure).__name__, "text": str(failure)}
-        self._say(frames.WRITTEN, {"number": frame.fields["number"], "error": error})
+        self._send_frame(frames.WRITTEN, {"number": frame.fields["number"], "error": error})
 
-    def _say(self, kind: str, fields: dict[str, Any] | None = None, body: bytes = b"") -> None:
+    def _send_frame(self, kind: str, fields: dict[str, Any] | None = None, body: bytes = b"") -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(pack_frame(kind, fields, body))
 

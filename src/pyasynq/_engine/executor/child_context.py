@@ -1,4 +1,4 @@
-"""What a handler's context stands on in a child process: the task, and the way to the worker."""
+"""Context of handlers in a child process: the task, and the link to the worker."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _CHUNK: Final = 65_536
 _PROGRESS_SECONDS: Final = 0.1
-"""A handler may report a million times a second, and the worker has other things to do."""
+"""Interval between reports, because a handler may report very often."""
 
 
 class Link:
     """The child's end of the socket. Any thread may send; one thread reads, and ends the process at its end.
 
-    That thread is there so that the end of the worker, and a cancellation, are noticed whatever the event
-    loop does.
+    That thread notices the end of the worker, and a cancellation, even if the event loop is blocked.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -49,22 +48,22 @@ class Link:
             yield from unpacker.feed(data)
 
     def first(self) -> Frame:
-        """Wait for the first frame. Raises StopIteration when the worker has gone."""
+        """Wait for the first frame. Raises StopIteration when the worker has ended."""
         return next(self._frames)
 
     def listen(self, heard: Callable[[Frame], object]) -> None:
-        """Read in a thread from now on, and call back from there; without a worker this process ends."""
+        """Read in a thread and call back from there; when the worker ends, this process ends."""
         threading.Thread(target=self._listen, args=(heard,), name="pyasynq-worker-link", daemon=True).start()
 
     def _listen(self, heard: Callable[[Frame], object]) -> None:
         try:
             for frame in self._frames:
                 if frame.kind == frames.WRITTEN:
-                    self._written(frame.fields)
+                    self._on_written(frame.fields)
                 else:
                     heard(frame)
         finally:
-            # All that handlers have started is in the group.
+            # All processes that handlers have started are in the group.
             os.killpg(os.getpid(), signal.SIGKILL)
 
     def send(self, message: bytes) -> None:
@@ -77,13 +76,13 @@ class Link:
         self.send(pack_frame(frames.LOG, fields))
 
     def write_result(self, task: int, data: bytes) -> Future[None]:
-        """Let the worker store a result; the future tells when, or why not."""
+        """Ask the worker to store a result; the future gets the confirmation or the error."""
         number = next(self._numbers)
         written = self._writes[number] = Future[None]()
         self.send(pack_frame(frames.WRITE_RESULT, {"task": task, "number": number}, data))
         return written
 
-    def _written(self, fields: Mapping[str, Any]) -> None:
+    def _on_written(self, fields: Mapping[str, Any]) -> None:
         written = self._writes.pop(fields["number"])
         # A coroutine that waited for it may have been cancelled.
         if not written.set_running_or_notify_cancel():
@@ -91,11 +90,11 @@ class Link:
         if fields["error"] is None:
             written.set_result(None)
         else:
-            written.set_exception(_error_of(**fields["error"]))
+            written.set_exception(_build_error(**fields["error"]))
 
 
-def _error_of(name: str, text: str) -> PyasynqError:
-    """Return the worker's error, of its own class, or as a `RedisError` where that is none of pyasynq's."""
+def _build_error(name: str, text: str) -> PyasynqError:
+    """Return the worker's error as its own class, or as a `RedisError` if it is not one of pyasynq's."""
     kind = getattr(errors, name, RedisError)
     error: PyasynqError = kind.__new__(kind)
     error.args = (text,)
@@ -103,7 +102,7 @@ def _error_of(name: str, text: str) -> PyasynqError:
 
 
 class Reports:
-    """Sends what handlers say of their progress: the newest of it, a few times a second."""
+    """Sends the newest progress report of a handler, a few times a second."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -112,13 +111,13 @@ class Reports:
         threading.Thread(target=self._work, name="pyasynq-progress", daemon=True).start()
 
     def put(self, fields: dict[str, Any]) -> None:
-        """Take a report. Does not wait for anything."""
+        """Accept a report, without blocking."""
         with self._news:
             self._newest = fields
             self._news.notify()
 
     def flush(self) -> None:
-        """Send what has not been sent."""
+        """Send a report that has not been sent."""
         with self._news:
             self._send()
 
@@ -136,7 +135,7 @@ class Reports:
 
 
 class HostedMessage(NamedTuple):
-    """What handlers can know of their task's message."""
+    """Fields of the task's message that handlers can read."""
 
     type: str
     retry: int
@@ -146,14 +145,14 @@ class HostedMessage(NamedTuple):
 
 
 class HostedTask:
-    """Stands in for the attempt, whose context it carries.
+    """Attempt as its handler sees it in the child process, where it provides the context.
 
     Attributes:
         number: of this task among those of the child.
-        dropped_result: why what the handler returned is not stored; empty if it is.
-        is_over: whether the task has ended; what its threads say then is dropped.
-        thread_id: of the thread that has run its handler last.
-        threads: how many threads run its handler; they keep it themselves.
+        dropped_result: why the handler's result is not stored; empty if it is.
+        is_over: whether the task has ended; later reports of its threads are dropped.
+        thread_id: of the thread that last ran its handler.
+        threads: number of threads that run its handler; written by them.
     """
 
     def __init__(self, fields: Mapping[str, Any], home: Home) -> None:
@@ -161,6 +160,7 @@ class HostedTask:
         self.id: str = fields["id"]
         self.queue: str = fields["queue"]
         self.deadline_at: float | None = fields["deadline_at"]
+        self.waited: float | None = fields["waited"]
         self.message = HostedMessage(*(fields[name] for name in HostedMessage._fields))
         self.home: Home = home
         self.dropped_result = ""
@@ -171,7 +171,7 @@ class HostedTask:
         self._cancelled = threading.Event()
 
     def cancel(self) -> None:
-        """Let `context().cancelled` be true."""
+        """Set `context().cancelled`."""
         self.cause = TaskCanceledError()
         self._cancelled.set()
 
@@ -181,10 +181,10 @@ class HostedTask:
 
 
 class HostedHome:
-    """What the context of one task finds of the worker.
+    """The worker as the context of one task sees it in the child process.
 
     Attributes:
-        task_state: what the lifespan has yielded in this child.
+        task_state: value that the lifespan yielded in this child.
     """
 
     def __init__(self, link: Link, reports: Reports, task_state: Any) -> None:
@@ -194,18 +194,18 @@ class HostedHome:
         self._reports = reports
 
     async def write_result(self, task: RunningTask, data: bytes) -> None:
-        """Store a result, by way of the worker."""
+        """Store a result through the worker."""
         hosted = cast("HostedTask", task)
         if hosted.is_over:
             raise LeaseExpiredError
         await asyncio.wrap_future(self._link.write_result(hosted.number, data))
 
     def finish_from_thread(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine on the loop and block the calling thread, a handler's, until it has ended."""
+        """Run a coroutine on the loop and block the calling handler thread until it has ended."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def report_progress(self, task: RunningTask, done: float, total: float | None, note: str) -> None:
-        """Take what a handler says of its progress, in whatever thread."""
+        """Accept a progress report, from any thread."""
         hosted = cast("HostedTask", task)
         if not hosted.is_over:
             self._reports.put({"task": hosted.number, "done": done, "total": total, "note": note})

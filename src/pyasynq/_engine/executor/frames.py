@@ -1,4 +1,4 @@
-"""What a worker and its child processes say to each other: a JSON object and bytes, each with its length."""
+"""Messages between a worker and its child processes: a JSON object and bytes, each with its length."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 _LENGTHS: Final = struct.Struct("!II")
 """Bytes of the head and of the body."""
 
-# What the worker says.
+# Messages of the worker.
 START: Final = "start"
-"""The first frame: how the child is to be set up."""
+"""The first frame: settings of the child."""
 PREPARE: Final = "prepare"
 """Find a handler, and enter the lifespan that it needs."""
 RUN: Final = "run"
-"""Run this task with a handler that was prepared; the body is its payload."""
+"""Run this task with a prepared handler; the body is its payload."""
 CANCEL: Final = "cancel"
-"""Break off what runs."""
+"""Cancel the running handler."""
 WRITTEN: Final = "written"
-"""The answer to a result that was to be written."""
+"""The answer to a result to be stored."""
 LEAVE: Final = "leave"
 """Leave the lifespans, and end."""
 
-# What the child says.
+# Messages of the child.
 LOG: Final = "log"
 PROGRESS: Final = "progress"
 WRITE_RESULT: Final = "write_result"
@@ -37,7 +37,7 @@ RAISED: Final = "raised"
 
 
 class Frame(NamedTuple):
-    """One message. `kind` is one of the words above, the body is empty where nothing else is said."""
+    """One message. `kind` is one of the constants above; the body may be empty."""
 
     kind: str
     fields: dict[str, Any]
@@ -48,24 +48,24 @@ def pack_frame(kind: str, fields: Mapping[str, Any] | None = None, body: bytes =
     """Return the bytes of a frame.
 
     Raises:
-        TypeError, ValueError: for fields that JSON cannot carry.
+        TypeError, ValueError: for fields that JSON does not support.
     """
-    # Pure ASCII, so that halves of surrogate pairs, which errors and log lines may hold, come through.
+    # Pure ASCII, because errors and log lines may contain lone surrogates.
     head = json.dumps([kind, fields or {}]).encode("ascii")
     return b"".join((_LENGTHS.pack(len(head), len(body)), head, body))
 
 
 class Unpacker:
-    """Puts frames together from the pieces in which a stream brings them."""
+    """Parser of a stream of frames."""
 
     def __init__(self) -> None:
         self._unread = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Take a piece, and yield the frames that are complete by it.
+        """Add received bytes, and yield the frames that they complete.
 
         Raises:
-            ValueError: for bytes that are no frame.
+            ValueError: for bytes that are not a frame.
         """
         self._unread += data
         while len(self._unread) >= _LENGTHS.size:

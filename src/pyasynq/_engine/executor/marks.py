@@ -1,7 +1,7 @@
-"""A mark in the environment of a child process, by which all that it has started is found again.
+"""Marks in the environment of child processes, which find every process that a child has started.
 
-A process group ends where a process begins a session of its own, and a parent is forgotten when it ends.
-The environment is inherited by all of them, unless a process is given another one on purpose.
+A process group does not include processes with their own session, and a parent is unknown after its end. All
+of them inherit the environment, unless a process is given another one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ MARK: Final = "PYASYNQ_EXECUTOR_CHILD"
 """Variable that a worker sets for each child process: the family of the worker, and a number."""
 _PROCESSES: Final = Path("/proc")
 _MOST_LOOKS: Final = 20
-"""A process may start others while it is looked for; one that does so for ever is left alone."""
+"""Limit of searches, for processes that keep starting others."""
 
 
 def new_family() -> str:
-    """Return what no other worker has."""
+    """Return a unique family name."""
     return uuid.uuid4().hex
 
 
@@ -33,9 +33,9 @@ def new_mark() -> str:
 
 
 def kill_marked(beginning: str) -> int:
-    """Kill the processes whose marks begin so; return how many. Without /proc none is found.
+    """Kill the processes whose marks start with this text; return how many. Needs /proc.
 
-    For processes that other users own, or whose environment was replaced, nothing can be done.
+    It cannot find processes of other users, or those whose environment was replaced.
     """
     wanted = f"{MARK}={beginning}".encode()
     killed = 0
@@ -58,7 +58,7 @@ def _living() -> list[int]:
 
 
 def _has(pid: int, wanted: bytes) -> bool:
-    # That of a process which has ended is empty, or cannot be read.
+    # The environment of an ended process is empty or unreadable.
     try:
         variables = (_PROCESSES / str(pid) / "environ").read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a worker orders a child process to run: a handler by its name, and the task."""
+"""Orders of a worker to a child process: a handler by its name, and the task."""
 
 from __future__ import annotations
 
@@ -16,51 +16,51 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A handler as a child process finds it: by the name `MODULE:FUNCTION`.
+    """A handler that a child process finds by the name `MODULE:FUNCTION`.
 
     Attributes:
-        owner: how errors name it.
+        owner: its name in errors.
         function: the handler as it was declared.
-        stands_for: whether what is found at the name is this handler.
-        settings: returns what the child must know of the worker to run it; JSON.
+        is_handler: whether an object found under the name is this handler.
+        settings: returns the worker's settings that the child needs to run it; JSON.
     """
 
     owner: str
     function: Callable[..., Any]
-    stands_for: Callable[[object], bool]
+    is_handler: Callable[[object], bool]
     settings: Callable[[], Mapping[str, Any]]
 
     def reference(self) -> str:
         """Return the name.
 
         Raises:
-            ConfigurationError: when there is none, or something else stands there.
+            ConfigurationError: if it has none, or the name refers to something else.
         """
         function = self.function
         module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
         if isinstance(function, partial) or module is None or name is None or "<" in name:
             shown = name or type(function).__qualname__
             raise ConfigurationError(
-                f"{self.owner} has executor='process', and {shown} has no name that another process could "
-                "find it by: declare a function at the top level of a module"
+                f"{self.owner} has executor='process', but {shown} has no name by which another process "
+                "could find it: declare a function at the top level of a module"
             )
         if module == "__main__":
             raise ConfigurationError(
-                f"{self.owner} has executor='process', and its module is '__main__' here, which another "
-                f"process cannot import: move {name!r} to a module of its own, or run the worker by "
+                f"{self.owner} has executor='process', but its module is '__main__', which another "
+                f"process cannot import: move {name!r} to another module, or run the worker by "
                 "`pyasynq worker MODULE:APP`"
             )
-        if not self.stands_for(_look_up(module, name)):
+        if not self.is_handler(_look_up(module, name)):
             raise ConfigurationError(
-                f"{self.owner} has executor='process', and a child process would not find it at "
-                f"{module}:{name}, where something else stands: let the declared function keep its name, "
+                f"{self.owner} has executor='process', but a child process would not find it at "
+                f"{module}:{name}, which is something else: let the declared function keep its name,  "
                 "and wrap nothing around its declaration"
             )
         return f"{module}:{name}"
 
 
 def find_handler(reference: str) -> object:
-    """Import a module and return what stands at the name; raises what the import raises, and ImportError."""
+    """Import a module and return the object at the name; raises the import's errors, and ImportError."""
     module, _, name = reference.partition(":")
     importlib.import_module(module)
     found = _look_up(module, name)

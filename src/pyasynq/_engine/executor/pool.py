@@ -1,4 +1,4 @@
-"""The child processes of one worker, and the call of a handler in one of them."""
+"""Pool of the child processes of one worker, and calls of handlers in them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import logging
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.carried_error import revive
 from pyasynq._engine.executor.child import ExecutorChild
 from pyasynq._engine.executor.frames import Frame
 from pyasynq._engine.handlers.threads import in_thread
-from pyasynq._engine.lease.roster import RunningAttempts
+from pyasynq._engine.lease.roster import SlotTable
 from pyasynq.context import current_task
 from pyasynq.control import ControlFlow
 from pyasynq.errors import LeaseExpiredError, TaskTimeoutError
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _log = logging.getLogger("pyasynq")
 _KILL_SECONDS: Final = 5.0
-"""How long killed processes are waited for; one that the kernel holds may take longer."""
+"""Seconds to wait for the end of killed processes; one blocked in the kernel may take longer."""
 
 current_children: ContextVar[Children] = ContextVar("pyasynq.children")
-"""The child processes of the server whose handler runs here; unset where handlers stay in this process."""
+"""The child processes of the server whose handler runs here; unset if handlers run in this process."""
 
 
 class Children:
-    """Runs handlers in child processes, each of which has one task at a time and is used again.
+    """Pool of child processes, which run one task at a time and are reused.
 
     All of it belongs to one event loop. No process is started before the first call.
     """
@@ -57,19 +57,19 @@ class Children:
         self._idle: list[ExecutorChild] = []
         self._busy: set[ExecutorChild] = set()
         self._spare_starts: list[asyncio.Task[ExecutorChild]] = []
-        """Starts whose tasks were cancelled; the next task takes such a child."""
+        """Starts whose tasks were cancelled; the next task uses such a child."""
         self._tasks: set[asyncio.Task[Any]] = set()
-        """Children that start, or leave."""
-        self._calls = RunningAttempts()
+        """Tasks that start or end children."""
+        self._calls = SlotTable()
         self.on_killed: Callable[[Attempt, int], object] = lambda _attempt, _pid: None
         """Called when a cancelled attempt did not end in time and its child, with this PID, was killed."""
 
     async def call(self, program: Program, task: Task) -> HandlerReturn:
-        """Run a task's handler in a child process, when one is free, and return what it returned.
+        """Run a task's handler in a child process, when one is free, and return its result.
 
-        Raises what the handler raised, as far as `carried_error` can, and ChildProcessDiedError. When the
-        caller is cancelled, the handler is told and has `cancel_timeout` to end; then the child is killed. It
-        is killed at once when the attempt's time is over, or the task is somebody else's by now.
+        Raises the handler's error, as far as `carried_error` supports it, and ChildProcessDiedError. When the
+        caller is cancelled, the handler has `cancel_timeout` to end; then the child is killed. It is killed
+        at once when the attempt has timed out, or its lease is lost.
         """
         attempt = cast("Attempt", current_task.get())
         attempt.wait_to_begin()
@@ -90,7 +90,7 @@ class Children:
     async def _take(self) -> ExecutorChild:
         child = None
         while self._idle and child is None:
-            # The one used last: what it needs is in memory. One that was killed may not have ended yet.
+            # The child used last: its data is in memory. A killed child may not have ended yet.
             last = self._idle.pop()
             child = last if last.is_usable else None
         if child is None:
@@ -99,8 +99,8 @@ class Children:
         return child
 
     async def _wait_for_start(self) -> ExecutorChild:
-        # A spare one first: else there would soon be more children than places.
-        starting = self._spare_starts.pop() if self._spare_starts else self._beside(self._start())
+        # A spare child first: otherwise there would be more children than places.
+        starting = self._spare_starts.pop() if self._spare_starts else self._start_task(self._start())
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -110,7 +110,7 @@ class Children:
 
     async def _start(self) -> ExecutorChild:
         child = ExecutorChild()
-        child.on_end = self._ended
+        child.on_end = self._on_child_end
         try:
             await child.set_up()
         except BaseException:
@@ -120,28 +120,28 @@ class Children:
         return child
 
     def _keep(self, starting: asyncio.Task[ExecutorChild]) -> None:
-        """Keep a child for later if its task is over, and no other task has taken it."""
+        """Keep a child for later, unless another task has taken it."""
         if starting not in self._spare_starts:
             return
         self._spare_starts.remove(starting)
         if not starting.cancelled() and starting.exception() is None:
             self._give_back(starting.result())
 
-    def _beside(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        # Not in the context of an attempt, which would live as long as what is made there.
+    def _start_task(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        # Not in the context of an attempt, which would live as long as the objects made there.
         task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def _prepare(self, child: ExecutorChild, attempt: Attempt, program: Program) -> Frame | None:
-        """Let a child find a handler; return what it says if it does not."""
+        """Let a child prepare a handler; return its answer if that fails."""
         reference = program.reference()
         if reference in child.prepared:
             return None
         seconds = self._settings.child_start_timeout
         too_slow = f"importing its module and entering the lifespan took more than {seconds:g} s"
-        # A timer that was cancelled stays in the loop until its time, and would keep the attempt so long.
+        # A cancelled timer stays in the loop until its time, and would keep the attempt alive.
         timer = asyncio.get_running_loop().call_later(
             seconds, child.kill, too_slow, context=contextvars.Context()
         )
@@ -156,7 +156,7 @@ class Children:
         return None
 
     async def _run(self, child: ExecutorChild, attempt: Attempt, program: Program, task: Task) -> Frame:
-        # What came before is no part of the time that the handler has.
+        # The timeout starts now, without the wait for a child.
         now = self._clock.monotonic()
         attempt.begin(monotonic=now, unix_time=self._redis_time.timestamp(now))
         child.tasks += 1
@@ -166,6 +166,7 @@ class Children:
             "id": attempt.id,
             "queue": attempt.queue,
             "deadline_at": attempt.deadline_at,
+            "waited": attempt.waited,
             "type": attempt.message.type,
             "retry": attempt.message.retry,
             "retried": attempt.message.retried,
@@ -185,7 +186,7 @@ class Children:
     def _grace(self, attempt: Attempt) -> float:
         if isinstance(attempt.cause, TaskTimeoutError | LeaseExpiredError):
             return 0.0
-        return seconds_of("cancel_timeout", self._config.cancel_timeout)
+        return parse_seconds("cancel_timeout", self._config.cancel_timeout)
 
     def _give_back(self, child: ExecutorChild) -> None:
         self._busy.discard(child)
@@ -193,14 +194,14 @@ class Children:
             return
         most = self._config.executor_max_tasks
         if most is not None and child.tasks >= most:
-            self._beside(self._leave(child))
+            self._start_task(self._leave(child))
         else:
             self._idle.append(child)
 
     async def _leave(self, child: ExecutorChild) -> None:
-        await child.leave(seconds_of("cancel_timeout", self._config.cancel_timeout))
+        await child.leave(parse_seconds("cancel_timeout", self._config.cancel_timeout))
 
-    def _ended(self, child: ExecutorChild) -> None:
+    def _on_child_end(self, child: ExecutorChild) -> None:
         if child in self._idle:
             self._idle.remove(child)
             _log.warning(
@@ -208,19 +209,19 @@ class Children:
             )
 
     async def end_calls(self) -> None:
-        """Kill what still runs in children, and wait for the ends of the calls."""
+        """Kill the children with running tasks, and wait for the ends of the calls."""
         for child in self._busy:
             child.kill()
         await self._calls.wait_until_idle(_KILL_SECONDS)
 
     async def close(self) -> None:
-        """Let idle children leave, and kill those that take longer than `cancel_timeout`, or are busy."""
+        """Let idle children leave; kill busy ones, and those that take longer than `cancel_timeout`."""
         for child in self._busy:
             child.kill()
         while self._idle or self._tasks:
             while self._idle:
-                self._beside(self._leave(self._idle.pop()))
-            # What went wrong with one that starts was told to its task.
+                self._start_task(self._leave(self._idle.pop()))
+            # A start's error was already raised in its task.
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
@@ -240,7 +241,7 @@ def _outcome(answer: Frame, attempt: Attempt) -> HandlerReturn:
 
 
 def in_child(program: Program, here: Route) -> Callable[[Task], Awaitable[HandlerReturn]]:
-    """Return the call of a handler in a child process; where there are none, it runs in this process."""
+    """Return the call of a handler in a child process; it runs in this process if there are no children."""
     call_here = cast(
         "Callable[[Task], Awaitable[HandlerReturn]]", in_thread(here.call) if here.plain else here.call
     )

@@ -1,4 +1,4 @@
-"""The program of a child process: run tasks one after another, as the worker says, until it says no more.
+"""Program of a child process: runs one task after another, as the worker orders.
 
 It is started as `python -m pyasynq._engine.executor.program SOCKET PIPE` with two inherited descriptors.
 """
@@ -21,10 +21,10 @@ from pyasynq._engine.executor.carried_log import log_to
 from pyasynq._engine.executor.child_context import HostedHome, HostedTask, Link, Reports
 from pyasynq._engine.executor.frames import Frame, pack_frame
 from pyasynq._engine.executor.order import find_handler
-from pyasynq._engine.handlers.routes import Hosted, Route, awaited, is_coroutine_handler, result_bytes
+from pyasynq._engine.handlers.routes import Hosted, Route, await_fully, is_coroutine_handler, result_bytes
 from pyasynq._engine.handlers.threads import HandlerThreads, current_threads
 from pyasynq.context import current_task
-from pyasynq.control import control_of
+from pyasynq.control import find_control
 from pyasynq.task import Task
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """Runs handlers. One event loop for all of them, and for the lifespans, as long as the process lives."""
+    """Runs handlers. One event loop runs all of them, and the lifespans, while the process lives."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -49,18 +49,18 @@ class Host:
         self._handler: asyncio.Task[Frame] | None = None
 
     async def serve(self) -> None:
-        """Run what is ordered until the worker says that it was the last."""
-        self._link.listen(self._heard)
+        """Run orders until the worker sends the last one."""
+        self._link.listen(self._on_frame)
         async with AsyncExitStack() as lifespans:
             while (order := await self._orders.get()).kind != frames.LEAVE:
                 answer = await self._answer(order, lifespans)
-                # The worker tells by these whether the answer belongs to its order, and is ours.
+                # By these the worker checks that the answer belongs to its order and comes from this process.
                 fields = {**answer.fields, "order": order.fields["order"], "pid": os.getpid()}
                 self._link.send(pack_frame(answer.kind, fields, answer.body))
         self._threads.close()
 
-    def _heard(self, frame: Frame) -> None:
-        """Take an order, in the thread that reads."""
+    def _on_frame(self, frame: Frame) -> None:
+        """Accept an order, in the thread that reads."""
         if frame.kind != frames.CANCEL:
             self._loop.call_soon_threadsafe(self._orders.put_nowait, frame)
             return
@@ -76,10 +76,10 @@ class Host:
     async def _answer(self, order: Frame, lifespans: AsyncExitStack) -> Frame:
         if order.kind == frames.RUN:
             return await self._perform(order, *self._prepared[order.fields["reference"]])
-        # Here, and not in a task of asyncio: a lifespan is left by the one that has entered it.
+        # Not in a separate asyncio task: the task that enters a lifespan must leave it.
         try:
             await self._prepare(order.fields["reference"], order.fields["settings"], lifespans)
-        except BaseException as error:  # noqa: BLE001 - whatever is raised is the failure of a task
+        except BaseException as error:  # noqa: BLE001 - any error is a failure of a task
             return Frame(frames.RAISED, {"error": describe(error)})
         return Frame(frames.READY, {})
 
@@ -94,7 +94,7 @@ class Host:
 
     async def _perform(self, order: Frame, route: Route, state: Any) -> Frame:
         running = self._running = HostedTask(order.fields, HostedHome(self._link, self._reports, state))
-        self._handler = self._loop.create_task(self._run(route, _received(order), running))
+        self._handler = self._loop.create_task(self._run(route, _make_task(order), running))
         try:
             return await self._handler
         finally:
@@ -103,7 +103,7 @@ class Host:
             self._reports.flush()
 
     async def _state(self, hosted: Hosted, lifespans: AsyncExitStack) -> Any:
-        """Return what the lifespan has yielded; it is entered before the first task that needs it."""
+        """Return the value that the lifespan yielded; it is entered before the first task that needs it."""
         owner, lifespan = hosted.hosted_lifespan()
         if id(owner) not in self._states:
             # Apps live as long as their modules.
@@ -111,21 +111,21 @@ class Host:
         return self._states[id(owner)]
 
     async def _run(self, route: Route, task: Task, running: HostedTask) -> Frame:
-        # Nothing may leave this coroutine: asyncio would end the loop for a SystemExit.
+        # No error may leave this coroutine: asyncio would end the loop for a SystemExit.
         try:
             current_task.set(running)
             if route.plain:
                 result = await self._threads.call(route.call, task)
             else:
                 result = route.call(task)
-            result = await awaited(result)
-            return _returned(result, task.type, running)
-        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its own task's failure
+            result = await await_fully(result)
+            return _make_answer(result, task.type, running)
+        except BaseException as error:  # noqa: BLE001 - any error of a handler is a failure of its task
             return Frame(frames.RAISED, {"error": describe(error)})
 
 
-def _received(order: Frame) -> Task:
-    # As `received_task` makes it: types and headers are taken as they come.
+def _make_task(order: Frame) -> Task:
+    # As in `received_task`: types and headers are not checked.
     task = Task.__new__(Task)
     task.type = order.fields["task_type"]
     task.payload = order.body or None
@@ -134,8 +134,8 @@ def _received(order: Frame) -> Task:
     return task
 
 
-def _returned(result: object, task_type: str, running: HostedTask) -> Frame:
-    wish = control_of(result)
+def _make_answer(result: object, task_type: str, running: HostedTask) -> Frame:
+    wish = find_control(result)
     if wish is not None:
         return Frame(frames.RETURNED, {"wish": describe(wish)})
     data = None if result is None else result_bytes(result, task_type)
@@ -145,9 +145,9 @@ def _returned(result: object, task_type: str, running: HostedTask) -> Frame:
 
 
 def _die_with_worker(pipe: int) -> None:
-    """Let the kernel kill the whole group when the worker's end of the pipe is closed, whatever runs here.
+    """Have the kernel kill the whole group when the worker's end of the pipe is closed.
 
-    PR_SET_PDEATHSIG would kill this process alone, and with it what would then kill the others.
+    PR_SET_PDEATHSIG would kill only this process, which then could not kill the others.
     """
     os.set_inheritable(pipe, False)
     if sys.platform == "linux":
@@ -169,10 +169,10 @@ async def _serve(link: Link) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Be a child process; returns when the worker has said that there is nothing more to do."""
+    """Run a child process; returns when the worker has sent its last order."""
     descriptor, pipe = map(int, arguments)
     _die_with_worker(pipe)
-    # What handlers start must not keep it.
+    # Processes that handlers start must not inherit it.
     os.set_inheritable(descriptor, False)
     link = Link(socket.socket(fileno=descriptor))
     start = link.first().fields

@@ -1,1 +1,1 @@
-"""How the handler of a task is found and called: routes, middleware, threads, and group routes."""
+"""Handlers: routes, middleware, threads, and routes of groups."""

@@ -1,4 +1,4 @@
-"""Which function aggregates a group, and when the group is due."""
+"""Routes of groups: the aggregator of a group, and the limits of the group."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 
 from pyasynq._broker.groups import GroupLimits
-from pyasynq._checks import checked_name, seconds_of
+from pyasynq._checks import check_name, parse_seconds
 from pyasynq._engine.handlers.routes import is_coroutine_handler
 from pyasynq.config import GroupRule
 from pyasynq.errors import ConfigurationError, describe_value
@@ -25,14 +25,14 @@ ALL_GROUPS = "*"
 
 @dataclass(frozen=True, slots=True)
 class DeclaredAggregator:
-    """A function that makes one task of many, and the rule that it was declared with.
+    """A function that aggregates many tasks into one, with the rule of its declaration.
 
     Attributes:
-        pattern: of the names of its groups; ends in `*` for all names that begin so.
+        pattern: of the names of its groups; a `*` at the end matches any ending.
         call: takes a group's name and its tasks; returns a task or None, or an awaitable of it.
         plain: the call blocks, so it is made in a thread.
-        rule: for its groups, unless the server's configuration says otherwise.
-        max_payload: bytes that the payload of its tasks may have; None for the server's setting.
+        rule: for its groups, unless the server's configuration overrides it.
+        max_payload: maximum size of the payload of its tasks in bytes; None for the server's setting.
     """
 
     pattern: str
@@ -44,22 +44,22 @@ class DeclaredAggregator:
 
 @runtime_checkable
 class GroupRouter(Protocol):
-    """Has aggregators of its own; an `App` is one."""
+    """Router with its own aggregators, such as an `App`."""
 
     def aggregators(self) -> Mapping[str, DeclaredAggregator]:
         """Return the aggregators by the names of their groups; a name may end in `*`."""
 
 
-def declared(
+def declare_aggregator(
     pattern: str, function: GroupAggregator, rule: GroupRule, max_payload: int | None = None
 ) -> DeclaredAggregator:
-    """Return an aggregator for a pattern.
+    """Build an aggregator for a pattern.
 
     Raises:
         InvalidOptionError: for a blank pattern.
-        ConfigurationError: for what is no function.
+        ConfigurationError: if it is not a function.
     """
-    checked_name("the name of a group", pattern)
+    check_name("the name of a group", pattern)
     if not callable(function):
         raise ConfigurationError(
             f"the aggregator of {pattern!r} must be a function, and is {describe_value(type(function))}"
@@ -69,14 +69,14 @@ def declared(
 
 
 class GroupPatterns(Generic[_T]):
-    """Finds by a group's name: the exact name first, then the longest beginning, written with a `*`."""
+    """Table by group name: the exact name matches first, then the longest prefix, written with `*`."""
 
     def __init__(self, table: Mapping[str, _T]) -> None:
         self._table = table
         self._beginnings = sorted((name[:-1] for name in table if name.endswith("*")), key=len, reverse=True)
 
     def find(self, group: str) -> _T | None:
-        """Return what stands for this group."""
+        """Return the entry for this group."""
         if group in self._table:
             return self._table[group]
         for beginning in self._beginnings:
@@ -86,12 +86,14 @@ class GroupPatterns(Generic[_T]):
 
 
 class GroupRoutes:
-    """All aggregators of a server: those of its app, then the one of its configuration for what is left."""
+    """All aggregators of a server: its app's, then its configuration's for the remaining groups."""
 
     def __init__(self, config: ServerConfig, router: object) -> None:
         aggregators = dict(router.aggregators()) if isinstance(router, GroupRouter) else {}
         if config.group_aggregator is not None:
-            aggregators.setdefault(ALL_GROUPS, declared(ALL_GROUPS, config.group_aggregator, GroupRule()))
+            aggregators.setdefault(
+                ALL_GROUPS, declare_aggregator(ALL_GROUPS, config.group_aggregator, GroupRule())
+            )
         self._config = config
         self._aggregators = GroupPatterns(aggregators)
         self._rules = GroupPatterns(config.groups)
@@ -102,15 +104,15 @@ class GroupRoutes:
 
     @property
     def count(self) -> int:
-        """How many aggregators there are."""
+        """Number of aggregators."""
         return len(self._declared)
 
     def find(self, group: str) -> DeclaredAggregator | None:
-        """Return the aggregator of a group, or None when the group is left to other servers."""
+        """Return the aggregator of a group; None if the group is left to other servers."""
         return self._aggregators.find(group)
 
     def limits(self, group: str, aggregator: DeclaredAggregator) -> GroupLimits:
-        """Return when a group is due: the configuration's rule first, then its aggregator's."""
+        """Return the limits of a group: the configuration's rule first, then its aggregator's."""
         config, rules = self._config, (self._rules.find(group) or GroupRule(), aggregator.rule)
         return GroupLimits(
             _seconds(*(rule.grace_period for rule in rules), config.group_grace_period),
@@ -132,4 +134,4 @@ class GroupRoutes:
 
 def _seconds(*durations: Duration | None) -> int:
     first = next(duration for duration in durations if duration is not None)
-    return math.ceil(seconds_of("duration", first))
+    return math.ceil(parse_seconds("duration", first))

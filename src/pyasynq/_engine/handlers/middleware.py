@@ -1,13 +1,15 @@
-"""Middleware around handlers, for every router."""
+"""Middleware around handlers, for any router."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from pyasynq._call_shape import name_of_function, takes
+from pyasynq._call_shape import describe_function, takes
 from pyasynq._engine.handlers.routes import Route, is_coroutine_handler
 from pyasynq._engine.handlers.threads import in_thread
-from pyasynq.control import control_of
+from pyasynq.context import current_task
+from pyasynq.control import find_control
 from pyasynq.errors import ConfigurationError, HandlerNotFoundError, describe_value
 
 if TYPE_CHECKING:
@@ -25,44 +27,50 @@ def check_middleware(middleware: object) -> None:
     """Raise `ConfigurationError` unless this is a coroutine function of a task and the next call."""
     if not callable(middleware) or not is_coroutine_handler(middleware):
         raise ConfigurationError(
-            f"middleware is `async def m(task, call_next)`, and this is {describe_value(type(middleware))}"
+            f"middleware is `async def m(task, call_next)`, not {describe_value(type(middleware))}"
         )
     if not takes(middleware, 2):
         raise ConfigurationError(
-            f"middleware is `async def m(task, call_next)`, and {name_of_function(middleware)} does not take "
-            "these two arguments"
+            f"middleware is `async def m(task, call_next)`, and {describe_function(middleware)} does not "
+            "take these two arguments"
         )
+
+
+def limit_to_queues(middleware: Middleware, queues: Iterable[str]) -> Middleware:
+    """Return middleware that is around the handlers of tasks from these queues alone."""
+    names = frozenset(queues)
+
+    async def limited(task: Task, call_next: AsyncHandler) -> HandlerReturn:
+        running = current_task.get(None)
+        if running is not None and running.queue in names:
+            return await middleware(task, call_next)
+        return await call_next(task)
+
+    return limited
 
 
 def wrap_route(route: Route, middleware: Sequence[Middleware]) -> Route:
     """Return a route whose handler runs inside the middleware, the first one outermost.
 
-    A plain handler still runs in a thread, and one of a child process there; the middleware does not. What is
-    returned to say what becomes of the task is raised in the middleware further out, which so gets results
-    and nothing else.
+    A plain handler still runs in a thread, and one of a child process there; the middleware does not. A
+    returned control value is raised in the outer middleware, so `call_next` returns only results.
     """
     if not middleware:
         return route
     call = _raising(cast("_Call", in_thread(route.call) if route.plain else route.call))
     for one in reversed(middleware):
-        call = _wrapped(one, call)
-    return Route(
-        call,
-        retry_delay=route.retry_delay,
-        is_failure=route.is_failure,
-        crash_limit=route.crash_limit,
-        program=route.program,
-    )
+        call = _wrap(one, call)
+    return replace(route, call=call, plain=False)
 
 
-def _wrapped(middleware: Middleware, call_next: AsyncHandler) -> AsyncHandler:
+def _wrap(middleware: Middleware, call_next: AsyncHandler) -> AsyncHandler:
     return _raising(lambda task: middleware(task, call_next))
 
 
 def _raising(inner: _Call) -> AsyncHandler:
     async def call(task: Task) -> HandlerResult:
         result = await inner(task)
-        wish = control_of(result)
+        wish = find_control(result)
         if wish is not None:
             raise wish
         return cast("HandlerResult", result)
@@ -71,7 +79,7 @@ def _raising(inner: _Call) -> AsyncHandler:
 
 
 def missing_route(types: Callable[[], Iterable[str]]) -> Route:
-    """Return a route that raises `HandlerNotFoundError`; wrapped, it lets middleware see such tasks too."""
+    """Return a route that raises `HandlerNotFoundError`; wrapped, it shows such tasks to middleware."""
 
     async def call(task: Task) -> None:
         raise HandlerNotFoundError(task.type, types())

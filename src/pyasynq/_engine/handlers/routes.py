@@ -1,4 +1,4 @@
-"""What the engine asks of whoever knows the handlers: `Mux`, `App`, or one function for everything."""
+"""Routes: the interface of the engine to `Mux`, `App`, or one function for all tasks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import inspect
 import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
-from pyasynq._checks import seconds_of
+from pyasynq._checks import check_function, check_whole, parse_seconds
 from pyasynq.context import current_task
 from pyasynq.errors import ConfigurationError, InvalidOptionError, ResultTooLargeError, describe_value
-from pyasynq.retry import default_retry_delay, retry_delay_of
-from pyasynq.task import Task, checked_task
+from pyasynq.retry import default_retry_delay, make_retry_delay
+from pyasynq.task import Task, make_unchecked_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -22,36 +22,73 @@ if TYPE_CHECKING:
     from pyasynq._wire.messages import TaskMessage
     from pyasynq.config import ServerConfig
     from pyasynq.control import ControlFlow
+    from pyasynq.hooks import Hooks
+    from pyasynq.options import Duration
     from pyasynq.retry import RetryDelay
+    from pyasynq.task_types import TaskTypeInfo
 
     HandlerResult: TypeAlias = bytes | str | None
     HandlerReturn: TypeAlias = HandlerResult | ControlFlow
     Handler: TypeAlias = Callable[[Task], Awaitable[HandlerReturn] | HandlerReturn]
 
 Executor: TypeAlias = Literal["process"]
-"""Where a handler runs, if not in the worker's own process."""
+"""Place where a handler runs, if not in the worker's own process."""
 
 _log = logging.getLogger("pyasynq")
 _LONGEST_DELAY = 100 * 365 * 86_400.0
-"""Seconds to which retry delays are cut: Redis and datetimes can hold no time much later."""
+"""Maximum retry delay in seconds: Redis and datetimes support no time much later."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerRules:
+    """Rules of one handler; None means the server's setting.
+
+    Attributes:
+        retry_delay: delay before the next attempt: a function or a constant.
+        is_failure: returns False for errors that are retried without using up a retry.
+        crash_limit: number of worker crashes at which a task is archived.
+        executor: "process" to run the handler in a child process.
+
+    Raises:
+        InvalidOptionError: for an invalid rule.
+    """
+
+    retry_delay: RetryDelay | Duration | None = None
+    is_failure: Callable[[BaseException], bool] | None = None
+    crash_limit: int | None = None
+    executor: Executor | None = None
+
+    def __post_init__(self) -> None:
+        """Check each rule, and turn a constant delay into a function."""
+        if self.retry_delay is not None:
+            object.__setattr__(self, "retry_delay", make_retry_delay(self.retry_delay))
+        if self.is_failure is not None:
+            check_function("is_failure", self.is_failure)
+        if self.crash_limit is not None:
+            check_whole("crash_limit", self.crash_limit, 0)
+        if self.executor not in (None, "process"):
+            remedy = "must be 'process', or None for the process of the worker"
+            raise InvalidOptionError("executor", self.executor, remedy)
+
+
+NO_RULES: Final = HandlerRules()
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How tasks of one type are run; None means the server's setting.
+    """How tasks of one type are run.
 
     Attributes:
-        call: takes the task; returns the result (bytes, text or None) or what becomes of the task (Snooze,
-            Retry, Archive or Cancel), or an awaitable of it.
+        call: takes the task; returns the result (bytes, text or None), a control value (Snooze, Retry,
+            Archive or Cancel), or an awaitable of it.
         plain: the call blocks, so it is made in a thread.
-        program: what a child process runs, when the call is one to a child process.
+        rules: the handler's own.
+        program: run by a child process, if the call is one to a child process.
     """
 
     call: Handler
     plain: bool = False
-    retry_delay: RetryDelay | None = None
-    is_failure: Callable[[BaseException], bool] | None = None
-    crash_limit: int | None = None
+    rules: HandlerRules = NO_RULES
     program: Program | None = None
 
 
@@ -66,20 +103,24 @@ class AttemptRules:
         self._task = task
 
     def is_failure(self, error: BaseException) -> bool:
-        """Return what the user's function says; True when it raises."""
-        function = (self._route and self._route.is_failure) or self._config.is_failure
+        """Return the result of the user's function; True when it raises."""
+        function = (self._route and self._route.rules.is_failure) or self._config.is_failure
         try:
             return bool(function(error))
-        except BaseException:  # noqa: BLE001 - reported, and replaced by the default
+        except BaseException:  # noqa: BLE001 - logged; the default applies
             _log.exception("is_failure raised for a task of type %r; it counts as a failure", self._task.type)
             return True
 
     def delay(self, retried: int, error: BaseException) -> float:
-        """Return the user's delay in seconds; Asynq's default if the function raises or returns nonsense."""
-        function = (self._route and self._route.retry_delay) or retry_delay_of(self._config.retry_delay)
+        """Return the user's delay in seconds.
+
+        Asynq's default if the function raises or returns an invalid one.
+        """
+        own = self._route.rules.retry_delay if self._route else None
+        function = make_retry_delay(self._config.retry_delay if own is None else own)
         try:
-            return min(_LONGEST_DELAY, seconds_of("retry_delay", function(retried, error, self._task)))
-        except BaseException:  # noqa: BLE001 - reported, and replaced by the default
+            return min(_LONGEST_DELAY, parse_seconds("retry_delay", function(retried, error, self._task)))
+        except BaseException:  # noqa: BLE001 - logged; the default applies
             _log.exception("retry_delay failed for a task of type %r; the default is used", self._task.type)
             return default_retry_delay(retried, error, self._task)
 
@@ -89,27 +130,49 @@ class Router(Protocol):
     """Finds the handler of a task type."""
 
     def route(self, task_type: str) -> Route | None:
-        """Return how to run tasks of this type, or None when there is no handler."""
+        """Return the route of this type; None if it has no handler."""
 
     def routes(self) -> Iterable[Route]:
-        """Return all routes that there are."""
+        """Return all routes."""
 
     def types(self) -> Iterable[str]:
         """Return the names that have handlers, to suggest one for a misspelt type."""
 
 
+@runtime_checkable
+class DescribesTypes(Protocol):
+    """Router that can describe its task types, such as an `App`."""
+
+    def describe_types(self) -> Iterable[TaskTypeInfo]:
+        """Return a description of each type."""
+
+
+def describe_types(router: Router) -> list[TaskTypeInfo]:
+    """Return a description of each type that has a handler; none for a router of all types."""
+    return list(router.describe_types()) if isinstance(router, DescribesTypes) else []
+
+
+@runtime_checkable
+class HasHooks(Protocol):
+    """A router with functions that are told of ends of attempts: an app."""
+
+    @property
+    def hooks(self) -> Hooks:
+        """The functions."""
+
+
 class OneRoute:
-    """One handler for all types."""
+    """Router with one handler for all types."""
 
     def __init__(self, handler: Handler) -> None:
         self._route = Route(handler, plain=not is_coroutine_handler(handler))
 
-    def route(self, task_type: str) -> Route:  # noqa: ARG002 - all types are the same to it
-        """Return the one route."""
+    def route(self, task_type: str) -> Route:  # noqa: ARG002 - the same for all types
+        """Return the route."""
         return self._route
 
     def routes(self) -> Iterable[Route]:
-        """Return the one route."""
+        """Return the route."""
         return (self._route,)
 
     def types(self) -> Iterable[str]:
@@ -118,10 +181,10 @@ class OneRoute:
 
 
 class NoRoutes:
-    """No handlers at all, for those who run tasks in their own way."""
+    """Router without handlers, for consumers."""
 
     def route(self, task_type: str) -> None:
-        """Return nothing."""
+        """Return None."""
 
     def routes(self) -> Iterable[Route]:
         """Return nothing."""
@@ -132,57 +195,46 @@ class NoRoutes:
         return ()
 
 
-def router_of(handler: Router | Handler) -> Router:
-    """Return a router for whatever a server is given to run.
+def make_router(handler: Router | Handler) -> Router:
+    """Return a router for the handler argument of a server.
 
     Raises:
-        ConfigurationError: when it is neither a router nor callable.
+        ConfigurationError: if it is neither a router nor callable.
     """
     if isinstance(handler, Router):
         return handler
     if callable(handler):
         return OneRoute(handler)
     raise ConfigurationError(
-        "a server runs a Mux, an App or a function that takes a Task, "
-        f"and got {describe_value(type(handler))}",
+        f"a server runs a Mux, an App or a function that takes a Task, not {describe_value(type(handler))}",
     )
 
 
 def is_coroutine_handler(handler: Callable[..., Any]) -> bool:
-    """Return whether calling a handler gives a coroutine, also for objects with `async def __call__`."""
+    """Return whether a call of a handler returns a coroutine; also for objects with `async def __call__`."""
     while isinstance(handler, partial):
         handler = handler.func
     call = getattr(handler, "__call__", None)  # noqa: B004 - its kind matters, not whether it exists
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
 
 
-async def awaited(value: Any) -> Any:
-    """Await a value until it is not awaitable: a coroutine function may return a coroutine in turn.
+async def await_fully(value: Any) -> Any:
+    """Await a value until it is not awaitable, because an awaited value may be awaitable again.
 
-    A plain wrapper around a coroutine function returns what must be awaited; so do all callables that only
-    pass on what they call.
+    A plain wrapper around a coroutine function returns a coroutine; so does any callable that only delegates.
     """
     while inspect.isawaitable(value):
         value = await value
     return value
 
 
-def check_executor(owner: str, executor: object) -> None:
-    """Raise `InvalidOptionError` for what runs no handlers; None is the worker's own process."""
-    if executor not in (None, "process"):
-        remedy = f"must be 'process', or None for the process of the worker, for {owner}"
-        raise InvalidOptionError("executor", executor, remedy)
-
-
 def result_bytes(result: object, task_type: str) -> bytes | None:
-    """Return what is stored of what a handler returned; reports and leaves out what is no result."""
+    """Return the bytes to store for a handler's result; log and drop an invalid result."""
     if isinstance(result, bytes):
         return result
     if isinstance(result, str):
         return result.encode("utf-8", "replace")
-    drop_result(
-        f"the handler of {task_type!r} returned {type(result).__name__}, and a result is None, bytes or text"
-    )
+    drop_result(f"the handler of {task_type!r} returned {type(result).__name__}, not None, bytes or text")
     return None
 
 
@@ -193,26 +245,28 @@ def check_result_size(data: bytes, limit: int) -> None:
 
 
 def drop_result(reason: str) -> None:
-    """Report that what the handler here returned is not stored, also to those who wait for it."""
+    """Log that the current handler's result is not stored, and report it to callers that wait for it."""
     running = current_task.get(None)
     if running is not None:
         running.dropped_result = reason
-    _log.error("%s; the task has succeeded without a result", reason)
+    _log.error("%s; the task succeeded without a result", reason)
 
 
 def received_task(message: TaskMessage) -> Task:
-    """Return what handlers get: type, payload and headers as they stand in Redis, whoever wrote them."""
+    """Return the task for handlers, with type, payload and headers unchanged from Redis."""
     headers = message.headers
     # Empty and absent payloads are the same bytes on the wire; Go reads both as nil.
-    return checked_task(message.type, message.payload or None, {"headers": dict(headers)} if headers else {})
+    return make_unchecked_task(
+        message.type, message.payload or None, {"headers": dict(headers)} if headers else {}
+    )
 
 
 @runtime_checkable
 class Hosted(Protocol):
-    """What stands at a handler's name when it is more than a function: a typed task of an app."""
+    """A handler that is more than a function: a typed task of an app."""
 
     def hosted_route(self, settings: Mapping[str, Any]) -> Route:
-        """Return how its tasks are run in this process, with the worker's settings."""
+        """Return the route for its tasks in this process, with the worker's settings."""
 
     def hosted_lifespan(self) -> tuple[object, AbstractAsyncContextManager[Any]]:
-        """Return whose lifespan it needs, and a new one of it."""
+        """Return the owner of the lifespan it needs, and a new lifespan."""

@@ -1,7 +1,7 @@
 """Threads for plain handlers.
 
-They are daemons of our own: the interpreter waits at exit for those of `concurrent.futures`, and a handler
-that hangs would keep the process from ending.
+They are daemon threads of our own: at exit the interpreter waits for those of `concurrent.futures`, so a
+handler that hangs would keep the process alive.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from pyasynq._engine.handlers.routes import awaited
+from pyasynq._engine.handlers.routes import await_fully
 from pyasynq.context import current_task
 from pyasynq.errors import ServerStateError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 current_threads: ContextVar[HandlerThreads] = ContextVar("pyasynq.handler_threads")
-"""The threads of the server whose handler runs here; set once for each server."""
+"""The threads of the server whose handler runs here; set once by each server."""
 
 
 class _Job(NamedTuple):
@@ -35,35 +35,33 @@ class _Job(NamedTuple):
 
 
 class HandlerThreads:
-    """Runs plain functions, each in a thread of its own; idle threads are used again.
+    """Runs each plain function in a thread; idle threads are reused.
 
-    The slots of the server are their limit. The counts are written under the lock, by the event loop and by
-    the threads themselves.
+    The server's slots limit their number. The event loop and the threads write the counts, under the lock.
     """
 
     def __init__(self, name: str = "pyasynq-handler") -> None:
         self._name = name
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._idle = 0
-        """Threads that wait for a job, less the jobs that wait for one of them."""
+        """Threads that wait for a job, minus the jobs that wait for one of them."""
         self._alive = 0
         self._started = 0
-        """Threads started so far, for their names. Written by the loop alone."""
+        """Number of threads started, for their names. Written by the loop only."""
         self._closed = False
-        """Written and read by the loop alone."""
+        """Written and read by the loop only."""
         self._lock = threading.Lock()
 
     @property
     def alive(self) -> int:
-        """How many threads there are, idle ones included."""
+        """Number of threads, idle ones included."""
         return self._alive
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a function in a thread, within a copy of the caller's context, and wait until it has ended.
+        """Run a function in a thread, in a copy of the caller's context, and wait until it has ended.
 
-        A thread cannot be stopped. When the caller is cancelled, this still waits for the thread; it
-        raises `CancelledError` then, and what the function returned or raised is dropped. After `close`,
-        it does not wait.
+        A thread cannot be stopped. When the caller is cancelled, this still waits for the thread; then it
+        raises `CancelledError` and drops the function's result or error. After `close` it does not wait.
         """
         ended = self.start(function, *arguments)
         cancelled = False
@@ -73,28 +71,35 @@ class HandlerThreads:
             except asyncio.CancelledError:
                 cancelled = True
                 if self._closed:
-                    # The server is gone, and the program that it was part of wants to end too.
+                    # The server is stopped, and the program around it may be ending.
                     raise
         result, error = ended.result()
         try:
             if cancelled:
                 if asyncio.iscoroutine(result):
-                    # Dropped before its first step; the interpreter would warn of it.
+                    # Closed before its first step; otherwise the interpreter would warn.
                     result.close()
                 raise asyncio.CancelledError
             if error is not None:
                 raise error
             return result  # type: ignore[no-any-return]
         finally:
-            # The error's traceback holds this frame; without this each failure is a reference cycle.
+            # The error's traceback holds this frame; without this each failure would be a reference cycle.
             del result, error, ended
+
+    async def result(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Run a function in a thread, as `call` does; a caller that is cancelled does not wait for it."""
+        result, error = await self.start(function, *arguments)
+        if error is not None:
+            raise error
+        return result  # type: ignore[no-any-return]
 
     def start(
         self, function: Callable[..., _T], *arguments: Any
     ) -> asyncio.Future[tuple[Any, BaseException | None]]:
-        """Run a function in a thread, within a copy of the caller's context.
+        """Run a function in a thread, in a copy of the caller's context.
 
-        The future gives what it returned and what it raised; a future that is cancelled does not stop it.
+        The future gets the function's result and error; cancelling the future does not stop the function.
         """
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
@@ -104,7 +109,7 @@ class HandlerThreads:
         return ended
 
     def close(self) -> None:
-        """Let idle threads end; those that still run a handler end after it."""
+        """End idle threads; a thread that runs a handler ends after it."""
         self._closed = True
         with self._lock:
             for _ in range(self._alive):
@@ -130,7 +135,7 @@ class HandlerThreads:
                 job.attempt.thread_id = threading.get_ident()
             try:
                 result = job.run()
-            except BaseException as raised:  # noqa: BLE001 - SystemExit too is the task's failure, not the thread's
+            except BaseException as raised:  # noqa: BLE001 - SystemExit too is a failure of the task only
                 error = raised
             with self._lock:
                 self._idle += 1
@@ -154,7 +159,7 @@ def _finisher(
         try:
             loop.call_soon_threadsafe(deliver, result, error)
         except RuntimeError:
-            # The loop was closed while the handler ran: nobody waits for the result any more.
+            # The loop was closed while the handler ran, so the result is dropped.
             return
 
     return finish
@@ -171,6 +176,6 @@ def in_thread(function: Callable[..., _T]) -> Callable[..., Awaitable[_T]]:
             )
         result: Any = await threads.call(function, *arguments)
         # A plain wrapper around a coroutine function returns a coroutine, for the loop.
-        return cast("_T", await awaited(result))
+        return cast("_T", await await_fully(result))
 
     return call

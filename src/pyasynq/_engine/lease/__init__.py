@@ -1,1 +1,1 @@
-"""Leases: who holds them, their renewal, and the recovery of tasks whose worker is gone."""
+"""Leases: the roster of held ones, their renewal, and the recovery of tasks whose worker died."""

@@ -1,4 +1,4 @@
-"""Attempts that outlive their server, inside a program that goes on."""
+"""Abandoned attempts: they outlive their server, inside a program that continues."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _log = logging.getLogger("pyasynq")
 
 
 class AbandonedLeases:
-    """Renews the leases of such attempts, from a daemon thread, until they end, or the program does.
+    """Thread that renews the leases of abandoned attempts until they end.
 
-    Without it their tasks would be run again beside them. What they come to is not written: nobody is left
-    to do it. Their leases lapse then, and other servers recover the tasks. One that is over its time by the
-    overdue limit loses its lease as it would have in the server.
+    Without it other servers would run their tasks a second time in parallel. Their outcomes are not written,
+    because the server is gone. Their leases lapse when they end, and other servers recover the tasks. An
+    attempt past the overdue limit loses its lease, as in the server.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class AbandonedLeases:
         self._renewal = Renewal(driver, parts.settings, parts.clock, parts.redis_time)
 
     def keep(self) -> None:
-        """Begin; the driver is closed at the end."""
+        """Start the thread, which closes the driver at its end."""
         threading.Thread(target=self._work, name="pyasynq-abandoned-leases", daemon=True).start()
 
     def _work(self) -> None:
@@ -53,7 +53,7 @@ class AbandonedLeases:
             now = self._clock.monotonic()
             self._attempts = [one for one in self._attempts if self._is_held(one, now)]
             try:
-                # A request to cancel cannot be obeyed: nothing can stop what runs here.
+                # A request to cancel cannot be obeyed here.
                 found = self._renewal.renew(self._attempts)
             except PyasynqError as failure:
                 found = RenewalResult([], [], failure)

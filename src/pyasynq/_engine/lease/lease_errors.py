@@ -1,4 +1,4 @@
-"""Verdicts and causes of cancellation, and the errors that tell a holder of them."""
+"""Verdicts and causes of cancellation, and the errors that report them to a holder."""
 
 from __future__ import annotations
 
@@ -14,12 +14,17 @@ from pyasynq.errors import (
     UnknownAttemptError,
 )
 
+
+class ServerStopping(Exception):  # noqa: N818 - a cause, not an error
+    """Cause of the cancellation of an attempt by shutdown."""
+
+
 _CANCELED: Final = "canceled-"
-"""The beginning of the verdicts of cancelled attempts; the outcome follows."""
+"""Prefix of the verdicts of cancelled attempts; the outcome follows."""
 
 
-def error_of(verdict: Verdict | None, queue: str, task_id: str) -> PyasynqError:
-    """Return the error that tells a holder how its attempt ended; None for an unknown one."""
+def build_verdict_error(verdict: Verdict | None, queue: str, task_id: str) -> PyasynqError:
+    """Return the error that reports to a holder how its attempt ended; None means an unknown attempt."""
     if verdict is None:
         return UnknownAttemptError()
     if verdict is Verdict.TIMED_OUT:
@@ -31,15 +36,15 @@ def error_of(verdict: Verdict | None, queue: str, task_id: str) -> PyasynqError:
     return TaskCanceledError(verdict.removeprefix(_CANCELED))
 
 
-def verdict_of(cause: BaseException | None) -> Verdict | None:
-    """Return the verdict that the cause of a cancellation means; None for one that Redis is not told."""
+def get_verdict(cause: BaseException | None) -> Verdict | None:
+    """Return the verdict for the cause of a cancellation; None if Redis stores none."""
     if isinstance(cause, TaskTimeoutError):
         return Verdict.TIMED_OUT
     return Verdict(_CANCELED + cause.outcome) if isinstance(cause, TaskCanceledError) else None
 
 
-def told(cause: BaseException) -> PyasynqError:
-    """Return the error that tells a holder why his word does not count."""
+def copy_cause(cause: BaseException) -> PyasynqError:
+    """Return the error that reports to a holder why its call was ignored."""
     if isinstance(cause, TaskCanceledError):
         return TaskCanceledError(cause.outcome)
     return TaskTimeoutError() if isinstance(cause, TaskTimeoutError) else LeaseExpiredError()

@@ -1,4 +1,4 @@
-"""What the holder of a lease shows, in whatever process, to speak for the task."""
+"""Lease receipts: proof of a lease, usable from any process."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _SECOND: Final = re.compile("[0-9]{1,12}")
 
 
 class Receipt(NamedTuple):
-    """As text: the token of the dequeue call, and two Unix times in whole seconds.
+    """Proof of a lease. As text: the token of the dequeue call, and two Unix times in whole seconds.
 
-    A token names the dequeue call, not the attempt: all tasks that one call took share it. With queue and id
-    it names one attempt. A program that hands tasks of one take to several workers must bind its own receipts
-    to queue, id and worker, for example by a signature.
+    A token names the dequeue call, not the attempt: all tasks of one call share it. With queue and id it
+    names one attempt. A program that hands tasks of one take to several workers must bind its own receipts to
+    queue, id and worker, for example by a signature.
     """
 
     token: str
     lease_end: int
     """When the lease was to end, as far as its holder knows."""
     deadline: int
-    """When the attempt is cut off."""
+    """When the attempt is cancelled."""
 
     @classmethod
     def of(cls, attempt: Attempt) -> Self:
@@ -36,10 +36,10 @@ class Receipt(NamedTuple):
 
     @classmethod
     def parse(cls, text: object) -> Self:
-        """Read a receipt.
+        """Parse a receipt.
 
         Raises:
-            InvalidOptionError: for a text that is none.
+            InvalidOptionError: if the text is not a receipt.
         """
         token, *times = text.rsplit("/", 2) if isinstance(text, str) else ("",)
         if len(times) == 2 and token and all(map(_SECOND.fullmatch, times)):

@@ -1,4 +1,4 @@
-"""Lost leases of a consumer: its log stays silent if the holder settled the attempt through another one."""
+"""Lost leases of a consumer; not logged if the holder settled the attempt through another consumer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 
 _LAST_LOOK_SECONDS: Final = 1.0
-"""How long the end of a consumer waits for answers; an attempt without one counts as lost."""
+"""Seconds that the end of a consumer waits for answers; an attempt without one counts as lost."""
 
 
 class LostLeases:
-    """Asks Redis how leased attempts ended before it tells that their leases are lost.
+    """Asks Redis how a leased attempt ended before its lease is reported lost.
 
     Args:
-        parts: of the consumer; its settle queue hands over the attempts from now on.
+        parts: of the consumer; its settle queue passes on the attempts from now on.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -35,7 +35,7 @@ class LostLeases:
         parts.settles.on_lost = self._take
 
     async def finish(self) -> None:
-        """Wait for the answers that are on their way, and tell of the attempts without one."""
+        """Wait for outstanding answers, and report the attempts without one."""
         if self._looks:
             _, late = await asyncio.wait(self._looks, timeout=_LAST_LOOK_SECONDS)
             for look in late:

@@ -1,18 +1,27 @@
-"""Putting the tasks of dead workers back, and archiving those that kill their workers."""
+"""Recovery of the tasks of dead workers: put back, or archived as poison."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.leases import PoisonTask, RecoverTask, archive_poison, recover
+from pyasynq._broker.outbox import deliver_endings
 from pyasynq._broker.stored import check_task_id
 from pyasynq._wire.history import HistoryEntry, encode_attempt
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
-from pyasynq.events import ArchiveTrimmed, MessageQuarantined, TaskPoisoned, TaskRecovered
+from pyasynq.errors import PyasynqError
+from pyasynq.events import (
+    ArchiveTrimmed,
+    MessageQuarantined,
+    TaskPoisoned,
+    TaskRecovered,
+    WorkerDied,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyasynq._background.redis_time import RedisTime
     from pyasynq._broker.leases import ExpiredTask
@@ -22,25 +31,44 @@ if TYPE_CHECKING:
 
 UNKNOWN_SERVER = "unknown"
 _CRASHES_BEFORE_BEGIN = 3
-"""At how many crashes a task is archived although its handler is never known to have begun."""
+"""Archive a task after this many worker crashes, even if its handler is not known to have started."""
 _LIMITS_WITHOUT_PROOF = 3
-"""At how many times its limit a task is archived although no crash was proved to be its own."""
+"""Multiple of its crash limit at which a task is archived, if no crash is proved to be its own."""
+
+
+class _Crash(NamedTuple):
+    """Task whose worker crashed, as events report it.
+
+    Attributes:
+        message: None if it cannot be read.
+        reason: why it cannot be read; empty if it can.
+    """
+
+    server: str
+    crashes: int
+    message: TaskMessage | None
+    reason: str
+
+    @property
+    def task_type(self) -> str:
+        """The task's type; empty if that is not known."""
+        return "" if self.message is None else self.message.type
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRules:
-    """When a task counts as left behind, and when as poison.
+    """Rules for when a task counts as left by a dead worker, and when as poison.
 
     Attributes:
-        crash_limit_of: returns at how many crashes a task of a type is archived.
-        archive_max_size: how many archived tasks a queue keeps.
-        archive_max_age: for how many seconds.
-        own_slack: seconds after the end of its lease that a task of a pyasynq worker is left alone; None
+        get_crash_limit: returns the number of crashes at which a task of a type is archived.
+        archive_max_size: maximum number of archived tasks of a queue.
+        archive_max_age: maximum age of archived tasks in seconds.
+        own_slack: seconds after the end of its lease before a task of a pyasynq worker is recovered; None
             when its worker is known to be dead.
         foreign_slack: the same for tasks of workers in Go.
     """
 
-    crash_limit_of: Callable[[str], int]
+    get_crash_limit: Callable[[str], int]
     archive_max_size: int
     archive_max_age: int
     own_slack: int | None
@@ -48,7 +76,7 @@ class RecoveryRules:
 
 
 class Recovery:
-    """Counts the crash in each task, and puts it back or archives it as poison; tells events of both."""
+    """Counts a crash in each task, puts it back or archives it as poison, and emits events."""
 
     def __init__(
         self, rules: RecoveryRules, driver: AsyncDriver, events: Events, redis_time: RedisTime
@@ -61,16 +89,16 @@ class Recovery:
     async def take_back(
         self, queue: str, tasks: Sequence[ExpiredTask], *, were_only_one: bool = False
     ) -> int:
-        """Take tasks back that are as they were seen; return how many.
+        """Recover the tasks that have not changed since they were read; return how many.
 
         Args:
-            queue: of all of these tasks.
+            queue: of all these tasks.
             tasks: at most one crash is counted for each.
             were_only_one: whether the dead worker is known to have had one task.
         """
         back: list[RecoverTask] = []
         poison: list[PoisonTask] = []
-        servers: dict[str, tuple[str, int, str]] = {}
+        told: dict[str, _Crash] = {}
         for task in tasks:
             reason = ""
             crashes = task.crashes + 1
@@ -80,33 +108,52 @@ class Recovery:
                 message = decode_task_message(task.message) if task.message else None
             except UndecodableMessageError as error:
                 message, reason = None, error.reason
-            servers[task.id] = server, crashes, reason
+            told[task.id] = _Crash(server, crashes, message, reason)
             is_proved = were_only_one or task.ran_alone
             if reason:
-                poison.append(self._quarantined(task, reason))
+                poison.append(self._make_quarantined_task(task, reason))
             elif message is not None and self._is_poison(task, message, crashes, is_proved=is_proved):
-                poison.append(self._poisoned(task, message, server, is_proved=is_proved))
+                poison.append(self._make_poison_task(task, message, server, is_proved=is_proved))
             else:
                 record = self._record(server, "")
                 back.append(RecoverTask(task.id, task.token, task.lease_score, record))
-        taken = await self._recover(queue, back, servers) if back else 0
-        return taken + (await self._archive(queue, poison, servers) if poison else 0)
+        recovered = await self._recover(queue, back, told) if back else []
+        archived = await self._archive(queue, poison, told) if poison else []
+        if self._events.wants(WorkerDied):
+            self._tell_of_deaths(queue, recovered, archived, told)
+        return len(recovered) + len(archived)
+
+    def _tell_of_deaths(
+        self,
+        queue: str,
+        recovered: Sequence[str],
+        archived: Sequence[str],
+        told: Mapping[str, _Crash],
+    ) -> None:
+        for task_id in (*recovered, *archived):
+            server, crashes, message, _ = told[task_id]
+            if message is not None:
+                facts = message.type, message.retried, message.retry
+                self._events.emit(
+                    WorkerDied(queue, task_id, *facts, crashes, server, archived=task_id in archived)
+                )
 
     def _is_poison(self, task: ExpiredTask, message: TaskMessage, crashes: int, *, is_proved: bool) -> bool:
-        limit = self._rules.crash_limit_of(message.type)
+        limit = self._rules.get_crash_limit(message.type)
         if limit > 1:
-            # Any task that ran alongside the killer was there as well.
+            # Any task that ran alongside the poison task crashed as well.
             return crashes >= (limit if is_proved else _LIMITS_WITHOUT_PROOF * limit)
-        # One that was only taken did not run. Its server may know another limit and confirm nothing, so
-        # not for ever.
+        # A task that was only taken did not run. Its server may have another limit and confirm no starts, so
+        # there
+        # is a limit here too.
         return crashes >= (_CRASHES_BEFORE_BEGIN if task.was_only_taken else 1)
 
     async def _recover(
         self,
         queue: str,
         tasks: Sequence[RecoverTask],
-        servers: dict[str, tuple[str, int, str]],
-    ) -> int:
+        told: Mapping[str, _Crash],
+    ) -> list[str]:
         recovered = await self._driver.run(
             recover(
                 queue,
@@ -117,15 +164,16 @@ class Recovery:
             ),
         )
         for task in recovered:
-            self._events.emit(TaskRecovered(queue, task.id, task.crashes, servers[task.id][0]))
-        return len(recovered)
+            crash = told[task.id]
+            self._events.emit(TaskRecovered(queue, task.id, task.crashes, crash.server, crash.task_type))
+        return [task.id for task in recovered]
 
     async def _archive(
         self,
         queue: str,
         tasks: Sequence[PoisonTask],
-        servers: dict[str, tuple[str, int, str]],
-    ) -> int:
+        told: Mapping[str, _Crash],
+    ) -> list[str]:
         settled = await self._driver.run(
             archive_poison(
                 queue,
@@ -137,24 +185,31 @@ class Recovery:
                 now=self._driver.clock.redis_now(),
             ),
         )
-        archived = _kept(tasks, settled.refused)
+        archived = _list_archived(tasks, settled.refused)
         for task_id in archived:
-            server, crashes, reason = servers[task_id]
-            if reason:
-                self._events.emit(MessageQuarantined(queue, task_id, reason))
+            crash = told[task_id]
+            if crash.reason:
+                self._events.emit(MessageQuarantined(queue, task_id, crash.reason))
             else:
-                self._events.emit(TaskPoisoned(queue, task_id, crashes, server))
+                event = TaskPoisoned(queue, task_id, crash.crashes, crash.server, crash.task_type)
+                self._events.emit(event)
         if settled.trimmed:
             self._events.emit(ArchiveTrimmed(queue, settled.trimmed))
-        return len(archived)
+        if settled.endings:
+            # A failure is mended by the outbox relay of any server of the queue.
+            with suppress(PyasynqError):
+                await self._driver.run(
+                    deliver_endings(queue, settled.endings, now=self._driver.clock.redis_now())
+                )
+        return archived
 
-    def _poisoned(
+    def _make_poison_task(
         self, task: ExpiredTask, message: TaskMessage, server: str, *, is_proved: bool
     ) -> PoisonTask:
         now = self._redis_time.now().seconds
         crashes = task.crashes + 1
         times = "once" if crashes == 1 else f"{crashes} times"
-        is_sure = is_proved or self._rules.crash_limit_of(message.type) <= 1
+        is_sure = is_proved or self._rules.get_crash_limit(message.type) <= 1
         company = "" if is_sure else " alongside other tasks"
         message.error_msg = (
             f"poison: its worker crashed {times} while running it{company}, last on server {server}"
@@ -166,15 +221,15 @@ class Recovery:
         )
 
     def _record(self, server: str, error: str) -> HistoryEntry:
-        """Return the attempt that ends now because its worker did, for the task's attempts."""
+        """Return the history entry of an attempt that ends now because its worker died."""
         now = self._redis_time.now().timestamp
         return encode_attempt("crashed", error, server=server, started_at=None, ended_at=now)
 
-    def _quarantined(self, task: ExpiredTask, reason: str) -> PoisonTask:
+    def _make_quarantined_task(self, task: ExpiredTask, reason: str) -> PoisonTask:
         now = self._redis_time.now().seconds
         trace = reason.encode("utf-8", "replace")
         return PoisonTask(task.id, task.token, task.lease_score, b"", now, trace)
 
 
-def _kept(tasks: Iterable[PoisonTask], refused: frozenset[str]) -> list[str]:
+def _list_archived(tasks: Iterable[PoisonTask], refused: frozenset[str]) -> list[str]:
     return [task.id for task in tasks if task.id not in refused]

@@ -1,4 +1,4 @@
-"""Renewing leases and locks of attempts, and looking for requests to cancel, from the heartbeat's thread."""
+"""Renewal of leases and locks, which also reads cancel requests; used by the heartbeat's thread."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class RenewalResult(NamedTuple):
-    """What a renewal found.
+    """Result of a renewal.
 
     Attributes:
-        lost: attempts whose task is not theirs any more.
-        canceled: attempts that are to be cancelled, and what is to become of their tasks.
-        error: the first error of a queue that could not be renewed or looked into.
+        lost: attempts whose tasks belong to other workers now.
+        canceled: attempts to cancel, each with the requested outcome of its task.
+        error: the first error of a queue that could not be renewed or read.
     """
 
     lost: list[Attempt]
@@ -37,11 +37,11 @@ class RenewalResult(NamedTuple):
 
 
 class Renewal:
-    """One renewal moves the leases of all attempts forward and finds those that are lost.
+    """Extends the leases of all attempts and finds the lost ones.
 
-    An attempt whose lease has lapsed is renewed only when it waits to be settled: nothing of it runs any
-    more, so if nobody has taken the task meanwhile, its outcome may still be written. One that is not
-    renewed (whoever holds it asks for more time) is looked after in the same way.
+    An attempt with a lapsed lease is renewed only while it waits to be settled: its handler has ended, so its
+    outcome may still be written if no worker has taken the task. The same applies to an attempt that its
+    holder renews.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Renewal:
         self._redis_time = redis_time
 
     def renew(self, attempts: Iterable[Attempt]) -> RenewalResult:
-        """Renew what can be renewed; a worker that missed the call for a cancel finds the request here."""
+        """Renew leases and locks, and read cancel requests whose call did not reach this worker."""
         asked_at = self._clock.monotonic()
         ours = [one for one in attempts if one.phase is Phase.SETTLING or one.has_lease(asked_at)]
         held = _by_queue(ours)
@@ -80,10 +80,10 @@ class Renewal:
         canceled: list[tuple[Attempt, str]] = []
         for group, renewed in zip(due.values(), results[: len(due)], strict=True):
             if not isinstance(renewed, Exception):
-                lost += self._renewed(group, renewed, asked_at)
+                lost += self._apply_renewal(group, renewed, asked_at)
         for group, requests in zip(held.values(), results[len(due) : len(due) + len(held)], strict=True):
             if not isinstance(requests, Exception):
-                canceled += _meant(group, requests)
+                canceled += _match_requests(group, requests)
         errors = (result for result in results if isinstance(result, Exception))
         return RenewalResult(lost, canceled, next(errors, None))
 
@@ -97,11 +97,12 @@ class Renewal:
 
     def _claims(self, attempts: Sequence[Attempt]) -> list[Claim]:
         claims = [Claim(attempt.id, attempt.token, attempt.lease_score) for attempt in attempts]
-        # A settle may overtake the reply of this renewal: it must then know the score that Redis has by now.
+        # A settle may reach Redis before the reply of this renewal arrives: its claim must name the new
+        # score.
         expect_renewals(attempts, self._redis_time.now().ceiling, self._settings.lease)
         return claims
 
-    def _renewed(self, attempts: Sequence[Attempt], result: Renewed, asked_at: float) -> list[Attempt]:
+    def _apply_renewal(self, attempts: Sequence[Attempt], result: Renewed, asked_at: float) -> list[Attempt]:
         self._redis_time.learn(result.redis_now)
         lost_ids = set(result.lost)
         lost = []
@@ -121,10 +122,10 @@ def _by_queue(attempts: Iterable[Attempt]) -> dict[str, list[Attempt]]:
     return queues
 
 
-def _meant(
+def _match_requests(
     attempts: Iterable[Attempt], requests: Mapping[str, CancelRequest]
 ) -> Iterator[tuple[Attempt, str]]:
-    """Yield the attempts that requests to cancel name by their tokens, and what they ask for."""
+    """Yield the attempts that cancel requests name by token, each with the requested outcome."""
     for attempt in attempts:
         request = requests.get(attempt.id)
         if request is not None and request.token == attempt.token:

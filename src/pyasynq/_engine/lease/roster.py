@@ -1,4 +1,4 @@
-"""The attempts of a server: all that Redis has not settled yet, and those that hold a slot."""
+"""Attempts of a server: the roster of unsettled ones, and the table of slots."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ if TYPE_CHECKING:
 
 
 class Roster:
-    """All attempts of a server, from the reply of the dequeue until Redis has confirmed the settle.
+    """All attempts of a server, from the dequeue reply until Redis has confirmed the settle.
 
-    It is the table of deadlines, of leases, of what can be cancelled, and of what shutdown puts back.
-
-    Only the event loop changes it. Other threads take a `snapshot`, which is one step of the interpreter.
+    It is the source of deadlines, leases, attempts to cancel, and attempts that shutdown puts back. Only the
+    event loop writes it. Other threads take a `snapshot`, which is one step of the interpreter.
 
     Args:
-        queues: names of the queues that attempts may be of; a live view, read at each search.
+        queues: names of the queues of attempts; a live view, read at each search.
     """
 
     __slots__ = ("_attempts", "_queues")
@@ -27,22 +26,22 @@ class Roster:
     def __init__(self, queues: Iterable[str]) -> None:
         self._queues = queues
         self._attempts: dict[tuple[str, str], Attempt] = {}
-        """By queue and id: the same id may stand in two queues."""
+        """By queue and id: two queues may have a task with the same id."""
 
     def add(self, attempt: Attempt) -> None:
-        """Enter an attempt that was just taken."""
+        """Add an attempt that was just taken."""
         self._attempts[attempt.queue, attempt.id] = attempt
 
     def add_all(self, attempts: Iterable[Attempt]) -> None:
-        """Enter attempts that were just taken."""
+        """Add attempts that were just taken."""
         self._attempts.update([((attempt.queue, attempt.id), attempt) for attempt in attempts])
 
     def remove(self, attempt: Attempt) -> None:
-        """Strike an attempt off, unless its task has been taken anew."""
+        """Remove an attempt, unless its task has been taken again."""
         self.remove_all((attempt,))
 
     def remove_all(self, attempts: Iterable[Attempt]) -> None:
-        """Strike attempts off, but for those whose tasks have been taken anew."""
+        """Remove attempts, except those whose tasks have been taken again."""
         entered = self._attempts
         for attempt in attempts:
             key = attempt.queue, attempt.id
@@ -50,11 +49,11 @@ class Roster:
                 del entered[key]
 
     def get(self, queue: str, task_id: str) -> Attempt | None:
-        """Return the attempt at a task."""
+        """Return the attempt of a task."""
         return self._attempts.get((queue, task_id))
 
     def with_id(self, task_id: str) -> list[Attempt]:
-        """Return the attempts at tasks of this id: a cancel request on the wire names no queue."""
+        """Return the attempts of tasks with this id: a cancel request in the wire format names no queue."""
         attempts = self._attempts
         return [attempts[queue, task_id] for queue in self._queues if (queue, task_id) in attempts]
 
@@ -69,10 +68,10 @@ class Roster:
         return len(self._attempts)
 
 
-class RunningAttempts:
-    """The attempts that hold a slot, in the order in which they were started.
+class SlotTable:
+    """Attempts that hold a slot, in the order in which they were started.
 
-    Written and read by the event loop alone.
+    Written and read by the event loop only.
     """
 
     __slots__ = ("_attempts", "_idle_waiters")
@@ -94,7 +93,7 @@ class RunningAttempts:
                     waiter.set_result(None)
 
     async def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until no attempt holds a slot, at most this many seconds; return whether that is so."""
+        """Wait until no attempt holds a slot, for at most this many seconds; return whether that is so."""
         if not self._attempts:
             return True
         idle = asyncio.get_running_loop().create_future()

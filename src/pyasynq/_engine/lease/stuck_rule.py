@@ -1,10 +1,10 @@
-"""When a worker is of no use any more, because handlers run on that nobody can stop."""
+"""Overdue rule: when a worker is useless because handlers run on that cannot be stopped."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class OverdueRule:
-    """One attempt far over its deadline, or all slots held by such that are over theirs: restart the worker.
+    """Restarts the worker if one attempt is far past its deadline, or if overdue attempts hold every slot.
 
-    Renewing leases beside a blocked event loop would otherwise hold its tasks for ever.
+    Otherwise a worker with a blocked event loop would renew its leases and hold its tasks indefinitely.
     """
 
     __slots__ = ("_grace", "_limit", "_slots")
 
     def __init__(self, config: ServerConfig, settings: EngineSettings) -> None:
         self._slots = config.concurrency
-        self._limit = seconds_of("overdue_limit", config.overdue_limit)
+        self._limit = parse_seconds("overdue_limit", config.overdue_limit)
         self._grace = min(self._limit, settings.stuck_grace)
 
     def is_stuck(self, attempts: Iterable[Attempt], now: float) -> bool:
@@ -33,9 +33,9 @@ class OverdueRule:
         return len(overdue) >= self._slots or any(self.is_hopeless(attempt, now) for attempt in overdue)
 
     def is_overdue(self, attempt: Attempt, now: float) -> bool:
-        """Return whether an attempt has not ended although its time has long been over."""
+        """Return whether an attempt runs long after its deadline."""
         return attempt.overdue_seconds(now) >= self._grace
 
     def is_hopeless(self, attempt: Attempt, now: float) -> bool:
-        """Return whether an attempt is so far over its time that its lease is given up."""
+        """Return whether an attempt is so far past its deadline that its lease is given up."""
         return attempt.overdue_seconds(now) >= self._limit

@@ -1,1 +1,1 @@
-"""One run of a task: begin, call, ending, decision, record."""
+"""One attempt of a task: start, call, ending, decision, record."""

@@ -1,13 +1,13 @@
-"""One run of one task: the value that goes through the engine from dequeue to settle."""
+"""Attempts: one run of one task, passed through the engine from dequeue to settle."""
 
 from __future__ import annotations
 
 import enum
 import threading
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from pyasynq._background.code_places import timeout_error
+from pyasynq._background.code_places import build_timeout_error
 from pyasynq._clock import LAST_SECOND
 from pyasynq._wire.history import NO_PROGRESS, encode_progress
 from pyasynq._wire.messages import new_task_message
@@ -18,97 +18,95 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pyasynq._broker.verdicts import Verdict
-    from pyasynq._wire.history import ProgressJson
+    from pyasynq._engine.tally import TypeCells
+    from pyasynq._wire.history import ProgressJson, ProgressReport
     from pyasynq._wire.messages import TaskMessage
     from pyasynq.context import Home
     from pyasynq.errors import TaskTimeoutError
 
 LEASE_SCORE_MARGIN = 20
-"""Seconds by which claims name a later end of the lease than was ever asked for.
+"""Seconds added to the lease end that a claim names, as a margin.
 
-They cover renewals that are on their way and a wrong estimate of Redis' time, and are fewer than the 30 that
-peers in Go wait after the end of a lease before they take a task.
+It covers renewals in flight and a wrong estimate of Redis' time. It is less than the 30 seconds that Asynq
+servers wait after the end of a lease before they recover a task.
 """
 
 DEFAULT_TIMEOUT_SECONDS = 1_800
-"""For a message with neither timeout nor deadline, which no client should have written."""
+"""Timeout in seconds for a message with neither timeout nor deadline; clients always write one."""
 
 LARGE_BYTES: Final = 4_096
-"""Smaller messages are kept: a copy takes longer than their memory is worth."""
+"""Size in bytes from which the payload of a settled attempt is dropped.
+
+Copying smaller ones costs more than it frees.
+"""
+
+LONGEST_NANOSECONDS: Final = 20
+"""Largest number of digits of a Unix time in nanoseconds: a longer one is beyond the year 5000."""
 
 _making_events = threading.Lock()
 
 
 class Phase(enum.Enum):
-    """How far an attempt has come."""
+    """State of an attempt."""
 
     TAKEN = "taken"
-    """Dequeued; its handler has not begun."""
+    """Dequeued; its handler has not started."""
     RUNNING = "running"
     SETTLING = "settling"
     """Ended; its outcome is decided and not yet confirmed by Redis."""
     ABANDONED = "abandoned"
-    """Outlived its server, inside a program that goes on."""
+    """Outlived its server, inside a program that continues."""
 
 
-# Python 3.11 takes longer to find a member of an enum than everything else here.
+# Constants, because Python 3.11 is slow to look up a member of an enum.
 TAKEN: Final = Phase.TAKEN
 RUNNING: Final = Phase.RUNNING
 SETTLING: Final = Phase.SETTLING
 ABANDONED: Final = Phase.ABANDONED
 
 
-class ServerStopping(Exception):  # noqa: N818 - a cause, not an error
-    """Why shutdown cancels an attempt."""
-
-
-class ProgressReport(NamedTuple):
-    """What a handler said of its progress, and at what monotonic time. A plain value: there may be many."""
-
-    done: float
-    total: float | None
-    note: str
-    said_at: float
-
-
 class Attempt:
-    """One run of one task: written and read by the event loop alone, unless a field says otherwise.
+    """One run of one task. Written and read by the event loop only, unless a field says otherwise.
 
     Attributes:
-        id: the task's, as it stands in the queue's lists; the message's own unless given.
-        token: names the dequeue call that took the task; Redis holds it beside the task.
+        id: the task's, as in the queue's lists; the message's own by default.
+        unique_key: key of the task's lock; empty for none.
+        token: names the dequeue call that took the task; Redis stores it with the task.
         lease_until: monotonic time at which the lease ends, counted from before the call that asked for it.
-            Moved by the heartbeat's thread, or by the loop if the attempt is not renewed; read by both.
-        lease_score: latest Unix time that this attempt may have asked for as the end of its lease. Raised
-            by `expect_renewals` on the loop and in the heartbeat's thread, before each call that claims.
-        lease_end: Unix time at which the lease ends in Redis, as its last reply said. Written with
-            `lease_until`, read by the loop.
-        renewed: whether the heartbeat renews the lease; otherwise whoever holds the attempt does, or nobody.
-        phase: how far it has come. RUNNING is written by `begin`, SETTLING by what hands the attempt to the
-            settle queue, ABANDONED by the shutdown. Read by the heartbeat's thread, too.
-        deadline: monotonic time at which the attempt is cut off, infinity for never.
-        deadline_at: the same as Unix time, None for never.
-        cause: why the attempt is being cancelled; it is the outcome, whatever the handler then does. Read by
-            handler threads, too.
+            Written by the heartbeat's thread, or by the loop if the attempt is not renewed; read by both.
+        lease_score: latest Unix time that may have been requested as the end of the lease. Raised by
+            `expect_renewals` on the loop and in the heartbeat's thread, before each call that claims.
+        lease_end: Unix time at which the lease ends in Redis, by its last reply. Written with `lease_until`,
+            read by the loop.
+        renewed: whether the heartbeat renews the lease; otherwise its holder may do it.
+        phase: its state. RUNNING is written by `begin`, SETTLING by the code that hands the attempt to the
+            settle queue, ABANDONED by the shutdown. Also read by the heartbeat's thread.
+        deadline: monotonic time at which the attempt is cancelled; infinity for never.
+        deadline_at: the same as Unix time; None for never.
+        cause: why the attempt is being cancelled. It decides the outcome, regardless of what the handler then
+            does. Also read by handler threads.
         cancelled_at: monotonic time of the first cancel.
         lost: whether Redis said that the task is another worker's.
-        overdue_reported: seconds past its deadline at the last report of it.
+        overdue_reported: seconds past its deadline when it was last reported.
         task: runs the handler; None before and after. Written by the runner.
-        on_cancel: called when an attempt that runs is cancelled, for those that are no task of asyncio.
-        settled: done when nothing is left to write: with whether it was written, or with what went wrong.
+        on_cancel: called when a running attempt without an asyncio task is cancelled.
+        settled: future of the settle: whether the outcome was written, or the error.
         verdict: how a leased attempt ended, once it is settled; None for the attempts of workers.
-        size: of the message, in bytes; 0 where nobody asks.
+        size: of the message, in bytes; 0 if no setting needs it.
+        pending_since: since when the task was pending, as Redis holds it: Unix time in nanoseconds, as text.
+            None if that is not known, as after a lost reply. Written once by the intake.
+        cells: where the end of the attempt is counted; None where nothing counts it. Written as the above.
         started: monotonic time at which it began; until then, at which it was taken.
         started_at: Unix time at which it began.
         thread_id: of the thread that has run a handler of this attempt last; 0 for none. Written by that
             thread, read by the loop.
         threads: number of threads that run handlers of this attempt now. Written by `HandlerThreads` under
             its lock, read by the loop.
-        dropped_result: why what the handler returned is not stored; empty if it is. Written where the handler
-            runs, read when the attempt is concluded.
-        progress: what the handler said last. Replaced by any thread of the handler, read by the loop.
-        progress_queued: whether it is on its way to the service that writes it. Set by the thread that has
-            written `progress`, cleared by the loop before it reads that.
+        dropped_result: why the handler's result is not stored; empty if it is. Written by the handler's
+            thread, read when the attempt is concluded.
+        progress: the handler's last progress report. Replaced by any thread of the handler, read by the loop.
+        progress_queued: whether the report is queued for the service that writes it. Set by the thread that
+            wrote `progress`, cleared by the loop before it reads that.
     """
 
     __slots__ = (
@@ -116,6 +114,7 @@ class Attempt:
         "_cancel_event",
         "cancelled_at",
         "cause",
+        "cells",
         "crashes",
         "deadline",
         "deadline_at",
@@ -129,6 +128,7 @@ class Attempt:
         "message",
         "on_cancel",
         "overdue_reported",
+        "pending_since",
         "phase",
         "progress",
         "progress_queued",
@@ -142,6 +142,7 @@ class Attempt:
         "thread_id",
         "threads",
         "token",
+        "unique_key",
         "verdict",
     )
 
@@ -161,6 +162,7 @@ class Attempt:
         self.queue = queue
         self.id: str = task_id or message.id
         self.message = message
+        self.unique_key: str = message.unique_key
         self.token = token
         self.crashes = crashes
         self.lease_until = lease_until
@@ -168,6 +170,8 @@ class Attempt:
         self.lease_end = lease_score
         self.renewed = True
         self.size = 0
+        self.pending_since: bytes | None = None
+        self.cells: TypeCells | None = None
         self.phase = TAKEN
         self.started = 0.0
         self.started_at = 0.0
@@ -188,13 +192,8 @@ class Attempt:
         self.verdict: Verdict | None = None
         self._cancel_event: threading.Event | None = None
 
-    @property
-    def unique_key(self) -> str:
-        """The message's, empty for none."""
-        return self.message.unique_key
-
     def begin(self, *, monotonic: float, unix_time: float) -> None:
-        """Start the attempt's time: its deadline is the earlier one of its timeout and its own deadline."""
+        """Start the attempt: its deadline is its timeout or its own deadline, whichever is earlier."""
         self.phase = RUNNING
         self.started = monotonic
         self.started_at = unix_time
@@ -207,33 +206,47 @@ class Attempt:
             left = DEFAULT_TIMEOUT_SECONDS
         self.deadline = monotonic + left
         at = unix_time + left
-        # A peer that gives milliseconds for seconds asks for a time that no datetime can show.
+        # A peer that wrote milliseconds for seconds asks for a time beyond the range of datetime.
         self.deadline_at = at if at < LAST_SECOND else LAST_SECOND
 
     def wait_to_begin(self) -> None:
-        """Stop the time of an attempt that waits for its turn to run, until it begins anew."""
+        """Stop the timeout of an attempt that waits for a slot, until it starts again."""
         at = self.message.deadline or None
         self.deadline_at = at
         self.deadline = float("inf") if at is None else self.started + at - self.started_at
 
+    @property
+    def waited(self) -> float | None:
+        """Seconds from pending to the start of the handler; None if unknown, or before the start.
+
+        The producer's clock may be ahead of Redis' clock: then it is 0.
+        """
+        since = self.pending_since
+        if since is None or not self.started_at:
+            return None
+        # Anybody may have written it: a longer number would take long to read.
+        if len(since) > LONGEST_NANOSECONDS or not since.isdigit():
+            return None
+        return max(0.0, self.started_at - int(since) / 1_000_000_000)
+
     def has_lease(self, monotonic: float) -> bool:
-        """Return whether the attempt may still write, as far as this process can tell."""
+        """Return whether the lease is valid, as far as this process knows."""
         return monotonic < self.lease_until
 
     def cancel(self, cause: BaseException, *, monotonic: float) -> bool:
-        """Break the attempt off; return False when it has ended or is being cancelled already.
+        """Cancel the attempt; return False when it has ended or is already being cancelled.
 
-        A coroutine gets `CancelledError`. A thread cannot be stopped: it is told, and waited for.
+        A coroutine gets `CancelledError`. A thread cannot be stopped: it is notified and awaited.
         """
         if self.cause is not None or self.phase is Phase.SETTLING:
             return False
-        # Before the cause: with that, the heartbeat's thread reads since when the attempt is overdue.
+        # Set before the cause: the heartbeat's thread reads both to compute how long the attempt is overdue.
         self.cancelled_at = monotonic
         self.cause = cause
         if self._cancel_event is not None:
             self._cancel_event.set()
-        # A task that is cancelled before its first step never takes one, and nobody would settle; one that
-        # has not begun sees the cause when it does.
+        # A task that is cancelled before its first step never runs, so the attempt would not be settled.
+        # An attempt that has not started reads the cause when it does.
         if self.phase is Phase.RUNNING and self.task is not None:
             self.task.cancel()
         elif self.phase is Phase.RUNNING and self.on_cancel is not None:
@@ -241,18 +254,18 @@ class Attempt:
         return True
 
     def cancel_event(self) -> threading.Event:
-        """Return an event that is set when the attempt is being cancelled; for handler threads."""
+        """Return the event, for handler threads, that is set when the attempt is being cancelled."""
         with _making_events:
             event = self._cancel_event
             if event is None:
                 event = self._cancel_event = threading.Event()
-        # The loop sets the cause before it looks for the event, so one of the two sides sees the other.
+        # The loop sets the cause before it reads the event, so one of the two sides always sets it.
         if self.cause is not None:
             event.set()
         return event
 
     def progress_json(self) -> ProgressJson:
-        """Return what the handler said last of its progress; empty for nothing."""
+        """Return the handler's last progress report; empty for none."""
         report = self.progress
         if report is None:
             return NO_PROGRESS
@@ -260,18 +273,26 @@ class Attempt:
         at = datetime.fromtimestamp(self.started_at + said_at - self.started, UTC)
         return encode_progress(TaskProgress(done, total, note, at))
 
-    def timeout_error(self) -> TaskTimeoutError:
-        """Return the error for the end of its time: it says the limit, and where the handler stands."""
+    def build_timeout_error(self) -> TaskTimeoutError:
+        """Return the error for its timeout, with the limit and the handler's current line."""
         thread_id = self.thread_id if self.threads else None
-        return timeout_error(self.deadline - self.started, self.task, thread_id)
+        error = build_timeout_error(self.deadline - self.started, self.task, thread_id)
+        error.is_deadline = self._ends_by_deadline
+        return error
+
+    @property
+    def _ends_by_deadline(self) -> bool:
+        """Whether its time ends with the task's deadline, rather than with its timeout."""
+        timeout, deadline = self.message.timeout, self.message.deadline
+        return bool(deadline) and not 0 < timeout < deadline - self.started_at
 
     def drop_payload(self) -> None:
-        """Keep of a large message only what a context shows of it, once the attempt is settled.
+        """Drop all of a large message that a context does not show, once the attempt is settled.
 
-        A timer that a handler has cancelled stays in the event loop until its time, and the context in which
-        it was made with it: for an hour, if `asyncio.timeout(3600)` was written there.
+        A timer that a handler has cancelled stays in the event loop until its time, and keeps the context in
+        which it was made. With `asyncio.timeout(3600)` that is an hour.
         """
-        # A consumer's attempt may be asked for its task later.
+        # The task of a consumer's attempt may be read later.
         if self.settled is None:
             message = self.message
             self.message = new_task_message(
@@ -286,7 +307,7 @@ class Attempt:
             )
 
     def overdue_seconds(self, monotonic: float) -> float:
-        """Return how long ago the attempt should have ended; negative while its time is not over."""
+        """Return the seconds since the attempt should have ended; negative before that."""
         if self.phase is not RUNNING and self.phase is not ABANDONED:
             return float("-inf")
         since = min(self.deadline, self.cancelled_at) if self.cause is not None else self.deadline
@@ -294,7 +315,7 @@ class Attempt:
 
 
 def expect_renewals(attempts: Iterable[Attempt], redis_seconds: int, lease: int) -> None:
-    """Let claims that are made now hold although a renewal may overtake them on the way to Redis."""
+    """Keep claims that are made now valid, even if a renewal reaches Redis before them."""
     latest = redis_seconds + lease + LEASE_SCORE_MARGIN
     for attempt in attempts:
         if attempt.lease_score < latest:

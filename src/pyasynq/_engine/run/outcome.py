@@ -1,15 +1,14 @@
-"""How an attempt ended, and what to do about its task. `decide` is pure: no clock, no Redis, no waiting."""
+"""Endings of attempts and decisions about their tasks. `decide` is pure: no clock, no Redis, no waiting."""
 
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from pyasynq import control
 from pyasynq._clock import Instant
 from pyasynq._engine.handlers.routes import result_bytes
-from pyasynq._engine.run.attempt import ServerStopping
+from pyasynq._engine.lease.lease_errors import ServerStopping
 from pyasynq.errors import (
     LeaseExpiredError,
     ReportedError,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from pyasynq._wire.messages import TaskMessage
 
 
-# How an attempt can end.
+# The endings of an attempt.
 
 
 class Succeeded(NamedTuple):
@@ -38,7 +37,7 @@ class Succeeded(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The handler raised, ran out of time, was cancelled, or said what becomes of the task.
+    """The handler raised, timed out, was cancelled, or returned a control value.
 
     Attributes:
         is_unhandled: this server has no handler for the type and leaves the task to others.
@@ -49,11 +48,11 @@ class Failed(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """The attempt was broken off, and the task is as if it had not been taken.
+    """The attempt was interrupted, and the task is put back as if it had not been taken.
 
     Attributes:
-        crash: why the worker crashed, as the holder of the attempt says; the crash counts. None for no crash.
-        is_lost: the task belongs to another worker by now.
+        crash: why the worker crashed, by the holder of the attempt; the crash counts. None for no crash.
+        is_lost: another worker has the task now.
     """
 
     crash: str | None = None
@@ -67,25 +66,24 @@ Ending: TypeAlias = Succeeded | Failed | Unfinished
 
 
 Action: TypeAlias = Literal["done", "complete", "retry", "snooze", "archive", "requeue", "let go"]
-"""What is done about the task of an attempt that has ended.
+"""Change to a task whose attempt has ended.
 
-done: delete it. complete: keep it until it expires. retry: try it again. snooze: run it again; nothing has
-failed. archive: it failed for good. requeue: back to the front of the queue. let go: write nothing.
+done: delete it. complete: keep it until it expires. retry: run it again. snooze: run it again, without a
+failure. archive: it failed permanently. requeue: back to the front of the queue. let go: write nothing.
 """
 
 
 class Decision(NamedTuple):
-    """What is done about the task of an attempt that has ended.
+    """Decision about the task of an attempt that has ended.
 
-    One class for all actions: outcomes are grouped and sent by the action, and a field that an action does
-    not need keeps its default.
+    One class for all actions: outcomes are grouped and sent by action, and unused fields keep their defaults.
 
     Attributes:
-        outcome: the word of the events for it.
+        outcome: the outcome that events report.
         at: the end of the attempt, when this was decided.
         due_at: Unix time at which a retried or snoozed task runs again, or a completed one expires.
-        is_failure: whether a retry counts as a failure, which spends one.
-        result: what a completed task keeps.
+        is_failure: whether a retry counts as a failure and uses up one retry.
+        result: stored with a completed task.
     """
 
     action: Action
@@ -97,7 +95,7 @@ class Decision(NamedTuple):
 
     @property
     def delay(self) -> float | None:
-        """Seconds until the next attempt; None when there is none, or none is planned."""
+        """Seconds until the next attempt; None if none is planned."""
         if self.action not in {"retry", "snooze"}:
             return None
         return max(0.0, self.due_at - self.at.timestamp)
@@ -107,30 +105,26 @@ DONE: Final = Decision("done", Outcome.SUCCEEDED)
 REQUEUE: Final = Decision("requeue", Outcome.REQUEUED)
 LET_GO: Final = Decision("let go", Outcome.LET_GO)
 
-# `take/` makes these two by a call.
-Requeue: Final = partial(Decision, "requeue", Outcome.REQUEUED)
-LetGo: Final = partial(Decision, "let go", Outcome.LET_GO)
 
-
-def ending_of_result(result: object, message: TaskMessage, max_result: int) -> Ending:
-    """Return the ending of an attempt whose handler returned: its result, or what the handler asks for."""
+def build_result_ending(result: object, message: TaskMessage, max_result: int) -> Ending:
+    """Return the ending for a handler's return value: a result or a control value."""
     if result is None:
         return NO_RESULT
-    wish = control.control_of(result)
+    wish = control.find_control(result)
     if wish is not None:
         return Failed(wish)
     data = result_bytes(result, message.type)
-    # Without retention nothing is sent of it.
+    # Without retention the result is not sent.
     if data is not None and len(data) > max_result and message.retention > 0:
         return Failed(ResultTooLargeError(len(data), max_result))
     return Succeeded(data)
 
 
-def ending_of_cause(attempt: Attempt) -> Ending:
-    """Return the ending that the cause of a cancellation means, whatever the handler did about it."""
+def build_cause_ending(attempt: Attempt) -> Ending:
+    """Return the ending for the cause of a cancellation, regardless of what the handler did."""
     cause = attempt.cause
     if isinstance(cause, LeaseExpiredError):
-        # A lease that only lapsed can be renewed until another worker takes the task; then it is put back.
+        # A lapsed lease can be renewed until another worker takes the task; then the task is put back.
         return Unfinished(is_lost=attempt.lost)
     if cause is None or isinstance(cause, ServerStopping):
         return Unfinished()
@@ -138,7 +132,7 @@ def ending_of_cause(attempt: Attempt) -> Ending:
 
 
 def leaves_nothing(message: TaskMessage, ending: Ending) -> bool:
-    """Return whether an attempt has succeeded and nothing of its task is kept: the usual end."""
+    """Return whether an attempt succeeded and nothing of its task is kept, the usual ending."""
     return type(ending) is Succeeded and message.retention <= 0
 
 
@@ -151,15 +145,15 @@ def decide(
     unknown_pause: float = 5.0,
     is_poison: bool = False,
 ) -> Decision:
-    """Return what to do about an attempt that has ended.
+    """Decide about the task of an attempt that has ended.
 
     Args:
         message: of its task; `retry`, `retried` and `retention` are read.
-        ending: how it ended.
+        ending: of the attempt.
         rules: the user's functions.
         now: the end of the attempt.
         unknown_pause: seconds after which a task without a handler is taken again.
-        is_poison: whether a crash now reaches the crash limit.
+        is_poison: whether one more crash reaches the crash limit.
     """
     if leaves_nothing(message, ending):
         return DONE
@@ -168,7 +162,7 @@ def decide(
         return Decision("complete", Outcome.SUCCEEDED, now, expires_at, result=ending.result)
     if isinstance(ending, Failed):
         if ending.is_unhandled:
-            # Back at the front it would be taken again at once, by this same server.
+            # At the front of the queue it would be taken again at once, by this same server.
             return Decision("retry", Outcome.REQUEUED, now, now.plus(unknown_pause).ceiling)
         return _after_failure(message, ending.error, rules, now)
     if ending.crash is not None and is_poison:
@@ -177,9 +171,9 @@ def decide(
 
 
 def _after_failure(message: TaskMessage, error: BaseException, rules: AttemptRules, now: Instant) -> Decision:
-    # Not one that is wrapped: the caller's choice is the cause itself, never something that a handler raised.
+    # Not a wrapped error: only the cause itself is the caller's choice, not an error that a handler raised.
     choice = error.outcome if isinstance(error, TaskCanceledError) else ""
-    wish = wish_of(error)
+    wish = find_wish(error)
     if choice == "delete" or isinstance(wish, RevokeTask | control.Cancel):
         return Decision("done", Outcome.REVOKED, now)
     if choice == "archive" or isinstance(wish, SkipRetry | control.Archive):
@@ -187,14 +181,14 @@ def _after_failure(message: TaskMessage, error: BaseException, rules: AttemptRul
     if isinstance(wish, control.Snooze):
         return Decision("snooze", Outcome.SNOOZED, now, now.plus(wish.delay).ceiling)
     retry = wish if isinstance(wish, control.Retry) else control.Retry()
-    # Asynq's order: an error that is no failure archives all the same when no retry is left.
+    # Asynq's order: when no retry is left, even an error that is not a failure archives the task.
     if retry.spend and message.retried >= message.retry:
         return Decision("archive", Outcome.ARCHIVED, now)
-    delay = rules.delay(message.retried, cause_of(error)) if retry.after is None else retry.after
+    delay = rules.delay(message.retried, find_cause(error)) if retry.after is None else retry.after
     if not math.isfinite(delay) or delay < 0:
         delay = 0.0
     is_failure = rules.is_failure(error) if wish is None else retry.spend
-    # Without a delay the task is due in this very second; rounding up would make it wait for the next one.
+    # Without a delay the task is due in the current second; rounding up would delay it to the next.
     due_at = now.plus(delay).ceiling if delay else now.seconds
     return Decision("retry", Outcome.RETRIED, now, due_at, is_failure=is_failure)
 
@@ -204,10 +198,10 @@ _Wish: TypeAlias = control.ControlFlow | RevokeTask | SkipRetry
 _STRONGEST_FIRST = (RevokeTask | control.Cancel, SkipRetry | control.Archive, control.Retry, control.Snooze)
 
 
-def wish_of(error: BaseException) -> _Wish | None:
-    """Return what a handler asked for by an error: itself, what it was raised `from`, or a part of a group.
+def find_wish(error: BaseException) -> _Wish | None:
+    """Return the control flow of an error: itself, its `from` cause, or a member of a group.
 
-    Of several, the one that ends most. A group in which anything but Snooze was raised besides is a failure.
+    The most final of several wins. A group with Snooze and another error is a failure.
     """
     chain = list(_chain(error))
     for kind in _STRONGEST_FIRST:
@@ -225,8 +219,8 @@ def _is_all_snooze(error: BaseException) -> bool:
     return any(isinstance(one, control.Snooze) for one in _chain(error))
 
 
-def cause_of(error: BaseException) -> BaseException:
-    """Return the error to tell people: of a `Retry`, the one that it was raised from or in handling."""
+def find_cause(error: BaseException) -> BaseException:
+    """Return the error to report: for a `Retry`, the error that it was raised from or while handling."""
     if not isinstance(error, control.Retry):
         return error
     hidden = None if error.__suppress_context__ else error.__context__
@@ -234,14 +228,14 @@ def cause_of(error: BaseException) -> BaseException:
 
 
 def error_to_tell(error: BaseException) -> BaseException:
-    """Return the error that people are to read: a reason given for a wish comes before all else."""
-    wish = wish_of(error)
+    """Return the error to show: a control value with a reason takes precedence."""
+    wish = find_wish(error)
     has_reason = isinstance(wish, control.Archive) or (isinstance(wish, control.Retry) and wish.reason)
-    return wish if wish is not None and has_reason else cause_of(error)
+    return wish if wish is not None and has_reason else find_cause(error)
 
 
-def error_of(ending: Ending) -> BaseException | None:
-    """Return the error of an ending that people are to read; None for none."""
+def find_error(ending: Ending) -> BaseException | None:
+    """Return the error of an ending to show; None for none."""
     if isinstance(ending, Failed):
         return error_to_tell(ending.error)
     crash = ending.crash if isinstance(ending, Unfinished) else None

@@ -1,4 +1,4 @@
-"""One run of one task: begin, call, ending, decide, record, settle, emit."""
+"""Runner: runs one attempt, from start to settle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._broker.leases import confirm_begin
 from pyasynq._engine.engine_parts import token_ending
 from pyasynq._engine.handlers.routes import AttemptRules, received_task
-from pyasynq._engine.lease.roster import RunningAttempts
+from pyasynq._engine.lease.roster import SlotTable
 from pyasynq._engine.run.attempt import RUNNING, SETTLING
 from pyasynq._engine.run.outcome import (
     DONE,
@@ -21,17 +21,17 @@ from pyasynq._engine.run.outcome import (
     Decision,
     Failed,
     Unfinished,
+    build_cause_ending,
+    build_result_ending,
     decide,
-    ending_of_cause,
-    ending_of_result,
-    error_of,
+    find_error,
+    find_wish,
     leaves_nothing,
-    wish_of,
 )
-from pyasynq._engine.run.record import NOTHING, drop_frames, make_record, unchanged
+from pyasynq._engine.run.settle_record import drop_frames, make_record, make_unchanged_record
 from pyasynq._visible_text import visible
 from pyasynq.config import ServerConfig
-from pyasynq.context import current_task
+from pyasynq.context import cancel_reason, current_task
 from pyasynq.control import Cancel, Snooze
 from pyasynq.errors import (
     HandlerNotFoundError,
@@ -51,20 +51,23 @@ if TYPE_CHECKING:
     from pyasynq._engine.handlers.threads import HandlerThreads
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.run.outcome import Ending
-    from pyasynq._engine.run.record import Record
+    from pyasynq._engine.run.settle_record import Record
 
 _log = logging.getLogger("pyasynq")
 
+# Constants, because Python 3.11 is slow to look up a member of an enum.
+SUCCEEDED: Final = Outcome.SUCCEEDED
+
 _DEFAULT_RULES: Final = AttemptRules(ServerConfig(), None, Task("unknown"))
-"""Rules of an attempt whose own rules, or error, cannot be used."""
+"""Rules for an attempt whose own rules or error cannot be used."""
 
 
 class Runner:
-    """Starts attempts, and runs each in one asyncio task.
+    """Runs each attempt in one asyncio task.
 
-    A run has seven steps. `_run` has the first three: begin, call, ending. `conclude` has the others, which
-    consumers share: decide, record, settle, emit. The event loop alone writes the fields, besides the two
-    call-backs, which the engine sets before the first start.
+    An attempt has seven steps. `_run` has the first three: start, call, ending. `conclude` has the others,
+    which consumers share: decide, record, settle, emit. Only the event loop writes the fields; the engine
+    sets the two callbacks before the first start.
     """
 
     def __init__(self, parts: Parts, threads: HandlerThreads, context: contextvars.Context) -> None:
@@ -76,43 +79,45 @@ class Runner:
         self._redis_time = parts.redis_time
         self._threads = threads
         self._confirms = bool(token_ending(parts))
-        """Whether some handlers begin only after Redis knows of it."""
-        self._begin_task = _task_maker(asyncio.get_running_loop())
+        """Whether some handlers start only after Redis has confirmed it."""
+        self._begin_task, self._is_eager = _task_maker(asyncio.get_running_loop())
         self._context = context
-        """What the context of every attempt begins as."""
-        self.running = RunningAttempts()
-        """Attempts whose handlers, or error handlers, have not ended."""
+        """Context that each attempt copies."""
+        self.running = SlotTable()
+        """Attempts whose handlers or error handlers have not ended."""
         self.on_end: Callable[[Attempt], None] = lambda _attempt: None
         """Called with an attempt that has left its slot."""
         self.on_unknown: Callable[[str], None] = lambda _queue: None
-        """Called with the queue of a task that was returned to it, because there is no handler here."""
+        """Called with the queue of a task that was put back, because this server has no handler for it."""
 
     def start(self, attempt: Attempt) -> None:
-        """Run an attempt in an asyncio task of its own."""
+        """Run an attempt in its own asyncio task."""
         self.running.add(attempt)
         task = self._begin_task(self._run(attempt), name=attempt.id, context=self._context.copy())
-        # An eager task has taken its first step by now, and often its last.
-        if not task.done():
+        # An eager task has taken its first step already, and often its last.
+        if not self._is_eager or not task.done():
             attempt.task = task
             if attempt.cause is not None and attempt.phase is RUNNING:
                 task.cancel()
 
     def _call(self, attempt: Attempt, task: Task, route: Route | None) -> object:
-        """Call the handler. What it gives back, now or when it is awaited, is the result."""
+        """Call the handler; return its result or an awaitable of it."""
         if route is None:
             raise HandlerNotFoundError(task.type, self._router.types())
         if self._events.wants(TaskStarted):
-            self._events.emit(TaskStarted(attempt.queue, attempt.id, task.type, attempt.message.retried))
+            retried = attempt.message.retried
+            started = TaskStarted(attempt.queue, attempt.id, task.type, retried, attempt.waited)
+            self._events.emit(started)
         return self._threads.call(route.call, task) if route.plain else route.call(task)
 
     async def _confirm_begin(self, attempt: Attempt) -> bool:
-        """Return whether the handler may begin; otherwise the attempt's cause says why not."""
+        """Return whether the handler may start; otherwise set the attempt's cause."""
         if not self._parts.confirms_begin(attempt.message.type):
             return True
         try:
             begun = await self._parts.driver.run(confirm_begin(attempt.queue, attempt.id, attempt.token))
         except RedisError:
-            # It may have been noted all the same; the task goes back, and is not run by this attempt.
+            # Redis may have recorded the start. The task is put back, and this attempt does not run it.
             begun = None
         if begun:
             return True
@@ -121,10 +126,10 @@ class Runner:
         return False
 
     def _refuse(self, attempt: Attempt) -> None:
-        """Give an attempt whose time was over before it could begin the cause of that."""
+        """Set the cause of an attempt whose time ended before it could start."""
         if attempt.has_lease(attempt.started) and attempt.cause is None:
-            attempt.cause = attempt.timeout_error()
-        # Without a lease this process stood still since it took the task; another worker may run it by now.
+            attempt.cause = attempt.build_timeout_error()
+        # Without a lease: this process was suspended since the dequeue, and another worker may run the task.
         self._cancel_for_lease(attempt)
 
     def _cancel_for_lease(self, attempt: Attempt) -> None:
@@ -132,31 +137,31 @@ class Runner:
             attempt.cause = LeaseExpiredError()
             self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
-    def _ending_of_error(self, error: BaseException, task: Task) -> Ending:
-        # By its type: an error of the user's may raise when it is asked for its class.
+    def _build_error_ending(self, error: BaseException, task: Task) -> Ending:
+        # By type: an error of the user's may raise when its class is read.
         is_unknown = type(error) is HandlerNotFoundError and error.task_type == task.type
         return Failed(error, is_unhandled=is_unknown and self._config.on_unknown == "return")
 
-    async def _tell_of_failure(self, attempt: Attempt, task: Task, ending: Failed) -> None:
-        """Call the user's error handler, or report that this server has none for the task."""
+    async def _report_failure(self, attempt: Attempt, task: Task, ending: Failed) -> None:
+        """Call the user's error handler, or report that this server has no handler for the task."""
         error, handler = ending.error, self._config.error_handler
         if ending.is_unhandled:
             self.on_unknown(attempt.queue)
             return
-        # A coroutine that is being closed by the interpreter may not wait for anything.
+        # A coroutine that the interpreter is closing may not await.
         if handler is None or type(error) is GeneratorExit:
             return
         try:
-            if isinstance(wish_of(error), Cancel | Snooze):
+            if isinstance(find_wish(error), Cancel | Snooze):
                 return
             told = handler(task, error)
             if isawaitable(told):
                 await told
-        except BaseException:  # noqa: BLE001 - reported; the outcome is decided and does not change
+        except BaseException:  # noqa: BLE001 - logged; the outcome is already decided
             _log.exception("the error handler raised for a task of type %r", task.type)
 
     async def _run(self, attempt: Attempt) -> None:
-        """Begin, call the handler and take the ending; then conclude, and tell the error handler."""
+        """Start the attempt, call the handler, conclude, and call the error handler."""
         ending: Ending = NO_RESULT
         raised: BaseException | None = None
         route: Route | None = None
@@ -170,26 +175,27 @@ class Runner:
                     route = self._router.route(task.type)
                     if not self._confirms or await self._confirm_begin(attempt):
                         result = self._call(attempt, task, route)
-                        # As `awaited` does, in this coroutine. `isawaitable` alone costs 2 % of a drain.
+                        # Inlined from `await_fully`: a call of `isawaitable` alone takes 2 % of a drain.
                         while result is not None and (type(result) is CoroutineType or isawaitable(result)):
                             result = await result
                         if result is not None:
-                            ending = ending_of_result(result, attempt.message, self._config.max_result)
-                except BaseException as error:  # noqa: BLE001 - what a handler raises is its task's failure
+                            ending = build_result_ending(result, attempt.message, self._config.max_result)
+                except BaseException as error:  # noqa: BLE001 - any error of a handler is a failure of its task
                     raised = error
-                    ending = self._ending_of_error(error, task)
+                    ending = self._build_error_ending(error, task)
             else:
                 self._refuse(attempt)
             if attempt.cause is not None:
-                ending = ending_of_cause(attempt)
-            # Otherwise shutdown has put the task back already, or nobody is left to write anything.
+                ending = build_cause_ending(attempt)
+            # In other phases shutdown has already put the task back, or nothing can be written.
             if attempt.phase is RUNNING:
                 conclude(self._parts, attempt, task, route, ending)
             if type(ending) is Failed:
-                await self._tell_of_failure(attempt, task, ending)
+                await self._report_failure(attempt, task, ending)
         finally:
-            # attempt -> task -> its context -> attempt would live until the garbage collector runs, and so
-            # would an error, whose traceback holds this frame.
+            # Breaks the reference cycle attempt, task, context, attempt, and the one of an error whose
+            # traceback
+            # has this frame. They would live until the garbage collector runs.
             attempt.task = None
             ending = NO_RESULT
             self.running.remove(attempt)
@@ -200,30 +206,42 @@ class Runner:
 
 
 def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, ending: Ending) -> None:
-    """Decide, record, settle and emit the ending of an attempt, which is being settled from now on.
+    """Decide, record, settle and emit the ending of an attempt.
 
-    Nothing is raised: an ending that cannot be dealt with makes an ordinary failure of the attempt.
+    Never raises: an ending that cannot be handled counts as a failure of the attempt.
     """
+    if leaves_nothing(attempt.message, ending):
+        attempt.phase = SETTLING
+        parts.settles.put_done(attempt)
+        parts.outcomes[SUCCEEDED] += 1
+        if (cells := attempt.cells) is not None:
+            # In place: a call would be a third of what counting costs.
+            cell = cells[task.type]
+            cell.succeeded += 1
+            if cell.succeeded >= cell.measure_at:
+                cell.measure(attempt, parts.clock.monotonic())
+        if parts.events.wants_routine(TaskFinished):
+            _emit(parts, attempt, ending, DONE)
+        return
     told = ending
-    decision, record = DONE, NOTHING
-    if not leaves_nothing(attempt.message, ending):
-        try:
-            decision, record = _decide(parts, attempt, ending, AttemptRules(parts.config, route, task))
-        except BaseException as error:  # noqa: BLE001 - reported; unsettled, the task would be active for ever
-            told = Failed(_report_undecided(attempt, ending, error))
-            decision, record = _decide_plainly(parts, attempt, told)
+    try:
+        decision, record = _decide(parts, attempt, ending, AttemptRules(parts.config, route, task))
+    except BaseException as error:  # noqa: BLE001 - logged; unsettled, the task would stay active
+        told = Failed(_report_undecided(attempt, ending, error))
+        decision, record = _decide_plainly(parts, attempt, told)
     attempt.phase = SETTLING
     parts.settles.put(attempt, decision, record)
     parts.outcomes[decision.outcome] += 1
-    wants = parts.events.wants_routine if decision is DONE else parts.events.wants
-    if wants(TaskFinished):
+    if attempt.cells is not None:
+        attempt.cells.end(attempt, task.type, parts.clock.monotonic(), decision.outcome)
+    if parts.events.wants(TaskFinished):
         _emit(parts, attempt, told, decision)
     if type(ending) is Unfinished and ending.crash is not None:
         _emit_crash(parts, attempt, decision)
 
 
 def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> tuple[Decision, Record]:
-    """Return what is written of an attempt whose success Redis refuses for good, and tell that it failed."""
+    """Emit that an attempt failed because Redis refuses its success, and return what to write instead."""
     ending = Failed(error)
     try:
         task = received_task(attempt.message)
@@ -252,19 +270,19 @@ def _decide(parts: Parts, attempt: Attempt, ending: Ending, rules: AttemptRules)
 
 
 def _decide_plainly(parts: Parts, attempt: Attempt, ending: Failed) -> tuple[Decision, Record]:
-    """Decide on a failure with neither the user's rules nor the user's error."""
+    """Decide about a failure without using the user's rules or the user's error."""
     try:
         return _decide(parts, attempt, ending, _DEFAULT_RULES)
     except Exception:  # noqa: BLE001 - the message itself cannot be rewritten
         decision = Decision("archive", Outcome.ARCHIVED, parts.redis_time.now())
-        return decision, unchanged(str(ending.error))
+        return decision, make_unchanged_record(str(ending.error))
 
 
 def _report_undecided(attempt: Attempt, ending: Ending, broken: BaseException) -> SettleError:
     raised = f"{type(ending.error).__name__}, " if type(ending) is Failed else ""
     names = visible(attempt.id), visible(attempt.message.type), visible(attempt.queue)
-    _log.error("the end of task %s (%s, queue %s) could not be worked out", *names, exc_info=broken)
-    return SettleError(f"the end of the attempt could not be worked out: {raised}{type(broken).__name__}")
+    _log.error("the outcome of task %s (%s, queue %s) could not be computed", *names, exc_info=broken)
+    return SettleError(f"the outcome of the attempt could not be computed: {raised}{type(broken).__name__}")
 
 
 def _emit(parts: Parts, attempt: Attempt, ending: Ending, decision: Decision) -> None:
@@ -278,27 +296,33 @@ def _emit(parts: Parts, attempt: Attempt, ending: Ending, decision: Decision) ->
             message.retry,
             decision.outcome,
             seconds=parts.clock.monotonic() - attempt.started,
-            error=error_of(ending),
+            error=find_error(ending),
             delay=decision.delay,
+            waited=attempt.waited,
+            reason=cancel_reason(attempt.cause) if type(ending) is Failed else None,
+            asked=type(ending) is Failed and find_wish(ending.error) is not None,
         )
         parts.events.emit(finished)
-    except BaseException:  # noqa: BLE001 - reported; the outcome has been handed over and does not change
-        _log.exception("telling of the end of a task of type %r raised", message.type)
+    except BaseException:  # noqa: BLE001 - logged; the outcome is already decided
+        _log.exception("reporting the outcome of a task of type %r raised", message.type)
 
 
 def _emit_crash(parts: Parts, attempt: Attempt, decision: Decision) -> None:
     event = TaskPoisoned if decision.action == "archive" else TaskRecovered
-    parts.events.emit(event(attempt.queue, attempt.id, attempt.crashes + 1, attempt.token.partition("/")[0]))
+    server = attempt.token.partition("/")[0]
+    parts.events.emit(event(attempt.queue, attempt.id, attempt.crashes + 1, server, attempt.message.type))
 
 
-def _task_maker(loop: asyncio.AbstractEventLoop) -> Callable[..., asyncio.Task[None]]:
-    """Return what makes asyncio tasks: eager ones, where Python has them and the loop asks for no others.
+def _task_maker(loop: asyncio.AbstractEventLoop) -> tuple[Callable[..., asyncio.Task[None]], bool]:
+    """Return the function that makes asyncio tasks, and whether its tasks may be eager.
 
-    Most handlers end at their first step, or wait soon: eager tasks take that step without the loop.
+    They are eager if Python supports it and the loop has no task factory of its own.
+    Most handlers end or wait early: an eager task takes its first step without the loop.
     """
     if loop.get_task_factory() is not None:
-        return loop.create_task
-    # uvloop's own `create_task` sets the name after one was made up.
+        # A factory may also make eager tasks.
+        return loop.create_task, True
+    # uvloop's own `create_task` first generates a name, then replaces it.
     if sys.version_info >= (3, 12):
-        return partial(asyncio.Task, loop=loop, eager_start=True)
-    return partial(asyncio.Task, loop=loop)
+        return partial(asyncio.Task, loop=loop, eager_start=True), True
+    return partial(asyncio.Task, loop=loop), False

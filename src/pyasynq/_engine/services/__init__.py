@@ -1,1 +1,1 @@
-"""The background services of servers and consumers, one loop in each module."""
+"""Background services of servers and consumers, one module for each."""

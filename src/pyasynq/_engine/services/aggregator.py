@@ -1,4 +1,4 @@
-"""Makes groups that are due into one task each, by the user's functions."""
+"""Aggregator service: turns each due group into one task, by the user's functions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from pyasynq._background.code_places import thread_place
+from pyasynq._background.code_places import find_thread_place
 from pyasynq._background.service import Service
 from pyasynq._background.time_limits import report_place
 from pyasynq._backoff import Backoff
 from pyasynq._broker.aggregation_sets import release_sets, renew_sets
 from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.registrar_async import AsyncRegistrar
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq._engine.aggregation import Aggregation
 from pyasynq._engine.queue_failures import QueueFailures
 from pyasynq._wire.constants import AGGREGATION_SET_SECONDS
@@ -35,10 +35,10 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """An aggregation that is under way.
+    """A running aggregation.
 
     Attributes:
-        reported: seconds by which it was overdue when that was last reported.
+        reported: seconds by which it was overdue at its last report.
     """
 
     one: AggregationSet
@@ -48,23 +48,23 @@ class _Run:
 
 
 class _Pause(NamedTuple):
-    """A set whose aggregation failed goes back into its group when the pause is over, by monotonic time."""
+    """A set whose aggregation failed, and the monotonic time at which it goes back into its group."""
 
     one: AggregationSet
     until: float
 
 
 class Aggregator(Service):
-    """Looks at groups when the next one is due, or every few seconds; aggregates three of them at once.
+    """Checks groups when the next one is due, or every few seconds; aggregates three of them in parallel.
 
-    Besides, each aggregator has a place of its own, so that one whose calls hang takes none of the others'.
-    The deadlines of the sets that it works on are renewed in every round, and it does nothing else in one
-    than talk to Redis. A group has one set at a time.
+    In addition each aggregator has a reserved place, so that one whose calls hang does not block the others.
+    Each round renews the deadlines of the sets in work and only talks to Redis. A group has one set at a
+    time.
 
     Attributes:
-        taking: False when no aggregation is to begin any more; those under way go on.
-        interval: the longest rest, in seconds.
-        on_stuck: called when calls that cannot be stopped hold a place for too long, or all of them.
+        taking: False when no more aggregations start; running ones continue. Written by the engine.
+        interval: longest rest, in seconds.
+        on_stuck: called when calls that cannot be stopped hold a place for too long, or all places.
     """
 
     name = "aggregator"
@@ -81,11 +81,11 @@ class Aggregator(Service):
         self._running: dict[tuple[str, str], _Run] = {}
         self._pauses: dict[tuple[str, str], _Pause] = {}
         self._backoffs: dict[tuple[str, str], Backoff] = {}
-        self._overdue_limit = seconds_of("overdue_limit", parts.config.overdue_limit)
+        self._overdue_limit = parse_seconds("overdue_limit", parts.config.overdue_limit)
         self.on_stuck: Callable[[], None] = lambda: None
 
     async def round(self) -> float:
-        """Report what is overdue, renew what is under way, end pauses, and begin with what is due."""
+        """Report overdue calls, renew running sets, end pauses, and start due aggregations."""
         self._watch_overdue()
         await self._renew()
         await self._end_pauses()
@@ -96,29 +96,29 @@ class Aggregator(Service):
         return max(0.0, min([rest, *(pause.until - now for pause in self._pauses.values())]))
 
     async def leave(self) -> None:
-        """Break off what is under way, and put the tasks back into their groups."""
+        """Cancel running aggregations, and put the tasks back into their groups."""
         left = [run.one for run in self._running.values()]
         left += [pause.one for pause in self._pauses.values()]
         for run in self._running.values():
             if run.aggregation.called_at is not None:
                 self.events.emit(_hung_aggregator(run))
             run.task.cancel()
-        await self.wait_until_idle(seconds_of("cancel_timeout", self._parts.config.cancel_timeout))
+        await self.wait_until_idle(parse_seconds("cancel_timeout", self._parts.config.cancel_timeout))
         try:
             await self._release(left)
         except PyasynqError as error:
-            # Their deadlines bring them back.
+            # They go back into their groups at their deadlines.
             self.events.emit(RoundFailed(self.name, error, AGGREGATION_SET_SECONDS))
         await self._registrar.close()
 
     async def wait_until_idle(self, timeout: float) -> None:
-        """Wait until nothing is being aggregated, for `timeout` seconds at most."""
+        """Wait until no aggregation runs, for at most `timeout` seconds."""
         tasks = [run.task for run in self._running.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=timeout)
 
     def _watch_overdue(self) -> None:
-        """Report calls that should have ended, and ask for a new worker when they make this one useless."""
+        """Report overdue calls, and ask for a new worker when they make this one useless."""
         now, settings = self._parts.clock.monotonic(), self._parts.settings
         overdue = {run: run.aggregation.overdue_seconds(now) for run in self._running.values()}
         for run, seconds in overdue.items():
@@ -139,8 +139,9 @@ class Aggregator(Service):
         ):
             for one in lost:
                 run = self._running.get((one.queue, one.group))
-                # A thread cannot be stopped: it keeps its place, and what it returns is refused. A set that
-                # is just being finished may be gone because it has been finished.
+                # A thread cannot be stopped: it keeps its place, and its result is refused. A set may be gone
+                # because it
+                # was just finished.
                 if run is not None and run.one == one and run.aggregation.can_be_cut:
                     run.task.cancel()
 
@@ -151,7 +152,7 @@ class Aggregator(Service):
             del self._pauses[one.queue, one.group]
 
     async def _release(self, sets: Iterable[AggregationSet]) -> list[AggregationSet]:
-        """Put the tasks of sets back into their groups; return the sets for which that was done."""
+        """Put the tasks of sets back into their groups; return the sets for which this succeeded."""
         by_queue = _by_queue(sets)
         now = self._parts.clock.redis_now()
         done = await self._run_for_each(
@@ -160,15 +161,18 @@ class Aggregator(Service):
         return [one for queue, _ in done for one in by_queue[queue]]
 
     async def _run_for_each(
-        self, queues: Sequence[str], plan_of: Callable[[str], Plan[_T]]
+        self, queues: Sequence[str], make_plan: Callable[[str], Plan[_T]]
     ) -> list[tuple[str, _T]]:
-        """Run a plan for each queue in one batch; return the results of those that could be asked."""
+        """Run a plan for each queue in one batch; return the results of the queues that could be asked."""
         queues = self._failures.ready_among(queues)
-        results = await self._parts.driver.run_batch([plan_of(queue) for queue in queues])
+        results = await self._parts.driver.run_batch([make_plan(queue) for queue in queues])
         return self._failures.answers(queues, results)
 
     def _forget_vanished(self, found: list[tuple[str, list[str]]]) -> None:
-        """Drop the back-offs of groups that are gone; a set in work or in a pause is still a group's."""
+        """Drop the back-offs of groups that no longer exist.
+
+        A set in work or in a pause still has a group.
+        """
         listed = {queue for queue, _ in found}
         present = {(queue, group) for queue, groups in found for group in groups}
         served = self._parts.board.settings
@@ -179,23 +183,26 @@ class Aggregator(Service):
                 del self._backoffs[key]
 
     async def _begin(self) -> float:
-        """Begin as many aggregations as there is room for; return how long nothing else will be due."""
+        """Start as many aggregations as there are free places; return the time until the next is due."""
         rest = self.interval
         found = await self._run_for_each(self._failures.ready(self._parts.queues), list_groups)
         self._forget_vanished(found)
-        # Nobody's turn comes last for ever.
+        # Random order, so that no group is always last.
         random.shuffle(found)
         for queue, groups in found:
             try:
                 rest = min(rest, await self._begin_in(queue, groups))
             except PyasynqError as error:
                 self._failures.note(queue, error)
-        # Without any place a rest ends when an aggregation does.
+        # If all places are taken, the end of an aggregation ends the rest.
         busy = {id(run.aggregation.aggregator) for run in self._running.values()}
         return rest if self._room > 0 or len(busy) < self._routes.count else self.interval
 
     async def _begin_in(self, queue: str, groups: list[str]) -> float:
-        """Begin as many aggregations of a queue as there is room for; return when the next one is due."""
+        """Start as many aggregations of a queue as there are free places.
+
+        Return the time until the next is due.
+        """
         parts, rest = self._parts, self.interval
         for places, some in self._shares(self._candidates(queue, groups)):
             limits = [(group, self._routes.limits(group, one)) for group, one in some.items()]
@@ -211,16 +218,15 @@ class Aggregator(Service):
 
     @property
     def _room(self) -> int:
-        """How many of the places are free that all aggregators share."""
+        """Number of free places that all aggregators share."""
         return self._parts.settings.aggregations - len(self._running)
 
     def _shares(
         self, candidates: dict[str, DeclaredAggregator]
     ) -> Iterator[tuple[int, dict[str, DeclaredAggregator]]]:
-        """Yield numbers of free places, and the groups that may take them.
+        """Yield numbers of free places, each with the groups that may take them.
 
-        First what all aggregators share; when nothing is left of that, one place for each that has nothing
-        to do.
+        First the shared places. When all of these are taken, one reserved place for each idle aggregator.
         """
         if candidates and (room := self._room) > 0:
             yield room, candidates
@@ -257,7 +263,7 @@ class Aggregator(Service):
             if self.closing:
                 raise
             self.events.emit(AggregationLost(*key))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - an event, and another try
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - reported by an event, and retried
             self._pause(one, error)
         finally:
             del self._running[key]
@@ -274,7 +280,7 @@ class Aggregator(Service):
 
 def _hung_aggregator(run: _Run) -> ShutdownHung:
     thread_id = run.aggregation.thread_id
-    place = thread_place(thread_id) if thread_id else report_place(run.task)
+    place = find_thread_place(thread_id) if thread_id else report_place(run.task)
     what = f"the aggregator of {run.aggregation.aggregator.pattern!r} (group {run.one.group!r})"
     return ShutdownHung(what, place)
 

@@ -1,4 +1,4 @@
-"""Cuts off attempts whose time is over or whose lease has lapsed, and reports those that will not end."""
+"""Deadlines service: cancels attempts whose time or lease has ended, and reports those that run on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Deadlines(Service):
-    """One sweep over the roster four times a second, in place of a timer for each attempt."""
+    """Sweeps over the roster four times a second, which replaces a timer for each attempt."""
 
     name = "deadlines"
 
@@ -27,12 +27,15 @@ class Deadlines(Service):
         self._parts = parts
         self._rule = rule
         self.last_sweep = parts.clock.monotonic()
-        """Monotonic time of the last sweep; another thread sees by it whether the event loop is blocked."""
+        """Monotonic time of the last sweep.
+
+        Another thread reads it to see whether the event loop is blocked.
+        """
         self.on_stuck: Callable[[], None] = lambda: None
         """Called when attempts that cannot be stopped make the worker useless."""
 
     async def round(self) -> float:
-        """Sweep."""
+        """Sweep over the roster once."""
         now = self.last_sweep = self._parts.clock.monotonic()
         for attempt in self._parts.roster.snapshot():
             if attempt.phase is not Phase.RUNNING:
@@ -47,7 +50,7 @@ class Deadlines(Service):
 
     def _check(self, attempt: Attempt, now: float) -> None:
         if now >= attempt.deadline:
-            attempt.cancel(attempt.timeout_error(), monotonic=now)
+            attempt.cancel(attempt.build_timeout_error(), monotonic=now)
         elif not attempt.has_lease(now) and attempt.cancel(LeaseExpiredError(), monotonic=now):
             self._parts.settles.on_lost(attempt)
 

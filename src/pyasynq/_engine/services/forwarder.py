@@ -1,4 +1,4 @@
-"""Moves scheduled and retry tasks to pending when they are due."""
+"""Forwarder service: moves scheduled and retry tasks to pending when they are due."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq._background.service import Service
 from pyasynq._broker.delayed import forward
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq._engine.queue_failures import QueueFailures
 from pyasynq._wire.keys import queue_keys
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class _Delayed:
-    """What is known of the scheduled and retry tasks of one queue.
+    """Known state of the scheduled and retry tasks of one queue.
 
     Attributes:
         keys: of the sorted sets.
         is_watched: whether Redis reports the next change of both.
-        next_due: Unix time at which the next task is due, infinity for none.
-        due_at: the same as monotonic time; past if the queue is to be asked now.
-        reading: the last one that was looked at.
+        next_due: Unix time at which the next task is due; infinity for none.
+        due_at: the same as monotonic time; in the past if the queue is to be asked now.
+        reading: the last one that was processed.
     """
 
     keys: tuple[str, str]
@@ -43,9 +43,8 @@ class _Delayed:
 class Forwarder(Service):
     """Calls Redis for queues in which a task is due, or whose delayed tasks have changed.
 
-    It knows when the next task is due from its last call, and from the look at all queues. A change is
-    reported by Redis. If the look shows another time than was known, the report was lost: the queue is
-    watched again.
+    It knows the due time of the next task from its last call, and from the reading of all queues. Redis
+    reports changes. If a reading shows another due time, a report was lost: the queue is watched again.
 
     Args:
         queues: returns the names of the queues that it works on.
@@ -63,16 +62,16 @@ class Forwarder(Service):
         self._changed = changed
         self._failures = QueueFailures(self, parts.clock)
         self._watcher = watcher
-        self._longest = seconds_of("delayed_task_check_interval", parts.config.delayed_task_check_interval)
+        self._longest = parse_seconds("delayed_task_check_interval", parts.config.delayed_task_check_interval)
         self._last_call = float("-inf")
         self._delayed: dict[str, _Delayed] = {}
 
     async def round(self) -> float:
-        """Forward what is due in the queues."""
+        """Forward the due tasks of the queues."""
         parts = self._parts
         gap = self._last_call + parts.settings.forward_gap - parts.clock.monotonic()
         if gap > 0:
-            # Many tasks that are scheduled in a row make one round.
+            # Many tasks that are scheduled in a row cause one round.
             return gap
         queues = self._queues()
         self._delayed = {name: self._delayed.get(name) or _new(name) for name in queues}
@@ -93,7 +92,7 @@ class Forwarder(Service):
                 one.is_watched = False
 
     def _note_readings(self) -> None:
-        """Take over what the look has shown of the queues."""
+        """Process the latest readings of the queues."""
         board, now = self._parts.board, self._parts.clock.monotonic()
         for name, one in self._delayed.items():
             reading = board.known[name].reading
@@ -101,7 +100,7 @@ class Forwarder(Service):
                 continue
             one.reading = reading
             if isinstance(reading, Exception):
-                # Its other keys may be why.
+                # The error may concern other keys, so ask the queue.
                 one.due_at = now
                 continue
             if reading.next_due != one.next_due and one.is_watched:
@@ -111,7 +110,7 @@ class Forwarder(Service):
             one.due_at = now + reading.next_due - reading.redis_now.timestamp
 
     async def _watch(self, ready: Sequence[str]) -> None:
-        """Watch the queues that are not watched; a watch shows whether there are delayed tasks now."""
+        """Watch the unwatched queues; a new watch also tells whether there are delayed tasks now."""
         unwatched = [self._delayed[name] for name in ready if not self._delayed[name].is_watched]
         if not unwatched or not await self._watcher.arm(*[key for one in unwatched for key in one.keys]):
             return
@@ -131,7 +130,7 @@ class Forwarder(Service):
         for name, result in self._failures.answers(queues, results):
             parts.redis_time.learn(result.redis_now)
             self._note_answer(self._delayed.get(name), result)
-        # Only a call that went well is kept apart from the next: after a failure the back-off says when.
+        # The gap applies only after a successful call; after a failure the back-off decides.
         self._last_call = parts.clock.monotonic()
 
     def _note_answer(self, one: _Delayed | None, result: Forwarded) -> None:

@@ -1,4 +1,4 @@
-"""Tells the user's function whether Redis answers."""
+"""Health check service: reports to the user's function whether Redis answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 from pyasynq._background.service import Service
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq._redis.plan import CommandCall, Plan, Replay
 from pyasynq.errors import PyasynqError
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 class HealthCheck(Service):
-    """Pings every `health_check_interval`; runs only where there is a function to tell."""
+    """Pings every `health_check_interval`; runs only if the configuration has a health check."""
 
     name = "health check"
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts.events)
         self._parts = parts
-        interval = seconds_of("health_check_interval", parts.config.health_check_interval)
+        interval = parse_seconds("health_check_interval", parts.config.health_check_interval)
         self.first_rest = self._interval = interval
-        self.stop_limit = seconds_of("cancel_timeout", parts.config.cancel_timeout)
+        self.stop_limit = parse_seconds("cancel_timeout", parts.config.cancel_timeout)
 
     async def round(self) -> float:
-        """Ping, and hand None or the error to the function; what the function raises is a failed round."""
+        """Ping, and pass None or the error to the function; if it raises, the round has failed."""
         error: BaseException | None = None
         try:
             await self._parts.driver.run(_ping())

@@ -1,4 +1,4 @@
-"""Deletes completed tasks whose retention has ended."""
+"""Janitor service: deletes completed tasks whose retention has ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq._background.service import Service
 from pyasynq._broker.delayed import delete_expired_completed
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq._engine.queue_failures import QueueFailures
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ class Janitor(Service):
         self._parts = parts
         self._queues = queues
         self._failures = QueueFailures(self, parts.clock)
-        self.first_rest = self._interval = seconds_of("janitor_interval", parts.config.janitor_interval)
+        self.first_rest = self._interval = parse_seconds("janitor_interval", parts.config.janitor_interval)
 
     async def round(self) -> float:
-        """Delete what has expired."""
+        """Delete expired tasks."""
         parts = self._parts
         now = parts.clock.redis_now()
         ready = self._failures.ready(self._queues())

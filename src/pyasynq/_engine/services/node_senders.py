@@ -1,4 +1,4 @@
-"""Senders for the nodes of a cluster, so that a slow or silent node holds up its own queues alone."""
+"""Senders for the nodes of a cluster, so that a slow or silent node delays only its own queues."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _SHORTEST_PATIENCE: Final = 0.1
 _LONGEST_PATIENCE: Final = 0.5
 _PATIENCE_FACTOR: Final = 4
 _WEIGHT: Final = 0.1
-"""Smoothing factor of the moving average: the share of the newest exchange."""
+"""Smoothing factor of the exponentially weighted moving average (EWMA): weight of the newest value."""
 
 
 class NodeSender(Sender):
     """The sender of one node.
 
     Attributes:
-        in_flight: number of parcels that have not been answered.
+        in_flight: number of parcels without an answer.
         is_failing: whether the last exchange failed.
-        mean_seconds: moving average of the time that it takes to answer.
+        mean_seconds: exponentially weighted moving average (EWMA) of the response time.
     """
 
     def __init__(self, service: Service, parts: Parts, intake: Intake) -> None:
@@ -42,14 +42,14 @@ class NodeSender(Sender):
 
     @property
     def patience(self) -> float:
-        """For how many seconds a round waits for an answer."""
+        """Seconds that a round waits for an answer."""
         if self.is_failing:
             return 0.0
         return min(max(_SHORTEST_PATIENCE, _PATIENCE_FACTOR * self.mean_seconds), _LONGEST_PATIENCE)
 
 
 class _Wait:
-    """The wait of one round for the answers of nodes; it ends in the turn of the loop after the last one."""
+    """One round's wait for the answers of nodes; it ends in the turn of the loop after the last one."""
 
     def __init__(self, patience: Mapping[str, float]) -> None:
         loop = asyncio.get_running_loop()
@@ -59,7 +59,7 @@ class _Wait:
         self._timer = loop.call_later(max(patience.values(), default=0.0), self._finish)
 
     def answered(self, node: str) -> None:
-        """Note that a node has answered, or failed."""
+        """Record that a node has answered or failed."""
         self._awaited.discard(node)
         self._late.discard(node)
         if not self._awaited:
@@ -78,17 +78,17 @@ class _Wait:
 
 
 class NodeSenders:
-    """Sends parcels to the nodes of a cluster at the same time. The event loop alone uses it.
+    """Sends parcels to the nodes of a cluster in parallel. Used by the event loop only.
 
-    A round waits for all nodes that answer in their usual time, so that one order of queues holds for all.
-    It does not wait for a node that is slower, or that has failed. The queues of this node are left alone
-    until it has answered, and the room that its calls were to fill is free for other queues. Tasks that such
-    a call brings when the room is gone are put back to the front of their queue.
+    A round waits for all nodes that answer in their usual time, so that one order of queues holds for all. It
+    does not wait for a slower or failed node. The queues of such a node are skipped until it has answered,
+    and other queues may use the slots that its calls were to fill. If its tasks arrive when no slot is left,
+    they are put back to the front of their queue.
 
     Args:
         service: the processor.
         parts: of the engine.
-        intake: whose calls these are.
+        intake: makes the calls.
     """
 
     def __init__(self, service: Service, parts: Parts, intake: Intake) -> None:
@@ -97,14 +97,14 @@ class NodeSenders:
         self._intake = intake
         self._senders: dict[str, NodeSender] = {}
         self._left: dict[str, frozenset[str]] = {}
-        """Queues of the nodes that are not waited for, by node."""
+        """Queues of the skipped nodes, by node."""
         self._running: set[asyncio.Task[None]] = set()
         self._error: Exception | None = None
-        """What handing out answers raised, maybe after the round had gone on; `send` raises it."""
+        """Error raised while answers were delivered, perhaps after the round; `send` raises it."""
 
     async def send(self, parcel: Parcel) -> None:
-        """Send a parcel and hand out the answers; those of slow nodes are handed out when they come."""
-        parts = parcel.by_node(self._node_of)
+        """Send a parcel and deliver the answers; a slow node's answers are delivered when they arrive."""
+        parts = parcel.by_node(self._find_node)
         for node in parts.keys() - self._senders.keys():
             self._senders[node] = NodeSender(self._service, self._parts, self._intake)
         wait = _Wait({node: self._senders[node].patience for node in parts})
@@ -118,7 +118,7 @@ class NodeSenders:
             raise error
 
     async def finish(self) -> None:
-        """Wait until all that was sent has been answered, or has failed; then send to all nodes again."""
+        """Wait until all calls have been answered or have failed; then stop skipping nodes."""
         if self._running:
             await asyncio.wait(self._running)
         self._left.clear()
@@ -152,13 +152,13 @@ class NodeSenders:
             self._return(node)
 
     def _leave(self, node: str) -> None:
-        """Go on without a node until it has answered."""
+        """Skip a node until it has answered."""
         known = self._parts.board.known
-        self._left[node] = frozenset(queue for queue in known if self._node_of(queue) == node)
+        self._left[node] = frozenset(queue for queue in known if self._find_node(queue) == node)
         self._arrange()
 
     def _return(self, node: str) -> None:
-        """Send to a node again."""
+        """Stop skipping a node."""
         if self._left.pop(node, None) is not None:
             self._arrange()
             self._service.wake()
@@ -168,5 +168,5 @@ class NodeSenders:
         self._parts.board.withhold(queues)
         self._parts.settles.withhold(queues)
 
-    def _node_of(self, queue: str) -> str:
-        return self._parts.driver.node_of(queue_keys(queue).pending)
+    def _find_node(self, queue: str) -> str:
+        return self._parts.driver.find_node(queue_keys(queue).pending)

@@ -1,4 +1,4 @@
-"""Counts the servers, and looks for those that break the limits or the order of queues: they know neither."""
+"""Peer watch: counts servers, and finds those that ignore queue limits and order, as Asynq's do."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _RECORDS_AT_ONCE: Final = 100
 
 
 class PeerWatch(Service):
-    """Counts at start and once in a heartbeat. It reads records only if a queue has a limit or an order.
+    """Counts at start and with each heartbeat; reads records only if a queue has a limit or an order.
 
-    What a server is and which queues it serves never changes, so each record is read once.
+    The program and the queues of a server never change, so each record is read once.
     """
 
     name = "peer_watch"
@@ -30,14 +30,14 @@ class PeerWatch(Service):
         self._parts = parts
         self._limited = limited
         self._peers: dict[str, ServerInfo | None] = {}
-        """Servers that know no limits, by the keys of their records; None for those that do."""
+        """Servers that ignore limits, by the keys of their records; None for those that apply them."""
         self._reported: set[tuple[str, str]] = set()
         """Key and queue."""
 
     async def round(self) -> float:
-        """Count the servers, and report what has appeared since the last round."""
+        """Count the servers, and report those that appeared since the last round."""
         [servers] = await self._parts.driver.run_batch([count_servers(self._parts.redis_time.now())])
-        # Its node may be away; the number from before serves as well.
+        # If its node is unreachable, the last number is kept.
         if not isinstance(servers, Exception):
             self._parts.board.note_servers(servers)
         limited = self._limited()

@@ -1,4 +1,4 @@
-"""Takes tasks as slots become free, starts them, and writes down what became of those that have ended."""
+"""Processor service: takes tasks as slots become free, starts them, and settles ended attempts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._background.service import Service
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq._engine.services.node_senders import NodeSenders
 from pyasynq._engine.services.sender import Parcel, Sender
 from pyasynq._engine.take.queue_state import Key, QueuePhase
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 
 
 _PAUSE_WATCH_SECONDS: Final = 5.0
-"""How often the watch of pauses is renewed: it may be lost with a connection."""
+"""Seconds after which the watch of pauses is renewed; a broken connection may end it."""
 
 
 class Processor(Service):
-    """One round: send what is done and ask for what fits, in one pipeline; start what came.
+    """Takes, starts and settles tasks. One round sends outcomes and dequeue calls in one pipeline.
 
-    While Redis works on that, a second pipeline may leave on the side, so that neither waits for the other:
-    for plain queues that give as much as they are asked for. All else keeps its order by going alone.
+    While Redis works on it, a second pipeline may be sent on the side, so that neither waits for the other.
+    It is used only for plain queues that return as many tasks as were requested. All else is sent alone, in
+    order.
     """
 
     name = "processor"
@@ -45,20 +46,22 @@ class Processor(Service):
         self._watcher = watcher
         senders = NodeSenders if parts.driver.target.is_cluster else Sender
         self._sender: Sender | NodeSenders = senders(self, parts, intake)
-        self._poll = seconds_of("task_check_interval", parts.config.task_check_interval)
+        self._poll = parse_seconds("task_check_interval", parts.config.task_check_interval)
         self._was_quiet = True
         self._pause_reports = 0
-        """Number of reports of pauses when these were watched last; a report ends the watch."""
+        """Number of pause reports when pauses were last watched; a report ends the watch."""
         self._watch_pauses_at = 0.0
         """Monotonic time at which the pauses of queues with prefetched tasks are watched again."""
         self._sending = False
-        """Whether the round's own pipeline is on its way."""
+        """Whether the round's own pipeline is in flight."""
         self._side: asyncio.Task[None] | None = None
         self._side_context = contextvars.copy_context()
-        """Not that of the handler whose end starts the second pipeline: it is about other tasks, too."""
+        """Separate from the handler whose end starts the second pipeline, which serves other tasks too.
+        """
         self._side_error: Exception | None = None
         self.on_idle: Callable[[], None] = lambda: None
-        """Called when the server was told to close when idle (burst, max_tasks, a request), and is."""
+        """Called when the server becomes idle and should then close (burst, max_tasks, a request).
+        """
         self._closes_when_idle = False
 
     async def round(self) -> float:
@@ -69,7 +72,7 @@ class Processor(Service):
         self._raise_side_error()
         quiet = self._is_quiet
         if quiet and not self._was_quiet and self._parts.config.burst:
-            # A burst watches no queue, and the handlers that have just ended may have enqueued.
+            # A burst watches no queue, and the handlers that have just ended may have enqueued tasks.
             intake.board.ask_all_again()
         self._was_quiet = quiet
         if self._sink.give_back_at < math.inf:
@@ -86,24 +89,24 @@ class Processor(Service):
             if error is not None:
                 raise error
         await self._watch_empty_queues()
-        # Quiet before and after: this round may have started what it took.
+        # Quiet before and after the calls: this round may have started tasks.
         if quiet and self._is_quiet and self._is_finished():
             self.on_idle()
         return self._seconds_to_rest()
 
     def close_when_idle(self) -> None:
-        """Call `on_idle` as soon as nothing runs and nothing waits to be written; nothing more is taken."""
+        """Stop taking tasks, and call `on_idle` when nothing runs and all outcomes are confirmed."""
         self._closes_when_idle = True
         self.wake()
 
     def wake(self) -> None:
-        """End the rest; while a pipeline is on its way, see whether it is worth sending a second one."""
+        """End the rest; while a pipeline is in flight, consider a second one."""
         self._rest.wake()
         if self._sending:
             self._start_side()
 
     async def leave(self) -> None:
-        """Write what is left. What Redis does not take now, the syncer tries once more."""
+        """Write the remaining outcomes. The syncer retries once what Redis does not accept now."""
         await self._wait_for_side()
         if batches := self._parts.settles.take_fresh():
             await self._sender.send(Parcel(batches))
@@ -121,11 +124,12 @@ class Processor(Service):
         intake.put_back_unstarted()
         batches = self._parts.settles.take_fresh()
         for batch in batches:
-            # The batch goes before the question: whoever frees a slot may take it.
+            # The batch precedes the dequeue call, so a slot that it frees can be taken at once.
             if not batch.in_steps:
                 intake.board.slot_freed(batch.queue)
         asks = intake.reserve_asks()
-        return Parcel(batches, asks, intake.finds(), intake.quarantines(), intake.proofs_to_end())
+        quarantines = intake.unreadable.quarantines(self._parts.clock.monotonic())
+        return Parcel(batches, asks, intake.finds(), quarantines, intake.proofs_to_end())
 
     # The second pipeline.
 
@@ -139,11 +143,11 @@ class Processor(Service):
         return self._intake.has_room_aside and self._side_error is None and not self.closing
 
     async def _work_aside(self) -> None:
-        """Send pipeline after pipeline, as long as the round's own is on its way and it is worth it."""
+        """Send pipelines while the round's own is in flight and another is worthwhile."""
         try:
             while self._sending and self._is_side_worth_it():
                 self._side_error = await self._sender.send(self._pack())
-                # What it has brought begins now, and may have ended by then.
+                # The tasks that it brought start in this turn, and may end.
                 await asyncio.sleep(0)
         except Exception as error:  # noqa: BLE001 - the next round raises it
             self._side_error = error
@@ -161,7 +165,7 @@ class Processor(Service):
             raise error
 
     async def _watch_pauses(self) -> None:
-        """Have pauses reported while tasks wait for a slot: those of a paused queue go back."""
+        """Watch for pauses while tasks wait for a slot: the tasks of a paused queue are put back."""
         now, reports = self._parts.clock.monotonic(), self._intake.pause_reports
         is_due = now >= self._watch_pauses_at or reports != self._pause_reports
         if is_due and not self._parts.config.burst:
@@ -169,36 +173,36 @@ class Processor(Service):
             await self._watcher.arm(*self._intake.board.pause_keys())
 
     async def _renew_watches(self) -> None:
-        """Watch the queues again whose rest is over; the call that they get then follows the watch.
+        """Watch queues again when their rest is over; they are asked after that.
 
-        One that was left to others for a while is not asked: the new watch shows whether they took the task.
+        A deferred queue is not asked: the new watch shows whether other servers took the task.
         """
         if self._parts.config.burst:
             return
         queues = self._intake.board.to_watch_again(self._parts.clock.monotonic())
-        if not queues or self._intake.appetite.room <= 0:
+        if not queues or self._intake.capacity.room <= 0:
             return
         for queue, changes, is_watched in await self._watch(queues):
             if is_watched:
-                self._watched(queue, changes, may_rest=queue.state.phase is QueuePhase.DEFERRED)
+                self._record_watch(queue, changes, may_rest=queue.state.phase is QueuePhase.DEFERRED)
 
     async def _watch_empty_queues(self) -> None:
         if self._parts.config.burst:
             return
         board = self._intake.board
         if board.to_watch():
-            # What this round has brought begins first; nothing waits for the watch.
+            # The tasks of this round start first; nothing depends on the watch.
             await asyncio.sleep(0)
         for queue, changes, is_watched in await self._watch(board.to_watch()):
             if is_watched:
-                self._watched(queue, changes, may_rest=True)
+                self._record_watch(queue, changes, may_rest=True)
             else:
-                # Without a push from Redis, a queue is looked at after a jittered interval, as Asynq does.
+                # Without a push from Redis, a queue is polled after a jittered interval, as Asynq does.
                 rest = self._poll * random.uniform(0.5, 1.5)  # noqa: S311 - spreads load, guards nothing
                 board.unwatchable(queue, look_at=self._parts.clock.monotonic() + rest)
 
     async def _watch(self, queues: Sequence[ServedQueue]) -> list[tuple[ServedQueue, int, bool]]:
-        """Watch queues; return each with its number of reports before, and whether it is watched."""
+        """Watch queues; return each with its previous number of reports, and whether it is watched."""
         if not queues:
             return []
         changes = [queue.state.changes for queue in queues]
@@ -206,12 +210,12 @@ class Processor(Service):
         if is_watched or len(queues) == 1:
             watched = [is_watched] * len(queues)
         else:
-            # One node of a cluster may be away. A key that is watched by now costs no second exchange.
+            # One node of a cluster may be unreachable. Keys that are already watched cost no second exchange.
             watched = [await self._watcher.arm(*queue.watched_keys) for queue in queues]
         return list(zip(queues, changes, watched, strict=True))
 
-    def _watched(self, queue: ServedQueue, changes: int, *, may_rest: bool) -> None:
-        """Note a new watch; the queue rests if the watch has shown that there is nothing to take."""
+    def _record_watch(self, queue: ServedQueue, changes: int, *, may_rest: bool) -> None:
+        """Record a new watch; the queue rests if the watch showed no task to take."""
         exists, keys = self._watcher.exists, queue.keys
         has_none = not exists(keys[Key.PENDING]) or exists(keys[Key.PAUSED])
         self._intake.board.watched(queue, changes=changes, may_rest=may_rest and has_none)
@@ -220,20 +224,20 @@ class Processor(Service):
         if self._parts.settles.fresh:
             return 0.0
         if self._is_quiet and not self._was_quiet:
-            # Everything has just ended; whether that was all is the next round's business.
+            # The last attempt has just ended; the next round decides whether the server is finished.
             return 0.0
         intake, now = self._intake, self._parts.clock.monotonic()
         return max(0.0, intake.next_call(now) - now)
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether nothing runs or waits to, nothing is to be written, and no second pipeline is under way."""
+        """Whether nothing runs, waits or is left to write, and no second pipeline is in flight."""
         return self._side is None and self._sink.is_idle and not self._parts.settles.outstanding
 
     def _is_finished(self) -> bool:
         if self._closes_when_idle:
             return not self._intake.unclear
         config = self._parts.config
-        if self._intake.appetite.is_over:
+        if self._intake.capacity.is_over:
             return True
         return config.burst and self._intake.is_all_empty

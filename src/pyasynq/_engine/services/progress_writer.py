@@ -1,4 +1,4 @@
-"""Writes down what handlers say about their progress."""
+"""Progress writer service: stores the progress reports of handlers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class ProgressWriter(Service):
-    """Writes the newest progress of each attempt that reported any, all in one go, twice a second at most.
+    """Writes the newest report of each attempt, all in one pipeline, at most twice a second.
 
-    The first report after a time of silence is written at once. What an attempt said last and is not written
-    when it ends goes with its outcome.
+    The first report after a silence is written at once. The last report of an attempt that has ended is
+    written with its outcome.
     """
 
     name = "progress writer"
@@ -32,30 +32,31 @@ class ProgressWriter(Service):
         self._silent = False
 
     def report(self, attempt: Attempt) -> None:
-        """Take note that an attempt has said something new."""
+        """Record that an attempt has a new report."""
         self._reported[attempt] = None
         if self._silent:
             self._silent = False
             self.wake()
 
     async def round(self) -> float:
-        """Write what has been reported."""
+        """Write the newest reports."""
         reported, self._reported = self._reported, {}
         self._silent = not reported
         if self._silent:
             return math.inf
         for attempt in reported:
-            # Before its progress is read: a report from another thread is then seen here or comes again.
+            # Cleared before the progress is read: a report from another thread is then read here or queued
+            # again.
             attempt.progress_queued = False
         running = [attempt for attempt in reported if attempt.phase is Phase.RUNNING]
         try:
             results = await self._parts.driver.run_batch([self._plan(attempt) for attempt in running])
-        except Exception as error:  # noqa: BLE001 - reported by the round that raises it
+        except Exception as error:  # noqa: BLE001 - raised below
             results = [error] * len(running)
         failures = [result for result in results if isinstance(result, Exception)]
         if failures:
             for attempt, result in zip(running, results, strict=True):
-                # A report that Redis answers with an error is dropped; the next one is sent.
+                # A report that Redis refuses is dropped; the next one is sent.
                 if isinstance(result, Exception) and not isinstance(result, RedisReplyError):
                     attempt.progress_queued = True
                     self._reported[attempt] = None

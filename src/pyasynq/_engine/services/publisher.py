@@ -1,4 +1,4 @@
-"""Publishes what happens to tasks, for others to follow; it never holds up or fails anything else."""
+"""Publisher service: publishes task events; it never delays or fails other work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Publisher(Service):
-    """Subscribes to the engine's events and sends them on, many at once, from a buffer with a bound."""
+    """Subscriber of the engine's events, which sends them in batches from a bounded buffer."""
 
     name = "publisher"
 
@@ -41,36 +41,36 @@ class Publisher(Service):
         self._lengths = parts.config.event_stream_lengths
         self._buffer: deque[tuple[str, bytes]] = deque()
         self._dropped: Counter[str] = Counter()
-        """Events by queue that no event of the kind `dropped` has told of yet."""
+        """Dropped events by queue that no `dropped` event has reported yet."""
         self._untold: Counter[str] = Counter()
         """The same for subscribers in this process."""
         self._ended: dict[tuple[str, str], bytes] = {}
-        """What is to be published when Redis has confirmed it."""
+        """Events that are published when Redis has confirmed the outcome."""
         self._in_trouble = False
         self._called = False
-        """Whether a round is due, so that nobody need call for one; a failed one is repeated by itself."""
+        """Whether a round is due, so that it need not be scheduled; a failed round is repeated anyway."""
         self._unsubscribe: list[Callable[[], None]] = []
 
     async def enter(self) -> None:
-        """Begin to listen."""
+        """Subscribe to the events."""
         subscribe = self.events.subscribe
         self._unsubscribe = [
-            subscribe(TaskStarted, self._started),
-            subscribe(TaskFinished, self._finished),
-            subscribe(TaskSettled, self._settled),
-            subscribe(TaskRecovered, self._recovered),
-            subscribe(TaskPoisoned, self._poisoned),
-            subscribe(MessageQuarantined, self._quarantined),
-            subscribe(TasksAggregated, self._aggregated),
+            subscribe(TaskStarted, self._on_started),
+            subscribe(TaskFinished, self._on_finished),
+            subscribe(TaskSettled, self._on_settled),
+            subscribe(TaskRecovered, self._on_recovered),
+            subscribe(TaskPoisoned, self._on_poisoned),
+            subscribe(MessageQuarantined, self._on_quarantined),
+            subscribe(TasksAggregated, self._on_aggregated),
         ]
 
     async def round(self) -> float:
-        """Send what is in the buffer."""
+        """Send the events in the buffer."""
         self._in_trouble = True
         try:
             await self._send()
         finally:
-            self._tell_dropped()
+            self._report_dropped()
         self._in_trouble = False
         if self._buffer:
             return self._parts.settings.publish_gap
@@ -78,7 +78,7 @@ class Publisher(Service):
         return math.inf
 
     async def leave(self) -> None:
-        """Listen no more, and send the rest, unless Redis did not take what came before."""
+        """Unsubscribe, and send the rest, unless the last round failed."""
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         with suppress(PyasynqError):
@@ -86,7 +86,7 @@ class Publisher(Service):
                 await self._send()
         while self._buffer:
             self._drop(self._buffer.popleft()[0], 1)
-        self._tell_dropped()
+        self._report_dropped()
 
     async def _send(self) -> None:
         most = self._parts.settings.events_at_once
@@ -105,20 +105,20 @@ class Publisher(Service):
         results: list[Any]
         try:
             results = await self._parts.driver.run_batch(plans)
-        except Exception as error:  # noqa: BLE001 - reported by the round that raises it
+        except Exception as error:  # noqa: BLE001 - raised below
             results = [error] * len(plans)
         first: Exception | None = None
         for (queue, events), result in zip(batch.items(), results, strict=True):
             if isinstance(result, Exception):
                 first = first or result
-                self._failed(queue, events[1:] if told[queue] else events, told[queue], result)
+                self._on_error(queue, events[1:] if told[queue] else events, told[queue], result)
         if first is not None:
             raise first
 
-    def _failed(self, queue: str, events: list[bytes], told: int, error: Exception) -> None:
-        """Keep events that Redis has not seen; whether it has others is unknown, so they count as dropped.
+    def _on_error(self, queue: str, events: list[bytes], told: int, error: Exception) -> None:
+        """Keep events that Redis has not received; others may have arrived, so they count as dropped.
 
-        A TLS error, too, comes before anything is sent: a certificate may be renewed meanwhile.
+        A TLS error also occurs before anything is sent: a certificate may be renewed.
         """
         self._dropped[queue] += told
         room = self._parts.settings.event_buffer - len(self._buffer)
@@ -129,7 +129,7 @@ class Publisher(Service):
         self._drop(queue, len(events) - kept)
 
     def _length(self, queue: str) -> int:
-        """Return how many events of a queue are kept; 0 if they are not published."""
+        """Return the number of events of a queue to keep; 0 if they are not published."""
         length = self._lengths.get(queue)
         return self._parts.config.event_stream_length(queue) if length is None else length
 
@@ -139,7 +139,7 @@ class Publisher(Service):
             return
         self._buffer.append((queue, event))
         if not self._called:
-            # What happens until then goes along.
+            # Later events until then are sent with this one.
             self._called = True
             asyncio.get_running_loop().call_later(self._parts.settings.publish_gap, self.wake)
 
@@ -148,7 +148,7 @@ class Publisher(Service):
             self._dropped[queue] += events
             self._untold[queue] += events
 
-    def _tell_dropped(self) -> None:
+    def _report_dropped(self) -> None:
         untold, self._untold = self._untold, Counter()
         for queue, events in untold.items():
             self.events.emit(EventsDropped(queue, events))
@@ -158,7 +158,7 @@ class Publisher(Service):
             kind, queue, self._parts.redis_time.now(), **{"server": self._parts.server_id, **facts}
         )
 
-    def _started(self, event: TaskStarted) -> None:
+    def _on_started(self, event: TaskStarted) -> None:
         if self._length(event.queue):
             data = self._encode(
                 "started",
@@ -166,10 +166,11 @@ class Publisher(Service):
                 task_id=event.task_id,
                 type=event.task_type,
                 retried=event.retried,
+                waited="" if event.waited is None else round(event.waited, 6),
             )
             self._publish(event.queue, data)
 
-    def _finished(self, event: TaskFinished) -> None:
+    def _on_finished(self, event: TaskFinished) -> None:
         if not self._length(event.queue):
             return
         lost = event.outcome is Outcome.LET_GO
@@ -191,17 +192,17 @@ class Publisher(Service):
         else:
             self._ended[event.queue, event.task_id] = data
 
-    def _settled(self, event: TaskSettled) -> None:
+    def _on_settled(self, event: TaskSettled) -> None:
         data = self._ended.pop((event.queue, event.task_id), None)
         if data is not None and event.written:
             self._publish(event.queue, data)
         elif data is not None:
             self._publish(event.queue, self._encode("lost", event.queue, task_id=event.task_id))
 
-    def _recovered(self, event: TaskRecovered) -> None:
+    def _on_recovered(self, event: TaskRecovered) -> None:
         self._crash("recovered", event)
 
-    def _poisoned(self, event: TaskPoisoned) -> None:
+    def _on_poisoned(self, event: TaskPoisoned) -> None:
         self._crash("poisoned", event)
 
     def _crash(self, kind: str, event: TaskRecovered | TaskPoisoned) -> None:
@@ -211,14 +212,14 @@ class Publisher(Service):
             )
             self._publish(event.queue, data)
 
-    def _quarantined(self, event: MessageQuarantined) -> None:
+    def _on_quarantined(self, event: MessageQuarantined) -> None:
         if self._length(event.queue):
             data = self._encode(
                 Outcome.ARCHIVED.value, event.queue, task_id=event.task_id, error=event.reason
             )
             self._publish(event.queue, data)
 
-    def _aggregated(self, event: TasksAggregated) -> None:
+    def _on_aggregated(self, event: TasksAggregated) -> None:
         if self._length(event.queue):
             data = self._encode("aggregated", event.queue, task_id=event.task_id, count=event.tasks)
             self._publish(event.queue, data)

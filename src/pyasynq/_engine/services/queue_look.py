@@ -1,4 +1,4 @@
-"""Looks at all queues with plain reads, so that scripts are called only where there is work for them."""
+"""Queue look service: reads all queues, so that scripts are called only where they have work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyasynq._backoff import Backoff
 from pyasynq._broker.queue_readings import HEADS, QueueReader, QueueReading, decode_reading, read_time
 from pyasynq._broker.queue_registry import queue_exists
 from pyasynq._broker.registrar_async import AsyncRegistrar
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq._clock import Instant
 from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._engine.take.queue_state import Key
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Plan
 
 _REGISTER_SECONDS: Final = 60.0
-"""How often the names of the queues are written, for clients that died before they could."""
+"""Interval for registering the names of queues, for clients that died before they registered one."""
 _RETRY_SECONDS: Final = 1.0
-"""How often queues are asked that could not be."""
+"""Interval for retrying unreachable queues."""
 
 
 class QueueLook(Service):
     """Reads all queues every three seconds, in one pipeline while they stay empty or stay in use.
 
-    It is the safety net under the reports of Redis: what these have told already costs nothing here. A queue
-    that cannot be read does not fail the round: other services call their scripts for it, and report why.
-    Besides, it registers queues, and forgets removed ones once none of their attempts is left.
+    It is the safety net for the reports of Redis: changes already reported cost nothing here. A queue that
+    cannot be read does not fail the round: other services call their scripts for it, and report the error. It
+    also registers queues, and forgets removed ones when all their attempts have ended.
 
     Args:
         queues: returns the names of the queues that it reads.
         on_look: called with the node after a look in which any queue could be read.
-        on_find: called when a queue is to be asked or watched because of the look.
+        on_find: called when a look found a queue to ask or to watch.
     """
 
     name = "queue_look"
@@ -66,24 +66,24 @@ class QueueLook(Service):
         self._registrar = AsyncRegistrar(parts.driver)
         self._readers: dict[str, QueueReader] = {}
         self._used: set[str] = set()
-        """The queues that had anything at the last look: all of their commands go into the first pipeline."""
-        longest = seconds_of("delayed_task_check_interval", parts.config.delayed_task_check_interval)
+        """Queues that had any key at the last look: all their commands go into the first pipeline."""
+        longest = parse_seconds("delayed_task_check_interval", parts.config.delayed_task_check_interval)
         self._interval = parts.settings.look_interval
         if longest < DEFAULT_ENGINE_SETTINGS.look_interval:
-            # The user wants delayed tasks to be looked at more often, and one look is for all.
+            # The user wants more frequent checks of delayed tasks, and a look covers them.
             self._interval = min(self._interval, longest)
         self._next_look = self._register_at = parts.clock.monotonic()
-        # A worker is ready soon after Redis is back.
+        # The retry interval is short, so that a worker is ready soon after Redis is back.
         self._backoff = Backoff(longest=_RETRY_SECONDS)
 
     async def enter(self) -> None:
-        """Look before other services begin: queues that are empty need no call at the start."""
-        # The first round finds the same error, and reports it.
+        """Look before other services start: empty queues then need no call at the start."""
+        # The first round gets the same error, and reports it.
         with contextlib.suppress(PyasynqError):
             self.first_rest = await self.round()
 
     async def round(self) -> float:
-        """Look at all queues; between two looks, at those that are new or could not be asked."""
+        """Look at all queues; between two looks, at new and unreachable ones."""
         parts = self._parts
         self._forget_removed()
         known, now = parts.board.known, parts.clock.monotonic()
@@ -97,7 +97,7 @@ class QueueLook(Service):
         if queues:
             await self._look(queues, registers=queues is served and now >= self._register_at)
         if served and not any(queue.is_reachable for queue in served):
-            assert isinstance(served[0].reading, Exception)  # noqa: S101 - it could not be asked
+            assert isinstance(served[0].reading, Exception)  # noqa: S101 - it is unreachable
             raise served[0].reading
         rest = self._next_look - parts.clock.monotonic()
         is_complete = all(queue.is_reachable for queue in served)
@@ -125,7 +125,7 @@ class QueueLook(Service):
             self._on_find()
 
     def _watch_moved(self, queues: Sequence[ServedQueue]) -> bool:
-        """Have queues watched again that were read at another node before: that one reports nothing more."""
+        """Watch queues again that moved to this node; the old node reports nothing more."""
         is_found = False
         for queue in queues:
             if queue.name not in self._readers:
@@ -137,13 +137,13 @@ class QueueLook(Service):
         return is_found
 
     async def _read(self, queues: Sequence[ServedQueue], *, registers: bool) -> None:
-        """Read queues, in one pipeline unless one has something that had nothing at the last look."""
+        """Read queues, in one pipeline unless a queue has keys for the first time."""
         readers = self._readers
         used = [queue for queue in queues if queue.name in self._used]
         plans: list[Plan[Any]] = [readers[queue.name].exists() for queue in queues]
         plans += [plan for queue in used for plan in readers[queue.name].heads()]
         plans += [queue_exists(queue.name) for queue in queues] if registers else []
-        # The time comes last: after a long pipeline the first reply is old when it is read.
+        # TIME comes last: after a long pipeline the first reply is already old when it is read.
         *replies, time = await self._parts.driver.run_batch([*plans, read_time(queues[0].name)])
         redis_now = self._learn(time)
         heads = iter(replies[len(queues) :])
@@ -178,7 +178,7 @@ class QueueLook(Service):
         self._used.update(queue.name for queue in queues)
 
     def _learn(self, time: Any) -> Instant:
-        """Return the time of the look, by the reply to TIME."""
+        """Return the time of the look, from the reply to TIME."""
         parts = self._parts
         given = parts.clock.redis_now()
         if given is not None or isinstance(time, Exception):
@@ -188,10 +188,10 @@ class QueueLook(Service):
         return redis_now
 
     def _note(self, queue: ServedQueue, changes: int) -> bool:
-        """Pass a reading on to the board; return whether that makes the queue one to be asked or watched."""
+        """Pass a reading to the board; return whether the queue must now be asked or watched."""
         if not queue.is_reachable or not queue.is_served:
             return False
-        # A queue that answers, and cannot be read, may have tasks.
+        # A reachable queue that cannot be read may have tasks.
         has_tasks = not isinstance(queue.reading, QueueReading) or queue.reading.has_tasks
         if not has_tasks and self._parts.config.burst:
             # A burst ends when all queues have been asked.
@@ -202,5 +202,5 @@ class QueueLook(Service):
         return is_news
 
     async def leave(self) -> None:
-        """Register no more queues."""
+        """Stop registering queues."""
         await self._registrar.close()

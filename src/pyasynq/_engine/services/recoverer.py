@@ -1,4 +1,4 @@
-"""Takes back the tasks of workers that died, and archives those that kill their workers."""
+"""Recoverer service: puts back the tasks of dead workers, and archives poison tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyasynq._background.service import Service
 from pyasynq._broker.aggregation_sets import reclaim_stale_sets
 from pyasynq._broker.leases import list_expired, list_unleased
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq._engine.lease.recovery import Recovery, RecoveryRules
 from pyasynq._engine.queue_failures import QueueFailures
 from pyasynq.errors import PyasynqError
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class QuietTime:
-    """Time of one lease, after Redis has come back, in which nothing is recovered.
+    """Period of one lease after Redis has come back, in which nothing is recovered.
 
-    It begins at most once in two leases, so that connections that break all the time do not prolong it.
+    It starts at most once in two leases, so that connections that keep breaking do not prolong it.
 
     Args:
         lease: seconds of a lease.
@@ -38,24 +38,23 @@ class QuietTime:
         self._next = 0.0
 
     def begin(self, now: float) -> None:
-        """Begin with a quiet time, unless one has begun too recently."""
+        """Start a quiet time, unless one started too recently."""
         if now >= self._next:
             self._until = now + self._lease
             self._next = now + 2 * self._lease
 
     def holds(self, now: float) -> bool:
-        """Return whether nothing is to be recovered."""
+        """Return whether nothing may be recovered now."""
         return now < self._until
 
 
 class Recoverer(Service):
-    """Takes back tasks whose leases ended long enough ago, and active tasks without a lease.
+    """Recovers tasks whose leases ended long enough ago, and active tasks without a lease.
 
     It calls Redis for the queues whose reading shows such a task; the look, every three seconds, wakes it.
-
-    After Redis was away or has been restarted it waits for one full lease: live workers have lost their
-    leases too, and are about to renew them. Such a quiet time begins at most once in two leases, one minute:
-    connections that break again and again do not hold recovery off.
+    After Redis was unreachable or restarted it waits for one full lease: live workers have also lost their
+    leases, and are about to renew them. Such a quiet time starts at most once in two leases, one minute:
+    connections that keep breaking do not delay recovery.
     """
 
     name = "recoverer"
@@ -67,9 +66,9 @@ class Recoverer(Service):
         self._failures = QueueFailures(self, parts.clock)
         self._recovery = Recovery(
             RecoveryRules(
-                crash_limit_of=parts.crash_limit,
+                get_crash_limit=parts.crash_limit,
                 archive_max_size=parts.config.archive_max_size,
-                archive_max_age=int(seconds_of("archive_max_age", parts.config.archive_max_age)),
+                archive_max_age=int(parse_seconds("archive_max_age", parts.config.archive_max_age)),
                 own_slack=parts.settings.own_slack,
                 foreign_slack=parts.settings.foreign_slack,
             ),
@@ -80,33 +79,38 @@ class Recoverer(Service):
         now, lease = parts.clock.monotonic(), parts.settings.lease
         self._quiet = QuietTime(lease, now + max(0, lease - uptime_seconds))
         self._quiet_queues: dict[str, float] = {}
-        """Queues that could not be asked for a while, and until when nothing is recovered in them."""
+        """Queues that were unreachable for a while, with the end of their quiet time."""
         self._disconnect_seen: float | None = None
         self._was_away = False
         self._unleased: dict[tuple[str, str], str] = {}
         """Tokens of the active tasks that had no lease at the last sweep."""
         self._next_sweep = 0.0
         self._readings: dict[str, QueueReading | Exception | None] = {}
-        """The readings that calls have been made for; each causes one call."""
+        """The readings that were already used; each causes one call."""
         self._outages: dict[str, int] = {}
-        """How many looks had failed at the last round, by queue."""
+        """Number of failed looks at the last round, by queue."""
 
     async def enter(self) -> None:
-        """Begin with what is known of the connections; what broke before says nothing of leases."""
+        """Read the current state of connections; earlier disconnects do not affect leases."""
         self._disconnect_seen = self._last_disconnect
 
     async def round(self) -> float:
-        """Recover or archive what is due in the queues."""
+        """Recover or archive the due tasks of the queues."""
         queues = self._queues()
         if not self._note_outages(queues):
             return self._parts.settings.look_interval
         ready = self._failures.ready(queues)
         read = self._newly_read(ready)
+        has_answer = self._has_answer(read)
         try:
-            seen = await self._list_expired(read) + await self._sweep(ready)
+            seen = await self._list_expired(read)
+            if has_answer:
+                seen += await self._sweep(ready)
         except Exception:
             self._was_away = True
             raise
+        if not has_answer:
+            return self._parts.settings.look_interval
         if not self._is_quiet():
             for queue, tasks in seen:
                 if queue not in self._quiet_queues:
@@ -115,7 +119,7 @@ class Recoverer(Service):
         return self._parts.settings.look_interval
 
     def _note_outages(self, queues: Sequence[str]) -> bool:
-        """Begin quiet times of queues that could not be read for a while; return whether any can be now."""
+        """Start quiet times of queues that were unreachable; return whether any can be read now."""
         known, before = self._parts.board.known, self._outages
         self._outages = {name: known[name].outages for name in queues}
         away = [name for name in queues if self._outages[name] > before.get(name, self._outages[name])]
@@ -137,6 +141,10 @@ class Recoverer(Service):
         before, self._readings = self._readings, readings
         return [name for name, reading in readings.items() if reading is not before.get(name)]
 
+    def _has_answer(self, read: Iterable[str]) -> bool:
+        """Return whether one of these queues has just been reached; otherwise Redis may still be away."""
+        return any(self._parts.board.known[name].is_reachable for name in read)
+
     async def _take_back(self, queue: str, tasks: Sequence[ExpiredTask]) -> None:
         try:
             await self._recovery.take_back(queue, tasks)
@@ -145,13 +153,14 @@ class Recoverer(Service):
 
     @property
     def _last_disconnect(self) -> float | None:
-        return self._parts.driver.last_disconnect_of(self.node)
+        return self._parts.driver.get_last_disconnect(self.node)
 
     def _is_quiet(self) -> bool:
         """Return whether Redis has come back too recently; it has just answered."""
         now = self._parts.clock.monotonic()
         disconnect = self._last_disconnect
-        # Breaks during the wait do not prolong it: where a proxy cuts idle connections, recovery must go on.
+        # Disconnects during the wait do not prolong it: recovery must continue if a proxy cuts idle
+        # connections.
         if self._was_away or (disconnect != self._disconnect_seen and not self._quiet.holds(now)):
             self._quiet.begin(now)
         self._was_away = False
@@ -163,7 +172,7 @@ class Recoverer(Service):
         own_slack, foreign_slack = settings.own_slack, settings.foreign_slack
         slack = min(own_slack, foreign_slack)
         queues = self._parts.board.with_work(read, lambda reading: reading.has_lapsed_lease(slack))
-        # What has failed is asked again, so that it is known when it is mended.
+        # Failed queues are asked again, to notice when they work.
         queues += [name for name in read if name in self._failures.failed and name not in queues]
         return await self._ask_all(
             queues,
@@ -171,9 +180,9 @@ class Recoverer(Service):
         )
 
     async def _sweep(self, ready: Sequence[str]) -> list[tuple[str, Sequence[ExpiredTask]]]:
-        """Return the tasks that have no lease now, nor had one at the last sweep.
+        """Return the tasks that have no lease now and had none at the last sweep.
 
-        It walks over all active tasks, so it is done no more often than its grace asks for.
+        It reads all active tasks, so it runs only once per grace period.
         """
         now = self._parts.clock.monotonic()
         if now < self._next_sweep:
@@ -184,12 +193,12 @@ class Recoverer(Service):
         return lingering
 
     async def _ask_all(
-        self, queues: Sequence[str], plan_of: Callable[[str], Plan[list[ExpiredTask]]]
+        self, queues: Sequence[str], make_plan: Callable[[str], Plan[list[ExpiredTask]]]
     ) -> list[tuple[str, Sequence[ExpiredTask]]]:
-        """Return what each queue that has any answers."""
+        """Run a plan for each queue; return the non-empty answers."""
         if not queues:
             return []
-        answers = await self._parts.driver.run_batch([plan_of(queue) for queue in queues])
+        answers = await self._parts.driver.run_batch([make_plan(queue) for queue in queues])
         found = self._failures.answers(queues, answers)
         self._keep_quiet(self._failures.recovered)
         return [(queue, tasks) for queue, tasks in found if tasks]
@@ -197,7 +206,7 @@ class Recoverer(Service):
     def _lingering(
         self, unleased: list[tuple[str, Sequence[ExpiredTask]]]
     ) -> list[tuple[str, Sequence[ExpiredTask]]]:
-        """Return the tasks that had no lease at the last sweep either, with the same token."""
+        """Return the tasks that also had no lease at the last sweep, with the same token."""
         before, self._unleased = self._unleased, {}
         lingering: list[tuple[str, Sequence[ExpiredTask]]] = []
         for queue, tasks in unleased:
@@ -209,7 +218,7 @@ class Recoverer(Service):
         return lingering
 
     async def _reclaim_sets(self, read: Sequence[str]) -> None:
-        """Put tasks whose aggregation was broken off back into their groups."""
+        """Put tasks whose aggregation was interrupted back into their groups."""
         parts = self._parts
         now = parts.clock.redis_now()
         queues = parts.board.with_work(read, lambda reading: reading.has_stale_set)

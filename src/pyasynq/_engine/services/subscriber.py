@@ -1,4 +1,4 @@
-"""Hears calls for a cancel and passes them on to the attempts."""
+"""Subscriber service: receives cancel requests and passes them on to the attempts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pyasynq._redis.subscription import Subscription
 
 _SAME_CALL_SECONDS = 5
-"""A request that was written down within these seconds is the one that was called out now."""
+"""Seconds within which a stored request is taken for the one that was just published."""
 
 
 class Subscriber(Service):
-    """One round is one subscription: it lasts until the connection breaks or the service is stopped."""
+    """One round is one subscription; it lasts until the connection breaks or the service is stopped."""
 
     name = "subscriber"
 
@@ -32,7 +32,7 @@ class Subscriber(Service):
         self._subscribe = subscribe
         self._listening: asyncio.Task[None] | None = None
         self.subscribed = False
-        """Whether requests that are published now are heard."""
+        """Whether requests that are published now are received."""
 
     async def round(self) -> float:
         """Subscribe and listen; raises when the connection breaks."""
@@ -49,7 +49,7 @@ class Subscriber(Service):
         return 0.0
 
     def interrupt(self) -> None:
-        """End the subscription that is going on."""
+        """End the current subscription."""
         if self._listening is not None:
             self._listening.cancel()
 
@@ -57,7 +57,7 @@ class Subscriber(Service):
         async with self._subscribe() as messages:
             self.subscribed = True
             try:
-                # A message is the bare id of a task, in whatever queue.
+                # A message is the bare id of a task, in any queue.
                 async for message in messages:
                     await self._cancel(message.decode("utf-8", "replace"))
             finally:
@@ -70,7 +70,7 @@ class Subscriber(Service):
         now = self._parts.redis_time.now()
         for attempt, requests in zip(attempts, results, strict=True):
             if isinstance(requests, Exception):
-                # The heartbeat will find a request that was written down.
+                # The heartbeat reads stored requests later.
                 raise requests
             cause = cancellation_cause(attempt.token, requests.get(task_id), now)
             if cause is not None:
@@ -78,10 +78,10 @@ class Subscriber(Service):
 
 
 def cancellation_cause(token: str, request: CancelRequest | None, now: Instant) -> TaskCanceledError | None:
-    """Return why an attempt is to be cancelled that was called for, or None if the call is not for it.
+    """Return the cause for an attempt whose cancel was published; None if the request is for another attempt.
 
-    Peers in Go call without writing anything down. A request for another attempt that was written long
-    ago does not belong to this call either.
+    Workers in Go publish requests without storing them. A stored request for another attempt that is old does
+    not belong to this message.
     """
     if request is not None and request.token == token:
         return TaskCanceledError(request.outcome)

@@ -1,4 +1,4 @@
-"""Writes outcomes that could not be written at first."""
+"""Syncer service: retries outcomes that could not be written."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Syncer(Service):
-    """Tries all of them every five seconds, however many are added meanwhile, and once more at the end.
+    """Retries all delayed outcomes every five seconds, and once more at the end.
 
-    Each try has a time limit of its own, the driver's. The leases of the tasks are renewed meanwhile. An
-    outcome whose error may be its own is sent alone, so that it cannot break the connection of others.
+    Each try has its own time limit, the driver's. The leases of the tasks are renewed during that time. A
+    suspect outcome is sent alone, so that it cannot break the connection of others.
     """
 
     name = "syncer"
@@ -30,21 +30,21 @@ class Syncer(Service):
         self._parts = parts
 
     async def round(self) -> float:
-        """Try all outcomes that are delayed."""
+        """Try all delayed outcomes."""
         error = await self._try_all()
         if error is not None:
             raise error
         return self._parts.settings.syncer_interval
 
     async def leave(self) -> None:
-        """Try a last time; leases of what is left lapse, and other workers get the tasks."""
+        """Try once more; the leases of what is left lapse, and other workers recover the tasks."""
         await self._try_all(patient=False)
         while batches := self._parts.settles.take_fresh():
-            # The replacements of outcomes that were refused.
+            # The replacements of refused outcomes.
             await self._try_together(batches)
 
     async def _try_all(self, *, patient: bool = True) -> Exception | None:
-        """Try all outcomes; those that are sent alone until Redis is silent, or one takes all its time."""
+        """Try all outcomes; stop sending suspects when Redis is silent, or when one takes all its time."""
         error = await self._try_together(self._parts.settles.take_delayed())
         for batch in self._parts.settles.take_suspects():
             failure, healthy = await self._try_alone(batch)
@@ -60,11 +60,11 @@ class Syncer(Service):
         return next((error for error in errors if error is not None), None)
 
     async def _try_alone(self, batch: Batch) -> tuple[Exception | None, bool]:
-        """Send an outcome that may itself be why it fails; return its error, and whether Redis answers."""
+        """Send a suspect outcome alone; return its error, and whether Redis answers."""
         [result] = await self._send([batch])
         failure = result if isinstance(result, Exception) else None
         healthy = failure is None or await is_reachable(self._parts.driver, batch.queue)
-        # The refusal is told already if something else is written instead.
+        # If another outcome is written in its place, the refusal has already been reported.
         left = self._parts.settles.confirm(batch, result, blamed=failure is not None and healthy)
         return left, healthy
 
@@ -73,5 +73,5 @@ class Syncer(Service):
             return []
         try:
             return await self._parts.driver.run_batch([batch.plan for batch in batches])
-        except Exception as error:  # noqa: BLE001 - as in the processor: the outcomes must come back
+        except Exception as error:  # noqa: BLE001 - each batch needs an answer
             return [error] * len(batches)

@@ -1,1 +1,1 @@
-"""Settling: decisions become batches, and batches are written until Redis confirms them."""
+"""Settling: decisions are grouped in batches, which are sent until Redis confirms them."""

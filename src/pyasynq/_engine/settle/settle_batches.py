@@ -1,4 +1,4 @@
-"""Outcomes that Redis has not confirmed, batches of them, and the plans that write these."""
+"""Unconfirmed outcomes, batches of them, and the plans that write the batches."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pyasynq._broker import settle
 from pyasynq._broker.order import retry_in_order
 from pyasynq._broker.settle import Claim
 from pyasynq._broker.verdicts import make_note
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq._engine.run.outcome import DONE
-from pyasynq._engine.run.record import NOTHING
+from pyasynq._engine.run.settle_record import NOTHING
 from pyasynq.errors import PyasynqError, RedisReplyError, RedisValueTooLargeError, ReplyLostError
+from pyasynq.events import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,23 +23,23 @@ if TYPE_CHECKING:
     from pyasynq._clock import Clock
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.run.outcome import Action, Decision
-    from pyasynq._engine.run.record import Record
+    from pyasynq._engine.run.settle_record import Record
     from pyasynq._redis.plan import Plan
     from pyasynq.config import ServerConfig
 
 SUSPECT_BYTES: Final = 65_536
-"""A call of less than this is never why a connection broke."""
+"""Size in bytes from which a call may be the reason that a connection broke."""
 
 
 class Entry:
-    """One outcome that Redis has not confirmed. Written by the settle queue alone.
+    """One unconfirmed outcome. Written by the settle queue only.
 
     Attributes:
         sent: whether a call with it may have taken effect; then a refusal means that it did.
-        suspect: whether its last error may be its own, so that it is sent alone from then on.
+        suspect: whether it may have caused its last error; it is sent alone from then on.
         refusals: number of times it was refused alone while Redis answered other calls.
-        refused_at: monotonic time of the last of these.
-        final: whether nothing smaller can be written instead of it.
+        refused_at: monotonic time of the last refusal.
+        final: whether nothing smaller can be written in its place.
     """
 
     __slots__ = ("attempt", "decision", "final", "record", "refusals", "refused_at", "sent", "suspect")
@@ -55,28 +56,28 @@ class Entry:
 
     @property
     def claim(self) -> Claim:
-        """The proof of ownership, as of now: the heartbeat moves the lease forward."""
+        """The current proof of ownership: the heartbeat extends the lease."""
         return Claim(self.attempt.id, self.attempt.token, self.attempt.lease_score)
 
     @property
     def size(self) -> int:
-        """Bytes of what is to be written."""
+        """Bytes to write."""
         return sum(map(len, self.record)) + len(self.decision.result or b"")
 
     def may_be_blamed(self, error: Exception) -> bool:
-        """Return whether an error may be due to this outcome, and not to the state of Redis or the network.
+        """Return whether this outcome may have caused an error, rather than Redis or the network.
 
-        An error reply may be, and what is none of pyasynq's errors. A connection that broke may be when
-        something large was sent: a server or a proxy in front of it may close it without a word.
+        It may have caused an error reply, and any error that is not pyasynq's. It may have broken a
+        connection if it is large: a server or a proxy may close the connection without a reply.
         """
         if isinstance(error, ReplyLostError):
             return self.size >= SUSPECT_BYTES
-        # Among its siblings are a full Redis, a missing right, and a time-out: all of them pass.
+        # Other subclasses, such as a full Redis, a missing right or a timeout, are temporary.
         return isinstance(error, RedisReplyError) or not isinstance(error, PyasynqError)
 
 
 def is_final(error: Exception) -> bool:
-    """Return whether Redis has said that it will never take what was sent."""
+    """Return whether Redis will never accept what was sent."""
     return isinstance(error, RedisValueTooLargeError)
 
 
@@ -84,8 +85,8 @@ class Batch(NamedTuple):
     """Outcomes of one queue and one kind, and the plan that writes them.
 
     Attributes:
-        entries: the outcomes; empty for attempts that are done, and sent for the first time.
-        in_steps: the plan takes several calls: others sent at the same time see the state in between.
+        entries: the outcomes; empty for attempts that are done and sent for the first time.
+        in_steps: whether the plan takes several calls, so that concurrent calls see intermediate states.
     """
 
     queue: str
@@ -101,7 +102,7 @@ def done_entries(attempts: Iterable[Attempt]) -> list[Entry]:
 
 
 class BatchMaker:
-    """Makes batches of outcomes, by queue and kind.
+    """Groups outcomes into batches by queue and kind.
 
     Attributes:
         is_ordered: returns whether a queue is ordered; its retries are written one after another.
@@ -109,22 +110,23 @@ class BatchMaker:
 
     def __init__(self, config: ServerConfig, clock: Clock, redis_time: RedisTime) -> None:
         self._archive_max_size = config.archive_max_size
-        self._archive_max_age = int(seconds_of("archive_max_age", config.archive_max_age))
+        self._archive_max_age = int(parse_seconds("archive_max_age", config.archive_max_age))
         self._clock = clock
         self._redis_time = redis_time
         self.is_ordered: Callable[[str], bool] = lambda _queue: False
 
     def together(self, entries: Iterable[Entry]) -> list[Batch]:
-        """Return one batch for each queue, kind and verdict."""
-        groups: dict[tuple[str, Action, Verdict | None], list[Entry]] = {}
+        """Return one batch for each queue, kind and verdict; callbacks are told the outcome of the batch."""
+        groups: dict[tuple[str, Action, bool, Verdict | None], list[Entry]] = {}
         for entry in entries:
-            kind = entry.attempt.queue, entry.decision.action, entry.attempt.verdict
+            is_revoked = entry.decision.outcome is Outcome.REVOKED
+            kind = entry.attempt.queue, entry.decision.action, is_revoked, entry.attempt.verdict
             group = groups.get(kind)
             if group is None:
                 groups[kind] = [entry]
             else:
                 group.append(entry)
-        return [self._batch(queue, group) for (queue, _, _), group in groups.items()]
+        return [self._batch(queue, group) for (queue, *_), group in groups.items()]
 
     def alone(self, entries: Iterable[Entry]) -> list[Batch]:
         """Return one batch for each outcome."""
@@ -145,7 +147,8 @@ class BatchMaker:
         note = make_note(attempts[0].verdict, now)
         action = entries[0].decision.action
         if action == "done":
-            return settle.settle_done(queue, attempts, now=now, note=note)
+            outcome = "cancelled" if entries[0].decision.outcome is Outcome.REVOKED else "succeeded"
+            return settle.settle_done(queue, attempts, now=now, note=note, outcome=outcome)
         if action == "complete":
             return settle.settle_complete(queue, [_complete(entry) for entry in entries], now=now, note=note)
         if action in {"retry", "snooze"}:

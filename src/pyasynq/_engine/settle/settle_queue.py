@@ -1,4 +1,4 @@
-"""The only writer of outcomes: what attempts came to, on its way to Redis, many at once."""
+"""Settle queue: the only writer of outcomes, which it sends to Redis in batches."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker import settle
 from pyasynq._engine.run.attempt import LARGE_BYTES, expect_renewals
-from pyasynq._engine.run.outcome import Decision
-from pyasynq._engine.run.record import NOTHING, unchanged
+from pyasynq._engine.run.outcome import DONE, Decision
+from pyasynq._engine.run.settle_record import NOTHING, make_unchanged_record
 from pyasynq._engine.settle.settle_batches import Batch, BatchMaker, Entry, done_entries, is_final
 from pyasynq.errors import LeaseExpiredError, SettleError
 from pyasynq.events import ArchiveTrimmed, LeaseLost, Outcome, SettleDelayed, SettleRefused, TaskSettled
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from pyasynq._background.redis_time import RedisTime
+    from pyasynq._broker.outbox import StoredEnding
     from pyasynq._broker.settle import Settled
     from pyasynq._clock import Clock
     from pyasynq._engine.lease.roster import Roster
     from pyasynq._engine.run.attempt import Attempt
-    from pyasynq._engine.run.record import Record
+    from pyasynq._engine.run.settle_record import Record
     from pyasynq._engine.settings import EngineSettings
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
 
 
 _MOST_REFUSALS: Final = 3
-"""Times that an outcome is refused alone, in a Redis that answers, before something else is written."""
+"""Number of refusals of an outcome sent alone, after which a failure is written in its place."""
 
 
 class SettleQueue:
-    """Holds each outcome until Redis has confirmed it. Its methods alone write the fields, on the event loop.
+    """Unconfirmed outcomes. Only its methods write the fields, on the event loop.
 
-    New outcomes leave with the next round of the processor, grouped by queue and kind. What could not be
-    written is kept for the syncer, which sends each outcome on its own, so that one that Redis will not
-    have cannot hold up the others. Instead of one that Redis refuses for good, a failure is written.
-    Without a valid lease nothing is sent; the heartbeat tries to renew it. The call-backs are set by the
-    engine while it is built.
+    New outcomes leave with the next round of the processor, grouped by queue and kind. The syncer retries
+    failed ones, each on its own, so that an outcome that Redis refuses cannot delay the others. If Redis
+    refuses an outcome permanently, a failure is written in its place. Without a valid lease nothing is sent;
+    the heartbeat tries to renew it. The engine sets the callbacks while it is built.
     """
 
     def __init__(
@@ -61,50 +61,57 @@ class SettleQueue:
         self._fresh: list[Entry] = []
         """All other new outcomes."""
         self._delayed: list[Entry] = []
-        """Outcomes that could not be written and wait for the syncer."""
+        """Failed outcomes that wait for the syncer."""
         self._held: list[Entry] | None = None
-        """Outcomes to requeue that are kept back; None while none is."""
+        """Requeues that are held back; None while requeues are sent at once."""
         self._withheld_queues: Collection[str] = frozenset()
         self._withheld: list[Entry] = []
-        """Outcomes of these queues, whose node is away."""
+        """Outcomes of these queues, whose node is unreachable."""
         self._in_flight = 0
-        """Number of outcomes that were sent and have no answer."""
+        """Number of outcomes that were sent and not answered."""
         self.on_put: Callable[[], None] = lambda: None
         """Called when there is something to send."""
         self.on_lost: Callable[[Attempt], None] = self._emit_lost
         """Called with an attempt whose lease is lost."""
         self.last_error: Exception | None = None
-        """Why outcomes could not be written, the last time."""
+        """The last error of a settle call."""
+        self.on_endings: Callable[[str, Sequence[StoredEnding]], None] = lambda _queue, _endings: None
+        """Called with a queue and the ends of its tasks that callbacks are to be told."""
         self.on_refused: Callable[[Attempt, SettleError], tuple[Decision, Record]]
-        """Returns what is written instead of a success that Redis refuses for good."""
+        """Returns what to write when Redis permanently refuses a success."""
 
     @property
     def fresh(self) -> int:
-        """How many outcomes have not been sent yet."""
+        """Number of outcomes that have not been sent."""
         return len(self._fresh) + sum([len(attempts) for attempts in self._done.values()])
 
     @property
     def delayed(self) -> int:
-        """How many outcomes could not be written and wait for the syncer."""
+        """Number of failed outcomes that wait for the syncer."""
         return len(self._delayed)
 
     @property
     def outstanding(self) -> int:
-        """How many outcomes Redis has not confirmed."""
+        """Number of outcomes that Redis has not confirmed."""
         waiting = len(self._delayed) + len(self._withheld) + len(self._held or ())
         return self.fresh + waiting + self._in_flight
 
-    def put(self, attempt: Attempt, decision: Decision, record: Record = NOTHING) -> None:
-        """Take over what is decided about the task of an attempt, and the record of the attempt."""
-        action = decision.action
-        if action == "done" and attempt.verdict is None:
-            done = self._done.get(attempt.queue)
-            if done is not None:
-                done.append(attempt)
-            else:
-                self._done[attempt.queue] = [attempt]
-                self.on_put()
+    def put_done(self, attempt: Attempt) -> None:
+        """Accept an attempt that succeeded and keeps nothing."""
+        if attempt.verdict is not None:
+            # Sent with others of the same verdict, which the script stores.
+            self.put(attempt, DONE)
             return
+        done = self._done.get(attempt.queue)
+        if done is not None:
+            done.append(attempt)
+        else:
+            self._done[attempt.queue] = [attempt]
+            self.on_put()
+
+    def put(self, attempt: Attempt, decision: Decision, record: Record = NOTHING) -> None:
+        """Accept the decision about the task of an attempt, and its record."""
+        action = decision.action
         if action == "let go":
             self._drop(attempt)
             return
@@ -117,31 +124,31 @@ class SettleQueue:
             self.on_put()
 
     def hold_requeues(self) -> None:
-        """Keep back what is to be requeued, until all of it can go in one call and in its old order."""
+        """Hold back requeues until all can go in one call, in their old order."""
         self._held = []
 
     def release_requeues(self) -> None:
-        """Let it go, in the order in which the tasks were taken."""
+        """Send the held requeues, in the order in which the tasks were taken."""
         held, self._held = self._held or [], None
         places = {id(attempt): place for place, attempt in enumerate(self._roster)}
         self._fresh += sorted(held, key=lambda entry: places.get(id(entry.attempt), 0))
         self.on_put()
 
     def withhold(self, queues: Collection[str]) -> None:
-        """Return no new outcomes of these queues, until this is called without them."""
+        """Hold back new outcomes of these queues, until it is called without them."""
         self._withheld_queues = queues
         withheld, self._withheld = self._withheld, []
         self._fresh += withheld
 
     def _set_aside(self) -> None:
-        """Move the new outcomes of withheld queues out of the way."""
+        """Move the new outcomes of withheld queues aside."""
         for queue in self._done.keys() & self._withheld_queues:
             self._withheld += done_entries(self._done.pop(queue))
         self._withheld += [entry for entry in self._fresh if entry.attempt.queue in self._withheld_queues]
         self._fresh = [entry for entry in self._fresh if entry.attempt.queue not in self._withheld_queues]
 
     def take_fresh(self) -> list[Batch]:
-        """Return the new outcomes as batches; each must be confirmed or failed."""
+        """Return the new outcomes as batches; the caller confirms each or reports its error."""
         if self._withheld_queues:
             self._set_aside()
         done, self._done = self._done, {}
@@ -152,29 +159,30 @@ class SettleQueue:
         return batches
 
     def take_delayed(self) -> list[Batch]:
-        """Return the outcomes that failed before and are not suspect, each as a batch of its own."""
+        """Return the failed outcomes that are not suspect, each as its own batch."""
         entries = [entry for entry in self._delayed if not entry.suspect]
         self._delayed = [entry for entry in self._delayed if entry.suspect]
         return self.batches.alone(self._sendable(entries))
 
     def take_suspects(self) -> Iterator[Batch]:
-        """Yield the outcomes whose error may be their own, one at a time; each must be confirmed or failed.
+        """Yield the suspect outcomes one at a time; the caller confirms each or reports its error.
 
-        Each batch is made when it is about to be sent: by then its lease may have been renewed often.
+        A batch is built just before it is sent: the lease may have been renewed by then.
         """
         for entry in [entry for entry in self._delayed if entry.suspect]:
             self._delayed.remove(entry)
             yield from self.batches.alone(self._sendable([entry]))
 
     def confirm(self, batch: Batch, result: Settled | Exception, *, blamed: bool = False) -> Exception | None:
-        """Take the answer to a batch: strike the attempts off, or keep the outcomes for the syncer.
+        """Process the reply to a batch: remove its attempts, or keep its outcomes for the syncer.
 
-        With `blamed` it was sent alone, and Redis has answered something else right after it.
-        Return the error if outcomes are kept for it; None if something else is written instead of one.
+        `blamed` means that it was sent alone and that Redis answered another call right after it.
+        Return the error if outcomes are kept for the syncer; None if another outcome is written in their
+        place.
         """
         self._in_flight -= len(batch.attempts)
         if isinstance(result, Exception):
-            kept = self._failed(batch.entries or done_entries(batch.attempts), result, blamed=blamed)
+            kept = self._process_error(batch.entries or done_entries(batch.attempts), result, blamed=blamed)
             return result if kept else None
         if not result.refused:
             self._close(batch.attempts)
@@ -182,10 +190,12 @@ class SettleQueue:
             self._close_or_drop(batch.entries or done_entries(batch.attempts), result.refused)
         if result.trimmed:
             self._events.emit(ArchiveTrimmed(batch.queue, result.trimmed))
+        if result.endings:
+            self.on_endings(batch.queue, result.endings)
         return None
 
-    def _failed(self, entries: Sequence[Entry], error: Exception, *, blamed: bool) -> bool:
-        """Take an error for outcomes; return whether they are kept for the syncer."""
+    def _process_error(self, entries: Sequence[Entry], error: Exception, *, blamed: bool) -> bool:
+        """Process an error for outcomes; return whether they are kept for the syncer."""
         self.last_error = error
         if len(entries) == 1 and is_final(error):
             self._refuse(entries[0], error)
@@ -193,15 +203,15 @@ class SettleQueue:
         for entry in entries:
             entry.sent = True
             entry.suspect = entry.suspect or entry.may_be_blamed(error)
-        if blamed and self._is_refused_again(entries[0], error):
+        if blamed and self._count_refusal(entries[0], error):
             self._refuse(entries[0], error)
             return False
         self._delayed.extend(entries)
         self._events.emit(SettleDelayed(len(entries), error))
         return True
 
-    def _is_refused_again(self, entry: Entry, error: Exception) -> bool:
-        """Count a refusal, unless the last one was just now; return whether there were enough of them."""
+    def _count_refusal(self, entry: Entry, error: Exception) -> bool:
+        """Count a refusal, at most one in each syncer interval; return whether the limit is reached."""
         now = self._clock.monotonic()
         if entry.may_be_blamed(error) and now >= entry.refused_at + self._settings.syncer_interval:
             entry.refusals += 1
@@ -209,31 +219,31 @@ class SettleQueue:
         return entry.refusals >= _MOST_REFUSALS
 
     def _refuse(self, entry: Entry, cause: Exception) -> None:
-        """Have a failure written instead of an outcome that Redis will never take, or at last nothing."""
+        """Write a failure in place of an outcome that Redis refuses; if that is refused too, give up."""
         attempt, action = entry.attempt, entry.decision.action
         error = SettleError(f"Redis refuses the outcome of the attempt: {cause}")
         error.__cause__ = cause
         if entry.final or action == "requeue":
-            self._tell_refused(entry, "it is left to be recovered", cause)
+            self._report_refused(entry, "it is left to be recovered", cause)
             self._close([attempt], written=False)
             return
         if action in {"done", "complete"}:
-            self._tell_refused(entry, "it counts as failed", cause)
+            self._report_refused(entry, "it counts as failed", cause)
             decision, record = self.on_refused(attempt, error)
             instead = Entry(attempt, decision, record)
         else:
-            self._tell_refused(entry, "it is archived as it was", cause)
+            self._report_refused(entry, "it is archived as it was", cause)
             decision = Decision("archive", Outcome.ARCHIVED, self._redis_time.now())
-            instead = Entry(attempt, decision, unchanged(str(error)), final=True)
+            instead = Entry(attempt, decision, make_unchanged_record(str(error)), final=True)
         if attempt.settled is not None and not attempt.settled.done():
             attempt.settled.set_result(error)
         instead.sent = entry.sent
-        # What the last outcome was refused for three times, this one need be refused for only once more.
+        # An outcome that replaces one refused three times is given up after one refusal.
         instead.refusals = max(0, entry.refusals - 1)
         self._fresh.append(instead)
         self.on_put()
 
-    def _tell_refused(self, entry: Entry, remedy: str, error: Exception) -> None:
+    def _report_refused(self, entry: Entry, remedy: str, error: Exception) -> None:
         attempt = entry.attempt
         self._events.emit(SettleRefused(attempt.queue, attempt.id, remedy, error))
 
@@ -257,7 +267,7 @@ class SettleQueue:
 
     def _drop(self, attempt: Attempt) -> None:
         self._close([attempt], written=False)
-        # An attempt that was cancelled for it has been reported then.
+        # A cancelled attempt has already been reported as lost.
         if not isinstance(attempt.cause, LeaseExpiredError):
             self.on_lost(attempt)
 
@@ -265,25 +275,25 @@ class SettleQueue:
         self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
     def _done_batch(self, queue: str, attempts: list[Attempt]) -> Batch | None:
-        """Return attempts that are done as a batch, or none when something is to be known of some."""
+        """Return attempts that are done as a batch; None if some need a closer check."""
         now = self._clock.monotonic()
-        if any(attempt.lost or now >= attempt.lease_until for attempt in attempts):
+        if [attempt for attempt in attempts if attempt.lost or now >= attempt.lease_until]:
             self._fresh += done_entries(attempts)
             return None
         redis_now = self._redis_time.now()
         self._in_flight += len(attempts)
-        # The heartbeat's thread may renew before this arrives, and must not make it look stale.
+        # The heartbeat's thread may renew before this arrives, which must not make the claim stale.
         expect_renewals(attempts, redis_now.ceiling, self._settings.lease)
         return Batch(queue, attempts, settle.settle_done(queue, attempts, now=redis_now))
 
     def _sendable(self, entries: Iterable[Entry]) -> list[Entry]:
-        """Return the outcomes that can be sent now, which count as in flight from then on."""
+        """Return the outcomes that can be sent now, and count them as in flight."""
         now = self._clock.monotonic()
         sendable = []
         for entry in entries:
             attempt = entry.attempt
             if attempt.lost:
-                # If it has been sent it may have been written just before, and there is nothing to tell.
+                # If it was sent, it may have been written just before, so it is not reported.
                 if entry.sent:
                     self._close([attempt])
                 else:
@@ -292,7 +302,7 @@ class SettleQueue:
                 sendable.append(entry)
             else:
                 self._delayed.append(entry)
-        # The heartbeat's thread may renew before this arrives, and must not make it look stale.
+        # The heartbeat's thread may renew before this arrives, which must not make the claim stale.
         expect_renewals(
             [entry.attempt for entry in sendable], self._redis_time.now().ceiling, self._settings.lease
         )

@@ -1,1 +1,1 @@
-"""Several workers under one supervisor, and the signs of life that probes ask for."""
+"""Supervisor of several workers, and the signs of life for probes."""

@@ -1,4 +1,4 @@
-"""A supervisor's hold on one child: its process, and the socket between them."""
+"""Child process of a supervisor: its process, and the socket between them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _CHUNK: Final = 65_536
 
 
 class Child:
-    """One worker process. It leads a process group of its own, so Ctrl-C at a terminal reaches only us.
+    """One worker process.
+
+    It leads its own process group, so Ctrl-C at a terminal reaches only the supervisor.
 
     Args:
         member: its place in the fleet.
@@ -35,7 +37,7 @@ class Child:
         self.member = member
         self.facts: ChildFacts | None = None
         self.recycles = True
-        """Whether its memory counts; False for one that begins with more than is allowed."""
+        """Whether it is recycled for its memory; False for one that starts above the limit."""
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
         self._unread = b""
@@ -46,7 +48,7 @@ class Child:
         with theirs:
             theirs.set_inheritable(True)
             arguments = command(theirs.fileno())
-            # A new program in one step: this process has threads, and a copy of it would not be sound.
+            # Spawns a new program: this process has threads, so a fork would not be safe.
             self.pid = os.posix_spawn(
                 arguments[0],
                 arguments,
@@ -62,7 +64,7 @@ class Child:
         return self._socket.fileno()
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Yield what the child has said and nobody has read yet; nothing after its end."""
+        """Yield the unread messages of the child; nothing after its end."""
         while not self.is_over:
             try:
                 data = self._socket.recv(_CHUNK)
@@ -78,23 +80,30 @@ class Child:
                 yield json.loads(line)
 
     def take_facts(self, fields: dict[str, Any]) -> None:
-        """Remember whose tasks are to be recovered when the child has died."""
+        """Store the facts needed to recover the child's tasks after its death."""
         self.facts = ChildFacts.from_fields(fields)
 
     def note_queue(self, queue: str, *, has_tasks: bool) -> None:
-        """Remember that the child may have tasks of one more queue, or has none of this one any more."""
+        """Record that the child may have tasks of another queue, or has none of this queue any more."""
         if self.facts is not None:
             self.facts = self.facts.with_queue(queue, has_tasks=has_tasks)
 
+    def note_vitals(self, fields: dict[str, Any], monotonic: float) -> None:
+        """Keep a sign of life, or the number of queues that were asked."""
+        if "beat" in fields:
+            self.vitals.beat_at = monotonic
+        else:
+            self.vitals.note_queues(fields["queues"], fields["unreachable"])
+
     def say(self, word: bytes) -> None:
-        """Tell the child something; one that has just died does not hear it."""
+        """Send the child a command; one that has just died does not receive it."""
         try:
             self._socket.send(word + b"\n")
         except OSError:
             return
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal. The child has not been waited for, so its number is nobody else's."""
+        """Send a signal. The child has not been reaped, so its number is not reused."""
         os.kill(self.pid, number)
 
     def close(self) -> None:
@@ -103,7 +112,7 @@ class Child:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return how many bytes of memory a process holds; 0 when that cannot be told."""
+    """Return a process's resident memory in bytes; 0 if unknown."""
     try:
         memory = Path(f"/proc/{pid}/statm")
         if memory.exists():

@@ -1,11 +1,11 @@
-"""What a child tells its supervisor at its start, so that its tasks can be recovered when it has died."""
+"""Facts that a child reports to its supervisor at its start, to recover its tasks after its death."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChildFacts:
-    """Whose tasks, where they are, and when one is poison.
+    """Server id, queues and crash limits of a child.
 
     Attributes:
-        server_id: what the tokens of its attempts begin with.
+        server_id: prefix of the tokens of its attempts.
         host: the name of its host, as in its record.
-        url: where Redis is; with the password, so it goes through the socket and into no log.
+        url: of Redis; with the password, so it is sent through the socket and never logged.
         queues: the queues of which it may have tasks; these change while it runs.
-        crash_limit: at how many crashes a task is archived.
-        crash_limits: the same for task types that have a limit of their own.
-        archive_max_size: how many archived tasks a queue keeps.
-        archive_max_age: for how many seconds.
+        crash_limit: number of crashes at which a task is archived.
+        crash_limits: the same for task types with their own limit.
+        archive_max_size: maximum number of archived tasks of a queue.
+        archive_max_age: maximum age of archived tasks in seconds.
     """
 
     server_id: str
@@ -41,7 +41,7 @@ class ChildFacts:
     def of(
         cls, server_id: str, host: str, url: str, config: ServerConfig, crash_limits: Mapping[str, int]
     ) -> Self:
-        """Return that of a server with this configuration."""
+        """Return the facts of a server with this configuration."""
         return cls(
             server_id,
             host,
@@ -50,23 +50,23 @@ class ChildFacts:
             config.crash_limit,
             crash_limits,
             config.archive_max_size,
-            int(seconds_of("archive_max_age", config.archive_max_age)),
+            int(parse_seconds("archive_max_age", config.archive_max_age)),
         )
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
-        """Return what `to_fields` has made JSON of."""
+        """Build the facts from the fields of `to_fields`."""
         return cls(**{**fields, "queues": tuple(fields["queues"])})
 
     def with_queue(self, queue: str, *, has_tasks: bool) -> Self:
-        """Return the facts after the child has begun to serve a queue, or has no tasks of it any more."""
+        """Return the facts after the child has started to serve a queue, or has no more tasks of it."""
         others = tuple(name for name in self.queues if name != queue)
         return replace(self, queues=(*others, queue) if has_tasks else others)
 
     def to_fields(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the fields for JSON."""
         return asdict(self)
 
-    def limit_of(self, task_type: str) -> int:
-        """Return at how many crashes a task of this type is archived."""
+    def get_crash_limit(self, task_type: str) -> int:
+        """Return the number of crashes at which a task of this type is archived."""
         return self.crash_limits.get(task_type, self.crash_limit)

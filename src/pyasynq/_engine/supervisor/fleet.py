@@ -1,4 +1,4 @@
-"""What a supervisor is to do next with its children: no process, no clock, no waiting in here."""
+"""Fleet: decides what a supervisor does next with its children. No process, no clock, no waiting."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 FIRST_PAUSE: Final = 1.0
-"""Seconds between the first death of a child and its next start; doubled with each further one."""
+"""Seconds between the first death of a child and its next start; doubled with each further death."""
 LONGEST_PAUSE: Final = 60.0
 LONG_LIFE: Final = 60.0
-"""A child that lived for so many seconds is taken to have started well."""
+"""Seconds of life after which a child counts as started successfully."""
 DEATHS_WINDOW: Final = 60.0
 MOST_DEATHS: Final = 5
-"""With so many deaths in the window, and no child that lived through it, the supervisor gives up."""
+"""The supervisor gives up after this many deaths in the window, if every child died in it."""
 
 PATIENCE: Final = 9.0
-"""Seconds from TERM to KILL, without the margin, of a child that has not told its timeouts."""
+"""Seconds from TERM to KILL, without the margin, of a child that has not reported its timeouts."""
 KILL_MARGIN: Final = 1.5
-"""How much longer than its timeouts a child may take to end; its own guard ends it a little earlier."""
+"""Seconds that a child may take beyond its timeouts; its own guard ends it a little earlier."""
 
 
 class MemberPhase(enum.StrEnum):
-    """How far a child's life has come, as its supervisor knows it."""
+    """State of a child, as its supervisor knows it."""
 
     STARTING = "starting"
     READY = "ready"
     LEAVING = "leaving"
-    """It was told to end, or said that it will: its tasks may finish."""
+    """It was told to end, or reported that it will: its tasks may finish."""
 
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """One child. `worker` is the number of its place, from 1; `number` tells children apart.
+    """One child. `worker` is the number of its place, from 1; `number` is unique.
 
     Attributes:
         patience: seconds that it may take to end after TERM.
-        beat_at: when it last gave a sign of life; None before the first.
-        kill_at: when it is killed, since it was told to end.
+        beat_at: time of its last sign of life; None before the first.
+        kill_at: time at which it is killed, after it was told to end.
         is_killed: whether it was killed.
     """
 
@@ -64,7 +64,7 @@ class Start(NamedTuple):
 
 
 class Terminate(NamedTuple):
-    """Shut this child down: send it TERM."""
+    """Send this child SIGTERM."""
 
     member: Member
 
@@ -78,12 +78,12 @@ class Kill(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long children may take, in seconds.
+    """Time limits of children, in seconds.
 
     Attributes:
         silence: between two signs of life.
         start: from the start of a reload's new child until it takes tasks.
-        end: from TERM to the end, for a child that has not told its own timeouts; a margin is added.
+        end: from TERM to the end, for a child that has not reported its own timeouts; a margin is added.
     """
 
     silence: float = float("inf")
@@ -95,21 +95,21 @@ NO_LIMITS: Final = Limits()
 
 
 class Fate(enum.Enum):
-    """What the end of a child means."""
+    """Consequence of the end of a child."""
 
     EXPECTED = "expected"
     FINISHED = "finished"
     """In burst mode its work is done."""
     RESTARTED = "restarted"
-    """It died, and its place is filled again after a pause."""
+    """It died, and another child starts in its place after a pause."""
     RELOAD_FAILED = "reload failed"
-    """It was to follow another one and died before it was ready: the reload is called off."""
+    """The new child of a reload died before it was ready: the reload is cancelled."""
     HOPELESS = "hopeless"
     """It died, and the supervisor gives up."""
 
 
 class Stage(enum.Enum):
-    """What the whole fleet is doing."""
+    """State of the whole fleet."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -134,14 +134,14 @@ class _Place:
 
 
 class Fleet:
-    """So many places, each held by a child that is restarted, replaced, recycled or ended.
+    """A fixed number of places, each with a child that is restarted, replaced, recycled or ended.
 
-    Times are monotonic seconds that the caller passes in. What happened is told to `ready`, `leaving` and
-    `died`, what is wanted to `reload`, `stop` and `close`; `actions` then says what to do.
+    Times are monotonic seconds that the caller passes in. Events are reported to `ready`, `leaving` and
+    `died`, commands to `reload`, `stop` and `close`; then `actions` returns what to do.
 
     Attributes:
-        stage: what the fleet is doing.
-        exit_code: of the supervisor, as far as is known: the worst that the children's ends amount to.
+        stage: state of the fleet.
+        exit_code: of the supervisor so far: the worst of the children's.
     """
 
     def __init__(self, processes: int, *, burst: bool = False, limits: Limits = NO_LIMITS) -> None:
@@ -162,7 +162,7 @@ class Fleet:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to wait for."""
+        """Whether all children have ended and none will be started."""
         if self.members:
             return False
         return self.stage is not Stage.RUNNING or all(place.done for place in self._places)
@@ -172,7 +172,7 @@ class Fleet:
         return self._places[worker - 1].start_at
 
     def actions(self, now: float) -> list[Start | Terminate | Kill]:
-        """Return what is to be done now, once."""
+        """Return the actions due now; each is returned once."""
         self._give_up_slow_successors(now)
         todo: list[Start | Terminate | Kill] = [Terminate(member) for member in self._to_terminate]
         for member in self._to_terminate:
@@ -182,7 +182,7 @@ class Fleet:
         if self.stage is not Stage.RUNNING:
             return todo
         for place in self._places:
-            # One that still finishes its tasks may be joined by one follower, not by ever more of them.
+            # A child that still finishes its tasks may have one follower, not an unlimited number.
             vacant = place.current is None and not place.done and len(place.leaving) < 2
             if vacant and now >= place.start_at:
                 place.current = self._member(place, now)
@@ -218,7 +218,7 @@ class Fleet:
         return float("inf") if member.beat_at is None else member.beat_at + self._limits.silence
 
     def wake_at(self) -> float:
-        """Return the time of the next start, or of the next limit; infinity when there is none."""
+        """Return the time of the next start or limit; infinity if there is none."""
         times = [
             time
             for member in self.members
@@ -234,16 +234,16 @@ class Fleet:
         return min(times, default=float("inf"))
 
     def heard(self, now: float, members: Iterable[Member]) -> None:
-        """Note a sign of life of children."""
+        """Record a sign of life of children."""
         for member in members:
             member.beat_at = now
 
     def resumed(self, now: float) -> None:
-        """Note that this process did not run for a while: it cannot tell how long children were silent."""
+        """Restart the silence limits after this process did not run for a while."""
         self.heard(now, [member for member in self.members if member.beat_at is not None])
 
     def ready(self, member: Member) -> None:
-        """Note that a child takes tasks; the one that it follows is told to end."""
+        """Record that a child takes tasks; the child that it replaces is told to end."""
         if member.phase is not MemberPhase.STARTING:
             return
         member.phase = MemberPhase.READY
@@ -255,10 +255,10 @@ class Fleet:
                 self._to_terminate.append(old)
 
     def leaving(self, member: Member, now: float) -> None:
-        """Note that a child takes no more tasks and ends when those it has are done; it gets a follower."""
+        """Record that a child takes no more tasks and will end; it is replaced."""
         place = self._places[member.worker - 1]
         if place.successor is member:
-            # It had so much to do that it did not come to say that it is ready.
+            # It was too busy to report that it is ready.
             self.ready(member)
         if place.current is member:
             place.current, place.start_at = None, now
@@ -270,7 +270,7 @@ class Fleet:
         place.leaving.append(member)
 
     def died(self, member: Member, code: int, now: float) -> Fate:
-        """Note the end of a child; a negative code is a signal's number."""
+        """Record the end of a child; a negative code is a signal's number."""
         place = self._places[member.worker - 1]
         was_successor = place.successor is member
         self._remove(place, member)
@@ -286,9 +286,9 @@ class Fleet:
             place.done = True
             self._remember(member, code)
             return Fate.FINISHED
-        return self._crashed(place, member, code, now)
+        return self._process_crash(place, member, code, now)
 
-    def _crashed(self, place: _Place, member: Member, code: int, now: float) -> Fate:
+    def _process_crash(self, place: _Place, member: Member, code: int, now: float) -> Fate:
         if now - member.started_at >= LONG_LIFE:
             place.failures = 0
         place.failures += 1
@@ -308,7 +308,7 @@ class Fleet:
         return Fate.RESTARTED
 
     def reload(self, now: float) -> None:
-        """Replace all children there are, one after the other; empty places are filled at once."""
+        """Replace all current children, one after the other; fill empty places at once."""
         self._reload_up_to = self._numbers
         for place in self._places:
             place.start_at, place.failures = min(place.start_at, now), 0
@@ -318,12 +318,12 @@ class Fleet:
         if self.stage is not Stage.RUNNING:
             return []
         self.stage = Stage.STOPPED
-        # One that is still starting has nobody to tell.
+        # A child that is still starting cannot process the command.
         self._to_terminate += [member for member in self.members if member.phase is MemberPhase.STARTING]
         return [member for member in self.members if member.phase is MemberPhase.READY]
 
     def close(self) -> None:
-        """Start no more children, and end all there are."""
+        """Start no more children, and end all of them."""
         if self.stage is not Stage.CLOSING:
             self.stage = Stage.CLOSING
             self._to_terminate = self.members
@@ -355,8 +355,8 @@ class Fleet:
 
     def _remember(self, member: Member, code: int) -> None:
         if self.exit_code in (EXIT_USAGE, EXIT_GAVE_UP):
-            return  # why it ends matters more than how the others do
-        # One that a signal ended had no tasks yet, or they are put back by us.
+            return  # the first reason to give up is kept
+        # A child ended by a signal had no tasks yet, or the supervisor recovers them.
         if code < 0:
             code = EXIT_CLEAN if member.phase is MemberPhase.STARTING else EXIT_UNFINISHED
         elif code not in (EXIT_CLEAN, EXIT_UNFINISHED, EXIT_OVERDUE):

@@ -1,4 +1,4 @@
-"""Answering probes: over HTTP at a port, and by the age of a file."""
+"""Health: answers probes over HTTP at a port, and by the age of a file."""
 
 from __future__ import annotations
 
@@ -12,56 +12,62 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from pyasynq._engine.supervisor.vitals import Answer, Vitals, answer, is_live
+from pyasynq._background.plain_http import Answer, PlainHttp
+from pyasynq._engine.supervisor.vitals import Vitals, answer, is_live
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
+    from pyasynq._background.plain_http import Request
+
+METRICS_PATH: Final = "/metrics"
 _PATIENCE: Final = 5.0
-_HEAD_SECONDS: Final = 1.0
-"""How long a request may take to come."""
-_MOST_SILENT: Final = 64
-"""How many connections may wait for their request at once; the oldest is closed for the next one."""
-_LONGEST_HEAD: Final = 8_192
+"""Seconds that the end waits for the thread."""
 _LOOK_EVERY: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class HealthSettings:
-    """Where probes are answered: at `port` of the address `host`, and by the age of the file `path`."""
+    """Settings of probes: the `port` at the address `host`, and the file `path`."""
 
     port: int | None = None
-    host: str = "0.0.0.0"  # noqa: S104 - probes of containers come from outside of them
+    host: str = "0.0.0.0"  # noqa: S104 - probes come from outside of the container
     path: str | None = None
 
 
 class Health:
-    """Answers probes from a thread of its own, from the beginning of a `with` block to its end.
+    """Answers probes from a thread, from the start of a `with` block to its end.
 
-    So a blocked event loop is reported as such, and does not make the probe itself time out.
+    A blocked event loop is thus reported, and does not make the probe itself time out.
 
     Args:
-        settings: where.
-        workers: returns the signs of life of all workers there are; called from that thread.
+        settings: port and file.
+        workers: returns the signs of life of all workers; called from the thread.
+        metrics: takes the header `Accept` and returns content type and body for `/metrics`; called from the
+            thread. Without it there is no such path.
 
     Raises:
-        ConfigurationError: on entering, when the port cannot be had or the file cannot be written.
+        ConfigurationError: on entering, if the port cannot be opened or the file cannot be written.
     """
 
-    def __init__(self, settings: HealthSettings, workers: Callable[[], Sequence[Vitals]]) -> None:
+    def __init__(
+        self,
+        settings: HealthSettings,
+        workers: Callable[[], Sequence[Vitals]],
+        metrics: Callable[[str], tuple[str, bytes]] | None = None,
+    ) -> None:
         self._settings = settings
         self._workers = workers
+        self._metrics = metrics
         self._file = None if settings.path is None else Path(settings.path)
         self._socket: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._silent: dict[asyncio.StreamWriter, None] = {}
-        """Connections whose request has not come, the oldest first."""
 
     def __enter__(self) -> Self:
-        """Begin to answer."""
+        """Start to answer."""
         settings = self._settings
         if settings.port is None and self._file is None:
             return self
@@ -99,7 +105,7 @@ class Health:
 
     @property
     def port(self) -> int | None:
-        """The port that is listened at; the system chooses it when 0 was asked for."""
+        """The open port; the system chooses it for port 0."""
         return None if self._socket is None else int(self._socket.getsockname()[1])
 
     async def _serve(self, started: threading.Event) -> None:
@@ -107,7 +113,7 @@ class Health:
         self._ended = asyncio.Event()
         server = None
         if self._socket is not None:
-            server = await asyncio.start_server(self._connected, sock=self._socket, limit=_LONGEST_HEAD)
+            server = await PlainHttp(self._respond).start(self._socket)
         started.set()
         while not self._ended.is_set():
             self._touch()
@@ -122,41 +128,11 @@ class Health:
             with contextlib.suppress(OSError):
                 self._file.touch()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._silent) >= _MOST_SILENT:
-            oldest = next(iter(self._silent))
-            del self._silent[oldest]
-            oldest.transport.abort()
-        self._silent[writer] = None
-        try:
-            async with asyncio.timeout(_HEAD_SECONDS):
-                head = await reader.readuntil(b"\r\n\r\n")
-            self._silent.pop(writer, None)
-            writer.write(self._respond(head))
-            async with asyncio.timeout(_PATIENCE):
-                await writer.drain()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            return  # who asks so is not answered
-        finally:
-            self._silent.pop(writer, None)
-            writer.close()
-
-    def _respond(self, head: bytes) -> bytes:
-        method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
-        path = rest.partition(" ")[0].partition("?")[0]
-        if method not in ("GET", "HEAD"):
-            told = Answer(HTTPStatus.METHOD_NOT_ALLOWED, b'{"error": "GET and HEAD are answered"}\n')
-        else:
-            told = answer(path, self._workers(), time.monotonic())
-        lines = (
-            f"HTTP/1.1 {told.status} {HTTPStatus(told.status).phrase}",
-            "Content-Type: application/json",
-            f"Content-Length: {len(told.body)}",
-            "Cache-Control: no-store",
-            "Connection: close",
-            "\r\n",
-        )
-        return "\r\n".join(lines).encode() + (b"" if method == "HEAD" else told.body)
+    def _respond(self, request: Request) -> Answer:
+        if request.path == METRICS_PATH and self._metrics is not None:
+            content_type, body = self._metrics(request.headers.get("accept", ""))
+            return Answer(HTTPStatus.OK, body, content_type)
+        return answer(request.path, self._workers(), time.monotonic())
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,4 +1,4 @@
-"""Recovering the tasks of a child that was reaped: nobody has to wait for its leases to lapse."""
+"""Recovery of the tasks of a dead child, without waiting for its leases to lapse."""
 
 from __future__ import annotations
 
@@ -10,43 +10,53 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._background.redis_time import RedisTime
 from pyasynq._backoff import Backoff
-from pyasynq._broker.leases import list_of_server
+from pyasynq._broker.leases import list_server_tasks
 from pyasynq._broker.servers import clear_server_state
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.lease.recovery import Recovery, RecoveryRules
 from pyasynq._engine.logs import subscribe_lines
 from pyasynq._redis.driver import AsyncDriver
-from pyasynq._redis.facts import server_facts
+from pyasynq._redis.facts import read_redis_facts
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._visible_text import visible
 from pyasynq._wire.constants import LEASE_GRACE_SECONDS, LEASE_SECONDS
 from pyasynq.errors import PyasynqError
-from pyasynq.events import Events
+from pyasynq.events import Events, MessageQuarantined, WorkerDied
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyasynq._broker.leases import ExpiredTask
     from pyasynq._engine.supervisor.child_facts import ChildFacts
+    from pyasynq._engine.supervisor.death_notes import DeathEvent
 
 _log = logging.getLogger("pyasynq")
 _LOOKS: Final = (0.0, 0.5)
-"""Seconds before each look. What the child sent last may reach Redis after the first one."""
+"""Seconds before each look. Commands that the child sent last may reach Redis after the first one."""
 _GIVE_UP_AFTER: Final = 60.0
-"""By then the leases have lapsed, and other servers recover what they find."""
+"""Seconds after which recovery gives up: the leases have lapsed, and other servers recover the tasks."""
 _MARGIN: Final = 1
 
 
-async def recover_known_death(facts: ChildFacts, pid: int, died_at: float) -> int:
+async def recover_known_death(
+    facts: ChildFacts,
+    pid: int,
+    died_at: float,
+    tell: Callable[[DeathEvent], object] = lambda _event: None,
+) -> int:
     """Put back, or archive as poison, the tasks that a dead process had; return how many.
 
-    While Redis is away it is tried again, for a minute. Cancelled, it may have taken back some.
+    It retries for a minute while Redis is unreachable. If it is cancelled, some tasks may already be
+    recovered.
 
     Args:
-        facts: what the process said of itself at its start.
+        facts: reported by the process at its start.
         pid: of the process.
         died_at: monotonic time of its end, or later.
+        tell: called with a `WorkerDied` or a `MessageQuarantined` for each of the tasks.
     """
     driver = AsyncDriver(parse_redis_url(facts.url), client_name="pyasynq-supervisor")
-    recoverer = _Recoverer(facts, driver, died_at)
+    recoverer = _Recoverer(facts, driver, died_at, tell)
     taken = 0
     try:
         for rest in _LOOKS:
@@ -62,21 +72,29 @@ async def recover_known_death(facts: ChildFacts, pid: int, died_at: float) -> in
 
 
 class _Recoverer:
-    """Looks for the tasks of one dead server."""
+    """Recovers the tasks of one dead server."""
 
-    def __init__(self, facts: ChildFacts, driver: AsyncDriver, died_at: float) -> None:
+    def __init__(
+        self,
+        facts: ChildFacts,
+        driver: AsyncDriver,
+        died_at: float,
+        tell: Callable[[DeathEvent], object],
+    ) -> None:
         self._facts = facts
         self._driver = driver
         self._died_at = died_at
         self._latest_lease: int | None = None
         self._tasks_seen = 0
-        """How many tasks it had at the looks so far."""
+        """Number of tasks found so far."""
         self._redis_time = RedisTime(SYSTEM_CLOCK)
         events = Events()
         subscribe_lines(events)
+        events.subscribe(WorkerDied, tell)
+        events.subscribe(MessageQuarantined, tell)
         self._recovery = Recovery(
             RecoveryRules(
-                crash_limit_of=facts.limit_of,
+                get_crash_limit=facts.get_crash_limit,
                 archive_max_size=facts.archive_max_size,
                 archive_max_age=facts.archive_max_age,
                 own_slack=None,
@@ -88,7 +106,7 @@ class _Recoverer:
         )
 
     async def look_until_heard(self) -> int:
-        """Take back what is there now; ask again while Redis is away."""
+        """Recover the current tasks; retry while Redis is unreachable."""
         backoff = Backoff()
         while True:
             try:
@@ -100,13 +118,13 @@ class _Recoverer:
 
     async def _look(self) -> int:
         if self._latest_lease is None:
-            facts = await self._driver.run(server_facts())
+            facts = await self._driver.run(read_redis_facts())
             self._redis_time.learn(facts.redis_now)
             died = facts.redis_now.timestamp - (time.monotonic() - self._died_at)
             self._latest_lease = math.ceil(died) + LEASE_SECONDS + _MARGIN
         queues = self._facts.queues
         answers = await self._driver.run_batch(
-            [list_of_server(queue, server_id=self._facts.server_id) for queue in queues]
+            [list_server_tasks(queue, server_id=self._facts.server_id) for queue in queues]
         )
         found: list[tuple[str, list[ExpiredTask]]] = []
         for queue, answer in zip(queues, answers, strict=True):
@@ -122,6 +140,6 @@ class _Recoverer:
         return taken
 
     def _can_be_its(self, task: ExpiredTask) -> bool:
-        # A Go peer leaves our token in a task that it takes over; a lease that ends so late is the peer's.
-        assert self._latest_lease is not None  # noqa: S101 - set before the first question
+        # A Go peer keeps our token in a task that it takes over; a later lease end is the peer's.
+        assert self._latest_lease is not None  # noqa: S101 - set before the first call
         return task.lease_score is None or task.lease_score <= self._latest_lease

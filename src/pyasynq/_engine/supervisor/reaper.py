@@ -1,7 +1,7 @@
-"""Process 1 of a container: it waits for the processes whose parents have ended (reaps orphans).
+"""Reaper: process 1 of a container, which waits for orphaned processes.
 
-A worker cannot do that itself: it would take the exit codes of processes that handlers have started and
-wait for. So it becomes a child of a small process that does nothing else.
+A worker cannot do that itself: it would take the exit codes of processes that handlers have started and wait
+for. So it becomes a child of a small process that does nothing else.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _FORWARDED: Final = ("SIGTERM", "SIGINT", "SIGTSTP", "SIGHUP", "SIGQUIT", "SIGUS
 
 
 def leave_process_1() -> None:
-    """Continue in a child if this is process 1; the parent forwards signals and waits for orphans.
+    """Continue in a child if this is process 1; the parent forwards signals and reaps orphans.
 
-    The parent ends with the child, and with its exit code. With threads nothing is done but a warning: a
-    copy of a process with threads is not sound.
+    The parent ends with the child, and with its exit code. A process with threads only logs a warning,
+    because it cannot be forked safely.
     """
     if os.getpid() != _INIT:
         return
     if threading.active_count() > 1 or _count_threads() > 1:
         _log.warning(
-            "this worker is process 1 and has threads already: it does not wait for orphaned processes; "
+            "this worker is process 1 and already has threads: it does not wait for orphaned processes; "
             "start it by the command pyasynq worker, or let the container have an init"
         )
         return
-    # A signal that comes before there is a handler would be lost: the kernel ignores it for process 1.
+    # Blocked, because the kernel ignores signals without a handler for process 1.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     child = os.fork()
     if child:
         _wait_for_all(child)
-    # In a process group of its own: Ctrl-C reaches the parent alone, and this process once.
+    # Its own process group: Ctrl-C reaches only the parent, and this process once.
     os.setpgid(0, 0)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -51,7 +51,7 @@ def _count_threads() -> int:
 
 
 def _wait_for_all(child: int) -> None:
-    """Wait for the child, and for everything that is left to this process; then end as the child has."""
+    """Wait for the child and for orphans; then end with the child's exit code."""
 
     def forward(number: int, frame: FrameType | None) -> None:
         del frame

@@ -1,4 +1,4 @@
-"""The parent of several workers: starts them, replaces them, and recovers what the dead have left."""
+"""Supervisor of several workers: starts and replaces them, and recovers the tasks of dead ones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyasynq._engine.executor.marks import kill_marked
 from pyasynq._engine.supervisor.child import Child, resident_bytes
+from pyasynq._engine.supervisor.death_notes import encode_death
 from pyasynq._engine.supervisor.fleet import (
     KILL_MARGIN,
     MOST_DEATHS,
@@ -27,44 +29,48 @@ from pyasynq._engine.supervisor.fleet import (
 )
 from pyasynq._engine.supervisor.health import Health, HealthSettings
 from pyasynq._engine.supervisor.known_death import recover_known_death
-from pyasynq._engine.supervisor.link import RETIRE, STOP
+from pyasynq._engine.supervisor.link import MEASURE, RETIRE, STOP
 from pyasynq._exit_codes import EXIT_ABORTED, EXIT_START_FAILED
 from pyasynq._human_text import counted
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from pyasynq._engine.supervisor.death_notes import DeathEvent
     from pyasynq._engine.supervisor.fleet import Member
+    from pyasynq._engine.supervisor.link import MetricRow
     from pyasynq._engine.supervisor.vitals import Vitals
 
 _log = logging.getLogger("pyasynq")
 _LOOK_SECONDS: Final = 1.0
-"""How often memory and limits are looked at."""
+"""Interval for checks of memory and limits."""
 _PAUSE_SECONDS: Final = 5.0
-"""A look that comes this late means that this process was stopped or the host was suspended."""
+"""Delay of a check which means that this process was stopped or the host was suspended."""
 _INIT: Final = 1
+_MOST_DEATHS_TOLD: Final = 1_000
+"""Largest number of tasks of dead workers whose reports wait for a living child."""
 _LONGEST_RECOVERY: Final = 5.0
-"""How long the end waits for tasks to be recovered; after that their leases lapse."""
+"""Seconds that the end waits for tasks to be recovered; after that their leases lapse."""
 _LEAST_RECOVERY: Final = 0.4
-"""The same when children had to be killed after TERM: the end is due by then."""
+"""The same limit, in seconds, if children had to be killed after TERM: the end is already due."""
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorSettings:
-    """How to keep workers.
+    """Settings of a supervisor.
 
     Attributes:
-        processes: how many.
-        burst: whether one that ends by itself has done its work.
+        processes: number of workers.
+        burst: whether a worker that ends by itself has done its work.
         max_memory: bytes of resident memory above which a child is recycled; None for no limit.
-        health: where probes are answered.
+        health: port and file of probes.
         beat_timeout: seconds without a sign of life after which a child is killed and replaced, because it
             holds the interpreter's lock or was stopped; 0 for no limit.
-        start_timeout: seconds that the new child of a reload may take until it takes tasks; after that the
-            reload is called off; 0 for no limit.
-        end_timeout: seconds from TERM to KILL, and a margin of about one second, for a child that has not
-            told its own timeouts.
+        start_timeout: seconds that the new child of a reload may take until it takes tasks; then the reload
+            is cancelled; 0 for no limit.
+        end_timeout: seconds from TERM to KILL, plus a margin of about one second, for a child that has not
+            reported its own timeouts.
     """
 
     processes: int
@@ -76,39 +82,67 @@ class SupervisorSettings:
     health: HealthSettings = field(default_factory=HealthSettings)
 
 
+class MetricSink(Protocol):
+    """Sum of the metrics of all children. Written by the supervisor's loop, read by the thread of probes."""
+
+    def add(self, source: str, rows: Iterable[MetricRow]) -> None:
+        """Add changes that a child has reported."""
+
+    def drop(self, source: str) -> None:
+        """Forget the gauges of a child that has ended; what it counted stays."""
+
+    def note_processes(self, states: Iterable[str], *, died: bool = False) -> None:
+        """Record the states of all children, and whether one of them has just died."""
+
+    def render(self, accept: str) -> tuple[str, bytes]:
+        """Return content type and body of `/metrics` for a header `Accept`."""
+
+
 class Supervisor:
-    """Keeps so many workers running until it is told to stop.
+    """Keeps a number of workers running until it is told to stop.
 
     Args:
         command: returns the program and the arguments of a child, given the number of the socket that it
             inherits; the child makes a `SupervisorLink` of it.
-        settings: how.
+        settings: number of workers and limits.
+        metrics: what the children's metrics are added to, and what answers `/metrics`; None for no metrics.
     """
 
-    def __init__(self, command: Callable[[int], list[str]], settings: SupervisorSettings) -> None:
+    def __init__(
+        self,
+        command: Callable[[int], list[str]],
+        settings: SupervisorSettings,
+        metrics: MetricSink | None = None,
+    ) -> None:
         self._command = command
+        self._metrics = metrics
+        self._asked_at = 0.0
+        """Monotonic time at which the children were last asked for their metrics."""
         self._settings = settings
         never = float("inf")
         limits = Limits(settings.beat_timeout or never, settings.start_timeout or never, settings.end_timeout)
         self._fleet = Fleet(settings.processes, burst=settings.burst, limits=limits)
         self._children: dict[int, Child] = {}
         self._recoveries: set[asyncio.Task[None]] = set()
+        self._deaths: deque[bytes] = deque(maxlen=_MOST_DEATHS_TOLD)
+        """Reports of tasks of dead children, for the next child that listens."""
         self._interrupts = 0
         self._looked_at = time.monotonic()
         self._end_by = float("inf")
         self._has_terminal = os.isatty(0)
 
     def run(self) -> int:
-        """Be the main program of this process, and return its exit code.
+        """Run as the main program of this process, and return its exit code.
 
-        0: all done; 3, 4: as the worst of the children; 5: they die again and again; 130: a second INT.
+        0: all done; 3, 4: the worst of the children; 5: they keep dying; 130: a second SIGINT.
 
         Raises:
-            ConfigurationError: on Windows, and when probes cannot be answered as was asked.
+            ConfigurationError: on Windows, and if probes cannot be answered.
         """
         if sys.platform == "win32":
             raise ConfigurationError("workers do not run on Windows; clients do. Use WSL or a container")
-        with Health(self._settings.health, self._vitals):
+        render = None if self._metrics is None else self._metrics.render
+        with Health(self._settings.health, self._vitals, render):
             return asyncio.run(self._run())
 
     def _vitals(self) -> list[Vitals]:
@@ -130,8 +164,9 @@ class Supervisor:
         while not self._fleet.is_over:
             self._news.clear()
             self._act()
-            await self._rest()
+            await self._wait_for_news()
             self._look_at_memory()
+            self._ask_for_metrics()
         if self._recoveries:
             until_end = max(_LEAST_RECOVERY, self._end_by - time.monotonic())
             await asyncio.wait(self._recoveries, timeout=min(_LONGEST_RECOVERY, until_end))
@@ -145,10 +180,10 @@ class Supervisor:
             elif isinstance(action, Kill):
                 self._kill(action)
             else:
-                self._of(action.member).send(signal.SIGTERM)
+                self._find_child(action.member).send(signal.SIGTERM)
 
     def _notice_pause(self) -> None:
-        """Read what children have said, so that no silence of this process is taken for theirs."""
+        """Read the children's messages, so that a pause of this process does not count as their silence."""
         for child in self._children.values():
             self._hear(child)
         now = time.monotonic()
@@ -157,11 +192,11 @@ class Supervisor:
         self._looked_at = now
 
     def _kill(self, action: Kill) -> None:
-        child = self._of(action.member)
-        _log.error("worker %d (pid %d) %s: it is killed", action.member.worker, child.pid, action.reason)
+        child = self._find_child(action.member)
+        _log.error("worker %d (pid %d) %s; killing it", action.member.worker, child.pid, action.reason)
         child.send(signal.SIGKILL)
 
-    async def _rest(self) -> None:
+    async def _wait_for_news(self) -> None:
         until = min(self._fleet.wake_at() - time.monotonic(), _LOOK_SECONDS)
         try:
             async with asyncio.timeout(max(0.0, until)):
@@ -180,34 +215,47 @@ class Supervisor:
             return
         self._children[child.pid] = child
         self._loop.add_reader(child, self._hear, child)
-        _log.info("worker %d (pid %d) was started", member.worker, child.pid)
+        _log.info("worker %d (pid %d) started", member.worker, child.pid)
 
-    def _of(self, member: Member) -> Child:
+    def _find_child(self, member: Member) -> Child:
         return next(child for child in self._children.values() if child.member is member)
 
-    # What children say.
+    # Messages of children.
 
     def _hear(self, child: Child) -> None:
         for message in child.messages():
             self._fleet.heard(time.monotonic(), [child.member])
-            if "patience" in message:
-                child.member.patience = message["patience"] + KILL_MARGIN
-            elif "facts" in message:
-                child.take_facts(message["facts"])
-            elif "queue" in message:
-                child.note_queue(message["queue"], has_tasks=message["has_tasks"])
-            elif "beat" in message:
-                child.vitals.beat_at = time.monotonic()
-            elif "queues" in message:
-                child.vitals.note_queues(message["queues"], message["unreachable"])
-            elif "leaving" in message:
-                self._leave(child, "has run as many tasks as it may")
-            elif "state" in message:
-                self._heard_state(child, message["state"])
+            self._take_message(child, message)
         if child.is_over:
             self._loop.remove_reader(child)
 
-    def _heard_state(self, child: Child, state: str) -> None:
+    def _take_message(self, child: Child, message: dict[str, Any]) -> None:
+        match message:
+            case {"patience": seconds}:
+                child.member.patience = seconds + KILL_MARGIN
+            case {"facts": facts}:
+                child.take_facts(facts)
+                self._tell_of_deaths()
+            case {"queue": queue}:
+                child.note_queue(queue, has_tasks=message["has_tasks"])
+            case {"beat": _} | {"queues": _}:
+                child.note_vitals(message, time.monotonic())
+            case {"metrics": rows}:
+                self._add_metrics(child, rows)
+            case {"stop": _}:
+                self._stop_for_operator(child)
+            case {"leaving": _}:
+                self._leave(child, "has run as many tasks as it may")
+            case {"state": state}:
+                self._process_state(child, state)
+
+    def _stop_for_operator(self, child: Child) -> None:
+        if self._fleet.stage is not Stage.CLOSING:
+            text = "an operator asks worker %d (pid %d) to stop: all workers end"
+            _log.warning(text, child.member.worker, child.pid)
+            self._terminate()
+
+    def _process_state(self, child: Child, state: str) -> None:
         member = child.member
         child.vitals.state = state
         if state == "active" and member.phase is MemberPhase.STARTING:
@@ -216,7 +264,7 @@ class Supervisor:
             limit, used = self._settings.max_memory, resident_bytes(child.pid)
             if limit is not None and used > limit:
                 child.recycles = False
-                text = "worker %d (pid %d) begins with %s, more than the limit of %s: it is not recycled"
+                text = "worker %d (pid %d) starts with %s, more than the limit of %s: it is not recycled"
                 _log.error(text, member.worker, child.pid, _mib(used), _mib(limit))
             self._news.set()
 
@@ -224,7 +272,7 @@ class Supervisor:
         if child.member.phase is MemberPhase.LEAVING:
             return
         _log.info(
-            "worker %d (pid %d) %s: it ends when those that run have ended, and is replaced",
+            "worker %d (pid %d) %s: it ends when its running tasks have ended, and is replaced",
             child.member.worker,
             child.pid,
             why,
@@ -244,18 +292,38 @@ class Supervisor:
                 child.say(RETIRE)
                 self._leave(child, f"uses {_mib(used)} of memory, more than {_mib(limit)}")
 
-    # What becomes of children.
+    # Metrics.
+
+    def _ask_for_metrics(self) -> None:
+        now = time.monotonic()
+        if self._metrics is None or now - self._asked_at < _LOOK_SECONDS:
+            return
+        self._asked_at = now
+        for child in self._children.values():
+            if child.facts is not None:
+                child.say(MEASURE)
+        self._note_processes()
+
+    def _add_metrics(self, child: Child, rows: Iterable[MetricRow]) -> None:
+        if self._metrics is not None:
+            self._metrics.add(str(child.pid), rows)
+
+    def _note_processes(self, *, died: bool = False) -> None:
+        if self._metrics is not None:
+            self._metrics.note_processes([child.vitals.state for child in self._children.values()], died=died)
+
+    # Ends of children.
 
     def _reap(self) -> None:
         for pid in list(self._children):
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:
-                self._buried(pid, os.waitstatus_to_exitcode(status))
+                self._bury(pid, os.waitstatus_to_exitcode(status))
         if os.getpid() == _INIT:
             self._reap_orphans()
 
     def _reap_orphans(self) -> None:
-        """Wait for what others have left to process 1."""
+        """Reap the orphans of process 1."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -264,16 +332,19 @@ class Supervisor:
             if not pid:
                 return
             if pid in self._children:
-                self._buried(pid, os.waitstatus_to_exitcode(status))
+                self._bury(pid, os.waitstatus_to_exitcode(status))
 
-    def _buried(self, pid: int, code: int) -> None:
+    def _bury(self, pid: int, code: int) -> None:
         child = self._children[pid]
         now = time.monotonic()
-        # Its last words may not have been read.
+        # Its last messages may not have been read.
         self._hear(child)
         self._loop.remove_reader(child)
         child.close()
         del self._children[pid]
+        if self._metrics is not None:
+            self._metrics.drop(str(pid))
+            self._note_processes(died=code != 0)
         fate = self._fleet.died(child.member, code, now)
         self._report(child.member.worker, f"(pid {pid}) {_how_it_ended(code)}", fate, now)
         # A worker that was killed cannot end the processes that its child processes started.
@@ -289,12 +360,14 @@ class Supervisor:
         if fate in (Fate.EXPECTED, Fate.FINISHED):
             _log.info("%s", line)
         elif fate is Fate.RELOAD_FAILED:
-            _log.error("%s before it was ready: the reload is called off, the others go on as they are", line)
+            _log.error(
+                "%s before it was ready: the reload is cancelled, and the other workers continue", line
+            )
         elif fate is Fate.RESTARTED:
-            _log.warning("%s; another one starts in %.0f s", line, self._fleet.start_at(worker) - now)
+            _log.warning("%s; restarting in %.0f s", line, self._fleet.start_at(worker) - now)
         else:
             _log.error(
-                "%s; workers cannot go on like this (at least %d deaths within a minute, and none lives "
+                "%s; workers keep dying (at least %d deaths within a minute, and none lives "
                 "longer, or wrong usage): the supervisor ends with code %d",
                 line,
                 MOST_DEATHS,
@@ -303,10 +376,20 @@ class Supervisor:
 
     async def _recover(self, child: Child, died_at: float) -> None:
         assert child.facts is not None  # noqa: S101 - the caller has looked
-        tasks = await recover_known_death(child.facts, child.pid, died_at)
+        tasks = await recover_known_death(child.facts, child.pid, died_at, self._tell_of_death)
         if tasks:
             recovered = counted(tasks, "task was", "tasks were")
             _log.warning("%s recovered from worker %d (pid %d)", recovered, child.member.worker, child.pid)
+
+    def _tell_of_death(self, event: DeathEvent) -> None:
+        """Have a child call the hooks for a task of a dead one: this process knows no app."""
+        self._deaths.append(encode_death(event))
+        self._tell_of_deaths()
+
+    def _tell_of_deaths(self) -> None:
+        listening = next((one for one in self._children.values() if one.facts is not None), None)
+        while listening is not None and self._deaths:
+            listening.say(self._deaths.popleft())
 
     # Signals.
 
@@ -327,12 +410,12 @@ class Supervisor:
 
     def _stop(self) -> None:
         for member in self._fleet.stop():
-            self._of(member).say(STOP)
+            self._find_child(member).say(STOP)
         self._news.set()
 
     def _reload(self) -> None:
         if self._has_terminal and not os.isatty(0):
-            # Nobody asks for a reload: the terminal has been closed.
+            # The terminal was closed, so this is not a request to reload.
             self._terminate()
             return
         if self._fleet.stage is not Stage.RUNNING:

@@ -1,12 +1,13 @@
-"""Signs of life of workers, and what probes are told about them."""
+"""Signs of life of workers, and the answers to probes."""
 
 from __future__ import annotations
 
 import json
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from pyasynq._background.plain_http import Answer
 from pyasynq.events import QueuesAsked, ServerStateChanged, SignOfLife
 
 if TYPE_CHECKING:
@@ -15,22 +16,22 @@ if TYPE_CHECKING:
     from pyasynq.events import Events
 
 SILENCE: Final = 10.0
-"""Seconds without a sign of life after which a worker is not live: twice what one call to Redis may take."""
+"""Seconds without a sign of life after which a worker is not live: two timeouts of a call to Redis."""
 STARTING: Final = "starting"
 _ACTIVE: Final = "active"
 
 
 @dataclass(slots=True, eq=False)
 class Vitals:
-    """One worker's signs of life. Each is set in one step, so any thread may read them.
+    """One worker's signs of life. Each is written in one step, so any thread may read them.
 
     Attributes:
         worker: its number, from 1.
         pid: of its process.
-        state: `starting`, then as `ServerState` has them.
+        state: `starting`, then as in `ServerState`.
         beat_at: monotonic time of the last sign of life of the renewing thread that the event loop passed on.
-        reachable: how many of its queues could be asked last time.
-        unreachable: the names of those that could not.
+        reachable: number of its queues that could be asked last time.
+        unreachable: the names of the others.
     """
 
     worker: int
@@ -41,13 +42,13 @@ class Vitals:
     unreachable: tuple[str, ...] = ()
 
     def watch(self, events: Events) -> None:
-        """Follow a server of this process from now on; it has not been started yet."""
+        """Follow a server of this process, which has not been started yet."""
         events.subscribe(ServerStateChanged, self._state)
         events.subscribe(SignOfLife, self._beat)
         events.subscribe(QueuesAsked, lambda event: self.note_queues(event.queues, event.unreachable))
 
     def note_queues(self, queues: int, unreachable: Iterable[str]) -> None:
-        """Note how many queues it asked, and which of them could not be."""
+        """Record the number of queues it asked, and which were unreachable."""
         self.unreachable = tuple(unreachable)
         self.reachable = queues - len(self.unreachable)
 
@@ -58,7 +59,7 @@ class Vitals:
         self.beat_at = time.monotonic()
 
     def is_live(self, now: float) -> bool:
-        """Whether its loop and its renewing thread turn; before their first sign they are given time."""
+        """Whether its loop and its renewing thread run; True before their first sign."""
         return self.beat_at is None or now - self.beat_at <= SILENCE
 
     def is_ready(self, now: float) -> bool:
@@ -67,27 +68,20 @@ class Vitals:
         return alive and self.state == _ACTIVE and self.reachable > 0
 
 
-class Answer(NamedTuple):
-    """Status and body of an HTTP response."""
-
-    status: int
-    body: bytes
-
-
 def is_live(workers: Iterable[Vitals], now: float) -> bool:
-    """Whether no worker is stuck. One that has ended is not among them: it is being replaced."""
+    """Whether no worker is stuck. Ended workers do not count: they are being replaced."""
     return all(worker.is_live(now) for worker in workers)
 
 
 def answer(path: str, workers: Iterable[Vitals], now: float) -> Answer:
-    """Return what a probe of this path is told about the workers of this moment."""
+    """Return the answer to a probe of this path."""
     workers = list(workers)
     if path == "/live":
         well = is_live(workers, now)
     elif path == "/ready":
         well = any(worker.is_ready(now) for worker in workers)
     else:
-        return Answer(404, _json({"error": "there are /live and /ready"}))
+        return Answer(404, _json({"error": "only /live and /ready exist"}))
     told = [
         {
             "worker": worker.worker,

@@ -1,4 +1,4 @@
-"""Taking tasks: what to ask which queue for, and what to do with the answers."""
+"""Intake: dequeue calls for the demand of a sink, and attempts made from their answers."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyasynq._broker.dequeue import dequeue, find_dequeued
-from pyasynq._broker.leases import RAN_ALONE, confirm_begin, quarantine
+from pyasynq._broker.leases import RAN_ALONE, confirm_begin
 from pyasynq._broker.settle import Claim
 from pyasynq._broker.stored import check_task_id
 from pyasynq._broker.verdicts import LEASED
-from pyasynq._checks import seconds_of
 from pyasynq._engine.engine_parts import token_ending
+from pyasynq._engine.lease.unreadable_tasks import UnreadableTasks
 from pyasynq._engine.run.attempt import Attempt, Phase
-from pyasynq._engine.run.outcome import Requeue
-from pyasynq._engine.take.poison_guard import SuspectWatch, suspect_threshold
+from pyasynq._engine.run.outcome import REQUEUE
+from pyasynq._engine.take.poison_guard import PoisonGuard, suspect_threshold
 from pyasynq._engine.take.queue_order import StrictOrder, WeightedOrder
 from pyasynq._engine.take.sink import ASKS_AT_ONCE
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import ReplyLostError
-from pyasynq.events import GhostsDropped, MessageQuarantined
+from pyasynq.events import GhostsDropped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from pyasynq._broker.dequeue import Dequeued, DequeuedTask
     from pyasynq._engine.engine_parts import Parts
     from pyasynq._engine.take.queue_board import ServedQueue
-    from pyasynq._engine.take.sink import Appetite, Sink, Want
+    from pyasynq._engine.take.sink import Capacity, Sink, Want
     from pyasynq._redis.plan import Plan
     from pyasynq.context import Home
 
 
 class Ask(NamedTuple):
-    """One dequeue call, and what was known when it was sent."""
+    """One dequeue call, and the knowledge at the time it was sent."""
 
     queue: ServedQueue
     want: Want
@@ -47,16 +47,8 @@ class Ask(NamedTuple):
     plan: Plan[Dequeued]
 
 
-class Unreadable(NamedTuple):
-    """A task that was taken and cannot be decoded."""
-
-    queue: str
-    claim: Claim
-    reason: str
-
-
 class Intake:
-    """The processor's hands: asks on behalf of those who want tasks, and turns answers into attempts."""
+    """Sends dequeue calls for the sink, and turns answers into attempts. Used by the event loop only."""
 
     def __init__(self, parts: Parts, sink: Sink, home: Home) -> None:
         config = parts.config
@@ -65,39 +57,40 @@ class Intake:
         self._home = home
         self._order = (StrictOrder if config.strict_priority else WeightedOrder)(config.priorities)
         limits = [
-            config.crash_limit if route.crash_limit is None else route.crash_limit
+            config.crash_limit if route.rules.crash_limit is None else route.rules.crash_limit
             for route in parts.router.routes()
         ]
-        self._suspects = SuspectWatch(
+        self._suspects = PoisonGuard(
             suspect_threshold([config.crash_limit, *limits]),
             parts.settings,
             parts.clock.monotonic(),
             random.uniform(0.0, 1.0),  # noqa: S311 - spreads silences, guards nothing
         )
-        self._archive_max_age = int(seconds_of("archive_max_age", config.archive_max_age))
         self._calls = itertools.count(1)
         self._token_ending = token_ending(parts)
         self.board = parts.board
         self._reserved = 0
-        """For how many tasks there are calls without an answer."""
+        """Number of tasks requested by calls without an answer."""
         self._may_wait = False
-        """Whether tasks may be taken before they can begin; False until an answer has shown that they may."""
+        """Whether tasks may be taken before they can start; False until an answer has shown that they may."""
+        self._overlap_from: int | None = None
+        """The sink's value, which changes only when it accepts: every attempt that ends reads it."""
         self._arrived: list[tuple[Want, Sequence[Attempt]]] = []
         self._answered: list[Want] = []
         """Wants of calls that were answered in this pipeline."""
         self.taken = 0
-        """How many tasks have been taken since the start, without those that were put back unstarted."""
+        """Number of tasks taken since the start, without those put back unstarted."""
         self._released: set[str] = set()
-        """Tokens of the calls under way that have no room reserved any more."""
+        """Tokens of the calls in flight that have no reserved room any more."""
         self._late: list[Attempt] = []
         """Attempts to put back: they came without room, from a removed queue, or when nothing is taken."""
         self._plenty = False
-        """The last answer brought all that was asked for, so that there may be more."""
+        """Whether the last answer brought all that was requested, so that there may be more."""
         self.pause_reports = 0
-        """How often Redis has reported that a queue is paused, or not any more."""
+        """Number of Redis' reports that a queue was paused or unpaused."""
         self.unclear: list[Ask] = []
-        """Calls whose replies were lost: they may have taken tasks that only Redis knows of."""
-        self.unreadable: list[Unreadable] = []
+        """Calls whose replies were lost: they may have taken tasks that only Redis knows."""
+        self.unreadable = UnreadableTasks(parts)
 
     @property
     def taking(self) -> bool:
@@ -109,27 +102,27 @@ class Intake:
         self._sink.taking = taking
 
     @property
-    def appetite(self) -> Appetite:
-        """How much can be taken now."""
-        return self._sink.appetite(self._reserved)
+    def capacity(self) -> Capacity:
+        """Number of tasks that can be taken now."""
+        return self._sink.capacity(self._reserved)
 
     @property
     def _room(self) -> int:
-        """For how many tasks there is room, besides those that have just come."""
-        return max(0, self.appetite.room - sum(len(attempts) for _, attempts in self._arrived))
+        """Number of tasks that still fit, besides those that have just come."""
+        return max(0, self.capacity.room - sum(len(attempts) for _, attempts in self._arrived))
 
     def _wants(self) -> Sequence[Want]:
-        room = self.appetite.room if self.taking else 0
+        room = self.capacity.room if self.taking else 0
         return self._sink.wants(room, self._suspects.waiting) if room > 0 else ()
 
     @property
     def may_overlap(self) -> bool:
-        """Whether a call may leave while another one is under way: nothing depends on their order."""
-        return self._is_plain and self.appetite.overlap_from is not None
+        """Whether a call may leave while another one is in flight: nothing depends on their order."""
+        return self._overlap_from is not None and self._is_plain
 
     @property
     def _is_plain(self) -> bool:
-        """Whether tasks may be taken at any time and in any number, and there is nothing to clear up."""
+        """Whether tasks may be taken at any time and in any number, and nothing needs to be cleared up."""
         return (
             not self.unclear
             and not self.unreadable
@@ -140,24 +133,23 @@ class Intake:
 
     @property
     def is_all_empty(self) -> bool:
-        """Whether nothing waits in any queue, as far as the last answers say."""
+        """Whether nothing waits in any queue, according to the last answers."""
         return self.board.all_empty and not self.unclear and not self._suspects.waiting
 
     @property
     def has_room_aside(self) -> bool:
-        """Whether another call may leave alongside those under way, with room enough to be worth it."""
+        """Whether another call may leave alongside those in flight, with enough room to be worth it."""
         if not self.taking or not self._plenty:
             return False
-        appetite = self.appetite
-        least = appetite.overlap_from
-        return least is not None and appetite.room >= least and self._is_plain
+        least = self._overlap_from
+        return least is not None and self.capacity.room >= least and self._is_plain
 
     def next_call(self, now: float) -> float:
         """Return the monotonic time from which there is a call to send; infinity until an attempt ends."""
         return min(self._next_ask(now), self._next_return, self._next_clear_up)
 
     def _next_ask(self, now: float) -> float:
-        if not self.taking or self.appetite.room <= 0:
+        if not self.taking or self.capacity.room <= 0:
             return math.inf
         guard, wants = self._suspects, self._wants()
         if guard.is_silent:
@@ -173,15 +165,15 @@ class Intake:
 
     @property
     def _next_return(self) -> float:
-        """Monotonic time from which tasks are put back; infinity while calls are under way."""
+        """Monotonic time from which tasks are put back; infinity while calls are in flight."""
         if self._reserved:
             return math.inf
         return 0.0 if self._late else self._sink.give_back_at
 
     def put_back_unstarted(self) -> None:
-        """Put tasks back that wait for a slot in vain: for too long, or none will be started any more.
+        """Put back tasks that wait in vain for a slot: for too long, or when none will be started any more.
 
-        It is done when no calls are under way: what those bring stood behind these in the queue.
+        It is done when no calls are in flight: the tasks they bring were behind these in the queue.
         """
         now = self._parts.clock.monotonic()
         if self._next_return > now:
@@ -193,17 +185,17 @@ class Intake:
             self._put_back(attempt)
 
     def changed(self, key: str) -> bool:
-        """Note that Redis reported a change of a key; return whether a round is wanted because of it."""
+        """Record a reported change of a key; return whether it requires a round."""
         is_to_ask = self.board.changed(key, self._parts.clock.monotonic())
         return self._pause_changed(key) or is_to_ask
 
     def watch_lost(self, key: str) -> None:
-        """Note that changes of a key may have been missed, and that Redis does not report the next one."""
+        """Record that changes of a key may have been missed, and that the next one is not reported."""
         self.board.watch_lost(key)
         self._pause_changed(key)
 
     def _pause_changed(self, key: str) -> bool:
-        queue = self.board.queue_of_pause(key)
+        queue = self.board.find_paused_queue(key)
         if queue is None:
             return False
         self.pause_reports += 1
@@ -211,7 +203,7 @@ class Intake:
         return True
 
     def give_way(self, queue: str) -> None:
-        """Let others be first at a queue for a while: it has tasks for which there is no handler here."""
+        """Defer to other servers at a queue for a while: it has tasks without a handler here."""
         settings = self._parts.settings
         until = self._parts.clock.monotonic() + settings.unknown_memory
         self.board.give_way(queue, settings.unknown_courtesy, until=until)
@@ -219,14 +211,14 @@ class Intake:
     def reserve_asks(self) -> list[Ask]:
         """Reserve room for the tasks of this round; return its dequeue calls."""
         now = self._parts.clock.monotonic()
-        # What an unclear call has taken needs the slots that it was asked for.
+        # The tasks of an unclear call need the slots that it was sent for.
         if self.unclear and self._ready_unclear(now):
             return []
         wants = self._wants()
         if not wants:
             return []
         asks = self._ask_for_suspect(wants, now) if self._suspects.is_wary else []
-        # The wants have no more room than they say, and the suspect takes of it.
+        # The wants have no more room than they state, and the suspect takes some of it.
         if asks or self._suspects.is_silent:
             return asks
         to_ask = [queue.name for queue in self.board.to_ask(now)]
@@ -241,7 +233,7 @@ class Intake:
         return asks
 
     def _ask_for_suspect(self, wants: Sequence[Want], now: float) -> list[Ask]:
-        """Begin or end a silence as far as it is time; return the call that takes a suspect, if any."""
+        """Begin or end a silence when it is time; return the call that takes a suspect, if any."""
         guard = self._suspects
         turn = self._suspect_turn(wants)
         crashes = None if turn is None else guard.waiting[turn[0]]
@@ -253,22 +245,22 @@ class Intake:
 
     @property
     def _is_drained(self) -> bool:
-        """Whether nothing runs or waits to, and no call may bring anything."""
+        """Whether nothing runs or waits, and no call may bring anything."""
         return not self._reserved and self._sink.is_idle
 
     def _suspect_turn(self, wants: Sequence[Want]) -> tuple[ServedQueue, Want] | None:
-        """Return the next queue in which a suspect waits that is wanted, and the want."""
+        """Return the next queue with a waiting suspect that is wanted, and the want."""
         turns = ((queue, want) for queue in self._suspects.waiting for want in wants)
         return next(((queue, want) for queue, want in turns if want.accepts(queue.name)), None)
 
     def free_room(self, asks: Iterable[Ask]) -> None:
-        """Let others have the room of calls that are slow to be answered."""
+        """Give the reserved room of slow calls back, so that other queues can use it."""
         for ask in asks:
             self._reserved -= ask.limit
             self._released.add(ask.token)
 
     def _release(self, ask: Ask) -> bool:
-        """Free the room of a call that has ended; return whether it was free before."""
+        """Release the room of a call that has ended; return whether it was released before."""
         if self._released and ask.token in self._released:
             self._released.discard(ask.token)
             return True
@@ -286,17 +278,17 @@ class Intake:
         """Monotonic time from which lost replies or unreadable tasks are cleared up; infinity for never."""
         if not self.unclear and not self.unreadable:
             return math.inf
-        queues = {call.queue.name for call in self.unclear} | {task.queue for task in self.unreadable}
+        queues = {call.queue.name for call in self.unclear}.union(self.unreadable.queues)
         return min(map(self.board.ready_at, queues), default=math.inf)
 
     def _ready_unclear(self, now: float) -> list[Ask]:
         return [call for call in self.unclear if self.board.ready_at(call.queue.name) <= now]
 
     def proofs_to_end(self) -> list[tuple[Attempt, Plan[bool]]]:
-        """Return the call that notes that a suspect is not alone any more, when its silence is over."""
+        """Return the call that records that a suspect is not alone any more, once its silence is over."""
         alone = self._suspects.alone
         now = self._parts.clock.monotonic()
-        if alone is None or self.appetite.room <= 0 or self._suspects.saved(now):
+        if alone is None or self.capacity.room <= 0 or self._suspects.saved(now):
             return []
         if self.board.ready_at(alone.queue) > now:
             self._suspects.end_silence(now)
@@ -312,11 +304,11 @@ class Intake:
             self._suspects.end_silence(self._parts.clock.monotonic())
 
     def only(self, queues: Collection[str] | None) -> None:
-        """Look after these queues alone from now on, None for all: no tasks of the others are wanted."""
+        """Take tasks only of these queues from now on; None means all queues."""
         self.board.only(queues)
 
     def requeue_waiting(self, queue: str) -> None:
-        """Put back what was taken from a queue and not started, once the calls under way are answered."""
+        """Put back unstarted tasks of a queue, once the calls in flight are answered."""
         given_back = self._sink.give_back(queue)
         self.taken -= len(given_back)
         self._late += given_back
@@ -360,7 +352,7 @@ class Intake:
         return Ask(queue, want, limit, token, queue.state.changes, now, plan)
 
     def answered(self, ask: Ask, answer: Dequeued) -> None:
-        """Start what a dequeue brought, and note what it says of the queue."""
+        """Start the tasks of a dequeue answer, and record what it says about the queue."""
         parts = self._parts
         was_free = self._release(ask)
         self._plenty = len(answer.tasks) == ask.limit
@@ -373,7 +365,7 @@ class Intake:
             # handlers any more.
             room = 0
         elif was_free:
-            # Others may begin by now alongside a suspect that was to run alone.
+            # Other tasks may have started by now alongside a suspect that was to run alone.
             is_alone = self._suspects.is_silent or RAN_ALONE in ask.token
             room = 0 if is_alone else self._room
         self._start(attempts[:room], ask.want)
@@ -383,7 +375,7 @@ class Intake:
         if self._suspects.threshold:
             self._suspects.took(attempts, ask.queue, answer.suspect_waiting if ask.queue.is_served else 0)
         if answer.empty or answer.limited_by:
-            # The others get what it could not use, and it has no claim to more later.
+            # The other queues get what it could not use, and it has no claim to more later.
             self._order.forget(ask.queue.name)
         look_at = now + parts.settings.held_poll
         self.board.answered(ask.queue, answer, changes=ask.changes, now=now, look_at=look_at)
@@ -401,14 +393,14 @@ class Intake:
         ask.want.heard(error)
 
     def finds(self) -> list[tuple[Ask, Plan[list[DequeuedTask]]]]:
-        """Return the calls that clear up what lost replies have taken."""
+        """Return the calls that find the tasks of lost replies."""
         if not self.unclear:
             return []
         calls = self._ready_unclear(self._parts.clock.monotonic())
         return [(call, find_dequeued(call.queue.name, token=call.token)) for call in calls]
 
     def found(self, call: Ask, tasks: Sequence[DequeuedTask]) -> None:
-        """Run the tasks of a lost reply, or put them back in front when their leases have aged."""
+        """Run the tasks of a lost reply, or put them back in front if their leases have aged."""
         self.unclear.remove(call)
         now = self._parts.clock.monotonic()
         attempts = self._attempts(tasks, call, now)
@@ -425,51 +417,27 @@ class Intake:
         for attempt in attempts[room:]:
             self._put_back(attempt)
 
-    def quarantines(self) -> list[tuple[Unreadable, Plan[object]]]:
-        """Return the calls that archive what cannot be decoded."""
-        if not self.unreadable:
-            return []
-        monotonic, now = self._parts.clock.monotonic(), self._parts.redis_time.now()
-        return [
-            (
-                task,
-                quarantine(
-                    task.queue,
-                    task.claim,
-                    reason=task.reason,
-                    max_size=self._parts.config.archive_max_size,
-                    cutoff=now.seconds - self._archive_max_age,
-                    now=now,
-                ),
-            )
-            for task in self.unreadable
-            if self.board.ready_at(task.queue) <= monotonic
-        ]
-
-    def quarantined(self, task: Unreadable) -> None:
-        """Note that Redis has archived a task that cannot be decoded."""
-        self.unreadable.remove(task)
-        self._parts.events.emit(MessageQuarantined(task.queue, task.claim.id, task.reason))
-
     def _attempts(self, tasks: Iterable[DequeuedTask], call: Ask, now: float) -> list[Attempt]:
-        """Return attempts at the tasks, and remember those that cannot be decoded."""
+        """Make attempts at the tasks, and record those that cannot be decoded."""
         home, queue, token, want = self._home, call.queue.name, call.token, call.want
+        tally = self._parts.tally
+        cells = None if tally is None else tally.cells(queue)
         # Counted from before the call: the lease in Redis began later.
         lease_until = call.asked_at + want.lease
         attempts = []
-        for task_id, data, crashes, lease_score in tasks:
+        for task_id, data, crashes, lease_score, since in tasks:
             try:
                 check_task_id(task_id, data)
                 message = decode_task_message(data)
             except UndecodableMessageError as error:
-                self.unreadable.append(Unreadable(queue, Claim(task_id, token, lease_score), error.reason))
+                self.unreadable.add(queue, Claim(task_id, token, lease_score), error.reason)
                 continue
             attempt = Attempt(
                 home,
                 queue,
                 message,
                 token,
-                # What stands in the list counts, whatever the message says.
+                # The id in the list counts, even if the message has another one.
                 task_id=task_id,
                 crashes=crashes,
                 lease_until=lease_until,
@@ -477,6 +445,8 @@ class Intake:
             )
             attempt.renewed = want.renewed
             attempt.size = len(data)
+            attempt.pending_since = since
+            attempt.cells = cells
             attempt.started = now
             attempts.append(attempt)
         return attempts
@@ -487,13 +457,14 @@ class Intake:
         self._arrived.append((want, attempts))
 
     def deliver(self) -> None:
-        """Hand over what the answers of a pipeline have brought."""
+        """Pass on the answers of a pipeline."""
         arrived, self._arrived = self._arrived, []
         answered, self._answered = self._answered, []
         self._sink.accept(arrived, may_wait=self._may_wait)
+        self._overlap_from = self.capacity.overlap_from
         for want in answered:
             want.heard(None)
 
     def _put_back(self, attempt: Attempt) -> None:
         attempt.phase = Phase.SETTLING
-        self._parts.settles.put(attempt, Requeue())
+        self._parts.settles.put(attempt, REQUEUE)

@@ -1,4 +1,4 @@
-"""Tasks that may kill their worker: when one of them is taken, and what runs alongside it meanwhile."""
+"""Poison guard: when to take a task that may kill its worker, and what runs alongside it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ _MOST_DOUBLINGS = 10
 
 
 def suspect_threshold(limits: Iterable[int]) -> int:
-    """Return from how many crashes on a task is a suspect; 0 when no limit leaves it a second run."""
+    """Return the number of crashes from which a task is a suspect; 0 if no limit allows a second run."""
     least = min((limit for limit in limits if limit > 1), default=0)
     return max(1, least - 1) if least else 0
 
 
-class SuspectWatch:
-    """Token bucket for the silence in which a suspect runs alone, so that a crash is proved to be its own.
+class PoisonGuard:
+    """Token bucket for the silences in which a suspect runs alone, so that a crash is proved to be its own.
 
-    In a silence nothing else is taken: what runs comes to its end, and then the suspect is taken. The bucket
-    fills by 0.1 s a second and a silence empties it, so the others keep 90 % of the worker's time. When the
+    In a silence nothing else is taken: running attempts end, and then the suspect is taken. The bucket
+    fills by 0.1 s a second and a silence empties it, so other tasks keep 90 % of the worker's time. When the
     bucket is empty, others start alongside the suspect, and a crash proves nothing. Each crash without
     proof doubles the silence that the next attempt waits for.
-
-    The first saving begins later by up to the time that it takes; `draw`, between 0 and 1, says by how much.
+    The first saving is delayed by a random part of the time it takes; `draw`, between 0 and 1, is that part.
 
     Attributes:
-        threshold: from how many crashes a task is a suspect; 0 for never.
+        threshold: number of crashes from which a task is a suspect; 0 for never.
         waiting: crashes of the first suspect of each queue that has one; written by the intake.
         is_silent: whether nothing else is taken.
         alone: the suspect that runs in this silence.
@@ -60,19 +59,19 @@ class SuspectWatch:
         self._settings = settings
         self._saved = 0.0
         """Seconds of silence in the bucket at `_counted_at`."""
-        # Workers of one container start together. If they were silent together, what kills all of them would
-        # prove each of their suspects to be poison.
+        # Workers of one container start together. If they were silent together, a failure that kills all of
+        # them would prove each of their suspects to be poison.
         self._counted_at = now + draw * settings.silence_least / settings.silence_share
         self._next_beside = -math.inf
-        """Monotonic time from which the next suspect may start alongside an attempt that goes on."""
+        """Monotonic time from which the next suspect may start alongside an attempt that never ends."""
 
     @property
     def is_wary(self) -> bool:
-        """Whether there is a suspect to be thought of."""
+        """Whether there is a suspect to consider."""
         return self.is_silent or bool(self.waiting)
 
     def saved(self, now: float) -> float:
-        """Return how many seconds of silence there may be now."""
+        """Return the seconds of silence available now."""
         passed = now - self._counted_at
         if self.is_silent:
             return max(0.0, self._saved - passed)
@@ -93,14 +92,14 @@ class SuspectWatch:
     def advance(
         self, crashes: int | None, taken: Collection[Attempt], reserved: int, now: float
     ) -> str | None:
-        """Begin or end a silence as far as it is time.
+        """Begin or end a silence when it is time.
 
-        Returns the ending of the token of a call for a suspect that is to be sent now, or None for no call.
+        Returns the suffix of the token of a call for a suspect to be sent now, or None for no call.
 
         Args:
             crashes: of the suspect whose turn it is; None when no suspect is wanted.
             taken: the attempts that have not ended.
-            reserved: for how many tasks there are calls without an answer.
+            reserved: number of tasks requested by calls without an answer.
             now: monotonic time.
         """
         if self.alone is not None and self.alone not in taken:
@@ -124,11 +123,11 @@ class SuspectWatch:
         return RAN_ALONE if self.is_silent else ""
 
     def begin_silence(self, now: float) -> None:
-        """Let nothing else be taken."""
+        """Begin the silence: nothing else may be taken."""
         self._saved, self._counted_at, self.is_silent = self.saved(now), now, True
 
     def end_silence(self, now: float) -> None:
-        """Let others be taken."""
+        """End the silence: others may be taken."""
         self._saved, self._counted_at, self.is_silent, self.alone = self.saved(now), now, False, None
 
     def forget(self, queue: str) -> None:
@@ -136,11 +135,11 @@ class SuspectWatch:
         self.waiting = {one: crashes for one, crashes in self.waiting.items() if one.name != queue}
 
     def took(self, attempts: Collection[Attempt], queue: ServedQueue, suspect_waiting: int) -> None:
-        """Note what a dequeue call brought, and the crashes of the suspect that it left in the queue."""
+        """Record the answer of a dequeue call, and the crashes of the suspect that it left in the queue."""
         for attempt in attempts if self.is_silent else ():
             if RAN_ALONE in attempt.token:
                 self.alone = attempt
-        # The queues take turns: the one that was asked last comes last.
+        # The queues take turns: the one asked last comes last.
         self.waiting.pop(queue, None)
         if suspect_waiting:
             self.waiting[queue] = suspect_waiting

@@ -1,4 +1,4 @@
-"""Tasks that are taken before there is a slot for them, so that handlers do not wait for Redis."""
+"""Prefetching: tasks taken before there is a slot for them, so that handlers do not wait for Redis."""
 
 from __future__ import annotations
 
@@ -14,21 +14,28 @@ if TYPE_CHECKING:
     from pyasynq._engine.settings import EngineSettings
 
 _LONGEST: Final = 1.0
-"""Seconds that an attempt counts as at most; also what is assumed before anything is known."""
+"""Longest duration in seconds that one attempt counts for; also the estimate before any has ended."""
 _WEIGHT: Final = 0.02
-"""Of the newest attempt in the means: a single long one, or some hundred short ones, change its mind."""
+"""Smoothing factor of the moving averages (EWMA).
+
+One long task, or about 100 short ones, changes the estimate.
+
+https://en.wikipedia.org/wiki/Exponential_smoothing
+"""
 
 
 class Prefetch:
-    """How many tasks may wait for a slot, and those that do.
+    """The prefetch buffer: how many tasks may wait for a slot, and those that do.
 
-    Each queue's go in the order in which they were taken, and queues that have some take turns by their
-    weights: each pays for every task that goes, the less the more it weighs, and who has paid least is next.
+    Used by the event loop only.
 
-    There are so few of them that each gets a slot within a short time: slots become free as fast as they did
-    of late, or at the latest when the one before has run. Nobody waits for tasks that take as long as that.
-    When they wait for longer all the same, tasks are not what they were: they are to be put back, and it is
-    learnt anew.
+    Exponential moving averages of task duration and of the gap between ends size the buffer. It stays small:
+    each task gets a slot within a short time: slots become free as fast as they did recently, or at the
+    latest when the task before has run. Long tasks are not prefetched at all. When tasks wait longer
+    nevertheless, the estimate was wrong: they are put back, and it is learned again.
+
+    Weighted fair queueing: each task taken costs its queue 1/weight; the cheapest queue goes next.
+    Tasks of one queue keep their order. https://en.wikipedia.org/wiki/Weighted_fair_queueing
     """
 
     __slots__ = (
@@ -57,14 +64,14 @@ class Prefetch:
         self._mean = self._mean_gap = _LONGEST
         self._learnt_at = -math.inf
         self.unlearnt = 0
-        """How many handlers have ended since `learn` was called."""
+        """Number of handlers that have ended since the last `learn`."""
         self._seconds = 0.0
-        """How long these have run together."""
+        """Total seconds that these have run."""
         self._bytes = 0
         self.number = 0
-        """How many tasks wait."""
+        """Number of waiting tasks."""
         self._waiting: dict[str, deque[Attempt]] = {}
-        """Those of each queue that has any."""
+        """Waiting attempts of each queue that has any."""
         self._paid: dict[str, float] = {}
         self._least_paid = 0.0
         self.weigh(weights)
@@ -76,7 +83,7 @@ class Prefetch:
 
     @property
     def allowed(self) -> int:
-        """How many tasks may wait, those that do among them."""
+        """Number of tasks that may wait, including those that do."""
         if self._bytes >= self._most_bytes or self._mean >= self._span:
             return 0
         each = min(self._mean, self._mean_gap)
@@ -84,18 +91,18 @@ class Prefetch:
 
     @property
     def patient_until(self) -> float:
-        """Monotonic time from which on the one that waits for longest has waited too long."""
+        """Monotonic time from which the longest waiting task has waited too long."""
         if not self._waiting:
             return math.inf
         return min(waiting[0].started for waiting in self._waiting.values()) + self._patience
 
     def ended(self, seconds: float) -> None:
-        """Note how long a handler has run, to be learnt."""
+        """Record how long a handler has run, for `learn`."""
         self.unlearnt += 1
         self._seconds += seconds if seconds < _LONGEST else _LONGEST
 
     def learn(self, now: float) -> None:
-        """Learn from the handlers that have ended since the last time; now is a monotonic time."""
+        """Update the averages with the handlers that have ended since the last time; `now` is monotonic."""
         number = self.unlearnt
         if not number:
             return
@@ -106,16 +113,16 @@ class Prefetch:
         self.unlearnt, self._seconds = 0, 0.0
 
     def forget(self) -> None:
-        """Assume that tasks are long, until some hundred of them have been short."""
+        """Assume that tasks are long, until about a hundred of them have been short."""
         self._mean = _LONGEST
         self.unlearnt, self._seconds = 0, 0.0
 
     def add(self, queue: str, attempts: Sequence[Attempt]) -> None:
-        """Let attempts of a queue wait behind its others."""
+        """Append attempts to the waiting ones of their queue."""
         waiting = self._waiting.get(queue)
         if waiting is None:
             waiting = self._waiting[queue] = deque()
-            # Nobody saves up for later while there is nothing to pay for.
+            # An idle queue earns no credit.
             self._paid[queue] = max(self._paid[queue], self._least_paid)
         waiting.extend(attempts)
         self.number += len(attempts)
@@ -125,10 +132,10 @@ class Prefetch:
         return itertools.chain.from_iterable(self._waiting.values())
 
     def take(self, most: int) -> list[Attempt]:
-        """Return at most so many attempts, in the order of their turns; they wait no more."""
+        """Remove and return at most this many attempts, in the order of their turns."""
         number = min(most, self.number)
         if len(self._waiting) == 1:
-            # Nobody pays where there is nothing to share.
+            # A single queue does not pay: there is nothing to share.
             [(queue, waiting)] = self._waiting.items()
             taken = [waiting.popleft() for _ in range(number)]
             if not waiting:
@@ -139,8 +146,8 @@ class Prefetch:
         self._bytes -= sum([attempt.size for attempt in taken])
         return taken
 
-    def take_all_of(self, queue: str) -> list[Attempt]:
-        """Return the attempts of one queue; they wait no more."""
+    def take_queue(self, queue: str) -> list[Attempt]:
+        """Remove and return the attempts of one queue."""
         taken = list(self._waiting.pop(queue, ()))
         self.number -= len(taken)
         self._bytes -= sum([attempt.size for attempt in taken])

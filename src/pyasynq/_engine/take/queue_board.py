@@ -9,7 +9,7 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.dequeue import Rules, Terms
+from pyasynq._broker.dequeue import DequeueRules, DequeueTerms
 from pyasynq._engine.take.queue_state import Key, QueuePhase, QueueState, Watch
 from pyasynq._wire.keys import queue_keys
 from pyasynq.limits import Queue
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 class ServedQueue:
-    """One queue, and what is known of it.
+    """One served queue and its known state. Changed by the event loop only.
 
     Attributes:
         name: the queue's name.
-        is_served: False once the queue was removed; its tasks are put back then instead of started.
+        is_served: False once the queue was removed; its tasks are then put back instead of started.
         keys: names of the keys whose changes are reported.
-        state: its current state; a new object after each event that matters.
-        reading: what it had at the last look, or the error of that; None before the first one.
-        is_reachable: whether it could be asked at the last look.
-        outages: number of looks at which it could not be asked.
+        state: its current state; a new object after each relevant event.
+        reading: its state at the last look, or the error of that; None before the first one.
+        is_reachable: whether it could be read at the last look.
+        outages: number of looks at which it could not be read.
     """
 
     __slots__ = ("_limits", "is_reachable", "is_served", "keys", "name", "outages", "reading", "state")
@@ -47,7 +47,7 @@ class ServedQueue:
         self.declare(settings, before)
 
     def declare(self, settings: Queue, before: QueueState | None) -> None:
-        """Ask by these settings from now on; stricter rules hold until Redis answers otherwise."""
+        """Apply these settings to later calls; stricter rules hold until Redis answers otherwise."""
         self._limits = settings.limits
         rules = _declared_rules(settings)
         if before is None:
@@ -57,10 +57,10 @@ class ServedQueue:
             self.state = QueueState(declared=rules, rules=known, changes=changes, herd=before.herd)
 
     @property
-    def terms(self) -> Terms:
-        """How the next question is put."""
+    def terms(self) -> DequeueTerms:
+        """The terms of the next dequeue call."""
         state = self.state
-        return Terms(state.rules, self._limits, state.turn)
+        return DequeueTerms(state.rules, self._limits, state.turn)
 
     @property
     def watched_keys(self) -> list[str]:
@@ -69,13 +69,13 @@ class ServedQueue:
 
 
 class QueueBoard:
-    """The queues of an engine; the only place that says which it serves, and how.
+    """The queues of an engine; the only place that defines which it serves, and how.
 
     Only the event loop changes it. Each change replaces `settings` and `names`, which any thread may read.
 
     Args:
         queues: names of the queues at the start.
-        settings: returns what is set for one of them.
+        settings: returns the settings of one of them.
 
     Attributes:
         settings: settings of the served queues, by name. Never changed in place.
@@ -83,7 +83,7 @@ class QueueBoard:
         known: the served queues, and removed ones whose attempts have not all ended.
         queues: the served queues.
         all_plain: whether no queue has limits or an order, as far as this server knows.
-        withheld: queues whose node is slow to answer or silent, so that nothing is sent to them.
+        withheld: queues whose node is slow or silent, so that nothing is sent to them.
     """
 
     def __init__(
@@ -113,14 +113,14 @@ class QueueBoard:
     def is_ordered(self, name: str) -> bool:
         """Return whether a queue is ordered, as far as this server knows."""
         queue = self.known.get(name)
-        return queue is not None and queue.state.rules is Rules.ORDERED
+        return queue is not None and queue.state.rules is DequeueRules.ORDERED
 
     def limited_queues(self) -> frozenset[str]:
         """Return the queues that have limits or an order, as far as this server knows."""
         return frozenset(queue.name for queue in self.queues if queue.state.is_limited)
 
-    def queue_of_pause(self, key: str) -> str | None:
-        """Return the queue that is paused, or not any more, when this key changes; None for other keys."""
+    def find_paused_queue(self, key: str) -> str | None:
+        """Return the queue whose pause this key represents; None for other keys."""
         queue, kind = self._by_key.get(key, (None, None))
         return queue.name if queue is not None and kind is Key.PAUSED else None
 
@@ -135,16 +135,16 @@ class QueueBoard:
         return queue.state.look_at if queue is not None and queue.state.phase is QueuePhase.FAILED else 0.0
 
     def pause_keys(self) -> list[str]:
-        """Return the keys that are there while queues are paused."""
+        """Return the keys that exist while queues are paused."""
         return [queue.keys[Key.PAUSED] for queue in self._wanted]
 
     def with_work(self, names: Iterable[str], shows_work: Callable[[QueueReading], bool]) -> list[str]:
-        """Return those of some served queues whose reading shows work, or that could not be read."""
+        """Return the served queues among these whose reading shows work, or that could not be read."""
         read = [(name, one) for name in names if (one := self.known[name].reading) is not None]
         return [name for name, one in read if isinstance(one, Exception) or shows_work(one)]
 
     def unreachable(self) -> tuple[str, ...]:
-        """Return the names of the queues that could not be asked at the last look."""
+        """Return the names of the queues that could not be read at the last look."""
         return tuple(queue.name for queue in self.queues if not queue.is_reachable)
 
     def to_ask(self, now: float) -> list[ServedQueue]:
@@ -152,7 +152,7 @@ class QueueBoard:
         return [queue for queue in self._wanted if queue.state.look_at <= now]
 
     def to_watch_again(self, now: float) -> list[ServedQueue]:
-        """Return the queues that are to be watched before they are asked: others may have changed them."""
+        """Return the queues to watch before they are asked: others may have changed them."""
         return [
             queue
             for queue in self._wanted
@@ -169,7 +169,7 @@ class QueueBoard:
         ]
 
     def next_look(self) -> float:
-        """Return the monotonic time at which a queue is to be asked; it is past when one may have tasks."""
+        """Return the monotonic time at which to ask a queue; it is past if one may have tasks."""
         return min([queue.state.look_at for queue in self._wanted], default=math.inf)
 
     @property
@@ -196,7 +196,7 @@ class QueueBoard:
         self._take_stock()
 
     def remove(self, name: str) -> None:
-        """Serve a queue no longer; it stays known until `forget_removed`."""
+        """Stop serving a queue; it stays known until `forget_removed`."""
         queue = self.known[name]
         queue.is_served = False
         for key_name in queue.keys.values():
@@ -215,12 +215,12 @@ class QueueBoard:
         return ended
 
     def only(self, names: Collection[str] | None) -> None:
-        """Ask and watch these queues alone, None for all; what Redis reports of the others is still noted."""
+        """Ask and watch only these queues, None for all; reports about the others are still recorded."""
         self._only = names
         self._choose()
 
     def withhold(self, names: Collection[str]) -> None:
-        """Ask and watch these queues no more, until this is called without them."""
+        """Stop asking and watching these queues, until this is called without them."""
         self.withheld = names
         self._choose()
 
@@ -239,11 +239,11 @@ class QueueBoard:
         self._choose()
 
     def note_servers(self, servers: int) -> None:
-        """Note how many servers there are, whatever queues they have."""
+        """Record the number of servers, including those with other queues."""
         self._servers = servers
 
     def changed(self, name: str, now: float = 0.0) -> bool:
-        """Note that Redis reported a change of a key; return whether a queue is to be asked because of it."""
+        """Record a reported change of a key; return whether a queue must be asked because of it."""
         found = self._by_key.get(name)
         if found is None:
             return False
@@ -254,14 +254,14 @@ class QueueBoard:
         return queue.state.changes != before.changes
 
     def asked(self, queue: ServedQueue, now: float) -> None:
-        """Note that a dequeue call is sent."""
+        """Record that a dequeue call is sent."""
         if queue.state.phase is not QueuePhase.UNKNOWN:
             queue.state = queue.state.asked(now=now)
 
     def answered(
         self, queue: ServedQueue, answer: Dequeued, *, changes: int, now: float, look_at: float
     ) -> None:
-        """Note the answer to a dequeue call that was sent after this many changes."""
+        """Record the answer to a dequeue call that was sent after this many changes."""
         before = queue.state
         draw = random.uniform(0.0, 1.0) if answer.limited_by else 0.0  # noqa: S311 - spreads load
         queue.state = before.answered(answer, changes=changes, now=now, look_at=look_at, draw=draw)
@@ -269,38 +269,38 @@ class QueueBoard:
             self.all_plain = not self.limited_queues()
 
     def watched(self, queue: ServedQueue, *, changes: int, may_rest: bool = False) -> None:
-        """Note that Redis has confirmed a watch; see `QueueState.watched`."""
+        """Record that Redis has confirmed a watch; see `QueueState.watched`."""
         queue.state = queue.state.watched(changes=changes, may_rest=may_rest)
 
     def watch_lost(self, name: str) -> None:
-        """Note that Redis may not report the next change of a key."""
+        """Record that Redis may not report the next change of a key."""
         found = self._by_key.get(name)
         if found is not None:
             queue, _ = found
             queue.state = queue.state.watch_lost()
 
     def looked(self, queue: ServedQueue, *, has_tasks: bool, changes: int) -> bool:
-        """Note what a look has shown; return whether the queue is to be asked or watched because of it."""
+        """Record the result of a look; return whether the queue must be asked or watched because of it."""
         before = queue.state
         queue.state = before.looked(has_tasks=has_tasks, changes=changes)
         return queue.state is not before
 
     def unwatchable(self, queue: ServedQueue, *, look_at: float) -> None:
-        """Note that Redis cannot report changes: an empty queue is polled."""
+        """Record that Redis cannot report changes: an empty queue is polled."""
         queue.state = queue.state.unwatchable(look_at=look_at)
 
     def failed(self, queue: ServedQueue, *, look_at: float) -> None:
-        """Leave a queue alone for a while after an error, whatever it may have."""
+        """Leave a queue alone for a while after an error."""
         queue.state = queue.state.failed(look_at=look_at)
 
     def slot_freed(self, name: str) -> None:
-        """Note that an attempt of this server has ended; what it held is free once that is written."""
+        """Record that an attempt of this server has ended; its slot is free once that is written."""
         queue = self.known.get(name)
         if queue is not None:
             queue.state = queue.state.slot_freed()
 
     def give_way(self, name: str, courtesy: float, *, until: float) -> None:
-        """Let other servers be first at a queue by this many seconds, until a monotonic time."""
+        """Defer to other servers at a queue by this many seconds, until a monotonic time."""
         queue = self.known.get(name)
         if queue is not None:
             queue.state = queue.state.gave_way(courtesy, until=until)
@@ -316,7 +316,7 @@ class QueueBoard:
                 self.ask_again(queue)
 
 
-def _declared_rules(settings: Queue) -> Rules:
+def _declared_rules(settings: Queue) -> DequeueRules:
     if settings.ordered:
-        return Rules.ORDERED
-    return Rules.LIMITED if settings.limits else Rules.PLAIN
+        return DequeueRules.ORDERED
+    return DequeueRules.LIMITED if settings.limits else DequeueRules.PLAIN

@@ -1,4 +1,4 @@
-"""Which queue gives how many of the free slots."""
+"""Division of free slots among queues, by weight or by strict priority."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ if TYPE_CHECKING:
 
 
 class WeightedOrder:
-    """Each queue gets its share by weight, to within a few slots, over any stretch of rounds.
+    """Weighted fair queueing: each queue gets its share by weight, to within a few slots, over many rounds.
 
-    Every queue has a balance: it earns its share of the slots of each round and pays for what it gets.
+    Every queue has a balance: it earns its share of the slots of each round and pays for those it gets.
     The highest balances are served first, so that even one free slot at a time goes round by weight.
+    https://en.wikipedia.org/wiki/Deficit_round_robin
     """
 
     __slots__ = ("_balance", "_weights")
@@ -23,19 +24,19 @@ class WeightedOrder:
         self.weigh(weights)
 
     def weigh(self, weights: Mapping[str, int]) -> None:
-        """Divide by these weights from now on; queues that are served still keep their balances."""
+        """Divide by these weights from now on; queues that are still served keep their balances."""
         self._weights = dict(weights)
         self._balance = {queue: self._balance.get(queue, 0.0) for queue in weights}
 
     def split(self, slots: int, queues: Sequence[str]) -> dict[str, int]:
-        """Divide the slots by weight and by what earlier rounds left over."""
+        """Divide the slots by weight and by the balances of earlier rounds."""
         if len(queues) == 1:
             return {queues[0]: slots}
         total = sum(self._weights[queue] for queue in queues)
         balance = self._balance
         most = len(queues)
         for queue in queues:
-            # Queues that run empty and fill again must not add up what the others are owed.
+            # Queues that run empty and fill again must not accumulate credit against the others.
             kept = max(-most, min(most, balance[queue]))
             balance[queue] = kept + slots * self._weights[queue] / total
         shares: dict[str, int] = {}
@@ -54,13 +55,13 @@ class WeightedOrder:
         return {queue: share for queue, share in shares.items() if share}
 
     def forget(self, queue: str) -> None:
-        """Clear the balance of an empty queue: a queue cannot save up while it has nothing to run."""
+        """Clear the balance of an empty queue: it earns no credit while it has nothing to run."""
         if queue in self._balance:
             self._balance[queue] = 0.0
 
 
 class StrictOrder:
-    """The queue of the highest priority gets everything until it is empty."""
+    """Strict priority: the queue of the highest priority gets everything until it is empty."""
 
     __slots__ = ("_ranks",)
 
@@ -69,7 +70,7 @@ class StrictOrder:
 
     def weigh(self, weights: Mapping[str, int]) -> None:
         """Rank the queues by these priorities from now on."""
-        # Sorting is stable: equal priorities are served in the order in which they were written down.
+        # Sorting is stable: equal priorities are served in the order of the settings.
         ranked = sorted(weights, key=weights.__getitem__, reverse=True)
         self._ranks = {queue: rank for rank, queue in enumerate(ranked)}
 
@@ -78,4 +79,4 @@ class StrictOrder:
         return {min(queues, key=self._ranks.__getitem__): slots}
 
     def forget(self, queue: str) -> None:
-        """Do nothing: strict order keeps no accounts."""
+        """Do nothing: strict priority keeps no balances."""

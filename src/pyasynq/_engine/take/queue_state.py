@@ -24,8 +24,7 @@ import enum
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq._broker.dequeue import LimitedBy, Rules
-from pyasynq._engine.take.wake_herd import Herd
+from pyasynq._broker.dequeue import DequeueRules, LimitedBy
 
 if TYPE_CHECKING:
     from pyasynq._broker.dequeue import Dequeued
@@ -34,8 +33,61 @@ _SHORTEST_GAP: Final = 0.01
 _LONGEST_GAP: Final = 0.25
 
 
+_AT_ONCE: Final = 4
+"""Number of servers that ask at once after a report; the others wait a random delay."""
+_FIRST_LOOK: Final = 0.001
+"""Shortest delay of the other servers, in seconds."""
+_LAST_LOOK: Final = 0.25
+"""Longest delay, in seconds."""
+_LAST_LOOK_A_SERVER: Final = 0.01
+"""Longest delay in seconds for each server, where this is shorter."""
+
+
+class Herd(NamedTuple):
+    """Estimate of how many idle servers hear of the same task (thundering herd).
+
+    Each server draws a place in a row. The first few ask at once. The others wait, longer for later places.
+    While they wait they are not watching, so one task wakes only a small part of the idle servers.
+
+    The row is at most the number of servers, but an unknown number of these are busy. A server behind the
+    first quarter that still finds the task halves its row. A server that finds nothing doubles it.
+    Finding a task from a place in front proves nothing; otherwise one server would get more and more tasks.
+    """
+
+    row: float = math.inf
+    in_front: bool = True
+    told: bool = False
+    """Whether a report has not been followed by a look."""
+    own_change: bool = False
+    """Whether the next report may be of this server's own dequeue."""
+
+    def report(self, servers: int, draw: float) -> tuple[Herd, float]:
+        """Return the herd after a report, and for how many seconds to leave the task to others.
+
+        Args:
+            servers: how many there are, including busy ones and ones with other queues.
+            draw: a random number from 0 to 1.
+        """
+        row = max(_AT_ONCE, min(self.row, servers))
+        place = draw * row
+        herd = Herd(row, place <= max(_AT_ONCE, row / 4), not self.own_change)
+        if place <= _AT_ONCE:
+            return herd, 0.0
+        last = min(_LAST_LOOK, row * _LAST_LOOK_A_SERVER)
+        exponent = math.log(place / _AT_ONCE, row / _AT_ONCE)
+        return herd, _FIRST_LOOK * math.pow(last / _FIRST_LOOK, exponent)
+
+    def look(self, *, found: bool) -> Herd:
+        """Return the herd after a look for the reported task."""
+        if not self.told:
+            return self
+        if not found:
+            return Herd(self.row * 2, self.in_front)
+        return Herd(self.row if self.in_front else self.row / 2, self.in_front, own_change=True)
+
+
 class QueuePhase(enum.Enum):
-    """What is known of a queue."""
+    """Phase of the state machine: knowledge about a queue's tasks."""
 
     UNKNOWN = "unknown"
     """It may have tasks; it is asked now."""
@@ -89,7 +141,7 @@ _WATCHED: Final = {
 
 
 class QueueState(NamedTuple):
-    """What one engine knows of one queue, and how events change it.
+    """Knowledge of one engine about one queue, and its changes by events.
 
     Attributes:
         phase: what is known.
@@ -108,8 +160,8 @@ class QueueState(NamedTuple):
     look_at: float = 0.0
     watch: Watch = Watch.NOTHING
     changes: int = 0
-    declared: Rules = Rules.PLAIN
-    rules: Rules = Rules.PLAIN
+    declared: DequeueRules = DequeueRules.PLAIN
+    rules: DequeueRules = DequeueRules.PLAIN
     gap: float = _SHORTEST_GAP
     not_before: float = 0.0
     turn: int = 0
@@ -125,7 +177,7 @@ class QueueState(NamedTuple):
     @property
     def is_limited(self) -> bool:
         """Whether limits or an order apply, so that no task may be taken before it can run."""
-        return self.rules is not Rules.PLAIN
+        return self.rules is not DequeueRules.PLAIN
 
     @property
     def watched_keys(self) -> tuple[Key, ...]:
@@ -145,7 +197,7 @@ class QueueState(NamedTuple):
             draw: spreads the calls of servers that wait for the same slot.
         """
         rules = answer.rules
-        if rules is not Rules.UNORDERED and rules < self.declared:
+        if rules is not DequeueRules.UNORDERED and rules < self.declared:
             rules = self.declared
         if answer.limited_by is not LimitedBy.NOTHING:
             held = _hold(self._replace(rules=rules), answer, now, look_at, draw)
@@ -166,7 +218,7 @@ class QueueState(NamedTuple):
             # New tasks are held back too, and the end of this server's own task in front is not news.
             is_news = key is not Key.PENDING and phase is not QueuePhase.HEAD
             return _stir(self) if is_news else _unwatch(self, key)
-        if key in _ORDER_KEYS and self.rules is not Rules.ORDERED:
+        if key in _ORDER_KEYS and self.rules is not DequeueRules.ORDERED:
             return _unwatch(self, key)
         pause, herd = 0.0, self.herd
         if phase is not QueuePhase.UNKNOWN:
@@ -220,7 +272,7 @@ class QueueState(NamedTuple):
         if has_tasks and self.phase is QueuePhase.EMPTY:
             # The watch did not report it.
             return _open(self._replace(changes=changes + 1), Watch.NOTHING)
-        if not has_tasks and self.phase is QueuePhase.UNKNOWN and self.rules is Rules.PLAIN:
+        if not has_tasks and self.phase is QueuePhase.UNKNOWN and self.rules is DequeueRules.PLAIN:
             # The first call for other queues stores what this server says of them.
             return self._replace(phase=QueuePhase.EMPTY, look_at=math.inf)
         return self

@@ -1,4 +1,4 @@
-"""Where taken tasks go: the slots of a server's handlers, with tasks that wait for one."""
+"""Demand of a server: its handler slots, and the prefetched tasks that wait for one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pyasynq._engine.run.attempt import SETTLING
-from pyasynq._engine.run.outcome import LetGo, Requeue
+from pyasynq._engine.run.outcome import LET_GO, REQUEUE
 from pyasynq._engine.take.prefetch import Prefetch
 
 if TYPE_CHECKING:
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 ASKS_AT_ONCE: Final = 16
-"""For this many pending takes a queue is asked in one round: one task is not worth a call for each."""
+"""Number of pending takes from which one call asks a queue for all of them; fewer get one call each."""
 
 
 class Want:
-    """So many tasks are wanted, of these queues, each with a lease of so many seconds.
+    """A request for tasks of some queues, with the length of their leases.
 
     Attributes:
         queues: names; None for all queues of the engine.
-        unasked: queues that are asked on behalf of this want whatever is known of them.
-        renewed: whether the heartbeat is to renew the leases.
-        in_flight: how many dequeue calls for it have not been answered.
+        unasked: queues that are asked for this request regardless of their known state.
+        renewed: whether the heartbeat renews the leases.
+        in_flight: number of its dequeue calls without an answer.
     """
 
     __slots__ = ("in_flight", "lease", "limit", "queues", "renewed", "unasked")
@@ -51,23 +51,23 @@ class Want:
         return self.queues is None or queue in self.queues
 
     def asked(self, queue: str) -> None:
-        """Note that a dequeue call is sent for it."""
+        """Record that a dequeue call is sent for it."""
         self.in_flight += 1
         self.unasked.discard(queue)
 
-    def heard(self, error: Exception | None) -> None:  # noqa: ARG002 - those who wait for an answer care
-        """Note that a dequeue call was answered, or failed."""
+    def heard(self, error: Exception | None) -> None:  # noqa: ARG002 - subclasses use it
+        """Record that a dequeue call was answered or failed."""
         self.in_flight -= 1
 
 
-class Appetite(NamedTuple):
-    """How much a sink can take now.
+class Capacity(NamedTuple):
+    """Number of tasks that the engine may take now.
 
     Attributes:
-        room: for how many tasks there is room, besides those that calls under way may bring.
-        overlap_from: room from which it is worth sending a call while another one is under way; None for
-            one call at a time.
-        is_over: whether nothing will be wanted any more.
+        room: free places, not counting those that calls in flight may fill.
+        overlap_from: room from which a second call is sent while another is in flight; None for one call at a
+            time.
+        is_over: whether no more tasks will be wanted.
     """
 
     room: int
@@ -76,26 +76,26 @@ class Appetite(NamedTuple):
 
 
 class Sink(Protocol):
-    """Where taken tasks go: to the slots of a server's handlers, or to those who wait at a consumer.
+    """Receiver of taken tasks: free handler slots of a server, or pending `take()` calls of a consumer.
 
-    The intake asks it and writes to it; all of it belongs to the event loop.
+    Used by the intake. All of it belongs to the event loop.
     """
 
     taking: bool
-    """Whether tasks are taken and begun at all; shutdown and TSTP end it. Written by the intake."""
+    """Whether tasks are taken and started; shutdown and SIGTSTP end it. Written by the intake."""
 
-    def appetite(self, reserved: int) -> Appetite:
-        """Return how much can be taken now; calls without an answer may bring `reserved` tasks."""
+    def capacity(self, reserved: int) -> Capacity:
+        """Return the number of tasks to take now; calls in flight may bring `reserved` tasks."""
 
     def wants(self, room: int, suspected: Collection[ServedQueue]) -> Sequence[Want]:
-        """Return what is wanted now, most urgent first: together at most `room` tasks.
+        """Return the requests, most urgent first, for at most `room` tasks together.
 
-        Queues in which a suspect waits may be asked for it whatever else is known of them.
+        Queues in which a suspect waits may be asked for it regardless of their known state.
         """
 
     @property
     def held(self) -> Collection[Attempt]:
-        """The attempts that have not ended, and those that have not begun."""
+        """The attempts that have not ended, including those that have not started."""
 
     @property
     def is_idle(self) -> bool:
@@ -103,21 +103,21 @@ class Sink(Protocol):
 
     @property
     def give_back_at(self) -> float:
-        """Monotonic time from which those that have not begun are to be put back; infinity for never."""
+        """Monotonic time from which attempts that have not started are put back; infinity for never."""
 
     def accept(self, taken: Sequence[tuple[Want, Sequence[Attempt]]], *, may_wait: bool) -> None:
-        """Begin with what a pipeline has brought.
+        """Start what a pipeline has brought.
 
         Args:
-            taken: wants, and attempts on the roster from one queue for each.
-            may_wait: whether tasks may be taken from now on before they can begin.
+            taken: requests, each with attempts of one queue that are on the roster.
+            may_wait: whether tasks may be prefetched from now on.
         """
 
     def give_back(self, queue: str | None = None) -> Sequence[Attempt]:
-        """Return the attempts, of one queue or of all, that are to be put back without having begun."""
+        """Return the attempts, of one queue or of all, that are put back without having started."""
 
     def serve(self, priorities: Mapping[str, int]) -> None:
-        """Take tasks of these queues from now on, by these priorities; none of another one waits."""
+        """Take tasks of these queues with these priorities from now on; keep none of other queues."""
 
 
 _LEAST_OVERLAPPED = 100
@@ -126,13 +126,12 @@ _LEAST_IN_A_TURN = 25
 
 
 class Slots:
-    """The sink of a server: as many tasks, of all its queues, as handlers may run.
+    """Demand of a server: at most as many tasks as handlers may run, plus the prefetch.
 
-    While tasks are short, some more are taken and wait until a slot is free. With enough room no call asks
-    for more than half of it: one half is filled while the other works.
-
-    With less room there is one call at a time. So that Redis and the handlers do not wait for each other,
-    half of those begin in one turn of the loop, and what they come to leaves before the others begin.
+    With enough slots no call asks for more than half of them: one half is filled while the other works.
+    With fewer slots there is one call at a time. So that Redis and the handlers do not wait for each other,
+    half of the tasks start in one turn of the event loop, and their outcomes are sent before the others
+    start.
     """
 
     def __init__(self, parts: Parts, runner: Runner) -> None:
@@ -150,12 +149,12 @@ class Slots:
         self._begins_soon = False
         self._turns_to_send = 3 if parts.driver.target.is_cluster else 2
         self.on_end: Callable[[], None] = lambda: None
-        """Called when a handler has ended."""
-        runner.on_end = self._ended
+        """Called when a handler has ended. Written by the intake."""
+        runner.on_end = self._on_end
         self._resize(may_wait=False)
 
     def _resize(self, *, may_wait: bool) -> None:
-        """Set how many tasks may be here at a time, and how many of them one call may ask for."""
+        """Compute how many tasks may be here at a time, and how many one call may ask for."""
         self._prefetch.learn(self._clock.monotonic())
         ahead = self._prefetch.allowed if may_wait and self._prefetches else 0
         self._capacity = self._most = self._concurrency + ahead
@@ -164,14 +163,14 @@ class Slots:
             self._most = min(self._capacity // 2, _MOST_AT_ONCE)
             self._overlap_from = self._most // 2
 
-    def appetite(self, reserved: int) -> Appetite:
-        """Return how much can be taken now."""
+    def capacity(self, reserved: int) -> Capacity:
+        """Return the number of tasks to take now."""
         room, left = self._capacity - len(self._running) - self._prefetch.number, self._left
         room = (room if left is None else min(room, left)) - reserved
-        return Appetite(room, self._overlap_from, left == 0)
+        return Capacity(room, self._overlap_from, left == 0)
 
     def wants(self, room: int, suspected: Collection[ServedQueue]) -> Sequence[Want]:  # noqa: ARG002 - it wants all
-        """Return one want, for as much room as one call may fill."""
+        """Return one request, for as many tasks as one call may bring."""
         return (Want(min(room, self._most), self._parts.settings.lease),)
 
     @property
@@ -181,25 +180,25 @@ class Slots:
 
     @property
     def give_back_at(self) -> float:
-        """When the task that waits for longest has waited too long; at once when none begins any more."""
+        """When the oldest waiting task has waited too long; at once when no more handlers start."""
         if not self._prefetch.number:
             return math.inf
         return self._prefetch.patient_until if self.taking else 0.0
 
     @property
     def held(self) -> Collection[Attempt]:
-        """The attempts whose handlers have not ended, and those that wait for a slot."""
+        """The attempts that run, and those that wait for a slot."""
         return [*self._running, *self._prefetch] if self._prefetch.number else self._running
 
     def accept(self, taken: Sequence[tuple[Want, Sequence[Attempt]]], *, may_wait: bool) -> None:
-        """Run handlers in free slots, as many as may begin in one turn of the loop; let the others wait."""
+        """Run handlers in free slots, as many as may start in one turn of the loop; the others wait."""
         self._resize(may_wait=may_wait)
         for _, attempts in taken:
             if self._left is not None:
                 self._left -= len(attempts)
             if attempts:
                 self._prefetch.add(attempts[0].queue, attempts)
-        # What has ended had better leave before handlers hold up the loop.
+        # Send outcomes first: handlers may hold up the loop.
         self._begin(later=self._parts.settles.fresh > 0)
 
     def _begin(self, *, later: bool) -> None:
@@ -216,16 +215,17 @@ class Slots:
         now = self._clock.monotonic()
         for attempt in self._prefetch.take(number):
             if attempt.lost or now >= attempt.lease_until:
-                # Nothing has run: if nobody has the task, its lease is renewed and it is put back.
+                # No handler ran. If the task is not another worker's, its lease is renewed and it is put
+                # back.
                 attempt.phase = SETTLING
-                self._parts.settles.put(attempt, LetGo() if attempt.lost else Requeue())
+                self._parts.settles.put(attempt, LET_GO if attempt.lost else REQUEUE)
             else:
                 self._runner.start(attempt)
 
     def give_back(self, queue: str | None = None) -> Sequence[Attempt]:
-        """Let none wait any longer; what is to be cancelled is so, beyond all slots, and not put back."""
+        """Return the waiting attempts to put back; start those that are to be cancelled, beyond all slots."""
         if queue is not None:
-            waiting = self._prefetch.take_all_of(queue)
+            waiting = self._prefetch.take_queue(queue)
         else:
             # Slots may have become free in this turn of the loop.
             self._run(self._concurrency)
@@ -244,21 +244,22 @@ class Slots:
         return returned
 
     def serve(self, priorities: Mapping[str, int]) -> None:
-        """Share out slots by these priorities from now on."""
+        """Distribute slots by these priorities from now on."""
         self._prefetch.weigh(priorities)
         self._prefetches = may_prefetch(self._parts.config, priorities)
 
-    def _ended(self, attempt: Attempt) -> None:
+    def _on_end(self, attempt: Attempt) -> None:
         self._prefetch.ended(self._clock.monotonic() - attempt.started)
-        if self._prefetch.number:
+        if self._prefetch.number and not self._begins_soon:
             self._begin_later()
         self.on_end()
 
     def _begin_later(self) -> None:
-        """Begin in the next turn, once for all slots that become free in this one.
+        """Start waiting attempts in a later turn of the loop, once for all slots freed in this one.
 
-        With one call at a time it is a turn later: in the next one leaves what has ended, and uvloop writes
-        at the end of a turn. In a cluster that takes one turn more, since each node has a task that sends.
+        With one call at a time one turn is added: outcomes leave in the next turn, and uvloop writes at its
+        end.
+        A cluster takes one turn more, because each node has a task that sends.
         """
         if not self._begins_soon and self._prefetch.number and len(self._running) < self._concurrency:
             self._begins_soon = True
@@ -273,5 +274,5 @@ class Slots:
 
 
 def may_prefetch(config: ServerConfig, queues: Collection[str]) -> bool:
-    """Return whether tasks may wait here: with strict priority they would bar the way of more urgent ones."""
+    """Return whether tasks may be prefetched: with strict priority they would delay more urgent ones."""
     return config.prefetch > 0 and (len(queues) == 1 or not config.strict_priority)

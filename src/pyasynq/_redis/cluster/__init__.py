@@ -1,1 +1,1 @@
-"""Redis Cluster: which node has which slot, and what is sent again to which node."""
+"""Redis Cluster: the slot map, routing of calls to nodes, and resending after redirections."""

@@ -1,7 +1,7 @@
-"""Which node of a cluster gets which call, and what is sent again where: all of it without waiting.
+"""Routing of one round of calls in a cluster, sans I/O: MOVED, ASK, and resending.
 
 `route` is one round with a cluster: a generator of visits, to be made at the same time, and of pauses. Each
-visit is an exchange with one node; what a node does not settle is sent to the node that does.
+visit is an exchange with one node; calls that a node does not settle are sent to the node that does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyasynq._backoff import jittered_pause
 from pyasynq._redis.addresses import format_address
-from pyasynq._redis.cluster.slot_map import guard_key, slot_of
+from pyasynq._redis.cluster.slot_map import find_slot, guard_key
 from pyasynq._redis.cluster.view import QUESTIONS, View
 from pyasynq._redis.cluster.visit import NO_ANSWER, UnsettledCall, Visit
 from pyasynq._redis.exchange import UNSETTLED, CallResult
@@ -33,50 +33,50 @@ Answers: TypeAlias = "list[list[CallResult | UnsettledCall]]"
 _SHORTEST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
 _SPARED_SHARE: Final = 0.1
-"""Of the time-out: what was refused is not sent again so late.
+"""Share of the timeout, at its end, in which rejected calls are not resent.
 
-An error that says "not done" is worth more than one that says "nobody knows".
+An error that says "not done" is worth more than one that says "outcome unknown".
 """
 _FIRST_LOOK: Final = 1.0
-"""Seconds that nodes have to tell the map; each further look of a round takes twice the time.
+"""Seconds that nodes have to report the slot map; each further query of a round takes twice as long.
 
-A node that swallows all we send holds up those that are asked at the same time.
+A node that silently drops packets delays those that are asked at the same time.
 """
 _FREE_REDIRECTS: Final = 3
-"""So often a call follows a slot at once; nodes that send it back and forth are given time to agree."""
+"""Number of redirections that a call follows at once; after that, pause so that the nodes can agree."""
 
 
 def route(
     calls: Sequence[Call], nodes: ClusterMap, state: DriverState
 ) -> Generator[RoutingStep, Any, list[CallResult]]:
-    """Send each call to the node that serves its key until each has an outcome or the time-out has passed."""
+    """Send each call to the node that serves its key until each has an outcome or the timeout has passed."""
     one = _Routing(calls, nodes, state)
-    yield from one.go_on()
+    yield from one.run()
     return one.outcomes
 
 
 class _Routing:
-    """The calls of one round that are not settled yet, and where they have been."""
+    """The unsettled calls of one round, and the nodes they have been redirected to."""
 
     def __init__(self, calls: Sequence[Call], nodes: ClusterMap, state: DriverState) -> None:
         self.outcomes: list[CallResult] = [UNSETTLED] * len(calls)
         self._nodes = nodes
         self._state = state
         self._deadline = state.monotonic() + state.timeout
-        self._slots = [_slot_of_call(call) for call in calls]
-        self._calls = [_guarded(call) for call in calls]
+        self._slots = [_find_slot(call) for call in calls]
+        self._calls = [_add_guard_key(call) for call in calls]
         self._waiting = list(range(len(calls)))
         self._replayed: set[int] = set()
         self._sent_to: dict[int, tuple[Address, bool]] = {}
-        """Where a node has sent a call, and whether for this once."""
+        """Redirections by call: the node, and whether only for this time (ASK)."""
         self._look_seconds = _FIRST_LOOK
         self._redirects = 0
         self._must_pause = False
         self._pauses = 0
         self._cause = "the time-out passed"
 
-    def go_on(self) -> Generator[RoutingStep, Any, None]:
-        """Visit nodes, again and again, until nothing is unsettled or the deadline has passed."""
+    def run(self) -> Generator[RoutingStep, Any, None]:
+        """Visit nodes until every call is settled or the deadline has passed."""
         while self._waiting:
             spared = 0.0
             if self._must_pause:
@@ -100,9 +100,9 @@ class _Routing:
             self._waiting.sort()
 
     def _groups(self) -> dict[tuple[Address, bool], list[int]]:
-        """Return what is to be sent to each node, with or without leave for slots on their way there.
+        """Return the calls for each node, with or without ASKING.
 
-        What has no node goes on waiting.
+        Calls whose slot has no known node keep waiting.
         """
         groups: defaultdict[tuple[Address, bool], list[int]] = defaultdict(list)
         waiting, self._waiting = self._waiting, []
@@ -114,7 +114,8 @@ class _Routing:
                 owner = self._nodes.any_primary() if slot is None else self._nodes.owner(slot)
                 if owner is None:
                     if self._nodes.generation:
-                        self._cause = f"no node serves slot {slot}"
+                        node_kind = "replica" if self._nodes.reads_replicas else "node"
+                        self._cause = f"no {node_kind} serves slot {slot}"
                     self._must_pause = True
                     self._nodes.doubt(self._nodes.generation, self._state.monotonic())
                     self._waiting.append(position)
@@ -141,11 +142,11 @@ class _Routing:
             self._cause = f"{format_address(node)}: {outcome.cause}"
             if outcome.replayed:
                 self._replayed.add(position)
-            if redirection := self._nodes.redirected(outcome.cause, node, now):
+            if redirection := self._nodes.note_redirection(outcome.cause, node, now):
                 redirected = True
                 self._sent_to[position] = redirection
             elif outcome.code == NO_ANSWER:
-                # Another may serve its slots by now; if not, it may just have been started again.
+                # Another node may serve its slots by now; if not, it may just have been restarted.
                 self._must_pause |= was_late
                 self._nodes.ask_last((node,), now)
                 self._nodes.doubt(generation, now, node)
@@ -159,12 +160,15 @@ class _Routing:
         self._must_pause |= redirected and self._redirects > _FREE_REDIRECTS
 
     def _learn(self) -> Generator[RoutingStep, Any, None]:
-        """Learn the map from some nodes at the same time; ask the next ones if none of these knows it."""
+        """Learn the slot map from some nodes at the same time.
+
+        Ask the next ones if none of these knows it.
+        """
         refusal: Exception | None = None
         for nodes in self._nodes.looks(self._state.monotonic()):
             if self._is_over():
                 return
-            end = self._end_of_look()
+            end = self._compute_look_deadline()
             answers: Answers = yield [Visit(node, QUESTIONS, end) for node in nodes]
             views: list[View] = []
             for node, (slots, epochs) in zip(nodes, answers, strict=True):
@@ -178,13 +182,16 @@ class _Routing:
             if self._nodes.learn(views, self._state.monotonic()):
                 return
             for view in views:
-                self._cause = f"{format_address(view.asked)}: this node knows of no slots of this cluster"
+                self._cause = f"{format_address(view.asked)}: this node knows no slots of this cluster"
         self._must_pause = True
         if refusal is not None and not self._nodes.primaries:
-            self._give_up(_explained(refusal, self._state.address))
+            self._give_up(_explain(refusal, self._state.address))
 
-    def _end_of_look(self) -> float:
-        """Return when a look must be over: nodes that do not answer must not take the time of the others."""
+    def _compute_look_deadline(self) -> float:
+        """Return the deadline of one query for the slot map.
+
+        Silent nodes must not use up the time of the others.
+        """
         now = self._state.monotonic()
         seconds, self._look_seconds = self._look_seconds, 2 * self._look_seconds
         return now + min(seconds, (self._deadline - now) / 2)
@@ -208,28 +215,28 @@ class _Routing:
         self._waiting = []
 
 
-def _slot_of_call(call: Call) -> Place:
+def _find_slot(call: Call) -> Place:
     if isinstance(call, DurableCall):
-        return _slot_of_call(call.call)
+        return _find_slot(call.call)
     key = call.keys[0] if isinstance(call, ScriptCall) else call.key
-    return slot_of(key) if isinstance(key, str) else key
+    return find_slot(key) if isinstance(key, str) else key
 
 
-def _guarded(call: Call) -> Call:
+def _add_guard_key(call: Call) -> Call:
     if isinstance(call, DurableCall):
-        return call._replace(call=_plainly_guarded(call.call))
-    return _plainly_guarded(call)
+        return call._replace(call=_guard_script(call.call))
+    return _guard_script(call)
 
 
-def _plainly_guarded(call: PlainCall) -> PlainCall:
+def _guard_script(call: PlainCall) -> PlainCall:
     if not isinstance(call, ScriptCall) or (guard := guard_key(call.keys[0])) is None:
         return call
     return call._replace(keys=(*call.keys, guard))
 
 
-def _explained(refusal: Exception, address: str) -> Exception:
+def _explain(refusal: Exception, address: str) -> Exception:
     if isinstance(refusal, RedisReplyError) and "cluster support disabled" in str(refusal):
         return RedisReplyError(
-            f"Redis at {address} is no cluster ({refusal}): a single server's URL begins with redis://"
+            f"Redis at {address} is not a cluster ({refusal}): a single server's URL begins with redis://"
         )
     return refusal

@@ -1,4 +1,4 @@
-"""Which node of a cluster serves which slot, as far as it is known."""
+"""Slot map of a cluster: which node serves which slot, as far as known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from redis.crc import key_slot
 
-from pyasynq._redis.cluster.view import read_address, views_of_cluster
+from pyasynq._redis.cluster.view import read_address, select_views
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -23,22 +23,23 @@ _REDIRECTION: Final = re.compile(
     r"(?P<code>MOVED|ASK) (?P<slot>\d{1,5}) (?P<host>\S*):(?P<port>\d{1,5})(?: |$)", re.ASCII
 )
 _LATE_SECONDS: Final = 30.0
-"""Time for which a node is asked last. It bounds how often one that swallows all we send costs time."""
+"""Seconds for which a silent node is asked last. It limits how often such a node costs time."""
 _LOOK_SIZE: Final = 3
-"""Nodes that are asked at the same time. Three are seldom cut off together; more would cost more."""
+"""Number of nodes asked at the same time. Three are seldom cut off together; more would cost more."""
 
 
 class ClusterMap:
     """The slots of one cluster, and the nodes that serve them.
 
-    All drivers of this process that use the cluster share one, from any thread: what it holds is replaced,
-    never changed, except single slots.
+    All drivers of this process that use the cluster share one map, from any thread: its values are replaced,
+    never changed in place, except single slots.
 
     Attributes:
-        primaries: the nodes that serve slots, in the order of their slots.
-        generation: the number of times it has been learned.
-        redirections: the number of times a node has said that another one serves a slot.
-        doubted: whether it should be learned again, since a node is gone or another serves its slots.
+        primaries: the nodes that own slots, in the order of their slots.
+        reads_replicas: whether replicas serve the slots of their primaries.
+        generation: number of times the map has been learned.
+        redirections: number of times a node has named another owner of a slot.
+        doubted: whether to learn the map again: a node is gone, or another one serves its slots.
     """
 
     __slots__ = (
@@ -49,72 +50,93 @@ class ClusterMap:
         "_late",
         "_nodes",
         "_owners",
+        "_replicas",
         "_seeds",
         "_told_by",
         "doubted",
         "generation",
         "primaries",
+        "reads_replicas",
         "redirections",
     )
 
-    def __init__(self, seeds: Collection[Address]) -> None:
+    def __init__(self, seeds: Collection[Address], *, reads_replicas: bool = False) -> None:
+        self.reads_replicas = reads_replicas
+        self._replicas: dict[Address, tuple[Address, ...]] = {}
+        """The replicas of each primary."""
         self._seeds: tuple[Address, ...] = tuple(seeds)
         self._nodes: tuple[Address, ...] = ()
-        """All other nodes, those of the last map first."""
+        """All nodes except the seeds, those of the last map first."""
         self._ids: frozenset[bytes] = frozenset()
-        """Ids of the nodes in the last views that were believed."""
+        """Ids of the nodes in the accepted views of the last map."""
         self._owners: list[Address | None] = [None] * SLOTS
         self._asked_first: Address | None = None
         self._told_by: tuple[Address, ...] = ()
-        """The nodes whose views are this map."""
+        """The nodes whose views make up this map."""
         self._late: dict[Address, float] = {}
-        """Nodes that are asked last, and until when on the monotonic scale."""
+        """Nodes to ask last, and until when on the monotonic scale."""
         self._doubted_nodes: frozenset[Address] | None = None
-        """The nodes whose slots others may serve by now; None if any slot may be served by another node."""
+        """The nodes whose slots others may serve by now; None if any slot may have moved."""
         self.primaries: tuple[Address, ...] = ()
         self.generation = self.redirections = 0
         self.doubted = True
 
     def owner(self, slot: int) -> Address | None:
         """Return the node that serves a slot, or None."""
-        return self._owners[slot]
+        owner = self._owners[slot]
+        return self._choose_replica(owner) if self.reads_replicas and owner is not None else owner
 
-    def slots_of_primaries(self) -> list[int]:
-        """Return one slot of each primary, to reach it by."""
+    def _choose_replica(self, primary: Address) -> Address | None:
+        """Return a replica of a primary, preferably not one to ask last; None if it has none."""
+        replicas = self._replicas.get(primary, ())
+        return min(replicas, key=lambda node: self._late.get(node, 0.0), default=None)
+
+    @property
+    def serving(self) -> set[Address]:
+        """The nodes that calls may be sent to."""
+        if not self.reads_replicas:
+            return set(self.primaries)
+        return {replica for replicas in self._replicas.values() for replica in replicas}
+
+    def get_primary_slots(self) -> list[int]:
+        """Return one slot of each primary, by which to reach it."""
         return sorted({owner: slot for slot, owner in enumerate(self._owners) if owner is not None}.values())
 
     def learn(self, views: Iterable[View], now: float) -> bool:
         """Merge the views of several nodes: the owner with the highest epoch has the slot, as in Redis.
 
         Between owners of the same epoch, one that is not to be asked last wins, then the view that comes
-        first. Slots that no view names have no owner; but views of a single primary say nothing of the rest,
-        which stays as it was.
+        first. Slots that no view names have no owner. Views of a single primary say nothing about the other
+        slots, whose owners stay as they were.
 
         Returns:
-            False if all views are empty, or of nodes of another cluster: an address may be given to another
-            node when its own is gone. Such an address is forgotten. If no view is of this cluster, the seeds
-            are believed.
+            False if all views are empty, or of nodes of another cluster: the address of a removed node may be
+                given to another one. Such an address is forgotten. If no view is of this cluster, the views
+                of the seeds are accepted.
         """
         views = [view for view in views if view.claims]
         known = self._ids
-        believed = views_of_cluster(known, views)
+        believed = select_views(known, views)
         if not believed:
             known = frozenset()
-            believed = views_of_cluster(known, [view for view in views if view.asked in self._seeds])
+            believed = select_views(known, [view for view in views if view.asked in self._seeds])
         strangers = {view.asked for view in views} - {view.asked for view in believed}
         self._nodes = tuple(node for node in self._nodes if node not in strangers)
         if not believed:
             return False
         is_partial = bool(known) and all(view.has_one_primary for view in believed)
         owners: list[Address | None] = list(self._owners) if is_partial else [None] * SLOTS
+        replicas = dict(self._replicas) if is_partial else {}
         claims = [claim for view in reversed(believed) for claim in view.claims]
         claims.sort(key=lambda claim: (claim.epoch, not self.is_late(claim.owner, now)))
         for claim in claims:
             owners[claim.first : claim.last + 1] = [claim.owner] * (claim.last + 1 - claim.first)
+            replicas[claim.owner] = claim.replicas
         serving = dict.fromkeys(owner for owner in owners if owner is not None)
         named = dict.fromkeys(node for view in believed for node in view.ids)
         ids = frozenset(node_id for view in believed for node_id in view.ids.values())
         self._owners, self.primaries = owners, tuple(serving)
+        self._replicas = {primary: replicas.get(primary, ()) for primary in serving}
         self._ids = ids | known if is_partial else ids
         # A node of an earlier map may be the only one left.
         nodes = serving | named | dict.fromkeys(self._nodes)
@@ -125,20 +147,20 @@ class ClusterMap:
         return True
 
     def is_doubtful(self, slots: Iterable[int | None]) -> bool:
-        """Return whether the map is to be learned again for the sake of some slots; None stands for any node.
+        """Return whether to learn the map again before calls to these slots; None stands for any node.
 
-        What concerns no node that failed does not wait for the nodes that are asked for the map.
+        Calls to nodes that have not failed do not wait for the map.
         """
         if not self.doubted or self._doubted_nodes is None:
             return self.doubted
-        return any(slot is not None and self._owners[slot] in self._doubted_nodes for slot in slots)
+        return any(slot is not None and self.owner(slot) in self._doubted_nodes for slot in slots)
 
-    def redirected(self, reply: str, node: Address, now: float) -> tuple[Address, bool] | None:
-        """Take the word of a node that another one serves a slot.
+    def note_redirection(self, reply: str, node: Address, now: float) -> tuple[Address, bool] | None:
+        """Record a redirection (MOVED or ASK) that a node has answered.
 
         Returns:
-            the other node, and whether it has to be asked for leave, since the slot is still on its way; None
-            if the reply does not say such a thing.
+            The other node, and whether it needs ASKING because the slot is still moving; None if the reply is
+            not a redirection.
         """
         found = _REDIRECTION.match(reply)
         if found is None or int(found["slot"]) >= SLOTS:
@@ -146,6 +168,9 @@ class ClusterMap:
         slot, other = int(found["slot"]), read_address((found["host"].encode(), found["port"]), node)
         if found["code"] == "ASK":
             return other, True
+        if self.reads_replicas:
+            # Not to the other node, which is a primary: the map says which replica serves the slot now.
+            return None
         if self._owners[slot] != other:
             self.ask_last([teller for teller in self._told_by if teller != other], now)
             self._owners[slot] = self._asked_first = other
@@ -154,12 +179,12 @@ class ClusterMap:
         return other, False
 
     def doubt(self, generation: int, now: float, node: Address | None = None) -> None:
-        """Have it learned again, unless that has been done since that generation.
+        """Mark the map as doubtful, unless it has been learned again since that generation.
 
-        The nodes whose views it was are asked last: they may be cut off from those who know better.
+        The nodes whose views it was are asked last: they may be cut off from better informed ones.
 
         Args:
-            generation: of the map that is wrong.
+            generation: of the wrong map.
             now: monotonic time.
             node: the one whose slots others may serve by now; None if it may be any.
         """
@@ -172,23 +197,24 @@ class ClusterMap:
             self.ask_last(self._told_by, now)
 
     def ask_last(self, nodes: Iterable[Address], now: float) -> None:
-        """Put nodes last for a while: they did not answer, or are cut off from the others."""
+        """Ask these nodes last for a while: they did not answer, or are cut off from the others."""
         late = {node: until for node, until in self._late.items() if until > now}
         self._late = late | dict.fromkeys(nodes, now + _LATE_SECONDS)
 
     def is_late(self, node: Address, now: float) -> bool:
-        """Return whether a node is among those to be asked last."""
+        """Return whether a node is among those to ask last."""
         return self._late.get(node, now) > now
 
     def any_primary(self) -> Address | None:
-        """Return a primary, if possible one that is not to be asked last; None if none is known."""
-        return min(self.primaries, key=lambda node: self._late.get(node, 0.0), default=None)
+        """Return a primary, preferably not one to ask last; None if none is known. For reads, a replica."""
+        nodes = sorted(self.serving) if self.reads_replicas else self.primaries
+        return min(nodes, key=lambda node: self._late.get(node, 0.0), default=None)
 
     def looks(self, now: float) -> list[list[Address]]:
-        """Return which nodes to ask for the map: some at the same time, then the next ones.
+        """Return groups of nodes to ask for the map: a group at the same time, then the next one.
 
-        The first look is at nodes that should answer. Each one has a seed, as long as there are any left: the
-        name of a seed may lead to the cluster when all of its nodes have new addresses.
+        The first group has nodes that should answer. Each group has a seed, as long as there are any left: a
+        seed's host name may lead to the cluster when all of its nodes have new addresses.
         """
         first = (self._asked_first,) if self._asked_first is not None else ()
         nodes = [node for node in dict.fromkeys((*first, *self._nodes)) if node not in self._seeds]
@@ -206,33 +232,33 @@ class ClusterMap:
 
 
 def _mix(nodes: list[Address], seeds: list[Address]) -> list[Address]:
-    """Put a seed behind each two nodes."""
+    """Put one seed after each two nodes."""
     groups = zip_longest(nodes[::2], nodes[1::2], seeds)
     return [node for group in groups for node in group if node is not None]
 
 
-def slot_of(key: str) -> int:
-    """Return the slot of a key."""
+def find_slot(key: str) -> int:
+    """Return the hash slot of a key."""
     return key_slot(key.encode("utf-8", "surrogateescape"))
 
 
 def guard_key(key: str) -> str | None:
-    """Return the name of a key in the same slot that never exists; None if there can be none.
+    """Return the name of a key in the same slot that never exists; None if no such name is possible.
 
-    While a slot moves, its keys are on two nodes, and a script that meets a missing one among those that it
-    finds out by itself ends halfway. With a missing key among its declared ones it is refused before it runs.
+    While a slot moves, its keys are on two nodes. A script that then meets a missing key whose name it
+    computed itself ends halfway. With a missing key among its declared ones it is refused before it runs.
     """
     begin = key.find("{")
     end = key.find("}", begin + 1)
     if 0 <= begin < end - 1:
         return f"asynq:{key[begin : end + 1]}:x:never"
-    # The whole key is its tag; a script of such a key, outside of all queues, has no others.
+    # The whole key is its tag; a script of such a key, outside all queues, uses no other keys.
     return None if "}" in key else f"asynq:{{{key}}}:x:never"
 
 
 _maps: WeakValueDictionary[RedisTarget, ClusterMap] = WeakValueDictionary()
 
 
-def map_of(target: RedisTarget) -> ClusterMap:
-    """Return the map that all share who speak to this cluster as this user."""
-    return _maps.setdefault(target, ClusterMap(target.seeds))
+def get_cluster_map(target: RedisTarget) -> ClusterMap:
+    """Return the map shared by everything in this process that uses this cluster as this user."""
+    return _maps.setdefault(target, ClusterMap(target.seeds, reads_replicas=target.reads_replica))

@@ -1,4 +1,4 @@
-"""The map of a cluster as one node sees it. Nodes may disagree, when some are cut off from the others."""
+"""One node's view of its cluster. Nodes may disagree, if some are cut off from the others."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ QUESTIONS: Final = (
     CommandCall(("CLUSTER", "SLOTS"), None, Replay.SAFE),
     CommandCall(("CLUSTER", "NODES"), None, Replay.SAFE),
 )
-"""Calls whose replies make a view.
+"""The calls whose replies make a view.
 
-SLOTS has the addresses that are meant for clients. NODES has the configuration epochs, by which nodes that
-disagree find out who is right.
+SLOTS has the addresses meant for clients. NODES has the configuration epochs, which decide between nodes
+that disagree.
 """
 
 
 class Claim(NamedTuple):
-    """A range of slots, the node that owns it, and the configuration epoch of the owner, 0 if unknown."""
+    """A range of slots, its owner, the owner's configuration epoch (0 if unknown), and its replicas."""
 
     epoch: int
     first: int
     last: int
     owner: Address
+    replicas: tuple[Address, ...] = ()
 
 
 class View:
-    """What a node has said of its cluster.
+    """Slot ranges and node ids of a cluster, as one node reports them.
 
     Attributes:
         asked: the address of the node.
@@ -44,7 +45,7 @@ class View:
     __slots__ = ("asked", "claims", "ids")
 
     def __init__(self, asked: Address, ranges: Reply, nodes: bytes = b"") -> None:
-        """Read the replies to `QUESTIONS`; the second one is empty if it was refused."""
+        """Parse the replies to `QUESTIONS`; the second one is empty if it was refused."""
         self.asked = asked
         self.claims: list[Claim] = []
         self.ids: dict[Address, bytes] = {}
@@ -53,12 +54,13 @@ class View:
             if not serving:
                 continue
             self.ids |= {read_address(node, asked): _read_id(node) for node in serving}
-            owner = serving[0]
-            self.claims.append(Claim(epochs.get(_read_id(owner), 0), first, last, read_address(owner, asked)))
+            owner, *replicas = [read_address(node, asked) for node in serving]
+            epoch = epochs.get(_read_id(serving[0]), 0)
+            self.claims.append(Claim(epoch, first, last, owner, tuple(replicas)))
 
     @property
     def has_one_primary(self) -> bool:
-        """Whether it names one primary only."""
+        """Whether it names only one primary."""
         return len({claim.owner for claim in self.claims}) == 1
 
     @property
@@ -71,14 +73,17 @@ class View:
         return (ids or set(self.ids.values())) - {b""}
 
 
-def views_of_cluster(known: frozenset[bytes], views: Sequence[View]) -> list[View]:
-    """Return the views that name a node with a known id; if none is known, that agree with the first."""
+def select_views(known: frozenset[bytes], views: Sequence[View]) -> list[View]:
+    """Return the views that name a node with a known id.
+
+    If none is known, those that agree with the first.
+    """
     ids = known or (frozenset(views[0].ids.values()) if views else known)
     return [view for view in views if not (ids and view.others) or not ids.isdisjoint(view.others)]
 
 
 def read_address(node: Reply, asked: Address) -> Address:
-    """Return the address in a host and a port; without a host it is that of the asked node."""
+    """Return the address in a host and a port; an empty host means the asked node's."""
     host, port = node[0], node[1]
     if not host or host == b"?":  # the node does not know its own name
         return asked[0], int(port)

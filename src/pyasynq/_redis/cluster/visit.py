@@ -1,4 +1,4 @@
-"""One exchange with one node of a cluster: what the node does not settle is given back, for another one."""
+"""One exchange with one node of a cluster: unsettled calls are returned, for another node."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _ASKING: Final = ("ASKING",)
 
 
 class UnsettledCall(NamedTuple):
-    """What a node has not settled.
+    """A call that a node has not settled.
 
     Attributes:
         code: of its error reply, or `NO_ANSWER`.
-        cause: for people.
+        cause: a description, for errors.
         replayed: whether the call may have run.
     """
 
@@ -47,7 +47,7 @@ class Visit:
         node: its address.
         calls: in their order.
         replayed: positions of calls that may have run before.
-        asking: whether the node is to take calls of slots that it does not serve yet.
+        asking: whether to precede each call with ASKING, for slots still moving to this node.
         deadline: on the monotonic scale.
     """
 
@@ -74,12 +74,15 @@ def visit(
 
 
 def _send_once(one: _NodeRound) -> Generator[Step, Any, list[CallResult | UnsettledCall]]:
-    yield from one.go_on()
+    yield from one.run()
     return one.outcomes
 
 
 class _NodeRound(Round):
-    """A round that ends where a single server would be asked again: another node may know better by then."""
+    """A round that ends where a single server would be asked again.
+
+    Another node may serve the slot by then.
+    """
 
     def __init__(
         self, wanted: Visit, calls: Sequence[PlainCall], session: Session, state: DriverState
@@ -109,7 +112,7 @@ class _NodeRound(Round):
         return self._left or super()._is_over()
 
     def _seconds_to_open(self) -> float:
-        # If nothing answers there, the rest must do for learning who is there now, and for asking that one.
+        # If connecting fails, the other half must be enough to learn the new owner and to ask it.
         return super()._seconds_to_open() / 2
 
     def _give_up(self, reason: PyasynqError | None = None) -> None:
@@ -123,7 +126,7 @@ class _NodeRound(Round):
     def _send(self, commands: list[tuple[Argument, ...]]) -> Generator[Step, Any, Received]:
         if not self._asking:
             return (yield from super()._send(commands))
-        # The leave holds for the one command that follows it.
+        # ASKING applies only to the command that follows it.
         asked = [one for command in commands for one in (_ASKING, command)]
         received: Received = yield Send(asked, self._seconds_for_a_step())
         for leave in received.replies[::2]:

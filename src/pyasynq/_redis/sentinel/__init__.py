@@ -1,1 +1,1 @@
-"""Redis Sentinel: which server is the primary of a group, now and after a fail-over."""
+"""Redis Sentinel: finding the primary of a group, now and after a failover."""

@@ -1,11 +1,11 @@
-"""The primary of a group under Sentinel: known once in a process, for all connections.
+"""Watch over the primary of a Sentinel group: one for all connections of a process.
 
-After a fail-over the old primary may go on answering, for ten seconds and longer when it was not dead, and
-what it is told then is lost. So the Sentinels are asked every second. As soon as any part of the process
-learns of another primary, each connection that leads elsewhere is cut, and its user connects again.
+After a failover the old primary may keep answering, for ten seconds or longer if it was not dead, and
+writes to it are lost. So a thread asks the Sentinels every second. As soon as any part of the process
+learns of another primary, every connection to the old one is cut, and its user reconnects.
 
 All Sentinels are asked, over connections that stay open, because one of them may be cut off from the others.
-With three Sentinels this takes half a millisecond of processor time a second; asking one took a quarter.
+With three Sentinels this takes 0.5 ms of processor time a second; asking only one took a quarter of that.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ if TYPE_CHECKING:
 
 _INTERVAL: Final = 1.0
 _PATIENCE: Final = 1.0
-"""Seconds that a Sentinel may take to answer the thread that asks every second."""
+"""Seconds that a Sentinel may take to answer the watching thread."""
 _SHORT_PATIENCE: Final = 0.5
-"""The same for one that did not answer the last time: it delays the next look."""
+"""The same limit, in seconds, for a Sentinel that did not answer last time: waiting delays the next round."""
 
 
 class Cuttable(Protocol):
     """A connection that can be broken from another thread."""
 
     def cut(self) -> None:
-        """Break it, so that whoever waits for a reply learns of it."""
+        """Break it, so that a pending read fails."""
 
 
 class PrimaryWatch:
-    """One group's primary, as far as this process knows. Thread-safe.
+    """The known primary of one group in this process. Thread-safe.
 
-    A thread asks the Sentinels as long as anybody is registered with `join` and not gone.
+    A thread asks the Sentinels as long as there are members: those that called `join` and have not left.
     """
 
     def __init__(self, target: RedisTarget) -> None:
@@ -66,7 +66,7 @@ class PrimaryWatch:
         self._target = target
         self._lock = threading.RLock()  # a signal handler may come back in here
         self._silent: tuple[Address, ...] = ()
-        """Sentinels that have named no primary when they were asked last."""
+        """Sentinels that named no primary when last asked."""
         self._known: Named | None = None
         self._changes = 0
         self._leads_to: weakref.WeakKeyDictionary[Cuttable, Address] = weakref.WeakKeyDictionary()
@@ -74,7 +74,7 @@ class PrimaryWatch:
         self._over: ThreadWaiter | None = None
 
     def join(self, member: object) -> None:
-        """Keep the watch up, until the member leaves or is destroyed."""
+        """Keep the watch running until the member leaves or is destroyed."""
         with self._lock:
             self._members.add(member)
             if self._over is None:
@@ -82,17 +82,17 @@ class PrimaryWatch:
                 start_thread(
                     partial(_watch, weakref.ref(self), over), f"pyasynq watches {self._target.address}"
                 )
-                # Last: if this is interrupted before, the next call starts a thread, and the first one ends.
+                # Last: if this is interrupted before, the next call starts another thread, and this one ends.
                 self._over = over
 
     def leave(self, member: object) -> None:
-        """Take back `join`; the thread ends with the last member."""
+        """End the membership; the thread ends with the last member."""
         with self._lock:
             self._members.discard(member)
             self._end_if_alone()
 
     def enter(self, connection: Cuttable, seconds: float) -> Generator[Ask | Enter, Any, OpenAnswer]:
-        """Find the primary, have the connection opened to it, and cut it when another one is found later."""
+        """Find the primary, have the connection opened to it, and cut it when the primary changes later."""
         with self._lock:
             sentinels, silent = self.sentinels(), set(self._silent)
             known, changes = self._known, self._changes
@@ -107,36 +107,39 @@ class PrimaryWatch:
         return None
 
     def suspects(self, primary: Address) -> bool:
-        """Whether this is not the primary that is known."""
+        """Return whether this is not the known primary."""
         with self._lock:
             return self._known is None or self._known.primary != primary
 
     def sentinels(self) -> list[Address]:
-        """Return the Sentinels in the order in which to ask them, those that were silent last."""
+        """Return the Sentinels in the order to ask them, silent ones last."""
         with self._lock:
             group = self._target.sentinels
             assert group is not None  # noqa: S101 - as above
             return [*(one for one in group.addresses if one not in self._silent), *self._silent]
 
     def is_silent(self, sentinel: Address) -> bool:
-        """Whether a Sentinel has named no primary when it was asked last."""
+        """Return whether a Sentinel named no primary when last asked."""
         with self._lock:
             return sentinel in self._silent
 
     def note(self, heard: Collection[Address] = (), silent: Collection[Address] = ()) -> None:
-        """Remember which Sentinels have named a primary, and which have not."""
+        """Record which Sentinels have named a primary, and which have not."""
         with self._lock:
             kept = [one for one in self._silent if one not in heard and one not in silent]
             self._silent = (*kept, *silent)
 
     def judge(self, named: Mapping[Address, Named]) -> tuple[Named | None, int]:
-        """Return what to believe of the answers of Sentinels, and the number of changes so far."""
+        """Return the primary to believe, given the answers of Sentinels, and the number of changes so far."""
         with self._lock:
             ranked = rank(named, self._known, len(self.sentinels()))
             return (ranked[0] if ranked else None), self._changes
 
     def follow(self, named: Named, changes: int) -> bool:
-        """Take this for the primary, unless it has changed since the change of this number."""
+        """Adopt this primary, unless it has changed since the change of this number.
+
+        Return whether it holds.
+        """
         with self._lock:
             if self.suspects(named.primary):
                 if self._changes != changes:
@@ -151,11 +154,11 @@ class PrimaryWatch:
 
     @property
     def target(self) -> RedisTarget:
-        """What is watched."""
+        """The target that is watched."""
         return self._target
 
     def is_over(self, over: ThreadWaiter) -> bool:
-        """Whether the thread that waits here has nothing to watch any more."""
+        """Return whether the thread that waits on `over` has nothing to watch any more."""
         with self._lock:
             self._end_if_alone()
             return over is not self._over
@@ -173,7 +176,7 @@ def _watch(reference: weakref.ref[PrimaryWatch], over: ThreadWaiter) -> None:
             watch = reference()
             if watch is None or watch.is_over(over):
                 return
-            with contextlib.suppress(ForeignRedisError):  # a test kit is in use that has another server
+            with contextlib.suppress(ForeignRedisError):  # a test kit with another server is in use
                 _look(watch, connections)
             del watch
     finally:
@@ -182,10 +185,10 @@ def _watch(reference: weakref.ref[PrimaryWatch], over: ThreadWaiter) -> None:
 
 
 def _look(watch: PrimaryWatch, connections: dict[Address, BlockingConnection]) -> None:
-    """Ask the Sentinels, and follow the primary that is to be believed.
+    """Ask the Sentinels, and adopt the primary to believe.
 
-    All that have answered before are asked. Of those that have not, one is asked each time, last: a Sentinel
-    that swallows all we send does not delay what the others know.
+    All Sentinels that answered the last time are asked. One of the others is asked each time, at the end: a
+    Sentinel that silently drops packets must not delay the news of the others.
     """
     named: dict[Address, Named] = {}
     silent: list[Address] = []
@@ -195,7 +198,7 @@ def _look(watch: PrimaryWatch, connections: dict[Address, BlockingConnection]) -
         elif (answer := _ask(watch, connections, sentinel, _PATIENCE)) is not None:
             named[sentinel] = answer
     believed, changes = watch.judge(named)
-    # It must be a primary, and what another thread has learned meanwhile is right.
+    # It must be a primary; what another thread has learned meanwhile takes precedence.
     if believed is not None and (
         not watch.suspects(believed.primary) or _is_primary(watch.target, believed.primary)
     ):
@@ -207,7 +210,7 @@ def _look(watch: PrimaryWatch, connections: dict[Address, BlockingConnection]) -
 def _ask(
     watch: PrimaryWatch, connections: dict[Address, BlockingConnection], sentinel: Address, seconds: float
 ) -> Named | None:
-    """Ask a Sentinel; the connection stays open for the next time."""
+    """Ask a Sentinel; its connection stays open for the next time."""
     connection = connections.setdefault(sentinel, BlockingConnection())
     commands = questions(watch.target)
     answer = connection.exchange(commands, seconds)
@@ -230,7 +233,7 @@ def _is_primary(target: RedisTarget, address: Address) -> bool:
 
 
 def perform(steps: Generator[Ask | Enter, Any, OpenAnswer], connection: Any) -> OpenAnswer:
-    """Do what `PrimaryWatch.enter` asks for, with a connection for threads."""
+    """Perform the steps of `PrimaryWatch.enter` with a connection for threads."""
     answer: Any = None
     try:
         while True:
@@ -252,7 +255,7 @@ def perform(steps: Generator[Ask | Enter, Any, OpenAnswer], connection: Any) -> 
 
 
 async def perform_async(steps: Generator[Ask | Enter, Any, OpenAnswer], connection: Any) -> OpenAnswer:
-    """Do the same with a connection for asyncio."""
+    """Perform the steps of `PrimaryWatch.enter` with a connection for asyncio."""
     answer: Any = None
     try:
         while True:
@@ -277,7 +280,7 @@ _watches: weakref.WeakValueDictionary[RedisTarget, PrimaryWatch] = weakref.WeakV
 _watches_lock = threading.RLock()
 
 
-def watch_of(target: RedisTarget) -> PrimaryWatch:
+def get_watch(target: RedisTarget) -> PrimaryWatch:
     """Return this process's watch of a group."""
     with _watches_lock:
         watch = _watches.get(target)
@@ -287,7 +290,7 @@ def watch_of(target: RedisTarget) -> PrimaryWatch:
 
 
 def _renew_lock() -> None:
-    global _watches_lock  # noqa: PLW0603 - whoever held it at the fork is not in the child
+    global _watches_lock  # noqa: PLW0603 - the thread that held it at the fork is not in the child
     _watches_lock = threading.RLock()
 
 

@@ -1,7 +1,6 @@
-"""Sentinel: who is asked for the primary, what the answers mean, and what is tried next. It never waits.
+"""Search for the primary through Sentinels, sans I/O.
 
-`search` is a generator of steps; whoever performs them, for asyncio or for threads, sends back what came of
-each.
+`search` is a generator of steps; the performer, for asyncio or for threads, sends back each answer.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from pyasynq._checks import whole_number_of
+from pyasynq._checks import parse_whole_number
 from pyasynq._redis.addresses import format_address
 from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError
 from pyasynq._redis.session import Received
@@ -34,7 +33,10 @@ _WHOSE_LOGIN: Final = (
 
 
 class Ask(NamedTuple):
-    """Ask a Sentinel, over a connection of its own. The answer is `Received`, or why there is none."""
+    """Ask a Sentinel, over a connection of its own.
+
+    The answer is `Received`, or the reason for its absence.
+    """
 
     target: RedisTarget
     commands: Sequence[tuple[Argument, ...]]
@@ -42,18 +44,19 @@ class Ask(NamedTuple):
 
 
 class Enter(NamedTuple):
-    """Connect to what is said to be the primary. The answer is an `OpenAnswer`."""
+    """Connect to the supposed primary. The answer is an `OpenAnswer`."""
 
     target: RedisTarget
     seconds: float
 
 
 class Named(NamedTuple):
-    """What a Sentinel says.
+    """A Sentinel's answer.
 
     Attributes:
         primary: the address of the primary.
-        epoch: its configuration epoch, which each fail-over makes higher; None if the Sentinel does not tell.
+        epoch: its configuration epoch, which each failover increases; None if the Sentinel does not report
+            it.
     """
 
     primary: Address
@@ -61,12 +64,12 @@ class Named(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The primary, to which the caller is connected now.
+    """The primary, to which the caller is now connected.
 
     Attributes:
         named: the primary and its epoch.
-        heard: Sentinels that have named a primary.
-        silent: Sentinels that were asked and have not.
+        heard: Sentinels that named a primary.
+        silent: Sentinels that were asked and named none.
     """
 
     named: Named
@@ -78,7 +81,7 @@ Search: TypeAlias = "Generator[Ask | Enter, Any, Found | OpenAnswer]"
 
 
 def sentinel_target(target: RedisTarget, sentinel: Address) -> RedisTarget:
-    """Return how to connect to one of the Sentinels of a target."""
+    """Return the target of one of the Sentinels."""
     group = target.sentinels
     assert group is not None  # noqa: S101 - for mypy: only targets under Sentinel come here
     host, port = sentinel
@@ -95,7 +98,7 @@ def sentinel_target(target: RedisTarget, sentinel: Address) -> RedisTarget:
 
 
 def primary_target(target: RedisTarget, primary: Address) -> RedisTarget:
-    """Return how to connect to the server that a Sentinel names; it must prove that it is a primary."""
+    """Return the target of the server that a Sentinel names; connecting checks that it is a primary."""
     host, port = primary
     return dataclasses.replace(
         target, host=host, port=port, sentinels=None, must_be_primary=True, found_as=target.address
@@ -103,23 +106,23 @@ def primary_target(target: RedisTarget, primary: Address) -> RedisTarget:
 
 
 def questions(target: RedisTarget) -> list[tuple[Argument, ...]]:
-    """Return the commands that ask a Sentinel where the primary is, and since which epoch."""
+    """Return the commands that ask a Sentinel for the primary's address and epoch."""
     assert target.sentinels is not None  # noqa: S101 - as above
-    # During a fail-over the first one has the new address earlier than the second one.
+    # During a failover the first command knows the new address earlier than the second one.
     name = target.sentinels.primary
     return [("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name), ("SENTINEL", "MASTER", name)]
 
 
 def read_named(answer: object) -> Named | None:
-    """Return what a Sentinel has answered to `questions`; None if it names no primary.
+    """Parse a Sentinel's answer to `questions`; None if it names no primary.
 
-    A user may lack the right to the second one; then the epoch is unknown.
+    A user may lack the right to the second command; then the epoch is unknown.
     """
     if not isinstance(answer, Received):
         return None
     match answer.replies:
         case [[bytes(host), bytes(port)], *more]:
-            number = whole_number_of(port.decode(errors="replace"))
+            number = parse_whole_number(port.decode(errors="replace"))
             if number is not None:
                 return Named((host.decode(errors="replace"), number), _read_epoch(*more))
     return None
@@ -129,20 +132,20 @@ def _read_epoch(fields: object = None) -> int | None:
     if not isinstance(fields, list) or b"config-epoch" not in fields[:-1]:
         return None
     value = fields[fields.index(b"config-epoch") + 1]
-    return whole_number_of(value.decode(errors="replace")) if isinstance(value, bytes) else None
+    return parse_whole_number(value.decode(errors="replace")) if isinstance(value, bytes) else None
 
 
 def rank(named: Mapping[Address, Named], known: Named | None, sentinels: int) -> list[Named]:
-    """Return the primaries that may be believed, the best one first.
+    """Return the primaries to believe, the best one first.
 
-    The highest epoch wins, as among Sentinels, and lower ones are not believed: what such a server is told
-    is lost. Where epochs are equal or unknown, most Sentinels win, then the known primary.
+    The highest epoch wins, as among Sentinels. Lower ones are not believed: writes to such a server are
+    lost. Where epochs are equal or unknown, the majority of Sentinels wins, then the known primary.
 
     Args:
         named: by Sentinel.
-        known: what was believed before. Older answers count only if more than half of the Sentinels have
-            answered, as after these were set up again from nothing.
-        sentinels: how many there are.
+        known: the primary believed before. Older epochs count only if a majority of the Sentinels has
+            answered, as after all of them were set up again from nothing.
+        sentinels: number of Sentinels.
     """
     highest = max((_order(one) for one in named.values()), default=-1)
     if highest >= 0 and known is not None and highest < _order(known) and 2 * len(named) <= sentinels:
@@ -158,7 +161,7 @@ def _order(named: Named) -> int:
 
 
 def _is_settled(named: Mapping[Address, Named], known: Named | None, sentinels: int) -> bool:
-    """Return whether more than half of the Sentinels name the same primary, not older than the known one."""
+    """Return whether a majority of the Sentinels names the same primary, not older than the known one."""
     [(best, count)] = Counter(named.values()).most_common(1)
     return 2 * count > sentinels and (known is None or _order(best) >= _order(known))
 
@@ -171,22 +174,22 @@ def search(
     known: Named | None = None,
     silent: Collection[Address] = (),
 ) -> Search:
-    """Find and enter the primary.
+    """Find the primary and connect to it.
 
-    Sentinels are asked one after the other until more than half of them agree; if they do not, all are asked,
-    and the highest epoch is believed. The time that is left is shared evenly by what is left to try, so a
-    Sentinel that swallows all we send costs its share.
+    Sentinels are asked one after the other until a majority agrees; if they do not, all are asked, and the
+    highest epoch is believed. The remaining time is divided evenly among the remaining attempts, so a
+    Sentinel that silently drops packets costs only its share.
 
     Args:
         target: with the group.
-        sentinels: in the order in which to ask them.
+        sentinels: in the order to ask them.
         seconds: for all of it.
-        known: what was believed before.
-        silent: the last of the Sentinels, which did not answer the last time. They are asked only if the
-            others do not lead to a primary.
+        known: the primary believed before.
+        silent: Sentinels that did not answer the last time, at the end of `sentinels`. They are asked only if
+            the others do not lead to a primary.
 
     Returns:
-        the primary, or why none was entered.
+        the primary, or why no connection to it was made.
     """
     deadline = time.monotonic() + seconds
 
@@ -205,8 +208,8 @@ def search(
         else:
             if isinstance(answer, Received) and answer.replies[:1] == [None]:
                 names = yield Ask(asked, [("SENTINEL", "MASTERS")], share(len(waiting) + 1))
-                answer = _unknown(target, asked, names)
-            troubles.of_sentinel(asked, answer)
+                answer = _explain_unknown_primary(target, asked, names)
+            troubles.note_sentinel(asked, answer)
         if waiting and not (named and (waiting[0] in silent or _is_settled(named, known, len(sentinels)))):
             continue
         candidates = [one for one in rank(named, known, len(sentinels)) if one.primary not in entered]
@@ -217,22 +220,22 @@ def search(
             if opened is None:
                 heard = frozenset(named)
                 return Found(candidate, heard, frozenset(sentinels[: place + 1]) - heard)
-            troubles.of_primary(server, opened)
+            troubles.note_primary(server, opened)
     if named and known is not None and not entered:
         return f"the Sentinels that answer name a primary from before {format_address(known.primary)}"
-    return troubles.worst()
+    return troubles.get_error()
 
 
 class _Troubles:
-    """Why no Sentinel led to a primary."""
+    """The failures on the way to the primary, and the one to report."""
 
     def __init__(self) -> None:
         self._primary: OpenAnswer = None
         self._fatal: PyasynqError | None = None
         self._passing: list[str] = []
 
-    def of_sentinel(self, asked: RedisTarget, answer: Any) -> None:
-        """Note what one Sentinel answered, or why it did not."""
+    def note_sentinel(self, asked: RedisTarget, answer: Any) -> None:
+        """Record a Sentinel's useless answer, or why there was none."""
         if isinstance(answer, Received):
             answer = _refusal(asked, answer.replies[0]) if answer.replies else answer.broken
         elif isinstance(answer, ReplyError):
@@ -242,8 +245,8 @@ class _Troubles:
         else:
             self._passing.append(f"{asked.address}: {answer}")
 
-    def of_primary(self, candidate: RedisTarget, opened: OpenAnswer) -> None:
-        """Note why the server that a Sentinel named could not be entered."""
+    def note_primary(self, candidate: RedisTarget, opened: OpenAnswer) -> None:
+        """Record why connecting to the server that a Sentinel named failed."""
         if isinstance(opened, ReplyError) and opened.code in _REFUSED:
             opened = RedisAuthenticationError(
                 f"Redis at {candidate.address} refused us: {opened.message}; {_WHOSE_LOGIN}"
@@ -252,11 +255,11 @@ class _Troubles:
             opened = f"the primary is at {candidate.address}: {opened}"
         self._primary = opened
 
-    def worst(self) -> OpenAnswer:
-        """Return what to tell.
+    def get_error(self) -> OpenAnswer:
+        """Return the error to report.
 
-        As long as one Sentinel names a server, what is wrong with the others does not matter. Otherwise
-        what will not pass by itself comes first.
+        As long as one Sentinel names a server, failures of the others do not matter. Otherwise
+        permanent errors come first.
         """
         if self._primary is not None:
             return self._primary
@@ -268,7 +271,7 @@ class _Troubles:
         )
 
 
-def _unknown(target: RedisTarget, asked: RedisTarget, answer: object) -> ConfigurationError:
+def _explain_unknown_primary(target: RedisTarget, asked: RedisTarget, answer: object) -> ConfigurationError:
     assert target.sentinels is not None  # noqa: S101 - as above
     name = target.sentinels.primary
     known: list[str] = []
@@ -277,7 +280,7 @@ def _unknown(target: RedisTarget, asked: RedisTarget, answer: object) -> Configu
         known = [fields[1].decode(errors="replace") for fields in answer.replies[0]]
     hint = nearest(name, known) or (f"; it knows {', '.join(map(repr, known))}" if known else "")
     return ConfigurationError(
-        f"the Sentinel at {asked.address} knows no primary {name!r}: correct master= in the URL{hint}"
+        f"the Sentinel at {asked.address} does not know primary {name!r}: correct master= in the URL{hint}"
     )
 
 
@@ -291,6 +294,6 @@ def _refusal(asked: RedisTarget, reply: Any) -> PyasynqError | str:
     if reply.code in WAITED_OUT:
         return str(reply)
     return ConfigurationError(
-        f"what answers at {asked.address} is no Sentinel ({reply}): "
+        f"the server at {asked.address} is not a Sentinel ({reply}): "
         "name the Sentinels, whose usual port is 26379, or connect to Redis itself by redis://"
     )

@@ -1,5 +1,5 @@
 # Generated from src/pyasynq/inspector/events.py by tools/unasync.py; change that file and run `make sync`.
-"""The inspector's way to follow what happens to tasks."""
+"""The inspector's method that follows events of tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.waits.following import Follower
-from pyasynq._checks import seconds_of
+from pyasynq._checks import parse_seconds
 from pyasynq._clock import sleep_blocking
 
 from ._base import InspectorBase
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class EventInspector(InspectorBase):
-    """Follows tasks."""
+    """Follows the events of tasks."""
 
     def follow(
         self,
@@ -48,12 +48,12 @@ class EventInspector(InspectorBase):
             seconds: how long to follow; None is without end.
 
         Raises:
-            InvalidOptionError: for a kind that does not exist, or what is no name or position; at once.
+            InvalidOptionError: for an unknown kind, an invalid name or an invalid position; at once.
             RedisError: Redis refuses us; while iterating.
             ClientClosedError: the inspector has been closed; while iterating.
         """
         follower = Follower(queues, kinds=kinds, types=types, after={} if after is None else after)
-        limit = None if seconds is None else seconds_of("seconds", seconds)
+        limit = None if seconds is None else parse_seconds("seconds", seconds)
         return self._follow(follower, limit)
 
     def _follow(self, follower: Follower, limit: float | None) -> BlockingEvents:

@@ -3,27 +3,143 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.inspecting import cluster, schedulers
-from pyasynq._broker.inspecting.servers import describe_servers
+from pyasynq._broker.inspecting import cluster, schedulers, servers
+from pyasynq._broker.inspecting.redis_report import describe_node
+from pyasynq._broker.queue_registry import queue_names
+from pyasynq._broker.task_types import read_types
+from pyasynq._checks import parse_seconds
+from pyasynq._clock import sleep_blocking
+from pyasynq.info import RedisReport, ServerAction
 
 from ._base import InspectorBase
 
 if TYPE_CHECKING:
-    from pyasynq.info import ClusterNode, SchedulerEntryInfo, SchedulerEvent, ServerInfo
+    from collections.abc import Sequence
+
+    from pyasynq.info import (
+        ClusterNode,
+        EntryPauseResult,
+        EntryRun,
+        QueueLocation,
+        RedisTexts,
+        SchedulerEntryInfo,
+        SchedulerEvent,
+        ServerInfo,
+        ServerRequestResult,
+    )
+    from pyasynq.options import Duration
+    from pyasynq.task_types import TaskTypeInfo
+
+_LOOK_SECONDS: Final = 0.1
 
 
 class ServerInspector(InspectorBase):
-    """Looks at what runs."""
+    """Describes servers and schedulers, and sends requests to them."""
 
     def servers(self, queue: str | None = None) -> list[ServerInfo]:
         """Return the live servers, or those that serve a queue, with what each ran at its last heartbeat."""
-        return self._run(describe_servers(queue, now=self._clock.redis_now()))
+        plans = self._run(servers.find_servers(self._clock.redis_now()))
+        return servers.sort_servers(self._run_in_parts(plans), queue)
+
+    def quiet_server(self, server_id: str, *, wait: Duration = 0.0) -> ServerRequestResult:
+        """Ask a server to take no more tasks; what runs goes on.
+
+        The server reads the request with its next heartbeat, within 5 seconds; the request holds for
+        60 seconds. In a worker of several processes, each process is a server and is asked by itself; a
+        process that takes its place takes tasks again. A server in Go reads no requests, and a consumer
+        acknowledges them without obeying; the result says so.
+
+        Args:
+            server_id: `ServerInfo.id`.
+            wait: how long to wait for the acknowledgement, looking ten times a second; cancelling the wait
+                does not take the request back.
+
+        Raises:
+            ServerNotFoundError: when no live server has this id.
+        """
+        self._require_primary()
+        return self._ask(server_id, ServerAction.QUIET, wait)
+
+    def stop_server(self, server_id: str, *, wait: Duration = 0.0) -> ServerRequestResult:
+        """Ask a server to shut down as it does on SIGTERM, with the whole worker that it belongs to.
+
+        All processes of a worker end. What restarts the worker, such as systemd, starts it again. A server
+        that was started inside another program closes, and the program goes on. As for `quiet_server`
+        otherwise.
+
+        Args:
+            server_id: `ServerInfo.id`.
+            wait: how long to wait for the server's end.
+
+        Raises:
+            ServerNotFoundError: when no live server has this id.
+        """
+        self._require_primary()
+        return self._ask(server_id, ServerAction.STOP, wait)
+
+    def _ask(self, server_id: str, action: ServerAction, wait: Duration) -> ServerRequestResult:
+        # Not the clock of the inspector: that of a test stands still meanwhile.
+        until = time.monotonic() + parse_seconds("wait", wait)
+        now = self._clock.redis_now()
+        result = self._run(servers.request_of_server(server_id, action, now=now))
+        while servers.is_request_open(result) and time.monotonic() < until:
+            sleep_blocking(_LOOK_SECONDS)
+            result = self._run(servers.look_at_request(result, now=self._clock.redis_now()))
+        return result
+
+    def task_types(self) -> list[TaskTypeInfo]:
+        """Return the task types that workers have described within 30 days, by name.
+
+        Workers publish them at their start; types that only workers in Go handle are not among them.
+        """
+        return self._run(read_types(self._now()))
 
     def scheduler_entries(self) -> list[SchedulerEntryInfo]:
         """Return the periodic tasks of all running schedulers, each one's in the order of registration."""
-        return self._run(schedulers.scheduler_entries(self._clock.redis_now()))
+        plans = self._run(schedulers.find_schedulers(self._clock.redis_now()))
+        entries = schedulers.describe_entries(self._run_in_parts(plans))
+        return schedulers.sort_entries(entries, self._run_in_parts(schedulers.plan_pauses(entries)))
+
+    def pause_entry(self, entry_id: str) -> EntryPauseResult:
+        """Let an entry of a scheduler enqueue nothing until `unpause_entry`.
+
+        Its ticks count as fired meanwhile, in every scheduler that has the entry, and are not made up for. A
+        pause that there is stays as it is. Schedulers in Go obey no pause; the result says so.
+
+        Raises:
+            ScheduleNotFoundError: when no running scheduler has the entry.
+        """
+        self._require_primary()
+        plan = schedulers.pause_entry(entry_id, pauses=True, now=self._clock.redis_now())
+        return self._run(plan)
+
+    def unpause_entry(self, entry_id: str) -> EntryPauseResult:
+        """Let an entry enqueue its task again, from its next tick on; harmless if it is not paused.
+
+        Raises:
+            ScheduleNotFoundError: when no running scheduler has the entry.
+        """
+        self._require_primary()
+        plan = schedulers.pause_entry(entry_id, pauses=False, now=self._clock.redis_now())
+        return self._run(plan)
+
+    def run_entry(self, entry_id: str) -> EntryRun:
+        """Enqueue the task of an entry now, also while it is paused; its ticks stay as they are.
+
+        The task has the options that the entry's record tells. Options without a text of Asynq's, such as
+        `unique_key` and `on_duplicate`, are not among them.
+
+        Raises:
+            ScheduleNotFoundError: when no running scheduler has the entry.
+            DuplicateTaskError: when another task holds the lock of the entry's task.
+            TaskIDConflictError: when the entry names a task id that exists.
+        """
+        self._require_primary()
+        plan = schedulers.run_entry(entry_id, now=self._now(), redis_now=self._clock.redis_now())
+        return self._run(plan)
 
     def scheduler_events(
         self,
@@ -35,14 +151,36 @@ class ServerInspector(InspectorBase):
         return self._run(schedulers.scheduler_events(entry_id, page=page, page_size=page_size))
 
     def redis_info(self) -> dict[str, str]:
-        """Return what Redis tells of itself: the fields of INFO; of a cluster, those of CLUSTER INFO."""
+        """Return the fields of Redis' INFO; of a cluster, those of CLUSTER INFO."""
         return self._run(cluster.redis_info(of_cluster=self._driver.target.is_cluster))
+
+    def redis_texts(self) -> RedisTexts:
+        """Return the texts in which Redis describes itself, as it sends them."""
+        return self._run(cluster.redis_texts(of_cluster=self._driver.target.is_cluster))
+
+    def queue_locations(self, queues: Sequence[str]) -> list[QueueLocation]:
+        """Return where in the cluster some queues are, which need not exist; nothing without a cluster."""
+        if not self._driver.target.is_cluster:
+            return []
+        return self._run(cluster.queue_locations(queues))
+
+    def redis_report(self) -> RedisReport:
+        """Return what each server of Redis tells of itself: INFO, connections by name, slow scripts.
+
+        `missing_rights` names the rights that the user lacks; the rest of the report is there.
+        """
+        self._run(queue_names())  # the nodes of a cluster are known after the first call
+        places = self._driver.places
+        plans = [describe_node(place, self._driver.name_place(place), now=self._now()) for place in places]
+        found = self._run_in_parts(plans)
+        rights = dict.fromkeys(right for _, missing in found for right in missing)
+        return RedisReport(tuple(node for node, _ in found), tuple(rights))
 
     def cluster_keyslot(self, queue: str) -> int:
         """Return the slot of Redis Cluster that all keys of a queue are in; it need not exist.
 
         Raises:
-            RedisReplyError: when Redis is no cluster.
+            RedisReplyError: when Redis is not a cluster.
         """
         return self._run(cluster.cluster_keyslot(queue))
 
@@ -50,6 +188,6 @@ class ServerInspector(InspectorBase):
         """Return the nodes of the cluster that have a queue's slot: its primary, then the replicas.
 
         Raises:
-            RedisReplyError: when no node has it, or Redis is no cluster.
+            RedisReplyError: when no node has it, or Redis is not a cluster.
         """
         return self._run(cluster.cluster_nodes(queue))

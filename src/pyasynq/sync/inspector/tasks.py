@@ -1,14 +1,14 @@
 # Generated from src/pyasynq/inspector/tasks.py by tools/unasync.py; change that file and run `make sync`.
-"""The inspector's methods about single tasks, and about what can be found among many."""
+"""The inspector's methods about single tasks, and its lists, searches and reports."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.cancellation import is_open, look_again, request_cancelation
-from pyasynq._broker.inspecting import actions, search, tasks, updates
-from pyasynq._checks import seconds_of
+from pyasynq._broker.cancellation import is_open, refresh_results, request_cancelation
+from pyasynq._broker.inspecting import actions, reports, search, tasks, updates
+from pyasynq._checks import check_switch, parse_seconds
 from pyasynq._clock import sleep_blocking
 from pyasynq.task import TaskState
 
@@ -26,10 +26,17 @@ _LOOK_SECONDS: Final = 0.1
 
 
 class TaskInspector(InspectorBase):
-    """Looks at tasks, moves and changes them one by one."""
+    """Describes tasks, and moves and changes them one by one."""
 
     def list_tasks(
-        self, queue: str, state: TaskState | str, page: int = 1, page_size: int = 30, *, group: str = ""
+        self,
+        queue: str,
+        state: TaskState | str,
+        page: int = 1,
+        page_size: int = 30,
+        *,
+        group: str = "",
+        newest_first: bool = False,
     ) -> list[TaskInfo]:
         """Return a page of the tasks of one state; aggregating ones are listed by their group.
 
@@ -38,19 +45,25 @@ class TaskInspector(InspectorBase):
         ones by the time they were archived, completed ones by the time they will be deleted, aggregating ones
         by the time they joined. Messages that cannot be decoded are left out.
 
+        With `newest_first` it is the other way round. Pages are positions, which shift as tasks come and go;
+        `walk_tasks` keeps its place.
+
         Raises:
             InvalidOptionError: for another state, and for a `page` or `page_size` below 1.
         """
-        plan = tasks.list_tasks(queue, state, group=group, page=page, page_size=page_size, now=self._now())
-        return self._run(plan)
+        check_switch("newest_first", newest_first)
+        list_page = tasks.list_newest_tasks if newest_first else tasks.list_tasks
+        return self._run(
+            list_page(queue, state, group=group, page=page, page_size=page_size, now=self._now())
+        )
 
     def task_info(self, queue: str, task_id: str) -> TaskInfo:
-        """Return what Redis knows of a task.
+        """Return the description of a task.
 
         Raises:
             TaskNotFoundError: when there is none with this id in the queue.
             UnknownTaskStateError: when its state is a word that pyasynq does not know.
-            UndecodableMessageError: when its message is none.
+            UndecodableMessageError: when its message cannot be decoded.
         """
         return self._run(tasks.describe_task(queue, task_id, now=self._now()))
 
@@ -79,18 +92,51 @@ class TaskInspector(InspectorBase):
         return self._run_in_steps(plan)
 
     def error_report(
-        self, queue: str, state: TaskState | str = TaskState.ARCHIVED, *, scan: int = 10_000
+        self,
+        queue: str,
+        state: TaskState | str = TaskState.ARCHIVED,
+        *,
+        scan: int = 10_000,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> ErrorReport:
-        """Group the first `scan` retry or archived tasks by their errors, the most frequent first.
+        """Group the newest retry or archived tasks by their errors, the most frequent first.
 
         Errors are alike when their first lines are, numbers, ids and quotations aside.
+
+        Args:
+            queue: the queue's name.
+            state: `archived` or `retry`. Redis finds archived tasks by their time. It keeps retry tasks by
+                the time they are due, so the report begins with the one that is due last.
+            scan: how many tasks to look at.
+            since: the earliest time at which a task was archived, or failed (`retry`), aware; None is any.
+            until: the latest one.
+
+        Returns:
+            the errors, how many tasks were looked at, and from when these are.
         """
-        plan = search.error_report(queue, state, scan=scan, now=self._now())
+        plan = reports.error_report(queue, state, scan=scan, since=since, until=until, now=self._now())
         return self._run_in_steps(plan)
 
-    def type_report(self, queue: str, *, scan: int = 10_000) -> TypeReport:
-        """Count the task types of a queue, looking at the first `scan` tasks of each state and each group."""
-        return self._run_in_steps(search.type_report(queue, scan=scan, now=self._now()))
+    def type_report(
+        self,
+        queue: str,
+        *,
+        scan: int = 10_000,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> TypeReport:
+        """Count the task types of a queue among the newest tasks of each state.
+
+        Args:
+            queue: the queue's name.
+            scan: how many tasks of each state to look at; those of all groups are one state.
+            since: the earliest time at which a task came into its state, aware; None is any.
+            until: the latest one. With a range, active and scheduled tasks are left out: Redis does not tell
+                since when they are that.
+        """
+        plan = reports.type_report(queue, scan=scan, since=since, until=until, now=self._now())
+        return self._run_in_steps(plan)
 
     def run_task(self, queue: str, task_id: str) -> None:
         """Put a scheduled, retry, archived, completed or aggregating task at the end of its queue.
@@ -101,15 +147,17 @@ class TaskInspector(InspectorBase):
             TaskNotFoundError: when there is no such task.
             TaskStateError: when it is active, pending, or on its way into an aggregate.
         """
+        self._require_primary()
         self._run(actions.run_task(queue, task_id, now=self._now()))
 
     def archive_task(self, queue: str, task_id: str) -> int:
-        """Archive a task, whatever it waits for; return how many others were deleted to make room.
+        """Archive a task in any waiting state; return the number of archived tasks deleted to make room.
 
         Raises:
             TaskNotFoundError: when there is no such task.
             TaskStateError: when it is active, archived, or on its way into an aggregate.
         """
+        self._require_primary()
         plan = actions.archive_task(queue, task_id, limits=self._limits(), now=self._now())
         return self._run(plan)
 
@@ -120,6 +168,7 @@ class TaskInspector(InspectorBase):
             TaskNotFoundError: when there is no such task.
             TaskStateError: when it is active or on its way into an aggregate.
         """
+        self._require_primary()
         self._run(actions.delete_task(queue, task_id))
 
     def update_payload(
@@ -135,6 +184,7 @@ class TaskInspector(InspectorBase):
             TaskStateError: when it is in another state.
             DuplicateTaskError: with `relock`, when another task holds the lock; nothing was changed.
         """
+        self._require_primary()
         self._run(updates.update_payload(queue, task_id, payload, relock=relock))
 
     def update_process_at(self, queue: str, task_id: str, process_at: datetime) -> None:
@@ -146,6 +196,7 @@ class TaskInspector(InspectorBase):
             TaskNotFoundError: when there is no such task.
             TaskStateError: when it is in another state.
         """
+        self._require_primary()
         self._run(updates.update_process_at(queue, task_id, process_at, now=self._now()))
 
     def cancel(
@@ -165,7 +216,7 @@ class TaskInspector(InspectorBase):
         Args:
             task_id: of the task.
             queue: where it is; None is wherever it is.
-            outcome: what is to become of it.
+            outcome: the fate of the task.
             wait: how long to wait for the attempts to end, looking ten times a second; cancelling the wait
                 does not take the request back.
 
@@ -175,10 +226,11 @@ class TaskInspector(InspectorBase):
         Raises:
             TaskNotFoundError: when a queue is named that has no such task.
         """
+        self._require_primary()
         # Not the clock of the inspector: that of a test stands still meanwhile.
-        until = time.monotonic() + seconds_of("wait", wait)
+        until = time.monotonic() + parse_seconds("wait", wait)
         results = self._run(request_cancelation(task_id, queue, outcome, now=self._clock.redis_now()))
         while any(map(is_open, results)) and time.monotonic() < until:
             sleep_blocking(_LOOK_SECONDS)
-            results = self._run(look_again(results))
+            results = self._run(refresh_results(results))
         return results

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Gives a key an end if it has none.
+-- Set the expiry of a key that has none.
 -- KEYS[1] source: any key
 -- ARGV[1] seconds: from now
 -- Returns: 1 if it was done

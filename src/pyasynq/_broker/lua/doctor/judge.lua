@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Says all there is to say about tasks that look damaged.
+-- Read everything about tasks that look damaged.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] active: list of ids
 -- KEYS[3] lease: sorted set of ids by the second their lease ends
@@ -8,10 +8,10 @@
 -- KEYS[6] archived: sorted set of ids by the second they were archived
 -- KEYS[7] completed: sorted set of ids by the second they are to be deleted
 -- KEYS[8] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- ARGV[2] group_prefix: what stands before a name in the key of a group
--- ARGV[3] walk: how many ids are looked through from either end of a list
--- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] group_prefix: prefix of group keys, before the name
+-- ARGV[3] walk: number of ids to search from either end of a list
+-- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
 -- ARGV[6...] id, seen_in, in_pending, in_active: for each task, with the key of a collection that it was seen in, which may be empty, and how often it was counted in the lists
 -- Returns: places, scores, values, lease, digest and 1 if there is a hash, for each task

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Says what there is to say about groups and aggregation sets.
+-- Read the facts of groups and aggregation sets.
 -- KEYS[1] groups: set of the names of groups
 -- KEYS[2] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- ARGV[2] group_prefix: what stands before a name in the key of a group
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] group_prefix: prefix of group keys, before the name
 -- ARGV[3...] key: for each group or set
 -- Returns: members, 1 if it is listed as a group, 1 if it is listed as a set, and the group that a member names, for each key
 

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Says whose a lock is.
+-- Read a lock and its owner.
 -- KEYS[1] lock: holds the id of its owner
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- Returns: owner, message and state of its task, digest, seconds it still holds (-1 for ever, -2 if there is none)
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- Returns: owner, message and state of its task, digest, remaining seconds (-1 for ever, -2 if there is none)
 -- Uses: lock_owner
 
 local lock = KEYS[1]

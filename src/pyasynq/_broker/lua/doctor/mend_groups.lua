@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Lists groups that no list names, dissolves sets that no list names, and forgets what has no members.
+-- Add unlisted groups to the list, dissolve unlisted sets, and remove entries without members.
 -- KEYS[1] groups: set of the names of groups
 -- KEYS[2] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
--- ARGV[1] group_prefix: what stands before a name in the key of a group
--- ARGV[2] limit: how many members of a set are put back at most
+-- ARGV[1] group_prefix: prefix of group keys, before the name
+-- ARGV[2] limit: largest number of members of a set to put back
 -- ARGV[3...] key, group: for each group or set, with the group that its members belong to
 -- Returns: the keys that need another call
 
@@ -22,7 +22,7 @@ for at = 3, #ARGV, 2 do
     redis.call('ZREM', aggregation_sets, key)
     redis.call('SREM', groups, name)
   elseif not is_listed then
-    -- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+    -- A full Redis 6.2 refuses a script whose first write may add data; a removal is allowed.
     redis.call('ZREM', aggregation_sets, key)
     redis.call('SADD', groups, group)
     local target = group_prefix .. group

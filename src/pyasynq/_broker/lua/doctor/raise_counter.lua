@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Raises a counter to what it must be at least, and deletes one that is no number.
+-- Raise a counter to its smallest correct value, or delete one that is not a number.
 -- KEYS[1] source: a counter of tasks
--- ARGV[1] least: what others prove; empty if they prove nothing
--- ARGV[2] may_begin: 1 to make the counter if there is none
+-- ARGV[1] least: smallest value that other counters prove; empty for none
+-- ARGV[2] may_begin: 1 to create a missing counter
 -- Returns: 1 if it was done
 
 local source = KEYS[1]
@@ -14,7 +14,7 @@ if value and not string.match(value, '^-?%d+$') then
 elseif least == '' or not (value or may_begin == '1') or tonumber(value or 0) >= tonumber(least) then
   return 0
 end
--- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+-- A full Redis 6.2 refuses a script whose first write may add data; a removal is allowed.
 local left = redis.call('TTL', source)
 redis.call('DEL', source)
 redis.call('SET', source, least)

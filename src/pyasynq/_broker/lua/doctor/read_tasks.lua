@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- Reads tasks, and their scores in the sorted sets that their states name.
+-- Read tasks, and their scores in the sorted sets of their states.
 -- KEYS[1] scheduled: sorted set of ids by the second they are due
 -- KEYS[2] retry: sorted set of ids by the second they are due
 -- KEYS[3] archived: sorted set of ids by the second they were archived
 -- KEYS[4] completed: sorted set of ids by the second they are to be deleted
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- ARGV[2] group_prefix: what stands before a name in the key of a group
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] group_prefix: prefix of group keys, before the name
 -- ARGV[3] max_bytes: of messages, unless the first one is larger
 -- ARGV[4...] id: for each task
--- Returns: how many were read, and for each its score, empty if it is not in such a set, and its values
+-- Returns: number of tasks read, and for each its score, empty if it is not in such a set, and its values
 
 local scheduled, retry, archived, completed = unpack(KEYS)
 local task_prefix, group_prefix, max_bytes = unpack(ARGV, 1, 3)

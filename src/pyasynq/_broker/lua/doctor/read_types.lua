@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Returns the types of keys of one queue.
+-- Return the types of keys of one queue.
 -- KEYS[1] pending: list of ids, which names the queue's slot
--- ARGV[1...] key: each to look at
+-- ARGV[1...] key: each key to read
 -- Returns: the type of each key, `none` for one that is gone
 
 local pending = KEYS[1]

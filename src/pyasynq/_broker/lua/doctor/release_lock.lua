@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Releases a lock whose owner is still as it was judged, or gives one that never ends an end.
+-- Release a lock whose owner has not changed since it was judged, or set the expiry of an endless one.
 -- KEYS[1] lock: holds the id of its owner
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] digest: of what was judged
--- ARGV[3] seconds: that the lock is to hold from now if it never ends; empty to release it
+-- ARGV[3] seconds: expiry from now for an endless lock; empty to release it
 -- Returns: 1 if it was done
 -- Uses: lock_owner
 

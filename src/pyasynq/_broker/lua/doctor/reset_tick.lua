@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Sets a last tick that lies in the future to the present, unless it has changed.
+-- Set a last tick in the future to the present, unless it has changed.
 -- KEYS[1] ticks: hash of the last tick of each entry, and of `<entry>:since`
 -- ARGV[1] field: of the hash
 -- ARGV[2] value: that was found
@@ -12,7 +12,7 @@ local field, value, now_seconds = unpack(ARGV)
 if redis.call('HGET', ticks, field) ~= value then
   return 0
 end
--- Without flags, a full Redis takes an HSET only after a write that frees memory.
+-- Without flags, a full Redis accepts HSET only after a write that frees memory.
 redis.call('HDEL', ticks, field)
 redis.call('HSET', ticks, field, now_seconds)
 return 1

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Puts tasks that are still as they were judged into one place, or deletes them.
+-- Put tasks that have not changed since they were judged into one place, or delete them.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] active: list of ids
 -- KEYS[3] lease: sorted set of ids by the second their lease ends
@@ -9,15 +9,15 @@
 -- KEYS[7] completed: sorted set of ids by the second they are to be deleted
 -- KEYS[8] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
 -- KEYS[9] groups: set of the names of groups
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- ARGV[2] group_prefix: what stands before a name in the key of a group
--- ARGV[3] lease_seconds: how long a new lease holds
--- ARGV[4] walk: how many ids are looked through from either end of a list
--- ARGV[5] now_seconds: empty for the clock of Redis
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] group_prefix: prefix of group keys, before the name
+-- ARGV[3] lease_seconds: duration of a new lease
+-- ARGV[4] walk: number of ids to search from either end of a list
+-- ARGV[5] now_seconds: empty for Redis' clock
 -- ARGV[6] now_microseconds: within the second
 -- ARGV[7...] id, seen_in, in_pending, in_active, digest, state, place, score, group, unique_key, reason, message: for each task; how it was judged, what it is to be and where, no state to delete it; all that follows the place may be empty
--- Returns: the ids of the tasks that were dealt with
--- Uses: now, ceiling, nanoseconds, task_places, release_lock, rename_group
+-- Returns: the ids of the tasks that were repaired
+-- Uses: now, ceiling, nanoseconds, task_places, release_lock, rename_group, find_callbacks, write_endings
 
 local pending, active, lease, scheduled, retry, archived, completed, aggregation_sets, groups = unpack(KEYS)
 local task_prefix, group_prefix, lease_seconds, walk, now_seconds, now_microseconds = unpack(ARGV, 1, 6)
@@ -37,7 +37,7 @@ local places = {
 }
 local seconds, microseconds = now(now_seconds, now_microseconds)
 
--- Returns how often a task is to be taken out of a list, or nil if that would take a longer walk than is allowed.
+-- Return how often to remove a task from a list, or nil if that would exceed the allowed walk.
 local function surplus(found, right, list, positions)
   local count = list == right and -1 or 0
   for _, place in ipairs(found) do
@@ -46,7 +46,7 @@ local function surplus(found, right, list, positions)
   return count <= #positions and math.max(0, count) or nil
 end
 
--- Takes an id out of a list so many times, from the beginning unless that is too far.
+-- Remove an id from a list this many times, from the beginning unless that is too far.
 local function take_from_list(list, id, count, positions)
   local first = 0
   for _, position in ipairs(positions) do
@@ -60,7 +60,7 @@ local function take_from_list(list, id, count, positions)
   end
 end
 
--- Takes an id out of every place but the right one, and leaves it there once, foremost. Returns whether it is
+-- Remove an id from every place except the right one, and leave it there once, in front. Return whether it is
 -- there.
 local function clear(id, found, right)
   local kept = false
@@ -88,7 +88,7 @@ local function put(id, place, score)
   end
 end
 
--- Leaves in the hash what a task in this state has, and beside it the lease of an active one.
+-- Leave only the fields of a task in this state in the hash, and only an active task's lease.
 local function dress(task, id, state, group, unique_key)
   if state ~= 'active' then
     redis.call('ZREM', lease, id)
@@ -133,6 +133,7 @@ local function rewrite(task, id, place, score, reason, message, is_there)
   end
 end
 
+local finished = find_callbacks(task_prefix, 7, 12)
 local settled = {}
 for at = 7, #ARGV, 12 do
   local id, seen_in, in_pending, in_active, digest, state, place, score, group, unique_key, reason, message =
@@ -145,6 +146,9 @@ for at = 7, #ARGV, 12 do
   if now_digest == digest and from_pending and from_active then
     take_from_list(pending, id, from_pending, positions[1])
     take_from_list(active, id, from_active, positions[2])
+    if state == '' or state == 'archived' then
+      write_endings(task_prefix, finished, { at }, state == '' and 'deleted' or state, nil, nil, {})
+    end
     local is_there = clear(id, found, place)
     if state == '' then
       redis.call('ZREM', lease, id)

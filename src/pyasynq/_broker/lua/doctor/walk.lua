@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- Looks at a page of a collection for ids that are not of tasks in its state.
+-- Check a page of a collection for ids whose tasks are not in its state.
 -- KEYS[1] collection: list or sorted set of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] state: of the tasks that belong there
 -- ARGV[3] group: of the tasks that belong there; empty for any
 -- ARGV[4] start: position of the first id
 -- ARGV[5] stop: position of the last id
--- Returns: how many ids were looked at, a list of those if their places cannot be asked for one by one, and a list of the suspicious ones
+-- Returns: number of ids checked, a list of them if their places cannot be read one by one, and a list of the suspicious ones
 
 local collection, lease = unpack(KEYS)
 local task_prefix, state, group, start, stop = unpack(ARGV)

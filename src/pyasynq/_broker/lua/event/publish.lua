@@ -1,9 +1,9 @@
--- Appends events of tasks to the stream of their queue, of which the oldest go when it is long enough.
+-- Append task events to the stream of their queue, and trim its oldest events.
 -- KEYS[1] events: stream
--- ARGV[1] max_length: how many events are kept, roughly
--- ARGV[2] lifetime: seconds after its last event that the stream goes
+-- ARGV[1] max_length: approximate number of events to keep
+-- ARGV[2] lifetime: seconds after its last event until the stream expires
 -- ARGV[3...] event: for each
--- Returns: how many were appended
+-- Returns: number of events appended
 
 local events = KEYS[1]
 local max_length, lifetime = unpack(ARGV, 1, 2)

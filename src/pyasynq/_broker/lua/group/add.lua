@@ -1,9 +1,9 @@
--- Adds tasks to groups, unique ones with their locks.
+-- Add tasks to groups, unique ones with their locks.
 -- KEYS[1] groups: set of the names of groups
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: what stands before an id in the key of a task
--- ARGV[3] group_prefix: what stands before a name in the key of a group
--- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] task_prefix: prefix of task keys, before the id
+-- ARGV[3] group_prefix: prefix of group keys, before the name
+-- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
 -- ARGV[6...] id, message, group, lock, lock_ttl, lock_rule: for each task; no lock for an empty key, and the hash names one that has a rule
 -- Returns: position (from 0), 0 or -1, holder: for each task whose id exists (0) or whose lock is held (-1) by a task

@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Makes aggregation sets of the oldest members of groups that are due.
+-- Make aggregation sets of the oldest members of due groups.
 -- KEYS[1] groups: set of the names of groups
 -- KEYS[2] aggregation_sets: sorted set of the keys of sets by the second they are stale
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: what stands before an id in the key of a task
--- ARGV[3] group_prefix: what stands before a name in the key of a group
--- ARGV[4] limit: how many sets at most
--- ARGV[5] members: how many a set has at most when its group has no max_size
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] task_prefix: prefix of task keys, before the id
+-- ARGV[3] group_prefix: prefix of group keys, before the name
+-- ARGV[4] limit: largest number of sets
+-- ARGV[5] members: largest size of a set whose group has no max_size
 -- ARGV[6] max_bytes: of messages in a set, unless the first one is larger
 -- ARGV[7] timeout: seconds after which a new set is stale
--- ARGV[8] now_seconds: empty for the clock of Redis
+-- ARGV[8] now_seconds: empty for Redis' clock
 -- ARGV[9] now_microseconds: within the second
 -- ARGV[10...] group, set, max_size, max_delay, grace: for each group; 0 for no maximum
 -- Returns: seconds, microseconds, and moved, second the rest is due (empty for no rest) for each group
@@ -38,7 +38,7 @@ local function due_at(group_key, max_size, max_delay, grace)
   return due
 end
 
--- Moves up to `most` members; ids without a message are dropped. Returns how many were moved.
+-- Move up to `most` members; drop ids without a message. Return the number moved.
 local function take(group_key, set, most)
   local entries = redis.call('ZRANGE', group_key, 0, most - 1, 'WITHSCORES')
   local moved, leaving, bytes = {}, 0, 0

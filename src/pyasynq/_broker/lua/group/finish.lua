@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Puts the task that was made of an aggregation set into its place, and deletes the set and its members.
+-- Put the aggregate task into its place, and delete the aggregation set with its members.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due
@@ -8,10 +8,10 @@
 -- KEYS[6] groups: set of the names of groups
 -- KEYS[7] aggregation_sets: sorted set of the keys of sets by the second they are stale
 -- KEYS[8] set: sorted set of ids by the second they joined the group
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: what stands before an id in the key of a task
--- ARGV[3] group_prefix: what stands before a name in the key of a group
--- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] task_prefix: prefix of task keys, before the id
+-- ARGV[3] group_prefix: prefix of group keys, before the name
+-- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
 -- ARGV[6] own_id: 1 if the new task has the set's id, so that only this set can have made a task with it
 -- ARGV[7] id: of the new task
@@ -21,18 +21,21 @@
 -- ARGV[11] group: that the new task joins; empty for none
 -- ARGV[12] lock: key of the new task's lock; empty for none
 -- ARGV[13] lock_ttl: seconds that the lock holds
--- ARGV[14] lock_rule: what the hash says about a lock that it names; empty for one that it does not name
--- ARGV[15] on_duplicate: what to do about the holder of the lock
--- ARGV[16] on_conflict: what to do about a task with the id
+-- ARGV[14] lock_rule: the hash field for a lock that it names; empty if it does not name the lock
+-- ARGV[15] on_duplicate: rule for the holder of the lock
+-- ARGV[16] on_conflict: rule for a task with the id
 -- ARGV[17] process_at: that is given to a holder whose payload is replaced
 -- ARGV[18] payload: that is given to it
--- ARGV[19...] member, unique_key: for each member that may own a lock
--- Returns: 1 done, 2 done before, 3 done, because the holder of the lock stands for the new task, 0 the new id exists, -1 the lock is held, -2 the set is no more
+-- ARGV[19] finished: the callback that is to be told of the task's end; empty for none
+-- ARGV[20] once_ttl: seconds for which a task with the id is enqueued at most once; empty for any number
+-- ARGV[21...] member, unique_key: for each member that may own a lock
+-- Returns: 1 done, 2 done before, 3 done, because the rule accepts the holder of the lock instead, 0 the new id exists, -1 the lock is held, -2 the set is gone
 -- Uses: now, release_lock, new_task, is_same_task, judge_task, place_task, replace_payload
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets, set = unpack(KEYS)
 local replay, task_prefix, group_prefix, now_seconds, now_microseconds, own_id, id, message, state, score, group,
-  lock, lock_ttl, lock_rule, on_duplicate, on_conflict, process_at, payload = unpack(ARGV, 1, 18)
+  lock, lock_ttl, lock_rule, on_duplicate, on_conflict, process_at, payload, finished, once_ttl =
+  unpack(ARGV, 1, 20)
 
 local places = {
   pending = pending,
@@ -46,9 +49,9 @@ local places = {
   group_prefix = group_prefix,
 }
 local new = new_task(id, message, state, score, group, lock, lock_ttl, lock_rule, on_duplicate, on_conflict,
-  process_at, payload)
+  process_at, payload, finished, once_ttl)
 
--- What is in the set goes away, so neither its ids nor its locks stand in the way.
+-- The members of the set are deleted, so their ids and locks do not conflict.
 local function leaves(one)
   return redis.call('ZSCORE', set, one)
 end
@@ -61,7 +64,7 @@ if own_id == '1' and redis.call('EXISTS', task_prefix .. id) == 1 and not leaves
   code = 2
 end
 local seconds, microseconds = now(now_seconds, now_microseconds)
-if code == -1 and (on_duplicate == 'ignore'
+if code == -4 or code == -1 and (on_duplicate == 'ignore'
     or (on_duplicate == 'return_existing' and redis.call('EXISTS', task_prefix .. holder) == 1)
     or (on_duplicate == 'replace_payload'
       and replace_payload(places, '0', new, holder, seconds))) then
@@ -71,9 +74,9 @@ if code < 1 then
   return code
 end
 
--- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+-- A full Redis 6.2 refuses a script whose first write may add data; a removal is allowed.
 redis.call('ZREM', aggregation_sets, set)
-for at = 19, #ARGV, 2 do
+for at = 21, #ARGV, 2 do
   local member, unique_key = ARGV[at], ARGV[at + 1]
   release_lock(task_prefix .. member, member, unique_key)
 end

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Archives a member of an aggregation set whose message cannot be decoded; its bytes stay.
+-- Archive a member of an aggregation set whose message cannot be decoded; keep its bytes.
 -- KEYS[1] aggregation_sets: sorted set of the keys of sets by the second they are stale
 -- KEYS[2] set: sorted set of ids by the second they joined the group
 -- KEYS[3] archived: sorted set of ids by the second they were archived
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- ARGV[2] max_size: how many archived tasks are kept
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] max_size: number of archived tasks to keep
 -- ARGV[3] cutoff: tasks archived in this second or before are deleted
 -- ARGV[4] id: of the member
 -- ARGV[5] archived_at: second

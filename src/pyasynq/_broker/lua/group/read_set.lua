@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- Reads members of an aggregation set, oldest first.
+-- Read members of an aggregation set, oldest first.
 -- KEYS[1] aggregation_sets: sorted set of the keys of sets by the second they are stale
 -- KEYS[2] set: sorted set of ids by the second they joined the group
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] start: position of the first member, from 0
--- ARGV[3] limit: how many members at most
+-- ARGV[3] limit: largest number of members
 -- ARGV[4] max_bytes: of messages, unless the first one is larger
--- Returns: null if the set is no more; else the next position (empty at the end), and id, message for each member
+-- Returns: null if the set is gone; else the next position (empty at the end), and id, message for each member
 
 local aggregation_sets, set = unpack(KEYS)
 local task_prefix, start, limit, max_bytes = unpack(ARGV)

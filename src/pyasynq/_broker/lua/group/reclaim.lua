@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Puts the members of stale aggregation sets back into their groups.
+-- Put the members of stale aggregation sets back into their groups.
 -- KEYS[1] groups: set of the names of groups
 -- KEYS[2] aggregation_sets: sorted set of the keys of sets by the second they are stale
--- ARGV[1] group_prefix: what stands before a name in the key of a group
--- ARGV[2] limit: how many sets at most
--- ARGV[3] enough: members; when so many were put back, the next set is left to another call
--- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[1] group_prefix: prefix of group keys, before the name
+-- ARGV[2] limit: largest number of sets
+-- ARGV[3] enough: number of members after which the next set is left to another call
+-- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
 -- Returns: sets, members, 1 if there may be more
 -- Uses: now

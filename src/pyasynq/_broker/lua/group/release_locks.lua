@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Releases the locks of members that were deleted with their aggregation set.
+-- Release the locks of members that were deleted with their aggregation set.
 -- KEYS[1] set: that had the members
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2...] member, unique_key: for each member that may own a lock
--- Returns: 1, or 0 if there is the set
+-- Returns: 1, or 0 if the set still exists
 -- Uses: release_lock
 
 local set = KEYS[1]

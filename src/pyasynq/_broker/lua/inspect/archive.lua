@@ -15,13 +15,15 @@
 -- ARGV[6] cutoff: tasks archived in this second or before are deleted
 -- ARGV[7] now_seconds: empty for the clock of Redis
 -- ARGV[8] now_microseconds: within the second
--- ARGV[9...] id: for each task
--- Returns: trimmed, 1 if there is more to trim, how many are archived now, and a list of id, reason: for each that is not
--- Uses: now, rename_group, take_out, trim_archived, release_finished
+-- ARGV[9] anchor: the pending id from which the hints count; empty for none
+-- ARGV[10] hints: for each id, how far right of the anchor it was, or `-`; `*` walks through all of pending for each
+-- ARGV[11...] id: for each task
+-- Returns: nothing, and changes nothing, if a pending task cannot be found in a short time; or trimmed, 1 if there is more to trim, how many are archived now, a list of id, reason: for each that is not, and of address and entry of each task with a callback
+-- Uses: now, rename_group, find_pending, take_pending, take_out, trim_archived, release_finished, find_callbacks, write_endings
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets = unpack(KEYS)
-local replay, task_prefix, group_prefix, from_state, max_size, cutoff, now_seconds, now_microseconds =
-  unpack(ARGV, 1, 8)
+local replay, task_prefix, group_prefix, from_state, max_size, cutoff, now_seconds, now_microseconds, anchor,
+  hints = unpack(ARGV, 1, 10)
 
 local places = {
   pending = pending,
@@ -35,8 +37,14 @@ local places = {
   group_prefix = group_prefix,
 }
 local seconds = now(now_seconds, now_microseconds)
-local added, refused, done = {}, {}, 0
-for at = 9, #ARGV, 1 do
+local waiting = find_pending(places, 11, from_state, anchor, hints)
+if not waiting then
+  return nil
+end
+local finished = find_callbacks(task_prefix, 11, 1)
+take_pending(places, waiting)
+local added, refused, ended, told, done = {}, {}, {}, {}, 0
+for at = 11, #ARGV, 1 do
   local id = ARGV[at]
   local fields, reason = take_out(places, id, from_state, 'archived')
   if fields then
@@ -45,6 +53,7 @@ for at = 9, #ARGV, 1 do
     rename_group(task_prefix .. id, 'x:group', 'group')
     redis.call('HSET', task_prefix .. id, 'state', 'archived')
     release_finished(task_prefix .. id, id)
+    ended[#ended + 1] = at
     added[#added + 1] = seconds
     added[#added + 1] = id
     done = done + 1
@@ -55,9 +64,10 @@ for at = 9, #ARGV, 1 do
     refused[#refused + 1] = reason
   end
 end
+write_endings(task_prefix, finished, ended, 'archived', nil, nil, told)
 local surplus = redis.call('ZCARD', archived) + #added / 2 - max_size
 local trimmed, more = trim_archived(archived, task_prefix, surplus, cutoff)
 if #added > 0 then
   redis.call('ZADD', archived, unpack(added))
 end
-return { trimmed, more, done, refused }
+return { trimmed, more, done, refused, told }

@@ -12,12 +12,14 @@
 -- ARGV[3] group_prefix: what stands before a name in the key of a group
 -- ARGV[4] from_state: only tasks in this state; empty for any
 -- ARGV[5] with_sets: 1 to delete members of aggregation sets too
--- ARGV[6...] id: for each task
--- Returns: how many are gone, a list of id, reason: for each that is not, and of the messages of grouped tasks that may own a lock which their hash did not name
--- Uses: owns_lock, take_out
+-- ARGV[6] anchor: the pending id from which the hints count; empty for none
+-- ARGV[7] hints: for each id, how far right of the anchor it was, or `-`; `*` walks through all of pending for each
+-- ARGV[8...] id: for each task
+-- Returns: nothing, and changes nothing, if a pending task cannot be found in a short time; or how many are gone, a list of id, reason: for each that is not, of the messages of grouped tasks that may own a lock which their hash did not name, and of address and entry of each task with a callback
+-- Uses: owns_lock, find_pending, take_pending, take_out, find_callbacks, write_endings
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets = unpack(KEYS)
-local replay, task_prefix, group_prefix, from_state, with_sets = unpack(ARGV, 1, 5)
+local replay, task_prefix, group_prefix, from_state, with_sets, anchor, hints = unpack(ARGV, 1, 7)
 
 local places = {
   pending = pending,
@@ -30,13 +32,20 @@ local places = {
   task_prefix = task_prefix,
   group_prefix = group_prefix,
 }
-local doomed, refused, grouped, done = {}, {}, {}, 0
-for at = 6, #ARGV, 1 do
+local waiting = find_pending(places, 8, from_state, anchor, hints)
+if not waiting then
+  return nil
+end
+local finished = find_callbacks(task_prefix, 8, 1)
+take_pending(places, waiting)
+local doomed, refused, grouped, ended, told, done = {}, {}, {}, {}, {}, 0
+for at = 8, #ARGV, 1 do
   local id = ARGV[at]
   local fields, reason = take_out(places, id, from_state, '', with_sets == '1')
   if fields then
     local group, lock = fields[3] or '', fields[4] or ''
     local task = task_prefix .. id
+    ended[#ended + 1] = at
     doomed[#doomed + 1] = task
     if owns_lock(task, id, lock) then
       doomed[#doomed + 1] = lock
@@ -51,7 +60,8 @@ for at = 6, #ARGV, 1 do
     refused[#refused + 1] = reason
   end
 end
+write_endings(task_prefix, finished, ended, 'deleted', nil, nil, told)
 if #doomed > 0 then
   redis.call('DEL', unpack(doomed))
 end
-return { done, refused, grouped }
+return { done, refused, grouped, told }

@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes
 -- Returns one task.
 -- KEYS[1] task: the task's hash
 -- KEYS[2] lease: sorted set of ids by the second their lease ends

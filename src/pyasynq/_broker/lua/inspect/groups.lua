@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes
 -- Lists a page of the groups of a queue.
 -- KEYS[1] groups: set of the names of groups
 -- ARGV[1] group_prefix: what stands before a name in the key of a group

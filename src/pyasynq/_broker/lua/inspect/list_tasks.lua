@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes
 -- Lists those tasks of a part of a collection whose messages contain some texts.
 -- KEYS[1] collection: list (from its right end) or sorted set (from its lowest score) of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends

@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes
 -- Estimates the memory of a queue from a sample of its tasks.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] active: list of ids

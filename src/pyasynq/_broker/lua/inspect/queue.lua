@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes
 -- Counts the tasks of a queue.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] active: list of ids
@@ -13,15 +13,16 @@
 -- KEYS[11] processed: number of attempts that ended
 -- KEYS[12] failed: number of attempts that failed
 -- KEYS[13] paused: there while the queue is paused
+-- KEYS[14] limits: hash of settings
 -- ARGV[1] task_prefix: what stands before an id in the key of a task
 -- ARGV[2] group_prefix: what stands before a name in the key of a group
 -- ARGV[3] now_seconds: empty for the clock of Redis
 -- ARGV[4] now_microseconds: within the second
--- Returns: tasks in the six states, tasks in groups (-1 if there are more than 1,000 of them), tasks in sets of groups, groups, the four counters, paused, milliseconds until the pause ends (negative if it is not to end by itself), latency in microseconds
+-- Returns: tasks in the six states, tasks in groups (-1 if there are more than 1,000 of them), tasks in sets of groups, groups, the four counters, how many tasks of scheduled and retry are due, paused, milliseconds until the pause ends (negative if it is not to end by itself), latency in microseconds, and concurrency, rate, period, burst and ordered as they are stored
 -- Uses: now, aggregation_set_keys
 
 local pending, active, scheduled, retry, archived, completed, groups, aggregation_sets, processed_today,
-  failed_today, processed, failed, paused = unpack(KEYS)
+  failed_today, processed, failed, paused, limits = unpack(KEYS)
 local task_prefix, group_prefix, now_seconds, now_microseconds = unpack(ARGV)
 
 local grouped, staged, number = -1, 0, redis.call('SCARD', groups)
@@ -35,13 +36,15 @@ end
 for _, set in ipairs(aggregation_set_keys(aggregation_sets, group_prefix, 1000)) do
   staged = staged + redis.call('ZCARD', set)
 end
+local seconds, microseconds = now(now_seconds, now_microseconds)
+local due = redis.call('ZCOUNT', scheduled, '-inf', seconds) + redis.call('ZCOUNT', retry, '-inf', seconds)
 local latency = 0
 local oldest = redis.call('LINDEX', pending, -1)
 local since = oldest and tonumber(redis.call('HGET', task_prefix .. oldest, 'pending_since') or '')
 if since then
-  local seconds, microseconds = now(now_seconds, now_microseconds)
   latency = seconds * 1000000 + microseconds - since / 1000
 end
+local left = redis.call('PTTL', paused)
 return {
   redis.call('LLEN', pending),
   redis.call('LLEN', active),
@@ -56,7 +59,9 @@ return {
   redis.call('GET', failed_today) or '0',
   redis.call('GET', processed) or '0',
   redis.call('GET', failed) or '0',
-  redis.call('EXISTS', paused),
-  redis.call('PTTL', paused),
+  due,
+  left == -2 and 0 or 1,
+  left,
   math.max(latency, 0),
+  redis.call('HMGET', limits, 'concurrency', 'rate', 'period', 'burst', 'ordered'),
 }

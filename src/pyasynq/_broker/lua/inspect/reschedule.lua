@@ -1,41 +1,45 @@
 #!lua flags=allow-oom
--- Gives a task that waits for its time or is archived another time; its lock holds as much longer.
--- KEYS[1] task: the task's hash
--- KEYS[2] scheduled: sorted set of ids by the second they are due
--- KEYS[3] retry: sorted set of ids by the second they are due
--- KEYS[4] archived: sorted set of ids by the second they were archived
--- ARGV[1] id: of the task
--- ARGV[2] process_at: second at which it is due
--- ARGV[3] now_seconds: empty for the clock of Redis
--- ARGV[4] now_microseconds: within the second
--- Returns: `done`, `missing`, or the state that forbids it
+-- Gives tasks that wait for their time or are archived another time; their locks hold as much longer.
+-- KEYS[1] scheduled: sorted set of ids by the second they are due
+-- KEYS[2] retry: sorted set of ids by the second they are due
+-- KEYS[3] archived: sorted set of ids by the second they were archived
+-- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[2] now_seconds: empty for the clock of Redis
+-- ARGV[3] now_microseconds: within the second
+-- ARGV[4...] id, process_at: for each task, and the second at which it is due
+-- Returns: a list of id, reason: for each that is not changed, `missing` or the state that forbids it
 -- Uses: now, owns_lock, rename_group
 
-local task, scheduled, retry, archived = unpack(KEYS)
-local id, process_at, now_seconds, now_microseconds = unpack(ARGV)
+local scheduled, retry, archived = unpack(KEYS)
+local task_prefix, now_seconds, now_microseconds = unpack(ARGV, 1, 3)
 
-local fields = redis.call('HMGET', task, 'msg', 'state', 'unique_key')
-local state, lock = fields[2], fields[3] or ''
-if not fields[1] or not state then
-  return 'missing'
-end
 local sources = { scheduled = scheduled, retry = retry, archived = archived }
-local source = sources[state]
-if not source then
-  return state
+local seconds = now(now_seconds, now_microseconds)
+local refused = {}
+for at = 4, #ARGV, 2 do
+  local id, process_at = ARGV[at], ARGV[at + 1]
+  local task = task_prefix .. id
+  local fields = redis.call('HMGET', task, 'msg', 'state', 'unique_key')
+  local state, lock = fields[2], fields[3] or ''
+  local source = fields[1] and sources[state]
+  if source then
+    local target = source
+    local due = tonumber(redis.call('ZSCORE', source, id) or 0)
+    redis.call('ZREM', source, id)
+    if state == 'archived' then
+      target = scheduled
+      -- A forwarder of Go would lose a scheduled task that names its group in its own field.
+      rename_group(task, 'group', 'x:group')
+      redis.call('HSET', task, 'state', 'scheduled')
+    end
+    redis.call('ZADD', target, process_at, id)
+    local later = process_at - math.max(due, seconds)
+    if later > 0 and owns_lock(task, id, lock) then
+      redis.call('PEXPIRE', lock, redis.call('PTTL', lock) + later * 1000)
+    end
+  else
+    refused[#refused + 1] = id
+    refused[#refused + 1] = fields[1] and state or 'missing'
+  end
 end
-local target = source
-local due = tonumber(redis.call('ZSCORE', source, id) or 0)
-redis.call('ZREM', source, id)
-if state == 'archived' then
-  target = scheduled
-  -- A forwarder of Go would lose a scheduled task that names its group in its own field.
-  rename_group(task, 'group', 'x:group')
-  redis.call('HSET', task, 'state', 'scheduled')
-end
-redis.call('ZADD', target, process_at, id)
-local later = process_at - math.max(due, (now(now_seconds, now_microseconds)))
-if later > 0 and owns_lock(task, id, lock) then
-  redis.call('PEXPIRE', lock, redis.call('PTTL', lock) + later * 1000)
-end
-return 'done'
+return refused

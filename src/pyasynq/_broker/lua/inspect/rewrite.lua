@@ -33,7 +33,7 @@ redis.call('HDEL', task, 'msg')
 redis.call('HSET', task, 'msg', message)
 if unique_key ~= '' then
   redis.call('HSET', task, 'unique_key', unique_key)
-  -- A lock that has lapsed is not taken anew: a task that nobody updates would not take it either.
+  -- A lock that has lapsed is not taken again: without an update, the task would not take it either.
   if owns_lock(task, id, lock) then
     redis.call('RENAME', lock, unique_key)
   end

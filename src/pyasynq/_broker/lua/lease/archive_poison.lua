@@ -7,18 +7,18 @@
 -- KEYS[5] processed_today: the same for this day
 -- KEYS[6] failed: number of attempts that failed
 -- KEYS[7] failed_today: the same for this day
--- KEYS[8] verdicts: sorted set of what became of leased attempts, by the second it is forgotten
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- KEYS[8] verdicts: sorted set of the outcomes of leased attempts, by the second they are forgotten
+-- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] own_slack: seconds that a task with a token is left alone; empty if its worker is known to be dead
 -- ARGV[3] foreign_slack: seconds that a task without one is left alone
--- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
--- ARGV[6] day_end: second at which the day's counters go
--- ARGV[7] max_size: how many archived tasks are kept
+-- ARGV[6] day_end: second at which the day's counters expire
+-- ARGV[7] max_size: number of archived tasks to keep
 -- ARGV[8] cutoff: tasks archived in this second or before are deleted
 -- ARGV[9...] id, token, lease_score, message, archived_at, trace, attempt, progress: for each task; all but id and time may be empty
--- Returns: trimmed, 1 if there is more to trim, and the ids of tasks that are not as they were seen
--- Uses: now, read_counts, old_lost, take_expired, trim_archived, archive, count, note_lost
+-- Returns: trimmed, 1 if there is more to trim, the ids of tasks that have changed since they were seen, then address and entry of each task with a callback
+-- Uses: now, read_counts, old_lost, take_expired, trim_archived, archive, count, note_lost, find_callbacks, write_endings
 
 local active, lease, archived, processed, processed_today, failed, failed_today, verdicts = unpack(KEYS)
 local task_prefix, own_slack, foreign_slack, now_seconds, now_microseconds, day_end, max_size, cutoff =
@@ -29,9 +29,11 @@ local processed_total = read_counts(processed, processed_today)
 local failed_total = read_counts(failed, failed_today)
 local old = old_lost(verdicts, seconds, 10, 8)
 local surplus = redis.call('ZCARD', archived) - max_size
+local finished = find_callbacks(task_prefix, 9, 8)
 local held, refused = take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, nil, 9, 8)
 local trimmed, more = trim_archived(archived, task_prefix, surplus + #held, cutoff)
 archive(archived, task_prefix, held)
+write_endings(task_prefix, finished, held, 'archived', 1, 6, refused)
 if #held > 0 then
   local restarted = count(processed, processed_today, processed_total, #held, day_end)
   count(failed, failed_today, failed_total, #held, day_end, restarted)

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Notes that the handler of an attempt begins, if the attempt still owns its task.
+-- Record that an attempt's handler starts, if the attempt still owns its task.
 -- KEYS[1] task: hash
 -- ARGV[1] token: of the attempt
 -- Returns: 1, or 0 if the task is gone or belongs to another attempt
@@ -10,7 +10,7 @@ local token = ARGV[1]
 if redis.call('HGET', task, 'x:attempt') ~= token then
   return 0
 end
--- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+-- A full Redis 6.2 refuses a script whose first write may add data; a removal is allowed.
 redis.call('HDEL', task, 'x:begun')
 redis.call('HSET', task, 'x:begun', token)
 return 1

@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
--- Takes tasks from the front of a queue without limits and gives each a lease and the token of this call.
+-- Take tasks from the front of a queue without limits; give each a lease and the token of this call.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] paused: there while the queue is paused
 -- KEYS[3] active: list of ids
 -- KEYS[4] lease: sorted set of ids by the second their lease ends
 -- KEYS[5] limits: hash of settings; there while the queue has some
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] token: of this call
--- ARGV[3] limit: how many tasks at most
+-- ARGV[3] limit: largest number of tasks
 -- ARGV[4] max_bytes: of messages, unless the first one is larger
--- ARGV[5] lease_seconds: how long the leases hold
+-- ARGV[5] lease_seconds: duration of the leases
 -- ARGV[6] suspect_from: crashes that make a task a suspect; 0 for never
 -- ARGV[7] suspect_room: 1 to take one suspect and nothing else; empty if none is known to wait
--- ARGV[8] now_seconds: empty for the clock of Redis
+-- ARGV[8] now_seconds: empty for Redis' clock
 -- ARGV[9] now_microseconds: within the second
--- Returns: ghosts, empty, suspect_waiting (crashes of the first suspect that was not taken; 0 for none), lease_score, seconds, microseconds, rules (0 for this script, 2 for `dequeue_ordered`, else those for `dequeue_limited`; then nothing was taken), limited_by, wait, and id, message, crashes for each task
+-- Returns: ghosts, empty, suspect_waiting (crashes of the first suspect that was not taken; 0 for none), lease_score, seconds, microseconds, rules (0 for this script, 2 for `dequeue_ordered`, else those for `dequeue_limited`; then nothing was taken), limited_by, wait, and id, message, crashes, pending_since (null if there is none) for each task
 -- Uses: now, ceiling, take_tasks, stored_rules
 
 local pending, paused, active, lease, limits = unpack(KEYS)

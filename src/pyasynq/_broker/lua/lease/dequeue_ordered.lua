@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Takes the task in front of an ordered queue when the one before it has come to its end; else it is as `dequeue`.
+-- Take the task in front of an ordered queue once the one before it has ended; otherwise as `dequeue`.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] paused: there while the queue is paused
 -- KEYS[3] active: list of ids
@@ -7,20 +7,20 @@
 -- KEYS[5] limits: hash of settings, which win over those of the call
 -- KEYS[6] bucket: hash of when the tokens are complete, and of the last turn that was given
 -- KEYS[7] retry: sorted set of ids by the second they are due
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] token: of this call
 -- ARGV[3] max_bytes: of messages, unless the first one is larger
--- ARGV[4] lease_seconds: how long the lease holds
+-- ARGV[4] lease_seconds: duration of the lease
 -- ARGV[5] suspect_from: crashes that make a task a suspect; 0 for never
 -- ARGV[6] suspect_room: 1 to take one suspect and nothing else; empty if none is known to wait
--- ARGV[7] now_seconds: empty for the clock of Redis
+-- ARGV[7] now_seconds: empty for Redis' clock
 -- ARGV[8] now_microseconds: within the second
--- ARGV[9] rate: how many tasks may start per period; empty for any number
+-- ARGV[9] rate: number of tasks that may start per period; empty for any
 -- ARGV[10] period: in seconds
--- ARGV[11] burst: how many tasks may start at once
+-- ARGV[11] burst: number of tasks that may start at once (size of the token bucket)
 -- ARGV[12] held_turn: the microsecond at which the caller was to come for a token; 0 for none
--- ARGV[13] declared: 1 if the caller says that the queue is ordered; it is, unless something else is stored
--- Returns: ghosts, empty, suspect_waiting (crashes of the first suspect that was not taken; 0 for none), lease_score, seconds, microseconds, rules (2 when the queue is ordered; if not, nothing was taken), limited_by (`order` or `rate` when that keeps tasks back), wait (microseconds until the turn of the caller; 0 for `order`), and id, message, crashes for the task
+-- ARGV[13] declared: 1 if the caller's settings say that the queue is ordered; stored settings override it
+-- Returns: ghosts, empty, suspect_waiting (crashes of the first suspect that was not taken; 0 for none), lease_score, seconds, microseconds, rules (2 when the queue is ordered; if not, nothing was taken), limited_by (`order` or `rate` when that keeps tasks back), wait (microseconds until the turn of the caller; 0 for `order`), and id, message, crashes, pending_since (null if there is none) for the task
 -- Uses: now, ceiling, take_tasks, stored_rules, read_limits, free_tokens, spend_tokens, next_turn
 
 local pending, paused, active, lease, limits, bucket, retry = unpack(KEYS)
@@ -44,7 +44,7 @@ local call = {
   ordered = true,
 }
 if declared == '1' and not redis.call('HGET', limits, 'ordered') then
-  -- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+  -- A full Redis 6.2 refuses a script whose first write may add data; a removal is allowed.
   redis.call('HDEL', limits, 'ordered')
   redis.call('HSET', limits, 'ordered', 1)
 end
@@ -56,7 +56,7 @@ if redis.call('EXISTS', paused) == 1 then
 elseif rules == 2 then
   local _, interval, saved = read_limits(limits, '', rate, period, burst)
   local tokens, full_at = free_tokens(bucket, interval, saved, time)
-  -- The lists, not the leases: the head of a worker that has died is the head until it is recovered.
+  -- Check the lists, not the leases: a dead worker's task stays the head until it is recovered.
   local is_held = redis.call('EXISTS', active, retry) > 0
   if not is_held and tokens > 0 then
     ghosts, empty, suspect_waiting, taken, reply = take_tasks(call, 1)

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Finds the active tasks that one dequeue call took.
+-- Find the active tasks that one dequeue call took.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] token: of that call
--- ARGV[3] limit: how many of the newest ids are looked at
+-- ARGV[3] limit: number of the newest ids to search
 -- Returns: id, message, crashes, lease_score (0 for none): for each task, oldest first
 
 local active, lease = unpack(KEYS)

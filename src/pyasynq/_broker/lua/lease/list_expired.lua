@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- Lists a page of the active tasks whose lease ended long enough ago, the longest ago first.
+-- List a page of the active tasks whose lease ended long enough ago, the longest ago first.
 -- KEYS[1] lease: sorted set of ids by the second their lease ends
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] own_slack: seconds that a task with a token is left alone
 -- ARGV[3] foreign_slack: seconds that a task without one is left alone
--- ARGV[4] start: how many of the leases that ended first are left out
--- ARGV[5] limit: how many leases are looked at
--- ARGV[6] now_seconds: empty for the clock of Redis
+-- ARGV[4] start: number of the earliest ended leases to skip
+-- ARGV[5] limit: number of leases to check
+-- ARGV[6] now_seconds: empty for Redis' clock
 -- ARGV[7] now_microseconds: within the second
--- Returns: number of leases looked at, and id, message, crashes, token, lease_score, begun for each task; message and begun may be empty
+-- Returns: number of leases checked, and id, message, crashes, token, lease_score, begun for each task; message and begun may be empty
 -- Uses: now
 
 local lease = KEYS[1]

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- Puts tasks of dead workers back to the front of their queue, the first one foremost, counts the crash, and renews their locks.
+-- Put tasks of dead workers back to the front of their queue in their order, count the crash, and renew their locks.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] pending: list of ids
--- KEYS[4] verdicts: sorted set of what became of leased attempts, by the second it is forgotten
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- KEYS[4] verdicts: sorted set of the outcomes of leased attempts, by the second they are forgotten
+-- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] own_slack: seconds that a task with a token is left alone; empty if its worker is known to be dead
 -- ARGV[3] foreign_slack: seconds that a task without one is left alone
--- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
 -- ARGV[6...] id, token, lease_score, attempt: for each task, as it was seen; the last three may be empty
 -- Returns: id, crashes: for each task that is pending again

@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- Moves the ends of leases.
+-- Move the ends of leases.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: what stands before an id in the key of a task
--- ARGV[3] lease_seconds: how long the leases hold
--- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] task_prefix: prefix of task keys, before the id
+-- ARGV[3] lease_seconds: duration of the leases
+-- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
 -- ARGV[6...] id, token, lease_score: for each task
--- Returns: lease_score, seconds, microseconds, and the ids of tasks that the claims do not hold
+-- Returns: lease_score, seconds, microseconds, and the ids of tasks whose claims do not hold
 -- Uses: now, ceiling
 
 local active, lease = unpack(KEYS)
@@ -16,7 +16,7 @@ local replay, task_prefix, lease_seconds, now_seconds, now_microseconds = unpack
 
 local seconds, microseconds = now(now_seconds, now_microseconds)
 local new_score = ceiling(seconds, microseconds) + lease_seconds
--- As a number it would be made text again for each task.
+-- As a number it would be converted to text for each task.
 local new_score_text = tostring(new_score)
 
 local function holds(id, token, claimed)
@@ -43,7 +43,7 @@ for at = 6, #ARGV, 3 do
   end
 end
 if #ids > 0 then
-  -- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+  -- A full Redis 6.2 refuses a script whose first write may add data; a removal is allowed.
   redis.call('ZREM', lease, unpack(ids))
   redis.call('ZADD', lease, unpack(renewed))
 end

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Lets the locks of tasks that run hold on.
+-- Prolong the locks of running tasks.
 -- KEYS[1] lease: sorted set of ids by the second their lease ends
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- ARGV[2] least: how many seconds a lock is to hold at least
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] least: smallest number of seconds for a lock to hold
 -- ARGV[3...] id, unique_key: for each task
--- Returns: how many of the tasks run
+-- Returns: number of the tasks that run
 -- Uses: prolong_lock
 
 local lease = KEYS[1]

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- Lists a page of the active tasks: those that a server took, or those that have no lease.
+-- List a page of the active tasks: those that a server took, or those without a lease.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- ARGV[2] token_prefix: what the tokens of that server begin with; empty for the tasks without a lease
--- ARGV[3] start: how many of the newest ids are left out
--- ARGV[4] limit: how many ids are looked at
--- Returns: number of ids looked at, and id, message, crashes, token, lease_score, begun for each task; all but id may be empty
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] token_prefix: prefix of that server's tokens; empty for the tasks without a lease
+-- ARGV[3] start: number of the newest ids to skip
+-- ARGV[4] limit: number of ids to check
+-- Returns: number of ids checked, and id, message, crashes, token, lease_score, begun for each task; all but id may be empty
 
 local active, lease = unpack(KEYS)
 local task_prefix, token_prefix, start, limit = unpack(ARGV)

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Gives a token of a semaphore to a task, if one is free.
+-- Give a token of a semaphore to a task, if one is free.
 -- KEYS[1] semaphore: sorted set of ids by the second until which they hold a token
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] max_tokens: how many there are
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] max_tokens: number of tokens
 -- ARGV[3] id: of the task
 -- ARGV[4] deadline: the second until which it holds the token
--- ARGV[5] now_seconds: empty for the clock of Redis
+-- ARGV[5] now_seconds: empty for Redis' clock
 -- ARGV[6] now_microseconds: within the second
 -- Returns: 1, or 0 if none is free
 -- Uses: now

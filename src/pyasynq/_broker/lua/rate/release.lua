@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Takes a token of a semaphore back.
+-- Take a token of a semaphore back.
 -- KEYS[1] semaphore: sorted set of ids by the second until which they hold a token
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
 -- ARGV[2] id: of the task
 -- ARGV[3] deadline: the second until which it was taken; empty for any
 -- Returns: 1, or 0 if the task held none, or has taken another one since

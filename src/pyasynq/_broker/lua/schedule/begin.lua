@@ -1,6 +1,6 @@
--- Tells the last tick of entries and since when each counts. A new one goes on from its predecessor, or counts from now on.
+-- Return the last tick of entries and the start of each. A new one continues its predecessor, or starts now.
 -- KEYS[1] ticks: hash of the last tick of each entry, and of `<entry>:since`
--- ARGV[1] now_seconds: empty for the clock of Redis
+-- ARGV[1] now_seconds: empty for Redis' clock
 -- ARGV[2] now_microseconds: within the second
 -- ARGV[3...] entry, predecessor: for each entry its id, and that of the entry it replaces, empty for none
 -- Returns: seconds, microseconds, and for each entry its last tick (empty for none) and since
@@ -15,7 +15,12 @@ for at = 3, #ARGV, 2 do
   local entry, predecessor = ARGV[at], ARGV[at + 1]
   local tick, since = unpack(redis.call('HMGET', ticks, entry, entry .. ':since'))
   if not since and not tick and predecessor ~= '' then
-    tick, since = unpack(redis.call('HMGET', ticks, predecessor, predecessor .. ':since'))
+    local paused
+    tick, since, paused = unpack(redis.call('HMGET', ticks, predecessor, predecessor .. ':since',
+      predecessor .. ':paused'))
+    if paused then
+      redis.call('HSET', ticks, entry .. ':paused', paused)
+    end
     if tick then
       redis.call('HSET', ticks, entry, tick)
     end

@@ -1,4 +1,4 @@
--- Enqueues the task of a tick, unless this tick or a later one of its entry has been fired. A last tick in the future counts as none.
+-- Enqueue the task of a tick, unless this tick or a later one of its entry has been fired. A last tick in the future counts as none.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due
@@ -6,11 +6,11 @@
 -- KEYS[5] completed: sorted set of ids by the second they are to be deleted
 -- KEYS[6] groups: set of the names of groups
 -- KEYS[7] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
--- KEYS[8] ticks: hash of the last tick of each entry
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: what stands before an id in the key of a task
--- ARGV[3] group_prefix: what stands before a name in the key of a group
--- ARGV[4] now_seconds: empty for the clock of Redis
+-- KEYS[8] ticks: hash of the last tick of each entry, and of `<entry>:paused`
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] task_prefix: prefix of task keys, before the id
+-- ARGV[3] group_prefix: prefix of group keys, before the name
+-- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
 -- ARGV[6] entry: id
 -- ARGV[7] tick: Unix time
@@ -22,17 +22,20 @@
 -- ARGV[13] group: that the task joins, empty for none
 -- ARGV[14] lock: key of the task's lock, empty for none
 -- ARGV[15] lock_ttl: seconds that the lock holds
--- ARGV[16] lock_rule: what the hash says about a lock that it names; empty for one that it does not name
--- ARGV[17] on_duplicate: what to do about the holder of the lock
--- ARGV[18] on_conflict: what to do about a task with the id
+-- ARGV[16] lock_rule: the hash field for a lock that it names; empty if it does not name the lock
+-- ARGV[17] on_duplicate: rule for the holder of the lock
+-- ARGV[18] on_conflict: rule for a task with the id
 -- ARGV[19] process_at: that is given to a holder whose payload is replaced
 -- ARGV[20] payload: that is given to it
--- Returns: 1, 0 if the id exists, -1 if the lock is held, 3 if its holder has the payload now or -2 if the tick was fired; the last tick; the holder of the lock, empty for none
+-- ARGV[21] finished: the callback that is to be told of the task's end; empty for none
+-- ARGV[22] once_ttl: seconds for which a task with the id is enqueued at most once; empty for any number
+-- Returns: 1, 0 if the id exists, -1 if the lock is held, -4 if a task with the id was enqueued once, 3 if its holder has the payload now or -2 if the tick was fired, -3 if the entry is paused; the last tick; the holder of the lock, empty for none
 -- Uses: now, new_task, is_same_task, judge_task, place_task, replace_payload
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets, ticks = unpack(KEYS)
 local replay, task_prefix, group_prefix, now_seconds, now_microseconds, entry, tick, slack, id, message, state,
-  score, group, lock, lock_ttl, lock_rule, on_duplicate, on_conflict, process_at, payload = unpack(ARGV)
+  score, group, lock, lock_ttl, lock_rule, on_duplicate, on_conflict, process_at, payload, finished,
+  once_ttl = unpack(ARGV)
 
 local places = {
   pending = pending,
@@ -46,20 +49,24 @@ local places = {
   group_prefix = group_prefix,
 }
 local new = new_task(id, message, state, score, group, lock, lock_ttl, lock_rule, on_duplicate, on_conflict,
-  process_at, payload)
+  process_at, payload, finished, once_ttl)
 
 local function leaves()
   return false
 end
 
 local seconds, microseconds = now(now_seconds, now_microseconds)
-local last = redis.call('HGET', ticks, entry)
+local last, paused = unpack(redis.call('HMGET', ticks, entry, entry .. ':paused'))
 local last_tick = tonumber(last) or -1
 -- A later last tick was written while the clock of Redis was wrong, and would silence the entry.
 local latest = math.max(seconds, tonumber(tick)) + tonumber(slack)
 if last_tick >= tonumber(tick) and last_tick <= latest then
   local ours = replay == '1' and last == tick and is_same_task(redis.call('HGET', task_prefix .. id, 'msg'), message)
   return { ours and 1 or -2, last, '' }
+end
+if paused then
+  redis.call('HSET', ticks, entry, tick)
+  return { -3, tick, '' }
 end
 local code, holder = judge_task(places, '0', new, leaves)
 redis.call('HSET', ticks, entry, tick)

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Writes entries of a scheduler, behind those that are there already and are to be kept.
+-- Write entries of a scheduler, after the ones to keep.
 -- KEYS[1] scheduler: list of its entries, the first one at the right
--- ARGV[1] ttl: seconds after which it vanishes
--- ARGV[2] kept: how many entries of the list are to be kept
+-- ARGV[1] ttl: seconds after which the list expires
+-- ARGV[2] kept: number of entries of the list to keep
 -- ARGV[3...] record: for each entry
 -- Returns: 1
 

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Notes until when a record is to be believed.
+-- Set the time until which a record is valid, and forget up to ten others that have lapsed.
 -- KEYS[1] index: sorted set of the keys of records by the second they lapse
 -- ARGV[1] record: its key
--- ARGV[2] ttl: how many seconds from now it is to be believed
--- ARGV[3] now_seconds: empty for the clock of Redis
+-- ARGV[2] ttl: seconds for which it is valid
+-- ARGV[3] now_seconds: empty for Redis' clock
 -- ARGV[4] now_microseconds: within the second
 -- Returns: 1
 -- Uses: now, ceiling
@@ -11,8 +11,13 @@
 local index = KEYS[1]
 local record, ttl, now_seconds, now_microseconds = unpack(ARGV)
 
-local lapses = ceiling(now(now_seconds, now_microseconds)) + ttl
--- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+local seconds, microseconds = now(now_seconds, now_microseconds)
+local lapses = ceiling(seconds, microseconds) + ttl
+-- A full Redis 6.2 refuses a script whose first write may add data; a removal is allowed.
 redis.call('ZREM', index, record)
+local lapsed = redis.call('ZRANGE', index, '-inf', '(' .. seconds, 'BYSCORE', 'LIMIT', 0, 10)
+if #lapsed > 0 then
+  redis.call('ZREM', index, unpack(lapsed))
+end
 redis.call('ZADD', index, lapses, record)
 return 1

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Lists the records that have not lapsed, and forgets the others.
+-- List the records that have not lapsed, and remove the others.
 -- KEYS[1] index: sorted set of the keys of records by the second they lapse
--- ARGV[1] now_seconds: empty for the clock of Redis
+-- ARGV[1] now_seconds: empty for Redis' clock
 -- ARGV[2] now_microseconds: within the second
 -- Returns: the keys of the records
 -- Uses: now

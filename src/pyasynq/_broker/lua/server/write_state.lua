@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Writes what a server says of itself, and the tasks it is working on.
+-- Write a server's record, and the tasks it is working on.
 -- KEYS[1] server: its record
 -- KEYS[2] workers: hash of its tasks
--- ARGV[1] ttl: seconds after which both vanish
+-- ARGV[1] ttl: seconds after which both expire
 -- ARGV[2] adds: 1 if the tasks are in addition to those of the call before
--- ARGV[3] info: what it says of itself
+-- ARGV[3] info: the server's record
 -- ARGV[4...] id, worker: for each task
 -- Returns: 1
 

@@ -1,4 +1,4 @@
--- Returns the JSON of a task's attempts with one more in front: the newest 10, each on a line of its own.
+-- Return the JSON of a task's attempts with one more in front: the newest 10, each on a line of its own.
 local function add_attempt(task, attempt)
   local before = redis.call('HGET', task, 'x:attempts')
   if not before then

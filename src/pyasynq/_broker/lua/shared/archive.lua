@@ -1,4 +1,4 @@
--- Archives the tasks at these positions in ARGV (id, token, lease_score, message, archived_at, trace, attempt,
+-- Archive the tasks at these positions in ARGV (id, token, lease_score, message, archived_at, trace, attempt,
 -- progress).
 -- Uses: write_outcome, release_finished
 local function archive(archived, task_prefix, positions)

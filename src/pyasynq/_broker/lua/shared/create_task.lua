@@ -1,10 +1,10 @@
--- Creates the hash of a task with these further fields, and its lock if it has one; the hash names a lock that
--- has a rule. Returns 1, or why not: 0 for an id that exists, -1 and its holder for a lock that is held, nothing for
--- what the first run of a replay did.
+-- Create the hash of a task with these further fields, and its lock if it has one; the hash names a lock that
+-- has a rule. Return 1, or a refusal: 0 for an id that exists, -1 and its holder for a lock that is held, nothing for
+-- a task created by the first run of a replay.
 -- Uses: is_same_task, owns_lock
 local function create_task(replay, task, id, message, lock, lock_ttl, lock_rule, ...)
   if redis.call('EXISTS', task) == 1 then
-    -- HGET fails for a key that is no hash, unless it is called with `pcall`.
+    -- HGET fails for a key that is not a hash, unless it is called with `pcall`.
     local stored = replay == '1' and redis.pcall('HGET', task, 'msg')
     if type(stored) ~= 'string' or not is_same_task(stored, message) then
       return 0
@@ -16,7 +16,7 @@ local function create_task(replay, task, id, message, lock, lock_ttl, lock_rule,
     end
     return 1
   elseif replay == '0' or not owns_lock(task, id, lock) then
-    -- GET fails for a key that is no string, unless it is called with `pcall`.
+    -- GET fails for a key that is not a string, unless it is called with `pcall`.
     local holder = redis.pcall('GET', lock)
     return -1, type(holder) == 'string' and holder or ''
   end

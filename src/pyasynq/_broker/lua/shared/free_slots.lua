@@ -1,4 +1,4 @@
--- Returns how many more tasks of a queue may run now. A lease counts while it ends later than now.
+-- Return how many more tasks of a queue may run now. A lease counts while it ends later than now.
 local function free_slots(lease, concurrency, seconds)
   if not concurrency then
     return math.huge

@@ -1,4 +1,4 @@
--- Returns whether a stored message is the one that was enqueued, perhaps with what its attempts have added: how
+-- Return whether a stored message is the one that was enqueued, apart from the fields that attempts change: how
 -- often it was retried (6), its error (7), when it failed (11) and when it was completed (13).
 -- Uses: message_fields
 local function is_same_task(stored, message)

@@ -1,4 +1,4 @@
--- Puts a task into a group; the key of the wrong type is met before anything is written for good. Returns the error of
+-- Put a task into a group; a key of the wrong type fails before anything is written for good. Return the error of
 -- `redis.pcall`, or nothing.
 -- Uses: is_error
 local function join_group(groups, group_prefix, group, score, id)

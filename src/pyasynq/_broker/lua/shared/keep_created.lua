@@ -1,5 +1,5 @@
--- Goes on if new tasks were stored. If `reply`, which `redis.pcall` returned for that, is an error, deletes their
--- hashes and locks, and ends the script.
+-- Continue if new tasks were stored. If `reply`, which `redis.pcall` returned for that, is an error, delete their
+-- hashes and locks, and end the script.
 -- Uses: give_up, is_error
 local function keep_created(reply, task_prefix, ids, locks)
   if is_error(reply) then

@@ -1,4 +1,4 @@
--- Returns which of the claims in ARGV (id, token, lease_score, from `first` on, every `stride`) name an end of the
+-- Return which of the claims in ARGV (id, token, lease_score, from `first` on, every `stride`) name an end of the
 -- lease before the one that it has: true by id; nothing if there are none.
 local function later_leases(lease, first, stride)
   local least = ARGV[first + 2]
@@ -8,7 +8,7 @@ local function later_leases(lease, first, stride)
       least = ARGV[at + 2]
     end
   end
-  -- Claims name a later end than any that was asked for: usually no lease at all ends after the least of them.
+  -- Claims have the latest end that was requested: usually no lease ends after the earliest of them.
   if redis.call('ZCOUNT', lease, '(' .. least, '+inf') == 0 then
     return nil
   end

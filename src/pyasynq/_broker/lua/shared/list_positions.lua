@@ -1,4 +1,4 @@
--- Returns the positions of an id among the first and the last so many of a list; those from the end come last.
+-- Return the positions of an id among the first and last `walk` ids of a list; those from the end come last.
 local function list_positions(list, id, walk)
   local positions, known = {}, {}
   for _, rank in ipairs({ 1, -1 }) do

@@ -1,5 +1,5 @@
--- Returns the id that a lock holds, the message and the state of that task, and a digest that changes whenever
--- one of these does.
+-- Return the id that a lock holds, the message and the state of that task, and a digest that changes whenever
+-- one of these changes.
 local function lock_owner(lock, task_prefix)
   local owner = redis.call('GET', lock) or ''
   local values = redis.call('HMGET', task_prefix .. owner, 'msg', 'state')

@@ -1,4 +1,4 @@
--- Returns the encoded fields of a message, in their order, and the number of each; nothing for bytes that are no
+-- Return the encoded fields of a message, in their order, and the number of each; nothing for bytes that are not a
 -- message.
 local function message_fields(message)
   local position, fields, numbers = 1, {}, {}

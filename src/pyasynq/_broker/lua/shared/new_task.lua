@@ -1,6 +1,6 @@
--- Returns a task that is to be enqueued: its arguments, by their names.
+-- Return a task to enqueue: its arguments, by name.
 local function new_task(id, message, state, score, group, lock, lock_ttl, lock_rule, on_duplicate, on_conflict,
-    process_at, payload)
+    process_at, payload, finished, once_ttl)
   return {
     id = id,
     message = message,
@@ -14,5 +14,7 @@ local function new_task(id, message, state, score, group, lock, lock_ttl, lock_r
     on_conflict = on_conflict,
     process_at = process_at,
     payload = payload,
+    finished = finished,
+    once_ttl = once_ttl,
   }
 end

@@ -1,4 +1,4 @@
--- Keeps what became of leased attempts (id, token at these positions in ARGV) under token, verdict and id, until the
+-- Keep the verdicts of leased attempts (id, token at these positions in ARGV) under token, verdict and id, until the
 -- second `forget_at`, which is at most 600 seconds from now. Each call deletes these old verdicts; 20,000 stay.
 local function note_verdicts(verdicts, verdict, forget_at, positions, old)
   if #positions == 0 then

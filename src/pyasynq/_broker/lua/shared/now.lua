@@ -1,4 +1,4 @@
--- Returns the time as two numbers; empty arguments stand for the clock of Redis.
+-- Return the time as two numbers; empty arguments mean Redis' clock.
 local function now(seconds, microseconds)
   if seconds == '' then
     local time = redis.call('TIME')

@@ -1,4 +1,4 @@
--- Returns what `note_lost` is to delete, read before anything is written; nothing if no token in ARGV (from `first`
+-- Return the entries for `note_lost` to delete, read before anything is written; nothing if no token in ARGV (from `first`
 -- on, every `stride`) says that its attempt was leased.
 -- Uses: old_verdicts
 local function old_lost(verdicts, seconds, first, stride)

@@ -1,6 +1,6 @@
--- Puts a new task where its state says, with its lock. A finished task with its id goes, and its lock with it.
--- Unless such a task goes, a key of the wrong type is met before anything is written.
--- Uses: give_up, is_error, join_group, take_out, release_lock, nanoseconds, ceiling
+-- Put a new task into the collection of its state, with its lock. Delete a finished task with its id, and its lock.
+-- Unless there is such a task, a key of the wrong type fails before anything is written.
+-- Uses: give_up, is_error, join_group, take_out, release_lock, nanoseconds, ceiling, own_key
 local function place_task(places, new, seconds, microseconds)
   local id = new.id
   local task = places.task_prefix .. id
@@ -26,12 +26,19 @@ local function place_task(places, new, seconds, microseconds)
   if new.lock_rule ~= '' then
     redis.call('HSET', task, 'unique_key', new.lock, 'x:unique_ttl', new.lock_rule)
   end
+  if new.finished ~= '' then
+    redis.call('HSET', task, 'x:finished', new.finished)
+    redis.call('SET', own_key(places.task_prefix, 'callbacks'), '1')
+  end
+  if new.once_ttl ~= '' then
+    redis.call('SET', own_key(places.task_prefix, 'once:' .. id), '1', 'EX', new.once_ttl)
+  end
   if new.state == 'pending' then
     redis.call('HSET', task, 'pending_since', nanoseconds(seconds, microseconds))
   elseif new.state == 'aggregating' then
     redis.call('HSET', task, 'group', new.group)
   elseif new.group ~= '' then
-    -- The field `group` would make a forwarder of Go strand the task in a group that nobody knows of.
+    -- The field `group` would make a forwarder of Go strand the task in an unlisted group.
     redis.call('HSET', task, 'x:group', new.group)
   end
 end

@@ -1,5 +1,5 @@
--- Lets a lock, if this task owns it, hold after `wait` seconds for as long as it was asked for, and for `least`
--- seconds; it is never cut short. A lock of a Go client's task does not tell how long that is.
+-- Prolong a lock that this task owns: after `wait` seconds it still holds for its requested time, and for at least
+-- `least` seconds; it is never shortened. A Go client's lock does not store its requested time.
 -- Uses: owns_lock
 local function prolong_lock(task, id, lock, wait, least)
   if not owns_lock(task, id, lock) then

@@ -1,8 +1,8 @@
--- Returns the limits that apply: those of the call, unless others are stored. First how many tasks may run at
--- once, then the microseconds from one token to the next and how many tokens may be saved; nil is no limit.
+-- Return the effective limits: stored ones override those of the call. First the number of tasks that may run at
+-- once, then the token bucket's microseconds per token and its size; nil means unlimited.
 local function read_limits(limits, concurrency, rate, period, burst)
   local stored = redis.call('HMGET', limits, 'concurrency', 'rate', 'period', 'burst')
-  -- What is no number is no limit: who can write that could as well write another one.
+  -- A value that is not a number is not a limit: its writer could have written any number.
   local stored_rate, stored_period, stored_burst = tonumber(stored[2]), tonumber(stored[3]), tonumber(stored[4])
   if stored_rate and stored_rate > 0 and stored_period and stored_period > 0 and stored_burst then
     rate, period, burst = stored_rate, stored_period, stored_burst

@@ -1,5 +1,5 @@
--- Returns id, message, state, score, result, crashes, trace, token, pending_since and progress of a task; what
--- its hash does not hold is false.
+-- Return id, message, state, score, result, crashes, trace, token, pending_since and progress of a task; missing
+-- fields are false.
 local function read_task(task, id, score)
   local fields = redis.call('HMGET', task, 'msg', 'state', 'result', 'x:crashes', 'x:trace', 'x:attempt',
     'pending_since', 'x:progress')

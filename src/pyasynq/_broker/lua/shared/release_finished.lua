@@ -1,4 +1,4 @@
--- Releases the lock of a task that ends without success, if it does not go by Asynq's rule, which keeps it.
+-- Release the lock of a task that ends without success, unless it follows Asynq's rule, which keeps it.
 -- Uses: release_lock
 local function release_finished(task, id)
   local fields = redis.call('HMGET', task, 'unique_key', 'x:unique_ttl')

@@ -1,4 +1,4 @@
--- Keeps the name of a task's group in another field: in `x:group` while it is scheduled, else in `group`.
+-- Move the name of a task's group to another field: `x:group` while it is scheduled, else `group`.
 local function rename_group(task, from, to)
   local group = redis.call('HGET', task, from) or ''
   if group ~= '' then

@@ -1,6 +1,6 @@
--- Gives the task that holds the lock of a new one the payload of the new one, and its process time if it has any:
--- `0` is now. Returns whether that task waits and is of the same type, so that it could be done; a task whose first
--- run of a replay was successful counts too.
+-- Give the holder of a new task's lock the payload of the new task, and its process time if there is one (`0` is
+-- now). Return whether that was possible: the holder must wait and have the same type. A success of the first run
+-- of a replay counts too.
 -- Uses: splice_message, take_out, rename_group
 local function replace_payload(places, replay, new, holder, seconds)
   local task = places.task_prefix .. holder
@@ -9,7 +9,7 @@ local function replace_payload(places, replay, new, holder, seconds)
   local message, type_field = splice_message(fields[1] or '', new.payload)
   local _, new_type_field = splice_message(new.message, '')
   if type_field ~= new_type_field then
-    -- A lock with a name of its own may be that of a task whose handler cannot read this payload.
+    -- The holder of a named lock may be a task whose handler cannot read this payload.
     return false
   end
   local waits = state == 'pending' or state == 'scheduled' or state == 'retry'
@@ -19,13 +19,13 @@ local function replace_payload(places, replay, new, holder, seconds)
   if not (fields[1] and message and waits) then
     return replay == '1' and fields[1] and fields[1] == message
   end
-  -- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+  -- A full Redis 6.2 refuses a script whose first write may add data; a removal is allowed.
   redis.call('HDEL', task, 'msg')
   redis.call('HSET', task, 'msg', message)
   local is_timed = state == 'scheduled' or state == 'retry'
   local due = new.process_at
   if due == '0' then
-    -- The forwarder takes it from there: it knows of groups, and of the order of a queue.
+    -- The forwarder moves it on, since it handles groups and ordered queues.
     due = is_timed and seconds or ''
   end
   if due ~= '' and not is_timed then

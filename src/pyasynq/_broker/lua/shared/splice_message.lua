@@ -1,5 +1,5 @@
--- Returns a message with these encoded fields in place of its payload (2) and headers (15), all others untouched,
--- and the field that holds its type (1); nothing for bytes that are no message.
+-- Return a message with these encoded fields instead of its payload (2) and headers (15), all others unchanged,
+-- and the field of its type (1); nothing for bytes that are not a message.
 -- Uses: message_fields
 local function splice_message(message, new_fields)
   local fields, numbers = message_fields(message)

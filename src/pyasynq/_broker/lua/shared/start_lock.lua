@@ -1,5 +1,5 @@
--- Does to the lock of a task what the start of an attempt does: it goes for good if its rule says so, and
--- otherwise holds at least for a minute, in which the first renewal or a recovery comes.
+-- Apply the start of an attempt to its task's lock: release it if its rule says so; otherwise let it hold for at
+-- least a minute, within which the first renewal or a recovery comes.
 -- Uses: release_lock, prolong_lock
 local function start_lock(task, id, rule)
   local lock = redis.call('HGET', task, 'unique_key') or ''

@@ -1,5 +1,5 @@
--- Returns which script the stored settings of a queue ask for: 0 for none, 1 for limits, 2 for order; 3 is 1,
--- and that the queue is not ordered whatever servers say.
+-- Return which script the stored settings of a queue require: 0 for none, 1 for limits, 2 for order; 3 is 1 for a
+-- queue that is not ordered, overriding all servers.
 local function stored_rules(limits)
   local ordered = redis.call('HGET', limits, 'ordered')
   if ordered then

@@ -1,22 +1,32 @@
--- Takes out of `active` and `lease` the tasks whose claims (id, token, lease_score, in ARGV from `first` on,
--- every `stride`) hold. Returns the positions in ARGV of those, the ids of the others, and the keys of those that
+-- Remove from `active` and `lease` the tasks whose claims (id, token, lease_score, in ARGV from `first` on,
+-- every `stride`) hold. Return the positions in ARGV of those, the ids of the others, and the keys of those that
 -- hold. On a replay, an id that the first run settled (its hash is gone, or in the wanted state) is in no list.
 -- `store`, unless it is nil, puts the tasks at these positions elsewhere with `redis.pcall` and returns its reply: if
--- that is an error, nothing has changed at the end.
+-- that is an error, nothing has changed at the end. `finished`, unless it is nil, receives the callbacks of the tasks by
+-- position; if there is one, the outbox is read, so that a wrong type fails before anything is written.
 -- Uses: give_up, is_error, later_leases, take_newest
-local function take_claimed(active, lease, task_prefix, replay, wanted_state, store, first, stride)
+local function take_claimed(active, lease, task_prefix, replay, wanted_state, store, finished, first, stride)
   local call, claims, number = redis.call, ARGV, 0
   local held, held_ids, held_tasks, refused = {}, {}, {}, {}
   local later = later_leases(lease, first, stride)
-  -- Where to look for a task: the oldest stand at the tail, unless many older ones run for long. In quotes, since
-  -- a number would be made text again in each call.
+  -- Where to search for a task: the oldest are at the tail, unless many older ones run for long. In quotes, since
+  -- a number would be converted to text in each call.
   local is_old = call('LPOS', active, claims[first], 'RANK', '-1', 'MAXLEN', '100')
   local from_end = is_old and '-1' or '1'
   -- Everything is read before anything is written: a key of the wrong type fails here.
   local claimed = {}
   for at = first, #claims, stride do
-    local token = call('HGET', task_prefix .. claims[at], 'x:attempt')
+    local token
+    if finished then
+      local fields = call('HMGET', task_prefix .. claims[at], 'x:attempt', 'x:finished')
+      token, finished[at] = fields[1], fields[2] or nil
+    else
+      token = call('HGET', task_prefix .. claims[at], 'x:attempt')
+    end
     claimed[at] = token == claims[at + 1] and not (later and later[claims[at]])
+  end
+  if finished and next(finished) then
+    call('HLEN', string.sub(task_prefix, 1, -3) .. 'x:outbox')
   end
   local taken = not is_old and take_newest(active, first, stride, claimed)
   for at = first, #claims, stride do
@@ -24,7 +34,7 @@ local function take_claimed(active, lease, task_prefix, replay, wanted_state, st
     local task = task_prefix .. id
     local is_held = taken and taken[id]
     if is_held then
-      -- Of two claims to one task, one holds.
+      -- The second of two claims to one task does not hold.
       taken[id] = nil
     else
       -- LREM answers whether the task is active; it is also the first write, and one that Redis 6.2 allows when
@@ -45,7 +55,7 @@ local function take_claimed(active, lease, task_prefix, replay, wanted_state, st
     local reply = store and store(held)
     if is_error(reply) then
       for i = 1, number do
-        -- Back to the end that it came from, in the order in which they stood.
+        -- Back to the end they came from, in their order.
         call(is_old and 'RPUSH' or 'LPUSH', active, held_ids[is_old and number + 1 - i or i])
       end
       give_up(reply)

@@ -1,6 +1,6 @@
--- Takes out of `active` and `lease` the tasks (id, token, lease_score, in ARGV from `first` on, every
--- `stride`) that are as they were seen and whose lease ended up to the cutoff of their kind; an empty
--- `own_slack` knows no cutoff. Ids without a task are dropped. Returns the positions in ARGV of those
+-- Remove from `active` and `lease` the tasks (id, token, lease_score, in ARGV from `first` on, every
+-- `stride`) that have not changed since they were seen and whose lease ended up to the cutoff of their kind; an empty
+-- `own_slack` means no cutoff. Ids without a task are dropped. Return the positions in ARGV of those
 -- taken, and the ids of the others. `store`, unless it is nil, puts the tasks at these positions elsewhere with
 -- `redis.pcall` and returns its reply: if that is an error, no task has changed at the end.
 -- Uses: give_up, is_error

@@ -1,6 +1,6 @@
--- Takes those tasks out of `active` whose claims hold and that are among the newest in it, and returns them: true by id;
--- nothing where that is not worth it. Each LREM walks over all that is newer: where that is much for many, it is
--- taken away once and put back. Nothing may fail between the two.
+-- Remove from `active` the tasks whose claims hold and that are among its newest, and return them: true by id;
+-- nothing where that is not worth it. Each LREM walks over all newer ids: if there are many, they are popped
+-- once and put back. Nothing may fail between the two.
 local function take_newest(active, first, stride, claims_hold)
   local number = (#ARGV - first + 1) / stride
   local depth = number >= 20 and redis.call('LPOS', active, ARGV[first], 'MAXLEN', 1000)

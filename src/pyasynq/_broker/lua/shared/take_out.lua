@@ -1,7 +1,8 @@
--- Takes a task out of the collection that its state names. `places` holds the keys of the collections, of
--- `groups` and of `aggregation_sets`, and the two prefixes. Returns the task's fields, or nothing and why not:
+-- Remove a task from the collection of its state. `places` holds the keys of the collections, of
+-- `groups` and of `aggregation_sets`, and the two prefixes. Return the task's fields, or nothing and the reason:
 -- `missing`, `aggregated` for a member of an aggregation set (unless `with_sets`), or the state it is in, for
--- an active task, one in the state `refused`, and one not in `from_state` if that is given.
+-- an active task, one in the state `refused`, and one not in `from_state` if that is given. Tasks in
+-- `places.taken` have left pending already.
 -- Uses: aggregation_set_keys
 local function take_out(places, id, from_state, refused, with_sets)
   local fields = redis.call('HMGET', places.task_prefix .. id, 'msg', 'state', 'group', 'unique_key')
@@ -13,7 +14,9 @@ local function take_out(places, id, from_state, refused, with_sets)
     return nil, state
   end
   if state == 'pending' then
-    redis.call('LREM', places.pending, -1, id)
+    if not (places.taken and places.taken[id]) then
+      redis.call('LREM', places.pending, -1, id)
+    end
   elseif state == 'aggregating' and redis.call('ZREM', group, id) == 1 then
     if redis.call('EXISTS', group) == 0 then
       redis.call('SREM', places.groups, fields[3])

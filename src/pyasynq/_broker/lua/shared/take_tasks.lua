@@ -1,30 +1,31 @@
--- Takes up to `limit` tasks from the front of a queue and gives each a lease and the token of the call. `call`
+-- Take up to `limit` tasks from the front of a queue; give each a lease and the token of the call. `call`
 -- holds the keys `pending`, `active` and `lease`, and `task_prefix`, `token`, `lease_score`, `max_bytes`,
 -- `suspect_from`, `suspect_room` and `ordered`. Suspects keep their places, and those behind them are taken. With
 -- `suspect_room` 1, one suspect is taken and all others keep theirs. In an ordered queue, no task passes another.
--- Returns ghosts, empty, suspect_waiting, how many tasks were taken, and a list of id, message and crashes for
--- each. If a key has the wrong type, the script fails and all tasks stand where they stood.
+-- Return ghosts, empty, suspect_waiting, the number of tasks taken, and a list of id, message, crashes and
+-- pending_since (null if there is none) for each. If a key has the wrong type, the script fails and all tasks stay in their places.
 -- Uses: give_up, is_error, start_lock
 local function take_tasks(call, limit)
   local pending, task_prefix, token = call.pending, call.task_prefix, call.token
-  -- As a number it would be made text again for each task.
+  -- As a number it would be converted to text for each task.
   local lease_score = tostring(call.lease_score)
   local max_bytes, suspect_from = call.max_bytes, call.suspect_from
   local wants_suspect = call.suspect_room == '1'
   local redis_call, redis_pcall = redis.call, redis.pcall
   local ghosts, empty, suspect_waiting, taken, bytes = 0, 0, 0, 0, 0
   local ids, leases, reply, rules, ghost_ids, passed = {}, {}, {}, {}, {}, {}
-  -- How many ids were looked at, how many of these are popped, and how many of those go back.
+  -- Number of ids checked, of those to pop, and of those to push back.
   local seen, popped, returned, ended = 0, 0, 0, limit == 0
   local longest = wants_suspect and 100 or 1000
   if wants_suspect then
     limit = math.min(limit, 1)
   end
 
-  local function take(id, message, crashes, rule)
+  local function take(id, message, crashes, rule, since)
     bytes = bytes + #message
     leases[2 * taken + 1], leases[2 * taken + 2] = lease_score, id
-    reply[3 * taken + 1], reply[3 * taken + 2], reply[3 * taken + 3] = id, message, crashes
+    local at = 4 * taken
+    reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, message, crashes, since
     taken = taken + 1
     ids[taken], rules[taken] = id, rule
   end
@@ -35,7 +36,7 @@ local function take_tasks(call, limit)
     end
   end
 
-  -- Looks at ids from the front of the queue on, and returns the failure that ends it: `first`, `last` and `step`
+  -- Check ids from the front of the queue on, and return the failure that ends it: `first`, `last` and `step`
   -- give the order of a page.
   local function walk(page, first, last, step)
     for i = first, last, step do
@@ -44,7 +45,7 @@ local function take_tasks(call, limit)
         return
       end
       local id = page[i]
-      local fields = redis_pcall('HMGET', task_prefix .. id, 'msg', 'x:crashes', 'x:unique_ttl')
+      local fields = redis_pcall('HMGET', task_prefix .. id, 'msg', 'x:crashes', 'x:unique_ttl', 'pending_since')
       if fields.err then
         return fields
       end
@@ -69,13 +70,13 @@ local function take_tasks(call, limit)
         ended = true
         return
       else
-        take(id, message, crashes, rule)
+        take(id, message, crashes, rule, fields[4])
         popped, returned = seen, #passed
       end
     end
   end
 
-  -- Pops at once: nearly always there is neither suspect nor ghost. Returns what was popped; nil if there was one.
+  -- Fast path, without suspects and ghosts: pop at once. Return the popped ids; nil if there was a suspect or ghost.
   local function pop()
     local page = redis_pcall('RPOP', pending, limit) or {}
     if page.err then
@@ -96,7 +97,7 @@ local function take_tasks(call, limit)
     return page
   end
 
-  -- Looks first, and pops what it has to: where suspects wait, nothing changes if they are all there is.
+  -- Slow path: check first, then pop only what is needed, so that nothing changes if only suspects wait.
   local function look()
     while not ended and (wants_suspect or taken < limit) do
       local most = seen == 0 and not wants_suspect and limit or 100
@@ -111,7 +112,7 @@ local function take_tasks(call, limit)
       local more = #page == most and #passed < longest
       if not ended and not more then
         ended = true
-        -- Suspects at the front of the queue count for nothing; it has nothing else to give.
+        -- Suspects at the front of the queue do not count: the queue is empty otherwise.
         empty = (wants_suspect or taken > 0 and #page == most) and 0 or 1
       end
     end

@@ -1,7 +1,7 @@
--- Returns the keys of the collections that a task is in, with a list as often as the id stands in it; its score in
--- each, empty for lists; the values of its hash; what its lease is: `held`, `over` or empty; a digest that
+-- Return the keys of the collections that a task is in, with a list as often as the id occurs in it; its score in
+-- each, empty for lists; the values of its hash; its lease, `held`, `over` or empty; a digest that
 -- changes whenever one of these does; and its positions in pending and in active, as far as they are near an end:
--- only these are looked through. `listed` is how often the id was counted in all of pending and active.
+-- only these are searched. `listed` is how often the id was counted in all of pending and active.
 -- Uses: list_positions, aggregation_set_keys
 local function task_places(places, id, seen_in, listed, seconds)
   local values = redis.call('HMGET', places.task_prefix .. id, 'msg', 'state', 'group', 'unique_key', 'x:attempt',

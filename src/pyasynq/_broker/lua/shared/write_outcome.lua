@@ -1,5 +1,5 @@
--- Writes what came of an attempt into the hash of its task, and forgets token and crashes. What is empty is
--- not written; without a message, the trace that belongs to the last one stays.
+-- Write an attempt's outcome into the hash of its task, and delete token and crashes. Empty values are not
+-- written; without a message, the trace of the last one stays.
 -- Uses: add_attempt
 local function write_outcome(task, state, message, trace, attempt, progress)
   local fields = { 'state', state }

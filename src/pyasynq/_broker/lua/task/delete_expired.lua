@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Deletes completed tasks whose retention has ended.
+-- Delete completed tasks whose retention has ended.
 -- KEYS[1] completed: sorted set of ids by the second they are to be deleted
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- ARGV[2] limit: how many tasks at most
--- ARGV[3] now_seconds: empty for the clock of Redis
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] limit: largest number of tasks
+-- ARGV[3] now_seconds: empty for Redis' clock
 -- ARGV[4] now_microseconds: within the second
--- Returns: how many were deleted
+-- Returns: number of tasks deleted
 -- Uses: now
 
 local completed = KEYS[1]

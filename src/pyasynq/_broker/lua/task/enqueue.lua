@@ -1,8 +1,8 @@
--- Puts tasks at the end of a queue.
+-- Put tasks at the end of a queue.
 -- KEYS[1] pending: list of ids
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: what stands before an id in the key of a task
--- ARGV[3] now_seconds: empty for the clock of Redis
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] task_prefix: prefix of task keys, before the id
+-- ARGV[3] now_seconds: empty for Redis' clock
 -- ARGV[4] now_microseconds: within the second
 -- ARGV[5...] id, message: for each task
 -- Returns: position (from 0), 0, empty: for each task whose id exists

@@ -1,4 +1,4 @@
--- Enqueues tasks with rules of their own about tasks that hold their locks or have their ids.
+-- Enqueue tasks with rules for tasks that hold their locks or have their ids.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due
@@ -7,13 +7,13 @@
 -- KEYS[6] groups: set of the names of groups
 -- KEYS[7] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
 -- KEYS[8] lease: sorted set of ids by the second their lease ends
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: what stands before an id in the key of a task
--- ARGV[3] group_prefix: what stands before a name in the key of a group
--- ARGV[4] now_seconds: empty for the clock of Redis
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] task_prefix: prefix of task keys, before the id
+-- ARGV[3] group_prefix: prefix of group keys, before the name
+-- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
--- ARGV[6...] id, message, state, score, group, lock, lock_ttl, lock_rule, on_duplicate, on_conflict, process_at, payload: for each task; the last two are for the task whose payload is replaced
--- Returns: position (from 0), code, and for a lock that is held its holder as `inspect/get_task` returns it: for each task that was not created; the code is 0 for an id that exists, -1 for a lock that is held, 3 when the holder's payload was replaced
+-- ARGV[6...] id, message, state, score, group, lock, lock_ttl, lock_rule, on_duplicate, on_conflict, process_at, payload, finished, once_ttl: for each task; process_at and payload are for the task whose payload is replaced
+-- Returns: position (from 0), code, and for a lock that is held its holder as `inspect/get_task` returns it: for each task that was not created; the code is 0 for an id that exists, -1 for a lock that is held, -4 for one that was enqueued once (the holder is the task with its id), 3 when the holder's payload was replaced
 -- Uses: now, read_task, new_task, judge_task, place_task, replace_payload
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets, lease = unpack(KEYS)
@@ -46,8 +46,8 @@ local function describe(holder)
 end
 
 local refused = {}
-for at = 6, #ARGV, 12 do
-  local new = new_task(unpack(ARGV, at, at + 11))
+for at = 6, #ARGV, 14 do
+  local new = new_task(unpack(ARGV, at, at + 13))
   local code, holder = judge_task(places, replay, new, leaves)
   if code == -1 and new.on_duplicate == 'replace_payload' then
     if replace_payload(places, replay, new, holder, seconds) then
@@ -57,9 +57,9 @@ for at = 6, #ARGV, 12 do
   if code == 1 then
     place_task(places, new, seconds, microseconds)
   elseif code == 0 then
-    refused[#refused + 1] = { (at - 6) / 12, 0 }
+    refused[#refused + 1] = { (at - 6) / 14, 0 }
   elseif code ~= 2 and not (replay == '1' and holder == new.id) then
-    refused[#refused + 1] = { (at - 6) / 12, code, unpack(describe(holder)) }
+    refused[#refused + 1] = { (at - 6) / 14, code, unpack(describe(holder)) }
   end
 end
 return refused

@@ -1,8 +1,8 @@
--- Puts unique tasks at the end of a queue, each with its lock.
+-- Put unique tasks at the end of a queue, each with its lock.
 -- KEYS[1] pending: list of ids
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: what stands before an id in the key of a task
--- ARGV[3] now_seconds: empty for the clock of Redis
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] task_prefix: prefix of task keys, before the id
+-- ARGV[3] now_seconds: empty for Redis' clock
 -- ARGV[4] now_microseconds: within the second
 -- ARGV[5...] id, message, lock, lock_ttl, lock_rule: for each task; the hash names a lock that has a rule
 -- Returns: position (from 0), 0 or -1, holder: for each task whose id exists (0) or whose lock is held (-1) by a task

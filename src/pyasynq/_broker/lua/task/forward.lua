@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- Moves due tasks to the end of the queue or into their group; in an ordered queue, tried ones to the front.
+-- Move due tasks to the end of the queue or into their group; in an ordered queue, retries go to the front.
 -- KEYS[1] source: sorted set of ids by the second they are due
 -- KEYS[2] pending: list of ids
 -- KEYS[3] groups: set of the names of groups
 -- KEYS[4] limits: hash of what holds for the queue
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- ARGV[2] group_prefix: what stands before a name in the key of a group
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] group_prefix: prefix of group keys, before the name
 -- ARGV[3] tried: 1 if these tasks were tried before
--- ARGV[4] limit: how many tasks at most
--- ARGV[5] now_seconds: empty for the clock of Redis
+-- ARGV[4] limit: largest number of tasks
+-- ARGV[5] now_seconds: empty for Redis' clock
 -- ARGV[6] now_microseconds: within the second
 -- Returns: moved, 1 if more are due, second the next one is due (empty for none), seconds, microseconds
 -- Uses: now, ceiling, give_up, is_error, join_group, nanoseconds, stored_rules
@@ -23,7 +23,7 @@ local to_front = false
 if #due > 0 then
   to_front = tried == '1' and stored_rules(limits) == 2
   if to_front then
-    -- What is put in front last is taken first: that is to be the one that was due first.
+    -- The task put in front last is taken first, so push the earliest due task last.
     due = redis.call('ZRANGE', source, seconds, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, limit, 'WITHSCORES')
   end
 end
@@ -47,7 +47,7 @@ if #ids > 0 then
   redis.call('ZREM', source, unpack(ids))
 end
 
--- Gives the tasks that were not moved back to the source, and ends the script.
+-- Put the tasks that were not moved back into the source, and end the script.
 local function undo(failed)
   for id, score in pairs(back) do
     redis.call('ZADD', source, score, id)
@@ -57,7 +57,7 @@ end
 
 local function clear_attempt(id)
   if hashes[id][4] then
-    -- A recoverer of Go took the task from an attempt of ours and left the token.
+    -- Go's recoverer took the task from an attempt of ours and left the token.
     redis.call('HDEL', task_prefix .. id, 'x:attempt')
   end
 end

@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- Puts unfinished tasks back to the front of their queue in their order; counts crashes of their workers.
+-- Put unfinished tasks back to the front of their queue in their order; count crashes of their workers.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] pending: list of ids
--- KEYS[4] verdicts: sorted set of what became of leased attempts, by the second it is forgotten
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: what stands before an id in the key of a task
--- ARGV[3] now_seconds: empty for the clock of Redis
+-- KEYS[4] verdicts: sorted set of the verdict of leased attempts, by the second it is forgotten
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] task_prefix: prefix of task keys, before the id
+-- ARGV[3] now_seconds: empty for Redis' clock
 -- ARGV[4] now_microseconds: within the second
--- ARGV[5] verdict: what became of leased attempts; empty for the attempts of workers
+-- ARGV[5] verdict: the verdict of leased attempts; empty for the attempts of workers
 -- ARGV[6] forget_at: second until which the verdict is kept
 -- ARGV[7...] id, token, lease_score, crash: for each task; crash is the attempt of a worker that crashed, as JSON, else empty
--- Returns: the ids of tasks that the claims do not hold
+-- Returns: the ids of tasks whose claims do not hold
 -- Uses: now, nanoseconds, old_verdicts, take_claimed, count_crash, note_verdicts
 
 local active, lease, pending, verdicts = unpack(KEYS)
@@ -27,7 +27,7 @@ local function store(held)
 end
 
 local old = old_verdicts(verdicts, verdict, forget_at)
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'pending', store, 7, 4)
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'pending', store, nil, 7, 4)
 for _, at in ipairs(held) do
   local id, crash = ARGV[at], ARGV[at + 3]
   local task = task_prefix .. id

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Sets tasks aside until they are to be tried again, renews their locks, and counts the failures among them.
+-- Set tasks aside until their retry, renew their locks, and count the failures among them.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] retry: sorted set of ids by the second they are due
@@ -7,16 +7,16 @@
 -- KEYS[5] processed_today: the same for this day
 -- KEYS[6] failed: number of attempts that failed
 -- KEYS[7] failed_today: the same for this day
--- KEYS[8] verdicts: sorted set of what became of leased attempts, by the second it is forgotten
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: what stands before an id in the key of a task
--- ARGV[3] day_end: second at which the day's counters go
--- ARGV[4] now_seconds: empty for the clock of Redis
+-- KEYS[8] verdicts: sorted set of the verdict of leased attempts, by the second it is forgotten
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] task_prefix: prefix of task keys, before the id
+-- ARGV[3] day_end: second at which the day's counters expire
+-- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
--- ARGV[6] verdict: what became of leased attempts; empty for the attempts of workers
+-- ARGV[6] verdict: the verdict of leased attempts; empty for the attempts of workers
 -- ARGV[7] forget_at: second until which the verdict is kept
 -- ARGV[8...] id, token, lease_score, message, retry_at, is_failure, trace, attempt, progress, unique_key: for each task; the last four and the message may be empty
--- Returns: the ids of tasks that the claims do not hold
+-- Returns: the ids of tasks whose claims do not hold
 -- Uses: now, read_counts, old_verdicts, take_claimed, write_outcome, prolong_lock, count, note_verdicts
 
 local active, lease, retry, processed, processed_today, failed, failed_today, verdicts = unpack(KEYS)
@@ -40,7 +40,7 @@ for i = 13, #ARGV, 10 do
   end
 end
 local old = old_verdicts(verdicts, verdict, forget_at)
-local held, refused = take_claimed(active, lease, task_prefix, replay, 'retry', store, 8, 10)
+local held, refused = take_claimed(active, lease, task_prefix, replay, 'retry', store, nil, 8, 10)
 local seconds = now(now_seconds, now_microseconds)
 local failures = 0
 for _, at in ipairs(held) do

@@ -1,7 +1,7 @@
--- Stores tasks that are to run later.
+-- Store tasks to run later.
 -- KEYS[1] scheduled: sorted set of ids by the second they are due
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] task_prefix: prefix of task keys, before the id
 -- ARGV[3...] id, message, score: for each task
 -- Returns: position (from 0), 0, empty: for each task whose id exists
 -- Uses: create_task, keep_created

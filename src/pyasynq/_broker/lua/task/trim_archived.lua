@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Deletes archived tasks that are too old or too many, up to 1,000.
+-- Delete up to 1,000 archived tasks that are too old or too many.
 -- KEYS[1] archived: sorted set of ids by the second they were archived
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- ARGV[2] max_size: how many archived tasks are kept
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] max_size: number of archived tasks to keep
 -- ARGV[3] cutoff: tasks archived in this second or before are deleted
 -- Returns: trimmed, 1 if there is more to trim
 -- Uses: trim_archived

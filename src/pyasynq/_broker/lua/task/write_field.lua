@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Writes a field of a task, if the attempt with this token runs it.
+-- Write a field of a task, if the attempt with this token runs it.
 -- KEYS[1] task: the task's hash
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- ARGV[1] id: of the task
 -- ARGV[2] token: of the attempt
--- ARGV[3] lease_score: latest end of the lease that the attempt has asked for
+-- ARGV[3] lease_score: latest lease end that the attempt has requested
 -- ARGV[4] field: its name
 -- ARGV[5] value: bytes
 -- Returns: 1 if it was written
@@ -20,7 +20,7 @@ local score = redis.call('ZSCORE', lease, id)
 if score and tonumber(score) > tonumber(lease_score) then
   return 0
 end
--- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+-- A full Redis 6.2 refuses a script whose first write may add data; a removal is allowed.
 redis.call('HDEL', task, field)
 redis.call('HSET', task, field, value)
 return 1

@@ -1,11 +1,11 @@
-"""The record of an attempt that has ended: message, traceback, history entry and progress."""
+"""Record of an attempt that is settled: message, traceback, history entry and progress."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq._engine.failure_text import error_line, shorten, trace_of
-from pyasynq._engine.run.outcome import Failed, Succeeded, cause_of, error_to_tell
+from pyasynq._engine.failure_text import error_line, format_trace, shorten
+from pyasynq._engine.run.outcome import Failed, Succeeded, error_to_tell, find_cause
 from pyasynq._wire.constants import RESULT_DROPPED
 from pyasynq._wire.history import NO_HISTORY, NO_PROGRESS, HistoryEntry, ProgressJson, encode_attempt
 from pyasynq._wire.messages import copy_task_message, encode_task_message
@@ -22,26 +22,26 @@ _HISTORY_ERROR_BYTES: Final = 200
 
 
 class Record(NamedTuple):
-    """Bytes for the settle; what is empty is not written."""
+    """Bytes that a settle writes; empty fields are not written."""
 
     message: bytes = b""
     trace: bytes = b""
     history_entry: HistoryEntry = NO_HISTORY
     """JSON of this attempt, for the task's history."""
     progress: ProgressJson = NO_PROGRESS
-    """JSON of what the handler said last of its progress."""
+    """JSON of the handler's last progress report."""
 
 
 NOTHING: Final = Record()
 
 
-def unchanged(reason: str) -> Record:
-    """Return the record of an attempt whose message stays as it is: the reason, as its traceback."""
+def make_unchanged_record(reason: str) -> Record:
+    """Return the record for a message that stays unchanged, with the reason as its traceback."""
     return Record(trace=reason.encode("utf-8", "replace"))
 
 
 def make_record(attempt: Attempt, decision: Decision, ending: Ending, settings: EngineSettings) -> Record:
-    """Return what is to be written about an attempt that has ended; its error is not kept."""
+    """Return the record of an attempt that has ended; it does not keep the error."""
     if isinstance(ending, Succeeded):
         return _success_record(attempt, decision, settings)
     if isinstance(ending, Failed):
@@ -55,7 +55,7 @@ def _success_record(attempt: Attempt, decision: Decision, settings: EngineSettin
     message = copy_task_message(attempt.message)
     message.completed_at = decision.at.seconds
     if attempt.dropped_result:
-        # Callers that wait for the result find it there; no field of ours keeps it in Redis.
+        # Callers that wait for the result read it there; Redis has no other field for it.
         message.error_msg = shorten(RESULT_DROPPED + attempt.dropped_result, settings.error_message_bytes)
     return Record(message=encode_task_message(message), progress=attempt.progress_json())
 
@@ -78,7 +78,7 @@ def _failure_record(
     message.retried += decision.is_failure
     return Record(
         message=encode_task_message(message),
-        trace=trace_of(cause_of(error), settings.trace_bytes),
+        trace=format_trace(find_cause(error), settings.trace_bytes),
         history_entry=history_entry,
         progress=progress,
     )
@@ -111,10 +111,10 @@ def _history_entry(attempt: Attempt, decision: Decision, outcome: str, line: str
 
 
 def drop_frames(error: BaseException) -> None:
-    """Have an error, and all errors that belong to it, hold no frames.
+    """Remove the frames of an error and of all errors that it refers to.
 
-    A frame that keeps the error which was raised in it is held by that error in turn: this is so in each
-    `asyncio.TaskGroup`. Only the collector would find both, and what the handler had in its variables.
+    A frame that refers to the error raised in it forms a reference cycle, for example in each
+    `asyncio.TaskGroup`. Only the garbage collector would free it, with the handler's variables.
     """
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
@@ -123,7 +123,7 @@ def drop_frames(error: BaseException) -> None:
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        # The user's class may have attributes of these names.
+        # The user's class may have attributes with these names.
         BaseException.with_traceback(one, None)
         waiting += (_CAUSE(one), _CONTEXT(one))
         if issubclass(type(one), BaseExceptionGroup):

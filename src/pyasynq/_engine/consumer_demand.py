@@ -1,4 +1,4 @@
-"""The sink of a consumer: takes that wait for tasks, and the attempts that were handed to them."""
+"""Demand of a consumer: pending takes, and the attempts that were handed to them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._broker.find_attempt import find_verdict
 from pyasynq._broker.verdicts import Verdict, is_leased
 from pyasynq._engine.handlers.routes import received_task
-from pyasynq._engine.lease.lease_errors import error_of, told, verdict_of
-from pyasynq._engine.lease.roster import RunningAttempts
-from pyasynq._engine.run.attempt import Phase, ServerStopping
-from pyasynq._engine.run.outcome import Failed, Unfinished, ending_of_cause
+from pyasynq._engine.lease.lease_errors import ServerStopping, build_verdict_error, copy_cause, get_verdict
+from pyasynq._engine.lease.roster import SlotTable
+from pyasynq._engine.run.attempt import Phase
+from pyasynq._engine.run.outcome import Failed, Unfinished, build_cause_ending
 from pyasynq._engine.run.runner import conclude
-from pyasynq._engine.take.sink import ASKS_AT_ONCE, Appetite, Want
+from pyasynq._engine.take.sink import ASKS_AT_ONCE, Capacity, Want
 from pyasynq.errors import AttemptSettledError, ConfigurationError, LeaseExpiredError
 from pyasynq.events import TaskStarted
 
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from pyasynq._engine.take.queue_board import ServedQueue
 
 _LAST_LOOK_SECONDS = 1.0
-"""How long a take whose wait is over may go on for a first look at its queues that is held up."""
+"""Seconds that a take whose wait is over may still wait for a delayed first check of its queues."""
 _AGE: Final = attrgetter("number")
 
 
 class Take(Want):
-    """Somebody who waits for tasks.
+    """A pending `take` or `lease` call.
 
-    It is over when a round of dequeue calls has brought any, or when its wait has ended and each of its
-    queues has been asked at least once.
+    It ends when a round of dequeue calls has brought tasks, or when its wait has ended and each of its
+    queues has been asked at least once. Used by the event loop only.
 
     Attributes:
-        attempts: what it has got.
+        attempts: the attempts it has got.
         error: of the last dequeue call for it; None when that was answered.
         number: its place among all takes, by age; set by the sink.
-        unlooked: the sink's takes with queues that have not been asked; it strikes itself off.
+        unlooked: the sink's takes with queues that have not been asked; it removes itself.
     """
 
     __slots__ = ("_over", "attempts", "error", "most", "number", "ready", "timer", "unlooked")
@@ -63,24 +63,24 @@ class Take(Want):
 
     @property
     def waiting(self) -> bool:
-        """Whether more is wanted."""
+        """Whether it still wants tasks."""
         return not self.ready.done() and not self.attempts
 
     def asked(self, queue: str) -> None:
-        """Note that a dequeue call is sent for it; it may have been the last first look."""
+        """Record that a dequeue call is sent for it; it may have been the last first check."""
         super().asked(queue)
         if not self.unasked:
             self.unlooked.pop(self, None)
 
     def heard(self, error: Exception | None) -> None:
-        """Note an answer; it may have been the last that a take waited for."""
+        """Record an answer; it may have been the last that the take waited for."""
         super().heard(error)
         if not self.ready.done():
             self.error = error
         self._look()
 
     def drop(self, queue: str) -> None:
-        """Wait for a queue no longer, because it is not served any more; fail if it was the only one."""
+        """Stop waiting for a queue that is not served any more; fail if it was the only one."""
         self.unasked.discard(queue)
         if self.queues is not None:
             self.queues -= {queue}
@@ -90,14 +90,14 @@ class Take(Want):
         self._look()
 
     def end_wait(self, *, at_once: bool = False) -> None:
-        """Wait for nothing but the first look at each queue, or not even for that."""
+        """Wait only for the first check of each queue, or with `at_once` for nothing."""
         self._over = True
         if at_once:
             self.unasked.clear()
         self._look()
 
     def close(self) -> None:
-        """Give those who wait what there is."""
+        """End the wait, and return what there is."""
         if not self.ready.done():
             self.ready.set_result(None)
 
@@ -107,18 +107,18 @@ class Take(Want):
 
 
 class ConsumerSink:
-    """Hands attempts out, and takes back what their holders have to say about them.
+    """Hands attempts out, and settles them as their holders say. Used by the event loop only.
 
-    The attempts of one kind of take are renewed until their holder lets go of them: a deadline or a request
-    to cancel is told to the holder, and settled then. Those of the other kind live as long as their lease,
-    which the holder may extend: holders may be far away and never come back, so there it is settled at once.
+    The attempts of `take` blocks are renewed until their holder settles them: a deadline or a request to
+    cancel is reported to the holder, and settled then. Leased attempts live as long as their lease, which the
+    holder may extend. Their holders may be far away and never come back, so those are settled at once.
     """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._loop = asyncio.get_running_loop()
         self._takes: dict[str | None, OrderedDict[Take, None]] = {}
-        """The takes that wait, by queue, the oldest first; under None those that take from all queues.
+        """The pending takes by queue, the oldest first; under None those that take from all queues.
 
         An OrderedDict is a deque from which any member can be removed in constant time.
         """
@@ -129,29 +129,29 @@ class ConsumerSink:
         self._alarms: dict[Attempt, asyncio.Future[None]] = {}
         self.taking = True
         self.give_back_at = math.inf
-        """Nothing waits here to begin."""
-        self.held = RunningAttempts()
-        """The attempts that were handed out and not let go of."""
+        """Nothing waits here to start."""
+        self.held = SlotTable()
+        """The attempts that were handed out and not settled."""
         self.on_wanted: Callable[[Collection[str] | None], None] = lambda _: None
-        """Called with the names of the queues of which tasks are wanted, None for all, when they change."""
+        """Called with the names of the wanted queues, None for all, when they change."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when there may be more to ask for."""
 
-    # What the intake asks.
+    # Called by the intake.
 
     @property
     def is_idle(self) -> bool:
         """Whether no attempt is held."""
         return not self.held
 
-    def appetite(self, reserved: int) -> Appetite:
-        """Return how many attempts may be held besides those that are."""
-        return Appetite(self._parts.config.concurrency - len(self.held) - reserved if self._takes else 0)
+    def capacity(self, reserved: int) -> Capacity:
+        """Return how many more attempts may be held."""
+        return Capacity(self._parts.config.concurrency - len(self.held) - reserved if self._takes else 0)
 
     def wants(self, room: int, suspected: Iterable[ServedQueue]) -> Sequence[Take]:
         """Return the takes for which a queue is to be asked now and that have room, the oldest first.
 
-        However many takes wait, only the oldest of each queue are looked at.
+        Only the oldest takes of each queue are checked, even if many are pending.
         """
         left = room
         found = dict.fromkeys(islice(self._unlooked, left))
@@ -169,7 +169,7 @@ class ConsumerSink:
         return wants
 
     def accept(self, taken: Sequence[tuple[Want, Sequence[Attempt]]], *, may_wait: bool) -> None:  # noqa: ARG002 - none waits
-        """Hand attempts out; put the tasks back that are not waited for any more."""
+        """Hand attempts out; put tasks back whose take has ended."""
         for take, attempts in taken:
             assert isinstance(take, Take)  # noqa: S101 - `wants` returns no others
             for attempt in attempts:
@@ -184,41 +184,43 @@ class ConsumerSink:
         attempt.begin(monotonic=now, unix_time=parts.redis_time.timestamp(now))
         self.hold(attempt)
         if attempt.deadline <= attempt.started:
-            attempt.cause = attempt.timeout_error()
+            attempt.cause = attempt.build_timeout_error()
             self._end(attempt, Failed(attempt.cause))
             return
         if not want.attempts:
-            # The other answers of this round belong to the take as well.
+            # The other answers of this round also belong to the take.
             self._loop.call_soon(want.close)
             self._leave(want)
         want.attempts.append(attempt)
         message = attempt.message
         if parts.events.wants(TaskStarted):
-            parts.events.emit(TaskStarted(attempt.queue, attempt.id, message.type, message.retried))
+            parts.events.emit(
+                TaskStarted(attempt.queue, attempt.id, message.type, message.retried, attempt.waited)
+            )
 
     def give_back(self, queue: str | None = None) -> Sequence[Attempt]:  # noqa: ARG002 - as the protocol says
-        """Return nothing: whatever was taken has begun."""
+        """Return nothing: every taken attempt has started."""
         return ()
 
     def serve(self, priorities: Mapping[str, int]) -> None:
-        """Take from these queues from now on; takes that wait for none of them fail."""
+        """Take from these queues from now on; fail takes that name only other queues."""
         for take in list(self._unlooked):
             for name in [name for name in take.unasked if name not in priorities]:
                 take.drop(name)
         for name in [name for name in self._takes if name is not None and name not in priorities]:
             for take in self._takes.pop(name):
                 take.drop(name)
-        self.on_wanted(self._wanted())
+        self.on_wanted(self._get_wanted_queues())
 
     def hold(self, attempt: Attempt) -> None:
-        """Give an attempt that has begun a slot."""
+        """Give a slot to an attempt that has started."""
         self.held.add(attempt)
-        attempt.on_cancel = self._canceled
+        attempt.on_cancel = self._on_canceled
 
-    # What those who take tasks ask.
+    # Called for those who take tasks.
 
     async def take(self, take: Take, wait: float | None) -> list[Attempt]:
-        """Return what a take gets within so many seconds (None: without end); nothing is left of it then.
+        """Return the attempts that a take gets within this many seconds (None: no limit); remove the take.
 
         Raises:
             RedisError: when its last dequeue call failed and it has got nothing.
@@ -242,41 +244,42 @@ class ConsumerSink:
         return take.attempts
 
     def close(self) -> None:
-        """Let nobody wait any longer, and hand nothing out."""
+        """End all waits, and hand out nothing more."""
         self._closed = True
         for take in {take: None for takes in self._takes.values() for take in takes}:
             take.end_wait(at_once=True)
 
     async def settle(self, attempt: Attempt, ending: Ending, verdict: Verdict) -> None:
-        """End an attempt and wait until Redis has confirmed it; cancelled, it is settled all the same.
+        """End an attempt and wait until Redis has confirmed it; a cancelled caller does not undo it.
 
-        A leased attempt may be settled again with the same verdict, which is answered as the first time.
+        A leased attempt may be settled again with the same verdict, and gets the same answer as the first
+        time.
 
         Raises:
             TaskTimeoutError: when its deadline had passed; it was settled as such.
             TaskCanceledError: when it was to be cancelled; it was settled as the request says.
-            LeaseExpiredError: when the task is not this attempt's any more; nothing was written.
+            LeaseExpiredError: when this attempt does not own the task any more; nothing was written.
             AttemptSettledError: when it was settled before.
             RedisError: when the consumer was closed before Redis confirmed it.
         """
         if verdict is attempt.verdict and attempt.settled is not None:
-            await self._confirmed(attempt, attempt.settled, verdict)
+            await self._wait_confirmed(attempt, attempt.settled, verdict)
             return
         self.require_held(attempt)
         cause = None if isinstance(attempt.cause, ServerStopping) else attempt.cause
         if cause is None:
-            await self._confirmed(attempt, self._end(attempt, ending, verdict), verdict)
+            await self._wait_confirmed(attempt, self._end(attempt, ending, verdict), verdict)
             return
-        settled = self._end(attempt, ending_of_cause(attempt), verdict_of(cause))
+        settled = self._end(attempt, build_cause_ending(attempt), get_verdict(cause))
         if isinstance(cause, LeaseExpiredError):
             raise LeaseExpiredError
-        await self._confirmed(attempt, settled, None)
-        raise told(cause)
+        await self._wait_confirmed(attempt, settled, None)
+        raise copy_cause(cause)
 
-    async def _confirmed(
+    async def _wait_confirmed(
         self, attempt: Attempt, settled: asyncio.Future[bool | Exception], verdict: Verdict | None
     ) -> None:
-        """Wait until a settle is confirmed. One that comes too late gets the answer of the one before it."""
+        """Wait until a settle is confirmed. A late one gets the answer of the earlier one."""
         result = await asyncio.shield(settled)
         if isinstance(result, Exception):
             raise result
@@ -286,26 +289,26 @@ class ConsumerSink:
             plan = find_verdict(attempt.queue, attempt.id, attempt.token, now=self._parts.clock.redis_now())
             earlier = await self._parts.driver.run(plan)
             if earlier is None or earlier is not verdict:
-                raise error_of(earlier, attempt.queue, attempt.id)
+                raise build_verdict_error(earlier, attempt.queue, attempt.id)
 
     def put_back(self, attempts: Iterable[Attempt]) -> list[asyncio.Future[bool | Exception]]:
-        """Put back those of the attempts that nobody has settled; return what tells that it is done."""
-        return [self._end(one, ending_of_cause(one)) for one in attempts if one.phase is Phase.RUNNING]
+        """Put back the attempts that are not settled; return futures of their confirmation."""
+        return [self._end(one, build_cause_ending(one)) for one in attempts if one.phase is Phase.RUNNING]
 
     def fail(self, attempt: Attempt, error: Exception) -> list[asyncio.Future[bool | Exception]]:
-        """End an attempt, if nobody has settled it, as failed with an error; return as `put_back` does."""
+        """Fail an attempt that is not settled with an error; return as `put_back` does."""
         if attempt.phase is not Phase.RUNNING:
             return []
         cause = None if isinstance(attempt.cause, ServerStopping) else attempt.cause
         return [
             self._end(
                 attempt,
-                Failed(error) if cause is None else ending_of_cause(attempt),
+                Failed(error) if cause is None else build_cause_ending(attempt),
             )
         ]
 
     def require_held(self, attempt: Attempt) -> None:
-        """Raise unless the attempt's holder may still speak for its task."""
+        """Raise unless the attempt still owns its task."""
         now = self._parts.clock.monotonic()
         if attempt.phase is Phase.RUNNING:
             if self._parts.roster.get(attempt.queue, attempt.id) is not attempt:
@@ -318,7 +321,7 @@ class ConsumerSink:
             if attempt.cause is None:
                 verdict = attempt.verdict.value if attempt.verdict else ""
                 raise AttemptSettledError(attempt.queue, attempt.id, verdict)
-            raise told(attempt.cause)
+            raise copy_cause(attempt.cause)
 
     async def wait_cancelled(self, attempt: Attempt) -> None:
         """Wait until an attempt is cancelled or ends."""
@@ -328,14 +331,14 @@ class ConsumerSink:
                 alarm = self._alarms[attempt] = self._loop.create_future()
             await asyncio.shield(alarm)
 
-    def _canceled(self, attempt: Attempt) -> None:
+    def _on_canceled(self, attempt: Attempt) -> None:
         if attempt.renewed:
-            self._ring(attempt)
+            self._release_waiter(attempt)
         elif isinstance(attempt.cause, LeaseExpiredError):
             # The holder was silent for too long: the task is left to be recovered, as after a crash.
             self._end(attempt, Unfinished(is_lost=True))
         else:
-            self._end(attempt, ending_of_cause(attempt), verdict_of(attempt.cause))
+            self._end(attempt, build_cause_ending(attempt), get_verdict(attempt.cause))
 
     def _end(
         self, attempt: Attempt, ending: Ending, verdict: Verdict | None = None
@@ -345,11 +348,11 @@ class ConsumerSink:
             attempt.verdict = verdict
         self.held.remove(attempt)
         conclude(self._parts, attempt, received_task(attempt.message), None, ending)
-        self._ring(attempt)
+        self._release_waiter(attempt)
         self.on_change()
         return settled
 
-    def _ring(self, attempt: Attempt) -> None:
+    def _release_waiter(self, attempt: Attempt) -> None:
         alarm = self._alarms.pop(attempt, None)
         if alarm is not None and not alarm.done():
             alarm.set_result(None)
@@ -367,11 +370,11 @@ class ConsumerSink:
             self._unlooked[take] = None
             take.unlooked = self._unlooked
         if len(self._takes) != known:
-            self.on_wanted(self._wanted())
+            self.on_wanted(self._get_wanted_queues())
         self.on_change()
 
     def _leave(self, take: Take) -> None:
-        """Strike a take off, if it has not been; the cost does not depend on how many others wait."""
+        """Remove a take if it is still there; the cost does not depend on the number of other takes."""
         known = len(self._takes)
         for queue in (None,) if take.queues is None else take.queues:
             takes = self._takes.get(queue)
@@ -379,7 +382,7 @@ class ConsumerSink:
                 del self._takes[queue]
         self._unlooked.pop(take, None)
         if len(self._takes) != known:
-            self.on_wanted(self._wanted())
+            self.on_wanted(self._get_wanted_queues())
 
-    def _wanted(self) -> Collection[str] | None:
+    def _get_wanted_queues(self) -> Collection[str] | None:
         return None if None in self._takes else frozenset(name for name in self._takes if name is not None)

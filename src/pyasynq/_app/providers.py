@@ -1,0 +1,219 @@
+"""Providers of dependencies: called in their order, once in their life, and closed at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyasynq._call_shape import describe_function
+from pyasynq.context import TaskContext, context
+from pyasynq.dependencies import Dependency
+from pyasynq.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+
+class _Provider(NamedTuple):
+    """A provider that was looked at.
+
+    Attributes:
+        function: what is called; it returns the value, an awaitable of it, or a context manager.
+        needs: the dependencies among its parameters, by name.
+        context: names of the parameters that take the `TaskContext`.
+        is_entered: whether it is a generator, or a context manager made of one, which is entered and left.
+            Other values are handed out as they are: a pool may be a context manager too, and is shared.
+    """
+
+    function: Callable[..., Any]
+    needs: Mapping[str, Dependency]
+    context: tuple[str, ...]
+    is_entered: bool
+
+
+def find_dependencies(function: Callable[..., Any]) -> dict[str, Dependency]:
+    """Return the parameters of a handler that are dependencies, by name.
+
+    Raises:
+        ConfigurationError: for a provider that cannot be called, or that outlives what it depends on.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    found = {one.name: one.default for one in parameters if isinstance(one.default, Dependency)}
+    for dependency in found.values():
+        _check(dependency, ())
+    return found
+
+
+def _check(dependency: Dependency, path: tuple[Callable[..., Any], ...]) -> None:
+    name = describe_function(dependency.provider)
+    if dependency.provider in path:
+        raise ConfigurationError(f"the provider {name} depends on itself")
+    provider = _look_at(dependency.provider)
+    for one in provider.needs.values():
+        if dependency.per == "worker" and one.per != "worker":
+            raise ConfigurationError(
+                f"the provider {name} lives as long as its worker, and depends on "
+                f"{describe_function(one.provider)}, which lives as long as an attempt: give both one life"
+            )
+        _check(one, (*path, dependency.provider))
+    if provider.context and dependency.per == "worker":
+        raise ConfigurationError(
+            f"the provider {name} takes a TaskContext, which lives as long as an attempt: "
+            'depend on it without per="worker"'
+        )
+
+
+def _look_at(function: Callable[..., Any]) -> _Provider:
+    """Read the parameters of a provider."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"the parameters of the provider {describe_function(function)} cannot be read: {error}"
+        ) from None
+    needs = {name: one.default for name, one in parameters.items() if isinstance(one.default, Dependency)}
+    of_context = tuple(name for name, one in parameters.items() if _takes_context(one))
+    for name, one in parameters.items():
+        is_given = name in needs or name in of_context or one.default is not inspect.Parameter.empty
+        if not is_given and one.kind not in {one.VAR_POSITIONAL, one.VAR_KEYWORD}:
+            raise ConfigurationError(
+                f"the provider {describe_function(function)} has the parameter {name!r}, which is neither a "
+                "dependency nor a TaskContext"
+            )
+    if inspect.isasyncgenfunction(function):
+        function = asynccontextmanager(function)
+    elif inspect.isgeneratorfunction(function):
+        function = contextmanager(function)
+    plain = inspect.unwrap(function)
+    is_entered = inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain)
+    return _Provider(function, needs, of_context, is_entered)
+
+
+def _takes_context(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is annotated as `TaskContext`, also by a name for type checkers."""
+    annotation = parameter.annotation
+    return annotation is TaskContext or (
+        isinstance(annotation, str) and annotation.rpartition(".")[2] == TaskContext.__name__
+    )
+
+
+class Providers:
+    """The dependencies of one app in this process.
+
+    All of it belongs to the event loop of the worker, except `overrides`, which tests write.
+    """
+
+    def __init__(self) -> None:
+        self.overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
+        """Providers by those that they replace."""
+        self._looked_at: dict[Callable[..., Any], _Provider] = {}
+        self._worker: AsyncExitStack | None = None
+        """What lives as long as the worker; None while none runs."""
+        self._made: dict[Callable[..., Any], asyncio.Future[Any]] = {}
+        """Dependencies of the worker by provider, also those that are being made."""
+
+    @asynccontextmanager
+    async def for_worker(self) -> AsyncIterator[None]:
+        """Open the life of a worker; close its dependencies at the end, the last one first."""
+        async with AsyncExitStack() as stack:
+            outer, self._worker, self._made = (self._worker, self._made), stack, {}
+            try:
+                yield
+            finally:
+                self._worker, self._made = outer
+
+    @asynccontextmanager
+    async def for_attempt(self, wanted: Mapping[str, Dependency]) -> AsyncIterator[dict[str, Any]]:
+        """Make dependencies by name; close those of the attempt at the end, the last one first.
+
+        An error of the handler is thrown into its generators and context managers.
+        """
+        async with AsyncExitStack() as stack:
+            made: dict[Callable[..., Any], Any] = {}
+            yield {name: await self._get(one, stack, made) for name, one in wanted.items()}
+
+    @contextmanager
+    def for_call(self, wanted: Mapping[str, Dependency]) -> Iterator[dict[str, Any]]:
+        """Make the dependencies of a plain handler that is called by hand.
+
+        Raises:
+            ConfigurationError: for a provider that has to be awaited.
+        """
+        with ExitStack() as stack:
+            made: dict[Callable[..., Any], Any] = {}
+            yield {name: self._get_now(one, stack, made) for name, one in wanted.items()}
+
+    async def _get(
+        self, wanted: Dependency, stack: AsyncExitStack, made: dict[Callable[..., Any], Any]
+    ) -> Any:
+        function = self.overrides.get(wanted.provider, wanted.provider)
+        if wanted.per == "worker" and self._worker is not None:
+            return await self._get_shared(function)
+        if function not in made:
+            made[function] = await self._make(function, stack, made)
+        return made[function]
+
+    async def _get_shared(self, function: Callable[..., Any]) -> Any:
+        """Return a dependency of the worker, which many attempts may want at once; one of them makes it."""
+        assert self._worker is not None  # noqa: S101 - checked by the caller
+        known = self._made.get(function)
+        if known is not None:
+            return await asyncio.shield(known)
+        future = self._made[function] = asyncio.get_running_loop().create_future()
+        try:
+            value = await self._make(function, self._worker, {})
+        except BaseException as error:
+            # The next attempt tries again.
+            del self._made[function]
+            future.set_exception(error if isinstance(error, Exception) else ConfigurationError("cancelled"))
+            future.exception()
+            raise
+        future.set_result(value)
+        return value
+
+    async def _make(
+        self, function: Callable[..., Any], stack: AsyncExitStack, made: dict[Callable[..., Any], Any]
+    ) -> Any:
+        provider = self._read(function)
+        arguments = {name: await self._get(one, stack, made) for name, one in provider.needs.items()}
+        arguments |= {name: context() for name in provider.context}
+        value = provider.function(**arguments)
+        if inspect.isawaitable(value):
+            value = await value
+        if not provider.is_entered:
+            return value
+        if isinstance(value, AbstractAsyncContextManager):
+            return await stack.enter_async_context(value)
+        return stack.enter_context(value)
+
+    def _get_now(self, wanted: Dependency, stack: ExitStack, made: dict[Callable[..., Any], Any]) -> Any:
+        function = self.overrides.get(wanted.provider, wanted.provider)
+        if function not in made:
+            provider = self._read(function)
+            arguments = {name: self._get_now(one, stack, made) for name, one in provider.needs.items()}
+            arguments |= {name: context() for name in provider.context}
+            value = provider.function(**arguments)
+            is_async = provider.is_entered and isinstance(value, AbstractAsyncContextManager)
+            if inspect.isawaitable(value) or is_async:
+                if inspect.iscoroutine(value):
+                    value.close()
+                raise ConfigurationError(
+                    f"the provider {describe_function(function)} has to be awaited: give the argument, "
+                    "or run the task with a test kit"
+                )
+            made[function] = stack.enter_context(value) if provider.is_entered else value
+        return made[function]
+
+    def _read(self, function: Callable[..., Any]) -> _Provider:
+        provider = self._looked_at.get(function)
+        if provider is None:
+            provider = self._looked_at[function] = _look_at(function)
+        return provider

@@ -1,0 +1,116 @@
+"""The queues of an app, with the limits that the app and its tasks declare for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyasynq._queue_texts import read_rate
+from pyasynq.errors import ConfigurationError, InvalidOptionError, describe_value
+from pyasynq.limits import Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_RATE_FIELDS = ("rate", "period", "burst")
+
+
+class QueueRules(NamedTuple):
+    """Limits that a task's declaration sets for its queue; None sets nothing."""
+
+    max_run: int | None = None
+    rate: float | str | None = None
+    ordered: bool | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return them as arguments of `Queue`.
+
+        Raises:
+            InvalidOptionError: for a value that cannot be.
+        """
+        fields: dict[str, Any] = {}
+        if self.max_run is not None:
+            fields["max_run"] = self.max_run
+        if isinstance(self.rate, str):
+            fields |= read_rate("rate", self.rate)
+        elif self.rate is not None:
+            fields["rate"] = self.rate
+        if self.ordered is not None:
+            fields["ordered"] = self.ordered
+        Queue(**fields)
+        return fields
+
+
+class DeclaredQueues:
+    """Settings of queues, gathered from the app and from the declarations of its tasks.
+
+    Raises:
+        InvalidOptionError: for a queue of the app that cannot be.
+    """
+
+    def __init__(self, of_app: Mapping[str, int | Queue]) -> None:
+        self._weights = {
+            name: one.priority if isinstance(one, Queue) else one for name, one in of_app.items()
+        }
+        self._fields: dict[str, dict[str, Any]] = {}
+        self._owners: dict[tuple[str, str], str] = {}
+        for name, one in of_app.items():
+            if isinstance(one, Queue):
+                self._add(name, _get_own_limits(one), "App(queues=...)")
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Names of the queues that the app itself names, or a task limits."""
+        return {**self._weights, **self._fields}
+
+    def add(self, queue: str, rules: QueueRules, owner: str) -> None:
+        """Add the limits that a task sets for its queue.
+
+        Raises:
+            ConfigurationError: when another declaration gives the queue a different limit.
+        """
+        fields = rules.fields()
+        if fields:
+            self._add(queue, fields, owner)
+
+    def _add(self, queue: str, fields: dict[str, Any], owner: str) -> None:
+        known = self._fields.get(queue, {})
+        for name, value in fields.items():
+            if name in known and known[name] != value:
+                raise ConfigurationError(
+                    f"queue {queue!r} has {name}={describe_value(known[name])} by "
+                    f"{self._owners[queue, name]}, and {owner} says {name}={describe_value(value)}: "
+                    "a queue has one limit, for all its tasks"
+                )
+        together = {**known, **fields}
+        try:
+            Queue(**together)
+        except InvalidOptionError as error:
+            raise ConfigurationError(f"queue {queue!r}, {owner}: {error}") from None
+        self._fields[queue] = together
+        for name in fields:
+            self._owners.setdefault((queue, name), owner)
+
+    def settings(self, names: Iterable[str]) -> dict[str, int | Queue]:
+        """Return the settings of these queues, with weight 1 where the app gives none."""
+        return self.limited({name: self._weights.get(name, 1) for name in names})
+
+    def limited(self, queues: Mapping[str, int | Queue]) -> dict[str, int | Queue]:
+        """Return the queues with their weights and the declared limits; a `Queue` is not changed."""
+        return {
+            name: Queue(priority=one, **self._fields[name])
+            if not isinstance(one, Queue) and name in self._fields
+            else one
+            for name, one in queues.items()
+        }
+
+
+def _get_own_limits(queue: Queue) -> dict[str, Any]:
+    """Return the limits of a `Queue` that differ from the defaults."""
+    fields: dict[str, Any] = {}
+    if queue.max_run is not None:
+        fields["max_run"] = queue.max_run
+    if queue.rate is not None:
+        fields |= {name: value for name in _RATE_FIELDS if (value := getattr(queue, name)) is not None}
+    if queue.ordered:
+        fields["ordered"] = True
+    return fields

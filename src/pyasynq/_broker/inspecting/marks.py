@@ -1,0 +1,75 @@
+"""Marks of events such as deployments, drawn as vertical lines in charts (annotations)."""
+
+from __future__ import annotations
+
+import json
+import math
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._checks import check_name, check_text
+from pyasynq._redis.plan import CommandCall, Plan, Replay
+from pyasynq._wire.keys import MARKS
+from pyasynq.errors import InvalidOptionError
+from pyasynq.telemetry import Mark
+
+if TYPE_CHECKING:
+    from pyasynq._clock import Instant
+
+MAX_MARKS: Final = 1_000
+"""Number of marks that are kept; the oldest are removed first."""
+_LIFETIME_SECONDS: Final = 90 * 86_400
+_LONGEST_TEXT: Final = 200
+
+
+def add_mark(text: str, *, at: Instant, by: str = "") -> Plan[Mark]:
+    """Keep a mark, for 90 days after the last one.
+
+    Raises:
+        InvalidOptionError: for a text that is empty, or longer than 200 characters.
+    """
+    check_name("text", text)
+    check_text("by", by)
+    for name, value in (("text", text), ("by", by)):
+        if len(value) > _LONGEST_TEXT:
+            raise InvalidOptionError(name, value, f"must have at most {_LONGEST_TEXT} characters")
+    # As a reader sees it: without what the rounding takes away.
+    second = round(at.timestamp, 3)
+    mark = Mark(uuid.uuid4().hex[:12], datetime.fromtimestamp(second, UTC), text, by)
+    facts = {"id": mark.id, "at": second, "text": text, "by": by}
+    data = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    yield CommandCall(("ZADD", MARKS, at.seconds, data), MARKS, Replay.SAFE)
+    yield CommandCall(("ZREMRANGEBYRANK", MARKS, 0, -MAX_MARKS - 1), MARKS, Replay.SAFE)
+    yield CommandCall(("EXPIRE", MARKS, _LIFETIME_SECONDS), MARKS, Replay.SAFE)
+    return mark
+
+
+def list_marks(since: int, until: int) -> Plan[list[Mark]]:
+    """Return the marks between two Unix seconds, both included, oldest first; at most 1,000."""
+    command = ("ZRANGE", MARKS, since, until, "BYSCORE", "LIMIT", 0, MAX_MARKS)
+    found = [_decode(data) for data in (yield CommandCall(command, MARKS, Replay.SAFE))]
+    return [mark for mark in found if mark is not None]
+
+
+def remove_mark(mark_id: str) -> Plan[bool]:
+    """Remove a mark; return whether there was one."""
+    for data in (yield CommandCall(("ZRANGE", MARKS, 0, -1), MARKS, Replay.SAFE)):
+        mark = _decode(data)
+        if mark is not None and mark.id == mark_id:
+            return bool((yield CommandCall(("ZREM", MARKS, data), MARKS, Replay.SAFE)))
+    return False
+
+
+def _decode(data: bytes) -> Mark | None:
+    """Decode a mark; None if it cannot be parsed."""
+    try:
+        facts = json.loads(data)
+        at = facts["at"]
+        if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
+            return None
+        moment = datetime.fromtimestamp(at, UTC)
+        text, by = str(facts["text"])[:_LONGEST_TEXT], str(facts.get("by", ""))[:_LONGEST_TEXT]
+        return Mark(str(facts["id"])[:_LONGEST_TEXT], moment, text, by)
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, OSError, RecursionError):
+        return None

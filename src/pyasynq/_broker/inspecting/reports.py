@@ -1,0 +1,226 @@
+"""Reports on the tasks of a queue: errors that are alike, and task types. The newest tasks come first."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._broker.arguments import MAX_TASKS
+from pyasynq._broker.inspecting.group_counts import FIRST_PAGE, read_page
+from pyasynq._broker.inspecting.tasks import collection_key, parse_state, scan_tasks
+from pyasynq._broker.queue_registry import require_queue
+from pyasynq._broker.stored import decode_name
+from pyasynq._broker.task_records import decode_task_infos
+from pyasynq._checks import check_whole, parse_instant
+from pyasynq._error_signature import error_signature
+from pyasynq._redis.plan import CommandCall, Plan, Replay
+from pyasynq._wire.keys import queue_keys
+from pyasynq.errors import InvalidOptionError
+from pyasynq.info import ErrorGroup, ErrorReport, TypeReport, TypeStatistics
+from pyasynq.task import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Call, Reply
+    from pyasynq.task import TaskInfo
+
+_ERROR_STATES: Final = (TaskState.RETRY, TaskState.ARCHIVED)
+_LISTS: Final = (TaskState.PENDING, TaskState.ACTIVE)
+_SCORED_BY_AGE: Final = (TaskState.ARCHIVED, TaskState.AGGREGATING)
+"""The score is the second at which a task came into the state, so Redis finds a time range."""
+_UNDATED: Final = (TaskState.ACTIVE, TaskState.SCHEDULED)
+"""Redis does not tell since when tasks are in these states."""
+
+
+class TimeRange(NamedTuple):
+    """Times from `since` to `until`, both included; None is open."""
+
+    since: datetime | None
+    until: datetime | None
+
+    def has(self, time: datetime | None) -> bool:
+        """Return whether a time is in the range; an unknown one only if both ends are open."""
+        if time is None:
+            return not self
+        return (self.since is None or time >= self.since) and (self.until is None or time <= self.until)
+
+    def __bool__(self) -> bool:
+        return self.since is not None or self.until is not None
+
+
+def parse_range(since: datetime | None, until: datetime | None) -> TimeRange:
+    """Return a time range.
+
+    Raises:
+        InvalidOptionError: for a time that is naive, and for a range that ends before it begins.
+    """
+    for name, time in (("since", since), ("until", until)):
+        if time is not None:
+            parse_instant(name, time)
+    if since is not None and until is not None and until < since:
+        raise InvalidOptionError("until", until, "must not be before since")
+    return TimeRange(since, until)
+
+
+class _Positions(NamedTuple):
+    """Positions of a collection, in ascending order: from `low` to before `high`."""
+
+    low: int
+    high: int
+
+
+def _find_positions(key: str, state: TaskState, times: TimeRange) -> Plan[_Positions]:
+    """Return which positions of a collection may have tasks of a time range."""
+    if not times or state not in _SCORED_BY_AGE:
+        command = ("LLEN" if state in _LISTS else "ZCARD", key)
+        return _Positions(0, int((yield CommandCall(command, key, Replay.SAFE))))
+    low = 0
+    if times.since is not None:
+        before = ("ZCOUNT", key, "-inf", f"({int(times.since.timestamp())}")
+        low = int((yield CommandCall(before, key, Replay.SAFE)))
+    last = "+inf" if times.until is None else str(int(times.until.timestamp()))
+    high = int((yield CommandCall(("ZCOUNT", key, "-inf", last), key, Replay.SAFE)))
+    return _Positions(low, max(low, high))
+
+
+class _Look(NamedTuple):
+    """Tasks that were found, how many positions were looked at, and how many there were."""
+
+    tasks: list[TaskInfo]
+    scanned: int
+    total: int
+
+
+def _look_at_newest(
+    queue: str,
+    state: TaskState,
+    times: TimeRange,
+    scan: int,
+    now: Instant,
+    *,
+    group: str = "",
+    size: int | None = None,
+) -> Plan[_Look]:
+    """Return the tasks of up to `scan` positions, from the highest position down.
+
+    `size` is that of the collection, if it is known.
+    """
+    key = collection_key(queue_keys(queue), state, group)
+    if size is None or times:
+        low, high = yield from _find_positions(key, state, times)
+    else:
+        low, high = 0, size
+    tasks: list[TaskInfo] = []
+    end, last = high, max(low, high - scan)
+    while end > last:
+        start = max(last, end - MAX_TASKS)
+        found = yield from scan_tasks(queue, state, start, end, group=group)
+        tasks += decode_task_infos(reversed(found.records), now)
+        end = start
+    return _Look(tasks, high - last, high - low)
+
+
+def error_report(
+    queue: str, state: str, *, scan: int, since: datetime | None, until: datetime | None, now: Instant
+) -> Plan[ErrorReport]:
+    """Group the newest `scan` tasks of a state by what is alike in their errors.
+
+    The range is that of the times at which tasks were archived, which Redis finds, or failed. Retry tasks are
+    looked at from the one that is due last.
+    """
+    known = parse_state(state, "", _ERROR_STATES)
+    check_whole("scan", scan, 1)
+    times = parse_range(since, until)
+    yield from require_queue(queue)
+    look = yield from _look_at_newest(queue, known, times, scan, now)
+    groups: defaultdict[str, list[TaskInfo]] = defaultdict(list)
+    looked_at = [task for task in look.tasks if times.has(task.in_state_since)]
+    for task in looked_at:
+        if task.last_error:
+            groups[error_signature(task.last_error)].append(task)
+    reported = [_describe_group(signature, tasks) for signature, tasks in groups.items()]
+    reported.sort(key=lambda group: (-group.count, group.signature))
+    dates = [task.in_state_since for task in looked_at if task.in_state_since is not None]
+    return ErrorReport(
+        tuple(reported),
+        look.scanned,
+        look.scanned == look.total,
+        total=look.total,
+        without_error=sum(not task.last_error for task in looked_at),
+        since=min(dates, default=None),
+        until=max(dates, default=None),
+    )
+
+
+def _describe_group(signature: str, tasks: Sequence[TaskInfo]) -> ErrorGroup:
+    never = datetime.min.replace(tzinfo=UTC)
+    sample = max(tasks, key=lambda task: task.last_failed_at or never)
+    failures = [task.last_failed_at for task in tasks if task.last_failed_at is not None]
+    types = Counter(task.type for task in tasks)
+    return ErrorGroup(
+        signature,
+        len(tasks),
+        dict(types.most_common()),
+        sample.last_failed_at,
+        sample,
+        earliest=min(failures, default=None),
+    )
+
+
+def type_report(
+    queue: str, *, scan: int, since: datetime | None, until: datetime | None, now: Instant
+) -> Plan[TypeReport]:
+    """Count types over all states, looking at the newest `scan` tasks of each; all groups are one state.
+
+    The range is that of the times at which tasks came into their state.
+    """
+    check_whole("scan", scan, 1)
+    times = parse_range(since, until)
+    yield from require_queue(queue)
+    undated = _UNDATED if times else ()
+    looks: list[_Look] = []
+    for state in TaskState:
+        if state is TaskState.AGGREGATING:
+            looks += yield from _look_at_groups(queue, times, scan, now)
+        elif state not in undated:
+            looks.append((yield from _look_at_newest(queue, state, times, scan, now)))
+    counts: defaultdict[str, Counter[TaskState]] = defaultdict(Counter)
+    retried: Counter[str] = Counter()
+    for look in looks:
+        for task in look.tasks:
+            if times.has(task.in_state_since):
+                counts[task.type][task.state] += 1
+                retried[task.type] += task.retried
+    types = [TypeStatistics(name, dict(states), retried[name]) for name, states in counts.items()]
+    types.sort(key=lambda statistics: (-statistics.total, statistics.type))
+    scanned, total = sum(look.scanned for look in looks), sum(look.total for look in looks)
+    return TypeReport(tuple(types), scanned, scanned == total, total=total, undated=undated)
+
+
+def _look_at_groups(
+    queue: str, times: TimeRange, scan: int, now: Instant
+) -> Generator[Call, Reply, list[_Look]]:
+    """Look at up to `scan` tasks of the groups, in the order in which Redis lists these."""
+    looks: list[_Look] = []
+    left = scan
+    cursor, sizes = yield from read_page(queue, FIRST_PAGE)
+    while True:
+        for name, size in sizes.items():
+            if left <= 0:
+                looks.append(_Look([], 0, size))
+                continue
+            look = yield from _look_at_newest(
+                queue, TaskState.AGGREGATING, times, left, now, group=decode_name(name), size=size
+            )
+            left -= look.scanned
+            looks.append(look)
+        if cursor == FIRST_PAGE:
+            return looks
+        if left <= 0:
+            # The tasks of the groups that follow are not counted: there may be hundreds of thousands.
+            looks.append(_Look([], 0, 1))
+            return looks
+        cursor, sizes = yield from read_page(queue, cursor)

@@ -1,0 +1,117 @@
+"""State of a walk: found tasks, examined positions, and the size of the next call."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker.arguments import MAX_TASKS
+from pyasynq._broker.task_records import STATES, decode_task_infos, read_record
+from pyasynq._redis.plan import Plan, Replay, ScriptCall
+from pyasynq._wire.keys import queue_keys
+from pyasynq.info import ScanNumber
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyasynq._broker.inspecting.pace import ChunkPace
+    from pyasynq._clock import Instant
+    from pyasynq._redis.plan import Argument, Reply
+    from pyasynq._redis.script import Script
+    from pyasynq.info import ScanFilter, ScanText
+    from pyasynq.task import TaskInfo
+
+MAX_READ: Final = 2_000_000
+"""Bytes of messages after which a call ends, so that large ones do not keep Redis busy."""
+_MOST_TEXTS: Final = 40
+"""Largest number of texts that Redis tests; the caller, which tests each task again, tests the others."""
+_LETTERS: Final = {"message": b"m", "id": b"i", "result": b"r"}
+
+
+class WalkReader:
+    """The state of one walk through the tasks of a queue.
+
+    Args:
+        queue: the queue's name.
+        scan_filter: conditions by which Redis leaves tasks out.
+        limit: how many tasks to find.
+        scan: how many positions to look at.
+        now: the present, for what is told of the tasks.
+        pace: how many positions one call looks at.
+        monotonic: seconds that never run backwards; measures the calls.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        scan_filter: ScanFilter,
+        *,
+        limit: int,
+        scan: int,
+        now: Instant,
+        pace: ChunkPace,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.keys = queue_keys(queue)
+        self.texts = text_arguments(scan_filter.texts)
+        self.low = "-inf" if scan_filter.low is None else str(scan_filter.low)
+        self.high = "+inf" if scan_filter.high is None else str(scan_filter.high)
+        self.tasks: list[TaskInfo] = []
+        self.looked_at = 0
+        self._limit = limit
+        self._scan = scan
+        self._now = now
+        self._pace = pace
+        self._monotonic = monotonic
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough was found or looked at."""
+        return len(self.tasks) >= self._limit or self.looked_at >= self._scan
+
+    @property
+    def count(self) -> int:
+        """Positions that the next call looks at."""
+        return max(1, min(self._pace.size, MAX_TASKS, self._scan - self.looked_at))
+
+    @property
+    def most(self) -> int:
+        """Tasks that are still to be found."""
+        return max(1, self._limit - len(self.tasks))
+
+    def call(self, script: Script, key: str, *args: Argument) -> Plan[Reply]:
+        """Run a script and note how long it took."""
+        began = self._monotonic()
+        reply = yield ScriptCall(script, (key,), (self.keys.task_prefix, *args), Replay.SAFE)
+        self._pace.note(self._monotonic() - began)
+        return reply
+
+    def add(self, looked_at: int, found: Sequence[Reply]) -> None:
+        """Add the tasks that a call has found, except those that cannot be decoded."""
+        self.looked_at += looked_at
+        records = [read_record(values) for values in found if values[2] in STATES]
+        self.tasks += decode_task_infos(records, self._now)
+
+
+def text_arguments(groups: Sequence[Sequence[ScanText | ScanNumber]]) -> tuple[Argument, ...]:
+    """Return the arguments of a script for tests of which a task must pass one of each group."""
+    arguments: list[Argument] = []
+    for group in sorted(groups, key=lambda group: -min(_length(one) for one in group)):
+        if len(arguments) + 2 * len(group) > 2 * _MOST_TEXTS:
+            continue
+        for number, one in enumerate(group):
+            kind, value = _encode_test(one)
+            arguments += ((b"|" if number else b"&") + kind, value)
+    return tuple(arguments)
+
+
+def _length(one: ScanText | ScanNumber) -> int:
+    """Return how selective a test is thought to be: a long text is rare; numbers are tested last."""
+    return 0 if isinstance(one, ScanNumber) else len(one.data)
+
+
+def _encode_test(one: ScanText | ScanNumber) -> tuple[bytes, bytes]:
+    if isinstance(one, ScanNumber):
+        kind = b"n%d" % one.source if isinstance(one.source, int) else b"j" + one.source.encode()
+        return kind, f"{one.low} {one.high} {one.text}".encode()
+    return _LETTERS[one.source], one.data

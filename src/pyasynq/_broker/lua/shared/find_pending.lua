@@ -1,0 +1,38 @@
+-- Return those tasks among the arguments from `first` on that are pending and to be taken out, from left to right,
+-- each with `id` and `position`; nil if one cannot be found in a short time, see
+-- `find_positions`.
+-- Uses: find_positions
+local function find_pending(places, first, from_state, anchor, hints)
+  local ids, places_of, known = {}, {}, {}
+  if from_state ~= '' and from_state ~= 'pending' then
+    return ids
+  end
+  local at = first
+  for hint in hints:gmatch('%S+') do
+    places_of[ARGV[at]] = tonumber(hint)
+    at = at + 1
+  end
+  for i = first, #ARGV do
+    local task = places.task_prefix .. ARGV[i]
+    local is_pending = redis.call('HGET', task, 'state') == 'pending' and redis.call('HEXISTS', task, 'msg') == 1
+    if is_pending and not known[ARGV[i]] then
+      known[ARGV[i]] = true
+      ids[#ids + 1] = ARGV[i]
+    end
+  end
+  if #ids == 0 then
+    return ids
+  end
+  local positions = find_positions(places.pending, ids, anchor, places_of, hints == '*')
+  if not positions then
+    return nil
+  end
+  local found = {}
+  for id, position in pairs(positions) do
+    found[#found + 1] = { id = id, position = position }
+  end
+  table.sort(found, function(one, other)
+    return one.position < other.position
+  end)
+  return found
+end

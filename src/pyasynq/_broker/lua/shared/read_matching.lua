@@ -1,0 +1,26 @@
+-- Reads the tasks of entries (ids and scores in turn) until enough match, or max_bytes are read. Returns how
+-- many entries were looked at, and the tasks as read_task returns them.
+-- Uses: has_texts, read_task
+local function read_matching(task_prefix, entries, texts, most, max_bytes)
+  local found, bytes = {}, 0
+  for i = 1, #entries, 2 do
+    local task, id, read = task_prefix .. entries[i], entries[i], nil
+    if #texts == 0 then
+      read = read_task(task, id, entries[i + 1])
+    else
+      local message = redis.call('HGET', task, 'msg')
+      bytes = bytes + #(message or '')
+      if message and has_texts(texts, task, id, message) then
+        read = read_task(task, id, entries[i + 1])
+      end
+    end
+    if read and read[2] and read[3] then
+      bytes = bytes + #read[2] + #(read[5] or '') + #(read[7] or '')
+      found[#found + 1] = read
+    end
+    if #found >= tonumber(most) or bytes >= tonumber(max_bytes) then
+      return (i + 1) / 2, found
+    end
+  end
+  return #entries / 2, found
+end

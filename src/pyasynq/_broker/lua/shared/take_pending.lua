@@ -1,0 +1,13 @@
+-- Remove what `find_pending` has found from pending, and note it in `places`, for `take_out`.
+-- Uses: remove_positions
+local function take_pending(places, found)
+  local positions = {}
+  places.taken = {}
+  for i, one in ipairs(found) do
+    positions[i] = one.position
+    places.taken[one.id] = true
+  end
+  if #positions > 0 then
+    remove_positions(places.pending, positions)
+  end
+end

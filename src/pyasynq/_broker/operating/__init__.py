@@ -1,0 +1,1 @@
+"""Plans of operators: the audit, saved views, and operations on many tasks."""

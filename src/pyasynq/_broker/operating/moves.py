@@ -1,0 +1,172 @@
+"""Moves of tasks to another queue, which is in another slot of a cluster.
+
+A task is written into the other queue and held there: its hash is in no list, so nothing runs it. Then it is
+taken out of its own queue, if it is as it was read, and then it is released. So both copies can never run.
+A process that dies in between leaves a held copy. The operation's next process goes on with it; without one,
+the doctor finds it as an orphan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._broker.inspecting.actions import MISSING
+from pyasynq._broker.scripts import OPERATE_HOLD, OPERATE_RELEASE, OPERATE_TAKE
+from pyasynq._broker.stored import decode_name, field_pairs
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._wire.keys import QueueKeys, queue_keys
+from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
+from pyasynq.errors import RedisReplyError
+
+from .acts import Step, Stepped, stepped, take_step
+from .periods import OPERATION_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyasynq._redis.plan import Argument
+
+_SETS: Final = ("scheduled", "retry", "archived")
+_TAKEN: Final = "taken:"
+_CALLBACK: Final = b"x:finished"
+
+PLACE: Final = "place"
+AGAIN: Final = "again"
+DROP: Final = "drop"
+
+
+class Move(NamedTuple):
+    """How far a task was moved.
+
+    Attributes:
+        fate: what to do with its copy: `place`, `again` or `drop`, as `release_step` takes it.
+        reason: why it stays in its queue; empty if it does not.
+    """
+
+    fate: str
+    reason: str = ""
+
+
+class _Seen(NamedTuple):
+    """A task as it was read in its queue.
+
+    Attributes:
+        fields: of its hash.
+        state: that it is in.
+        score: in the sorted set of its state; empty for a pending task.
+        lock: key of its lock, empty for none.
+        left: milliseconds that are left of its lock, -1 for no end; empty unless the task owns it.
+    """
+
+    fields: dict[bytes, bytes]
+    state: str
+    score: str
+    lock: str
+    left: str
+
+
+def hold_and_take(
+    operation: str, source: str, target: str, task_id: str, from_state: str, *, is_wanted: bool = True
+) -> Plan[Move]:
+    """Write a task into another queue, held, and take it out of its own; it is in no list afterwards.
+
+    Args:
+        operation: id of the operation.
+        source: queue of the task.
+        target: the other queue.
+        task_id: id of the task in both queues.
+        from_state: the state that it must be in; empty for any that can be moved.
+        is_wanted: False only finishes the move of a task that was taken before.
+    """
+    keys, others = queue_keys(source), queue_keys(target)
+    ledger = keys.step(operation)
+    if (yield CommandCall(("HEXISTS", ledger, _TAKEN + task_id), ledger, Replay.SAFE)):
+        # A process took it and died before it was released; a task of this id in the queue is another one.
+        return Move(AGAIN)
+    seen = (yield from _read(keys, task_id, from_state)) if is_wanted else Move(DROP, "changed")
+    args = _hold_arguments(operation, task_id, seen, keys, others) if isinstance(seen, _Seen) else None
+    if args is None or not isinstance(seen, _Seen):
+        return seen if isinstance(seen, Move) else Move(DROP, "undecodable")
+    if _CALLBACK in seen.fields:
+        # Scripts of the other queue look for callbacks only if it has this key.
+        yield CommandCall(("SET", others.callbacks, "1"), others.callbacks, Replay.SAFE)
+    held: bytes = yield ScriptCall(OPERATE_HOLD, (others.task(task_id),), args, Replay.SAFE)
+    if held not in {b"held", b"again"}:
+        return Move(DROP, held.decode("utf-8", "replace"))
+    call_keys = (keys.pending, keys.scheduled, keys.retry, keys.archived, keys.task(task_id), ledger)
+    args = (task_id, seen.fields[b"msg"], seen.state, seen.score, seen.lock, OPERATION_SECONDS)
+    taken: bytes = yield ScriptCall(OPERATE_TAKE, call_keys, args, Replay.SAFE)
+    if taken != b"done":
+        return Move(DROP, taken.decode("utf-8", "replace"))
+    return Move(AGAIN if held == b"again" else PLACE)
+
+
+def release_step(step: Step, target: str, fates: Mapping[str, str]) -> Plan[Stepped]:
+    """Put held tasks into the lists of their states, and delete those that stay in their own queue."""
+    keys = queue_keys(target)
+    pairs: list[Argument] = [argument for pair in fates.items() for argument in pair]
+    call_keys = (keys.pending, keys.scheduled, keys.retry, keys.archived)
+    args: tuple[Argument, ...] = (keys.task_prefix, step.operation, *pairs)
+    mark, reply = yield from take_step(step, keys, OPERATE_RELEASE, call_keys, args)
+    return stepped(mark, *reply)
+
+
+def forget_taken(operation: str, source: str, ids: Sequence[str]) -> Plan[None]:
+    """Forget that tasks were taken out of their queue, after they were released."""
+    ledger = queue_keys(source).step(operation)
+    yield CommandCall(("HDEL", ledger, *(_TAKEN + task_id for task_id in ids)), ledger, Replay.SAFE)
+
+
+def _read(keys: QueueKeys, task_id: str, from_state: str) -> Plan[_Seen | Move]:
+    """Return a task, or why it cannot be moved."""
+    task = keys.task(task_id)
+    fields = dict(field_pairs((yield CommandCall(("HGETALL", task), task, Replay.SAFE))))
+    state = decode_name(fields.get(b"state", b""))
+    if b"msg" not in fields or not state:
+        return Move(DROP, MISSING)
+    if state not in {"pending", *_SETS} or (from_state and state != from_state):
+        return Move(DROP, state)
+    score = ""
+    if state in _SETS:
+        place = str(getattr(keys, state))
+        found: bytes | float | None = yield CommandCall(("ZSCORE", place, task_id), place, Replay.SAFE)
+        if found is None:
+            return Move(DROP, "changed")
+        score = f"{float(found):.17g}"
+    lock = decode_name(fields.get(b"unique_key", b""))
+    if not lock.startswith(keys.prefix):
+        return _Seen(fields, state, score, "", "")
+    left = yield from _read_lock(lock, task_id)
+    return _Seen(fields, state, score, lock, left)
+
+
+def _read_lock(lock: str, task_id: str) -> Plan[str]:
+    """Return the milliseconds that are left of a lock, -1 for no end; empty if the task does not own it."""
+    try:
+        owner = yield CommandCall(("GET", lock), lock, Replay.SAFE)
+    except RedisReplyError:  # a key of another type is not a lock
+        return ""
+    if owner is None or decode_name(owner) != task_id:
+        return ""
+    left: int = yield CommandCall(("PTTL", lock), lock, Replay.SAFE)
+    return "" if left in {-2, 0} else str(left)
+
+
+def _hold_arguments(
+    operation: str, task_id: str, seen: _Seen, keys: QueueKeys, others: QueueKeys
+) -> tuple[Argument, ...] | None:
+    """Return the arguments of `operate/hold`, with the task as it will be; None if it is undecodable."""
+    try:
+        message = decode_task_message(seen.fields[b"msg"])
+    except UndecodableMessageError:
+        return None
+    message.queue = others.queue
+    if message.unique_key.startswith(keys.prefix):
+        message.unique_key = others.prefix + message.unique_key.removeprefix(keys.prefix)
+    copied = {**seen.fields, b"msg": encode_task_message(message)}
+    lock = others.prefix + seen.lock.removeprefix(keys.prefix) if seen.lock else ""
+    if lock:
+        copied[b"unique_key"] = lock.encode("utf-8", "surrogateescape")
+    place = f"{operation} {seen.state} {seen.score}"
+    head = (task_id, operation, place, lock if seen.left else "", seen.left or "0")
+    return (*head, *(part for pair in copied.items() for part in pair if pair[0] != b"x:held"))

@@ -1,0 +1,79 @@
+"""Outbox relay service: enqueues the completion callbacks of ended tasks."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._background.service import Service
+from pyasynq._broker.outbox import deliver_endings, list_endings
+from pyasynq._engine.queue_failures import QueueFailures
+from pyasynq.errors import PyasynqError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._broker.outbox import StoredEnding
+    from pyasynq._engine.engine_parts import Parts
+
+MIN_AGE_SECONDS: Final = 2.0
+"""Seconds for which an entry is left to the server that settled the task, which delivers it at once."""
+_MOST_IN_HAND: Final = 10_000
+"""Ends that this server has settled and not told; further ones are found in the outbox, by their age."""
+
+
+class OutboxRelay(Service):
+    """Delivers at once what this server has settled, and what others have left behind (message relay).
+
+    The outboxes of its queues are read only if the look shows that they have entries. What fails stays in
+    Redis, where any server of the queue finds it again.
+    https://microservices.io/patterns/data/polling-publisher.html
+    """
+
+    name = "outbox_relay"
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts.events)
+        self._parts = parts
+        self._failures = QueueFailures(self, parts.clock)
+        self._in_hand: dict[str, list[StoredEnding]] = {}
+        """Ends by queue; written by the settle queue and the rounds, on the event loop."""
+
+    def take(self, queue: str, endings: Sequence[StoredEnding]) -> None:
+        """Accept ends of tasks that have just been settled."""
+        waiting = sum(map(len, self._in_hand.values()))
+        if waiting + len(endings) <= _MOST_IN_HAND:
+            self._in_hand.setdefault(queue, []).extend(endings)
+            self.wake()
+
+    async def round(self) -> float:
+        """Deliver the ends in hand, then those that have become old."""
+        await self._deliver_in_hand()
+        board = self._parts.board
+        ready = self._failures.ready(self._parts.queues)
+        queues = board.with_work(ready, lambda reading: reading.has_endings)
+        if queues:
+            await self._deliver_old(queues)
+        return self._parts.settings.look_interval
+
+    async def leave(self) -> None:
+        """Deliver the ends in hand once more; what fails is left to other servers."""
+        with suppress(PyasynqError):
+            await self._deliver_in_hand()
+
+    async def _deliver_in_hand(self) -> None:
+        in_hand, self._in_hand = self._in_hand, {}
+        if in_hand:
+            await self._deliver(list(in_hand.items()))
+
+    async def _deliver_old(self, queues: Sequence[str]) -> None:
+        plans = [list_endings(queue, seconds=MIN_AGE_SECONDS) for queue in queues]
+        found = self._failures.answers(queues, await self._parts.driver.run_batch(plans))
+        if old := [(queue, endings) for queue, endings in found if endings]:
+            await self._deliver(old)
+
+    async def _deliver(self, found: Sequence[tuple[str, Sequence[StoredEnding]]]) -> None:
+        now = self._parts.clock.redis_now()
+        plans = [deliver_endings(queue, endings, now=now) for queue, endings in found]
+        results = await self._parts.driver.run_batch(plans)
+        self._failures.answers([queue for queue, _ in found], results)

@@ -1,0 +1,202 @@
+"""Counts of ended attempts in memory, by queue and task type."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import cycle
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from pyasynq._wire.attempt_counts import (
+    COUNTERS,
+    LONGEST_TYPE,
+    MAX_TYPES,
+    OTHER_TYPES,
+    RUN_BUCKETS,
+    RUN_MILLISECONDS,
+    VECTOR_SIZE,
+    WAIT_BUCKETS,
+    WAIT_MILLISECONDS,
+    add_vectors,
+)
+from pyasynq.errors import TaskTimeoutError
+from pyasynq.events import Outcome, TaskPoisoned, TaskRecovered
+from pyasynq.telemetry import ATTEMPT_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyasynq.events import Events, WorkerDied
+
+TypeCounts: TypeAlias = "dict[str, list[int]]"
+"""Vectors by task type."""
+
+_SUCCEEDED: Final = COUNTERS.index("succeeded")
+_TIMED_OUT: Final = COUNTERS.index("timed_out")
+_RECOVERED: Final = COUNTERS.index("recovered")
+_POISONED: Final = COUNTERS.index("poisoned")
+_PLACES: Final = {
+    Outcome.SUCCEEDED: _SUCCEEDED,
+    Outcome.RETRIED: COUNTERS.index("retried"),
+    Outcome.ARCHIVED: COUNTERS.index("archived"),
+    Outcome.SNOOZED: COUNTERS.index("snoozed"),
+    Outcome.REVOKED: COUNTERS.index("revoked"),
+}
+"""Position of each outcome in a vector. Attempts that were put back or lost are not counted."""
+
+_ALL_MEASURED: Final = 100
+"""Number of successes of a type that are all measured between two calls of `take`; later ones are sampled."""
+_GAPS: Final = (23, 37, 29, 39)
+"""Distances between the successes that are measured beyond these; the mean is 32.
+
+They vary, so that a rhythm of the tasks does not decide which ones are measured.
+"""
+
+
+class Measured(Protocol):
+    """What an attempt tells about its times, and why it was cancelled."""
+
+    @property
+    def started(self) -> float: ...
+
+    @property
+    def waited(self) -> float | None: ...
+
+    @property
+    def cause(self) -> BaseException | None: ...
+
+
+class Cell:
+    """The counts of one queue and type.
+
+    A success that is measured stands for those that were not measured after it, so each histogram has as many
+    durations as attempts ended.
+
+    Attributes:
+        succeeded: how many attempts succeeded.
+        measure_at: the number of the next success that is measured.
+    """
+
+    __slots__ = ("_gaps", "_run", "_since", "_vector", "_waited", "measure_at", "succeeded")
+
+    def __init__(self) -> None:
+        self.succeeded = 0
+        self.measure_at = 1
+        self._vector: list[float] = [0] * VECTOR_SIZE
+        self._gaps: Iterator[int] = cycle(_GAPS)
+        self._since = 0
+        """Number of the success that was measured last."""
+        self._run = 0.0
+        self._waited: float | None = None
+
+    def measure(self, attempt: Measured, now: float) -> None:
+        """Measure the newest success; its duration also counts for the following unmeasured ones."""
+        self._fill(self.succeeded - 1)
+        self._since = self.succeeded
+        self._run = now - attempt.started
+        self._waited = attempt.waited
+        self._add(self._run, self._waited, 1)
+        self.measure_at = self.succeeded + (1 if self.succeeded < _ALL_MEASURED else next(self._gaps))
+
+    def end(self, attempt: Measured, now: float, place: int, *, timed_out: bool) -> None:
+        """Count and measure an attempt that did not simply succeed."""
+        self._vector[place] += 1
+        self._vector[_TIMED_OUT] += timed_out
+        self._add(now - attempt.started, attempt.waited, 1)
+
+    def note(self, place: int) -> None:
+        """Count a recovered or poison task, whose attempt ran in another process."""
+        self._vector[place] += 1
+
+    def finish(self) -> list[int]:
+        """Return the vector, with whole milliseconds."""
+        self._fill(self.succeeded)
+        vector = self._vector
+        vector[_SUCCEEDED] += self.succeeded
+        for at in (RUN_MILLISECONDS, WAIT_MILLISECONDS):
+            vector[at] *= 1_000
+        return [round(number) for number in vector]
+
+    def _fill(self, until: int) -> None:
+        skipped = until - self._since
+        if skipped > 0:
+            self._add(self._run, self._waited, skipped)
+
+    def _add(self, run: float, waited: float | None, attempts: int) -> None:
+        vector = self._vector
+        vector[RUN_MILLISECONDS] += run * attempts
+        vector[RUN_BUCKETS + bisect_left(ATTEMPT_SECONDS, run)] += attempts
+        if waited is not None:
+            vector[WAIT_MILLISECONDS] += waited * attempts
+            vector[WAIT_BUCKETS + bisect_left(ATTEMPT_SECONDS, waited)] += attempts
+
+
+class TypeCells(dict[str, Cell]):
+    """The cells of one queue by task type."""
+
+    def __missing__(self, task_type: str) -> Cell:
+        cell = self[task_type] = Cell()
+        return cell
+
+    def end(self, attempt: Measured, task_type: str, now: float, outcome: Outcome) -> None:
+        """Count an attempt that ends now with this outcome."""
+        place = _PLACES.get(outcome)
+        if place is not None:
+            timed_out = type(attempt.cause) is TaskTimeoutError
+            self[task_type].end(attempt, now, place, timed_out=timed_out)
+
+
+class Tally:
+    """Counts of attempts since they were last taken. Used by the event loop only."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, TypeCells] = {}
+        self._receivers: list[Callable[[Mapping[str, TypeCounts]], object]] = []
+
+    def cells(self, queue: str) -> TypeCells:
+        """Return the cells of a queue; the object stays the same, and `take` empties it."""
+        cells = self._queues.get(queue)
+        if cells is None:
+            cells = self._queues[queue] = TypeCells()
+        return cells
+
+    def take(self) -> None:
+        """Pass the counts since the last call to all receivers, and start again at zero."""
+        counts = {}
+        for queue, cells in self._queues.items():
+            if cells:
+                counts[queue] = fold_types(cells)
+                cells.clear()
+        if counts:
+            for receive in self._receivers:
+                receive(counts)
+
+    def hand_to(self, receive: Callable[[Mapping[str, TypeCounts]], object]) -> None:
+        """Register a receiver of the vectors by queue and task type, which it must not change."""
+        self._receivers.append(receive)
+
+    def listen(self, events: Events) -> None:
+        """Also count recovered and poison tasks, from events."""
+        events.subscribe(TaskRecovered, lambda event: self._note(event, _RECOVERED))
+        events.subscribe(TaskPoisoned, lambda event: self._note(event, _POISONED))
+
+    def note_death(self, event: WorkerDied) -> None:
+        """Count a task of a dead worker that its supervisor has taken back."""
+        self._note(event, _POISONED if event.archived else _RECOVERED)
+
+    def _note(self, event: TaskRecovered | TaskPoisoned | WorkerDied, place: int) -> None:
+        self.cells(event.queue)[event.task_type].note(place)
+
+
+def fold_types(cells: Mapping[str, Cell]) -> TypeCounts:
+    """Return the vectors of a queue: those of the 50 types with the most attempts, then `_other`."""
+    counts: TypeCounts = {}
+    for task_type, cell in sorted(cells.items(), key=lambda item: -item[1].succeeded):
+        is_long = len(task_type.encode("utf-8", "replace")) > LONGEST_TYPE
+        is_other = is_long or not task_type or len(counts) >= MAX_TYPES
+        name = OTHER_TYPES if is_other else task_type
+        vector = cell.finish()
+        if name in counts:
+            add_vectors(counts[name], vector)
+        else:
+            counts[name] = vector
+    return counts

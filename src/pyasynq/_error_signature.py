@@ -1,0 +1,35 @@
+"""Signatures of errors: what is alike in the errors of many tasks."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+_CHARACTERS: Final = 200
+_READ_CHARACTERS: Final = 4_000
+"""Characters of an error's first line that are looked at, which bounds the time for hostile errors."""
+_VARIABLE_PARTS: Final = tuple(
+    (re.compile(pattern), name)
+    for pattern, name in (
+        (r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b", "<id>"),
+        (r"\b0[xX][0-9a-fA-F]+\b", "<hex>"),
+        (r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8,}\b", "<hex>"),
+        (r'"[^"]*"', "<text>"),
+        (r"(?<!\w)'[^']*'(?!\w)", "<text>"),
+        (r"\d+(?:\.\d+)*", "<n>"),
+    )
+)
+
+
+def error_signature(error: str) -> str:
+    """Return the first line of an error, at most 200 characters, without numbers, ids and quotations."""
+    line = error.strip().partition("\n")[0][:_READ_CHARACTERS]
+    for pattern, name in _VARIABLE_PARTS:
+        line = pattern.sub(name, line)
+    return line[:_CHARACTERS]
+
+
+def signature_id(signature: str) -> str:
+    """Return eight hexadecimal digits that stand for a signature, as `error:sig:` takes them."""
+    return hashlib.blake2b(signature.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()

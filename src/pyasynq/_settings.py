@@ -1,0 +1,360 @@
+"""Settings described once: default, check, text form, flags and help, all as metadata of a dataclass field.
+
+The Python API, the flags of a command, its environment variables, its file and its reference page are made
+from these descriptions.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import Field, dataclass, field, fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from pyasynq._checks import (
+    check_function,
+    check_max_bytes,
+    check_switch,
+    check_text,
+    check_whole,
+    parse_positive_seconds,
+    parse_seconds,
+    parse_whole_number,
+)
+from pyasynq.errors._configuration import InvalidOptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_T = TypeVar("_T")
+_KEY: Final = "pyasynq"
+_NONE: Final = "none"
+"""Text that means "not set", for optional settings."""
+
+
+class Kind(Protocol):
+    """Values of one kind: how they are checked, read from text and shown."""
+
+    @property
+    def metavar(self) -> str:
+        """Placeholder of a value in usage lines, such as `N`; empty for a switch."""
+
+    @property
+    def unit(self) -> str:
+        """Unit of a number, for the reference page."""
+
+    @property
+    def has_text(self) -> bool:
+        """Whether such a value can be written as text."""
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `InvalidOptionError` for a value that cannot be."""
+
+    def read(self, name: str, text: str) -> object:
+        """Return the value of a text. Raises `InvalidOptionError` for one that has none."""
+
+    def show(self, value: object) -> str:
+        """Return a value as text that `read` takes, if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Description of one setting.
+
+    Attributes:
+        kind: its values.
+        help: one sentence or two, for usage, environment and reference page.
+        flags: short or further flags, such as `-c`; a switch may have one that turns it off behind a slash.
+        optional: whether None is a value, which means that it is not set.
+    """
+
+    kind: Kind
+    help: str
+    flags: tuple[str, ...] = ()
+    optional: bool = False
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `InvalidOptionError` for a value that the setting cannot have."""
+        if value is not None or not self.optional:
+            self.kind.check(name, value)
+
+    def read(self, name: str, text: str) -> object:
+        """Return the value of a text. Raises `InvalidOptionError` for one that has none."""
+        if self.optional and text.strip().lower() == _NONE:
+            return None
+        return self.kind.read(name, text)
+
+    def take(self, name: str, value: object) -> object:
+        """Return a value of a file: text is read, anything else is checked."""
+        if isinstance(value, str):
+            return self.read(name, value)
+        self.check(name, value)
+        return value
+
+    def show(self, value: object) -> str:
+        """Return a value as text."""
+        return _NONE if value is None else self.kind.show(value)
+
+
+def setting(
+    default: _T,
+    kind: Kind,
+    help: str,  # noqa: A002 - the word of click and argparse
+    *flags: str,
+    optional: bool = False,
+    make: Callable[[], _T] | None = None,
+) -> _T:
+    """Return the field of a setting, for the body of a dataclass; `make` makes a default that is mutable."""
+    metadata = {_KEY: Setting(kind, help, flags, optional or default is None)}
+    if make is not None:
+        return field(default_factory=make, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def settings_of(kind: Any) -> Iterator[tuple[Field[Any], Setting]]:
+    """Yield the fields of a dataclass that are settings, with their descriptions."""
+    for one in fields(kind):
+        if _KEY in one.metadata:
+            yield one, one.metadata[_KEY]
+
+
+def check_settings(values: Any) -> None:
+    """Check every setting of a dataclass's instance. Raises `InvalidOptionError` for the first wrong one."""
+    for one, described in settings_of(values):
+        described.check(one.name, getattr(values, one.name))
+
+
+# Kinds.
+
+
+class _Kind:
+    """Defaults of a kind."""
+
+    __slots__ = ()
+    metavar = "VALUE"
+    unit = ""
+    has_text = True
+
+    def show(self, value: object) -> str:
+        """Return a value as text."""
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(_Kind):
+    """Whole numbers of at least `least` and at most `most`."""
+
+    least: int = 1
+    most: int | None = None
+    metavar: str = "NUMBER"
+    unit: str = ""
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `InvalidOptionError` for another value."""
+        check_whole(name, value, self.least)
+        if self.most is not None and isinstance(value, int) and value > self.most:
+            raise InvalidOptionError(name, value, f"must be at most {self.most:,}")
+
+    def read(self, name: str, text: str) -> object:
+        """Return the number."""
+        number = parse_whole_number(text.strip())
+        value = text if number is None else number
+        self.check(name, value)
+        return value
+
+
+_SPAN: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h|d)?")
+_UNIT_SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds(_Kind):
+    """Durations: seconds or a `timedelta`; as text also `500ms`, `5m`, `1h30m`."""
+
+    positive: bool = False
+    least: float = 0.0
+    metavar: str = "SECONDS"
+    unit: str = "s"
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `InvalidOptionError` for another value."""
+        seconds = (parse_positive_seconds if self.positive else parse_seconds)(name, value)
+        if seconds < self.least:
+            raise InvalidOptionError(name, value, f"must be at least {self.least:g} second")
+
+    def read(self, name: str, text: str) -> object:
+        """Return the seconds."""
+        value = _seconds_of_text(text)
+        if value is None:
+            raise InvalidOptionError(name, text, "must be a duration: 30, 500ms, 5m, 1h30m")
+        self.check(name, value)
+        return value
+
+    def show(self, value: object) -> str:
+        """Return the seconds."""
+        seconds = value.total_seconds() if isinstance(value, timedelta) else value
+        return f"{seconds:.12g}" if isinstance(seconds, float) else str(seconds)
+
+
+def _seconds_of_text(text: str) -> float | None:
+    """Return the seconds of `30`, `1.5s` or `1h30m`; None for other text."""
+    seconds, at, text = 0.0, 0, text.strip()
+    while at < len(text):
+        match = _SPAN.match(text, at)
+        if match is None or (match["unit"] is None and match.span() != (0, len(text))):
+            return None
+        seconds += float(match["number"]) * _UNIT_SECONDS[match["unit"] or "s"]
+        at = match.end()
+    return seconds if text else None
+
+
+_WORDS: Final = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Switch(_Kind):
+    """True or False."""
+
+    metavar: str = ""
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `InvalidOptionError` for another value."""
+        check_switch(name, value)
+
+    def read(self, name: str, text: str) -> object:
+        """Return True for `1`, `true`, `yes` and `on`."""
+        value = _WORDS.get(text.strip().lower())
+        if value is None:
+            raise InvalidOptionError(name, text, "must be 1, true, yes or on; or 0, false, no or off")
+        return value
+
+    def show(self, value: object) -> str:
+        """Return `true` or `false`."""
+        return "true" if value else "false"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(_Kind):
+    """One of several words."""
+
+    words: tuple[str, ...]
+
+    @property
+    def metavar(self) -> str:  # type: ignore[override] # of the instance, not of the class
+        """The words."""
+        return "|".join(self.words)
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `InvalidOptionError` for another value."""
+        if value not in self.words:
+            *others, last = map(repr, self.words)
+            raise InvalidOptionError(name, value, f"must be {', '.join(others)} or {last}")
+
+    def read(self, name: str, text: str) -> object:
+        """Return the word."""
+        word = text.strip().lower()
+        self.check(name, word)
+        return word
+
+
+_SIZE: Final = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[KMGT]?)(i?B)?", re.IGNORECASE)
+_MOST_BYTES: Final = 2**63
+_UNIT_BYTES: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+@dataclass(frozen=True, slots=True)
+class Size(_Kind):
+    """Numbers of bytes; as text also `512M` and `1.5G`, with units of 1,024."""
+
+    of_value: bool = False
+    """Whether Redis is to take a value of this size."""
+    metavar: str = "SIZE"
+    unit: str = "bytes"
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `InvalidOptionError` for another value."""
+        if self.of_value:
+            check_max_bytes(name, value)
+        else:
+            check_whole(name, value, 1)
+
+    def read(self, name: str, text: str) -> object:
+        """Return the bytes."""
+        match = _SIZE.fullmatch(text.strip())
+        size = float(match["number"]) * _UNIT_BYTES[match["unit"].upper()] if match else 0.0
+        if not 1 <= size < _MOST_BYTES:
+            raise InvalidOptionError(name, text, "must be a size: 512M or 1.5G")
+        self.check(name, int(size))
+        return int(size)
+
+
+@dataclass(frozen=True, slots=True)
+class Text(_Kind):
+    """Text, such as an address or a path."""
+
+    metavar: str = "TEXT"
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `InvalidOptionError` for another value."""
+        check_text(name, value)
+
+    def read(self, name: str, text: str) -> object:
+        """Return the text."""
+        if not text.strip():
+            raise InvalidOptionError(name, text, "must contain one or more characters that are not blank")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Function(_Kind):
+    """Functions, which only Python can give."""
+
+    metavar: str = "FUNCTION"
+    has_text: bool = False
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `InvalidOptionError` for another value."""
+        check_function(name, value)
+
+    def read(self, name: str, text: str) -> object:
+        """Refuse any text."""
+        raise InvalidOptionError(name, text, "is a function: set it in Python, as in App(worker=...)")
+
+    def show(self, value: object) -> str:
+        """Return the function's name."""
+        module = getattr(value, "__module__", None)
+        name = getattr(value, "__qualname__", type(value).__qualname__)
+        return f"{module}.{name}" if module else name
+
+
+@dataclass(frozen=True, slots=True)
+class Checked(_Kind):
+    """Values that one function checks; another one may parse their text."""
+
+    function: Callable[[str, object], object]
+    reader: Callable[[str, str], object] | None = None
+    shower: Callable[[object], str] = str
+    metavar: str = "VALUE"
+    """Empty where a flag is a switch, although text may say more."""
+
+    @property
+    def has_text(self) -> bool:  # type: ignore[override] # of the instance, not of the class
+        """Whether there is a reader."""
+        return self.reader is not None
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `InvalidOptionError` for another value."""
+        self.function(name, value)
+
+    def read(self, name: str, text: str) -> object:
+        """Return the value of a text."""
+        if self.reader is None:
+            raise InvalidOptionError(name, text, "is a table: set it in a file or in Python")
+        return self.reader(name, text)
+
+    def show(self, value: object) -> str:
+        """Return a value as text."""
+        return self.shower(value)

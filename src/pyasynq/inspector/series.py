@@ -1,0 +1,87 @@
+"""The inspector's methods about statistics and marks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.inspecting import marks
+from pyasynq._broker.inspecting.attempt_counts import choose_level, make_series, read_records
+from pyasynq._checks import check_name, parse_instant
+
+from ._base import InspectorBase
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+
+    from pyasynq.telemetry import AttemptSeries, Mark
+
+
+class StatisticsInspector(InspectorBase):
+    """Reads the workers' statistics, and adds and removes marks."""
+
+    async def attempt_series(
+        self,
+        *queues: str,
+        since: datetime,
+        until: datetime | None = None,
+        step: int | None = None,
+        types: Collection[str] | None = None,
+    ) -> list[AttemptSeries]:
+        """Return how attempts ended over time, a series for each queue and task type, in that order.
+
+        Only servers of pyasynq with `statistics` count, and write every 5 seconds. An attempt belongs to the
+        step in which it was written. It is read by plain commands, 200 in one pipeline.
+
+        Args:
+            queues: names; one that does not exist has no series.
+            since: aware; minutes are kept for 2 hours, ten minutes for 72 hours, days for 90 days.
+            until: aware; now unless given.
+            step: 60, 600 or 86,400 seconds; the finest that goes back as far as `since` unless given.
+            types: task types; all unless given.
+
+        Raises:
+            InvalidOptionError: for a time without a zone, or another step.
+        """
+        now = self._now().seconds
+        first = parse_instant("since", since).seconds
+        last = now + 1 if until is None else parse_instant("until", until).ceiling
+        level = choose_level(first, now, step)
+        # Keys that have lapsed are not asked for.
+        starts = level.starts(max(first, now - level.keep - level.chunk), last)
+        names = [check_name("queues", queue) for queue in dict.fromkeys(queues)]
+        if types is not None and not types:
+            return []
+        plans = [read_records(name, level, start, types) for name in names for start in starts]
+        found = await self._run_in_parts(plans)
+        series = []
+        for number, name in enumerate(names):
+            chunks = found[number * len(starts) : (number + 1) * len(starts)]
+            series += make_series(name, level, chunks, since=first, until=last)
+        return series
+
+    async def marks(self, since: datetime, until: datetime | None = None) -> list[Mark]:
+        """Return the marks between two times, oldest first; up to now unless `until` is given.
+
+        Raises:
+            InvalidOptionError: for a time without a zone.
+        """
+        last = self._now() if until is None else parse_instant("until", until)
+        return await self._run(marks.list_marks(parse_instant("since", since).seconds, last.ceiling))
+
+    async def add_mark(self, text: str, *, at: datetime | None = None, by: str = "") -> Mark:
+        """Mark a time, now unless given, as that of a deployment: a line in each chart.
+
+        The newest 1,000 marks are kept, for 90 days after the last one.
+
+        Raises:
+            InvalidOptionError: for a blank text, one longer than 200 characters, or a time without a zone.
+        """
+        self._require_primary()
+        moment = self._now() if at is None else parse_instant("at", at)
+        return await self._run(marks.add_mark(text, at=moment, by=by))
+
+    async def remove_mark(self, mark_id: str) -> bool:
+        """Remove a mark; return whether there was one."""
+        self._require_primary()
+        return await self._run(marks.remove_mark(mark_id))

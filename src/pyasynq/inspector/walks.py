@@ -1,0 +1,100 @@
+"""The inspector's methods that go through many tasks without losing their place."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker.inspecting import walks
+from pyasynq._broker.inspecting.collection_sizes import count_collection
+from pyasynq._broker.inspecting.tasks import find_tasks
+from pyasynq._broker.inspecting.walks import NO_FILTER, Walk
+from pyasynq._broker.queue_registry import queue_names
+from pyasynq._checks import check_name
+
+from ._base import InspectorBase
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from pyasynq.info import CollectionCount, ScanFilter, TaskPage
+    from pyasynq.task import TaskInfo, TaskState
+
+_START_SECONDS: Final = 1.0
+"""How long the starts of active tasks are kept; servers write them every five seconds."""
+_PLANS_AT_ONCE: Final = 1_000
+
+
+class WalkInspector(InspectorBase):
+    """Walks through tasks, and looks them up by id."""
+
+    async def walk_tasks(
+        self,
+        queue: str,
+        state: TaskState | str,
+        *,
+        group: str = "",
+        cursor: str = "",
+        page_size: int = 30,
+        scan: int = 1_000,
+        scan_filter: ScanFilter = NO_FILTER,
+    ) -> TaskPage:
+        """Return a page of the tasks of one state, the newest first.
+
+        Pass the `cursor` of a page to get the next one, until it is empty. A task that is in the list all the
+        time is found once, whatever comes and goes meanwhile. Pending tasks come in the reverse of the order
+        in which they will be taken, active ones by their start, all others by their score, the highest first.
+
+        Args:
+            queue: the queue's name.
+            state: the tasks' state.
+            group: of aggregating tasks; empty walks through all groups, one after another.
+            cursor: of the page before; empty begins.
+            page_size: how many tasks to return, 1,000 at most.
+            scan: how many positions to look at; a page may have fewer tasks, or none, and a cursor.
+            scan_filter: what Redis leaves out. Only tasks in sorted sets have scores.
+
+        Raises:
+            InvalidOptionError: also for a cursor that a walk of this list did not return.
+        """
+        walk = Walk(queue, state, group, cursor, page_size, scan, scan_filter)
+        starts = await self._read_starts() if walk.checked_state() == "active" else None
+        plan = walks.walk_tasks(walk, now=self._now(), pace=self._pace, starts=starts)
+        return await self._run_in_steps(plan)
+
+    async def _read_starts(self) -> walks.Starts:
+        """Return when active tasks were started, at most a second old."""
+        # Not the clock of the inspector: that of a test stands still meanwhile.
+        now = time.monotonic()
+        read_at, starts = self._starts
+        if now - read_at >= _START_SECONDS:
+            starts = await self._run(walks.read_starts())
+            self._starts = now, starts
+        return starts
+
+    async def find_tasks(
+        self,
+        task_ids: Iterable[str],
+        queues: Collection[str] | None = None,
+    ) -> list[TaskInfo]:
+        """Look up tasks by their ids, in these queues or in all, with one call for each queue.
+
+        Tasks that cannot be decoded are left out.
+        """
+        found = queues if queues is not None else await self._run(queue_names())
+        ids = list(dict.fromkeys(task_ids))
+        for task_id in ids:
+            check_name("task_id", task_id)
+        plans = [find_tasks(queue, ids, now=self._now()) for queue in found] if ids else []
+        return [task for tasks in await self._run_in_parts(plans, _PLANS_AT_ONCE) for task in tasks]
+
+    async def count_collections(
+        self, collections: Sequence[tuple[str, TaskState, str, ScanFilter]]
+    ) -> list[CollectionCount]:
+        """Count the tasks of collections: queue, state, group and filter of each.
+
+        A queue that does not exist has no tasks. Without a group, all groups of a queue are counted together,
+        whatever the scores; of more than 5,000 groups the number is an estimate.
+        """
+        plans = [count_collection(*collection, now=self._now()) for collection in collections]
+        return await self._run_in_parts(plans, _PLANS_AT_ONCE)

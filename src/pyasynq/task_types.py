@@ -1,0 +1,62 @@
+"""Task types as workers publish them, for tools that do not import the app."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTypeInfo:
+    """A task type, as the last worker that began to serve it has described it."""
+
+    type: str
+    """Name of the type; with `is_prefix`, the prefix of the names of several types."""
+    queue: str = ""
+    """Default queue of its tasks; empty if the handler declares none."""
+    schema: Mapping[str, Any] | None = None
+    """JSON Schema (2020-12) of the payload; None for a handler that takes any bytes."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Declared options by name, without queue and headers; durations in seconds, times in ISO 8601."""
+    secrets: tuple[str, ...] = ()
+    """Names of the fields of the payload that no tool may show, such as `password` and `card.number`."""
+    summary: str = ""
+    """First line of the handler's docstring."""
+    version: str = ""
+    """Version of the application, as `App(version=...)` says."""
+    is_prefix: bool = False
+    """Whether the handler serves all types that begin with this name: a pattern of a `Mux`."""
+    seen: datetime | None = None
+    """When a worker published the type last; workers do so at their start and every hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTypes:
+    """Names of the task types that a server has handlers for; `in` tells whether a type is among them.
+
+    Attributes:
+        names: whole names.
+        prefixes: beginnings of names, of a server with a `Mux`.
+    """
+
+    names: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()
+
+    def __contains__(self, task_type: object) -> bool:
+        return isinstance(task_type, str) and (task_type in self.names or task_type.startswith(self.prefixes))
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.prefixes)
+
+
+def served_types(described: Iterable[TaskTypeInfo]) -> ServedTypes:
+    """Return the names of described types."""
+    described = list(described)
+    return ServedTypes(
+        frozenset(one.type for one in described if not one.is_prefix),
+        tuple(sorted(one.type for one in described if one.is_prefix)),
+    )
